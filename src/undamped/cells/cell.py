@@ -1,0 +1,120 @@
+"""The Cell contract: one step in time, split so that most of the work is outside the loop.
+
+`project` turns the whole input at once; nothing recurrent is in it, so it is one large product.
+`constants` computes what is the same at every step (an orthogonal matrix, an effective time
+step). `advance` makes one step. `scan` walks through time with these three; a cell that has a
+faster way to do that overrides `scan`, says `fused = True`, and must agree with this one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from undamped.errors import OptionError
+from undamped.options import NonNegativeInt, PositiveInt
+from undamped.promises import Promise
+
+State = tuple[Tensor, ...]
+
+
+class Cell(nn.Module, ABC):
+    """One recurrent layer in one direction.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+    """
+
+    promises: ClassVar[tuple[Promise, ...]] = ()
+    state_names: ClassVar[tuple[str, ...]] = ("hidden",)
+    invertible: ClassVar[bool] = False
+    fused: ClassVar[bool] = False
+
+    def __init__(self, input_size: PositiveInt, hidden_size: PositiveInt) -> None:
+        super().__init__()
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+
+    @classmethod
+    def sources(cls, layer: PositiveInt, options: Mapping[str, Any]) -> tuple[NonNegativeInt, ...]:
+        """Say which layers feed layer `layer` (1, 2, …); 0 is the input of the network."""
+        return (layer - 1,)
+
+    @classmethod
+    def layer_options(cls, options: Mapping[str, Any], layer: int, layers: int) -> dict[str, Any]:
+        """Return the options of layer `layer` (1, 2, …) out of those given to the network."""
+        return dict(options)
+
+    @property
+    def state_size(self) -> int:
+        """Number of features of each tensor of the state."""
+        return self.hidden_size
+
+    @property
+    def output_size(self) -> int:
+        """Number of features of the output."""
+        return self.hidden_size
+
+    def draw_sources(self, sizes: tuple[int, ...]) -> None:  # noqa: B027 (optional)
+        """Draw input weights anew, knowing that the input is several sources side by side."""
+
+    @abstractmethod
+    def project(self, x: Tensor) -> Tensor:
+        """Turn inputs (…, input) into what `advance` takes, (…, projected), all at once."""
+
+    @abstractmethod
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """Make one step: (batch, projected) and the state to the next state."""
+
+    def constants(self) -> State:
+        """Compute what is the same at every step of a pass."""
+        return ()
+
+    def output(self, state: State) -> Tensor:
+        """Return what the next layer or the readout sees of a state."""
+        return state[0]
+
+    def initial_state(self, batch: int, like: Tensor) -> State:
+        """Return the state before the first step: zeros, of the device and type of `like`."""
+        return tuple(like.new_zeros(batch, self.state_size) for _ in self.state_names)
+
+    def inverse(self, projected: Tensor, state: State, constants: State) -> State:
+        """Take one step back; only cells that say `invertible` can."""
+        raise OptionError(
+            f"{type(self).__name__}: expected an invertible cell, got one that is not. "
+            "Use unicornn to run a network backwards in time."
+        )
+
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """Walk through (time, batch, input); return all outputs and the state at the end.
+
+        Where `lengths` (batch,) says a sequence is over, its state stays as it is and its
+        outputs are zero.
+        """
+        return reference_scan(self, x, state, lengths)
+
+
+def reference_scan(
+    cell: Cell, x: Tensor, state: State, lengths: Tensor | None = None
+) -> tuple[Tensor, State]:
+    """Walk through time with a plain loop: the meaning of every faster way."""
+    projected, constants = cell.project(x), cell.constants()
+    outputs = []
+    for t, projected_t in enumerate(projected.unbind(0)):
+        advanced = cell.advance(projected_t, state, constants)
+        if lengths is None:
+            state = advanced
+            outputs.append(cell.output(state))
+        else:
+            running = (t < lengths).unsqueeze(-1)
+            state = tuple(
+                torch.where(running, new, old) for new, old in zip(advanced, state, strict=True)
+            )
+            output = cell.output(state)
+            outputs.append(torch.where(running, output, torch.zeros_like(output)))
+    return torch.stack(outputs), state

@@ -1,0 +1,67 @@
+"""GRU (Cho et al., 2014), on torch's own kernel."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from undamped.cells.cell import Cell, State
+from undamped.cells.torch_kernels import gate_parameters, kernel_scan
+from undamped.options import PositiveInt
+
+
+class GRUCell(Cell):
+    """GRU: an LSTM's gates without the separate memory cell.
+
+    Equation:
+        r, z = σ̂(W h + V x + b) for each gate,  n = tanh(V_n x + b_n + r ⊙ (W_n h + d_n))
+        h' = (1 − z) ⊙ n + z ⊙ h
+
+    Symbols:
+        h hidden state, r reset gate, z update gate, n candidate, d_n the recurrent bias inside
+        the reset. Weights are stacked in the order r, z, n, as torch.nn.GRU stacks them.
+
+    Promise:
+        None. The direct path is multiplied by z at every step.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+
+    Example:
+        >>> net = undamped.GRU(3, 16)
+        >>> output, state = net(torch.randn(50, 4, 3))
+
+    Reference:
+        K. Cho et al. Learning phrase representations using RNN encoder-decoder for statistical
+        machine translation. EMNLP, 2014.
+    """
+
+    fused = True
+
+    def __init__(self, input_size: PositiveInt, hidden_size: PositiveInt) -> None:
+        super().__init__(input_size, hidden_size)
+        self.weight_ih: Tensor
+        self.weight_hh: Tensor
+        self.bias_ih: Tensor
+        self.bias_hh: Tensor
+        gate_parameters(self, input_size, hidden_size, gates=3)
+
+    def project(self, x: Tensor) -> Tensor:
+        """V x + b for both gates and the candidate."""
+        return F.linear(x, self.weight_ih, self.bias_ih)
+
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """One step of the gates; the recurrent bias of the candidate lies inside the reset."""
+        (hidden,) = state
+        p_r, p_z, p_n = projected.chunk(3, dim=-1)
+        h_r, h_z, h_n = F.linear(hidden, self.weight_hh, self.bias_hh).chunk(3, dim=-1)
+        update = torch.sigmoid(p_z + h_z)
+        candidate = torch.tanh(p_n + torch.sigmoid(p_r + h_r) * h_n)
+        return ((1 - update) * candidate + update * hidden,)
+
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """Walk through time in torch's kernel."""
+        weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
+        return kernel_scan(torch.gru, x, state, weights, lengths)

@@ -1,0 +1,67 @@
+"""LSTM (Hochreiter and Schmidhuber, 1997), on torch's own kernel."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from undamped.cells.cell import Cell, State
+from undamped.cells.torch_kernels import gate_parameters, kernel_scan
+from undamped.options import PositiveInt
+
+
+class LSTMCell(Cell):
+    """LSTM: gates decide what a memory cell keeps, takes in and shows.
+
+    Equation:
+        i, f, o = σ̂(W h + V x + b) for each gate,  g = tanh(W_g h + V_g x + b_g)
+        c' = f ⊙ c + i ⊙ g,  h' = o ⊙ tanh(c')
+
+    Symbols:
+        h hidden state, c memory cell, i, f, o input, forget and output gate, g candidate.
+        Weights are stacked in the order i, f, g, o, as torch.nn.LSTM stacks them.
+
+    Promise:
+        None. The path through c is multiplied by the forget gate at every step, so the gradient
+        fades as the product of gates does.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+
+    Example:
+        >>> net = undamped.LSTM(3, 16, num_layers=2)
+        >>> output, (h, c) = net(torch.randn(50, 4, 3))
+
+    Reference:
+        S. Hochreiter, J. Schmidhuber. Long short-term memory. Neural Computation 9, 1997.
+    """
+
+    state_names = ("hidden", "memory")
+    fused = True
+
+    def __init__(self, input_size: PositiveInt, hidden_size: PositiveInt) -> None:
+        super().__init__(input_size, hidden_size)
+        self.weight_ih: Tensor
+        self.weight_hh: Tensor
+        self.bias_ih: Tensor
+        self.bias_hh: Tensor
+        gate_parameters(self, input_size, hidden_size, gates=4)
+
+    def project(self, x: Tensor) -> Tensor:
+        """V x + b for all four gates."""
+        return F.linear(x, self.weight_ih, self.bias_ih + self.bias_hh)
+
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """One step of the gates."""
+        hidden, memory = state
+        gates = projected + F.linear(hidden, self.weight_hh)
+        i, f, g, o = gates.chunk(4, dim=-1)
+        memory = torch.sigmoid(f) * memory + torch.sigmoid(i) * torch.tanh(g)
+        return torch.sigmoid(o) * torch.tanh(memory), memory
+
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """Walk through time in torch's kernel."""
+        weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
+        return kernel_scan(torch.lstm, x, state, weights, lengths)

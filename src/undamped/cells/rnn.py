@@ -1,0 +1,83 @@
+"""Elman RNN (Elman, 1990): the network whose gradient vanishes or explodes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from undamped.cells.cell import Cell, State
+from undamped.cells.torch_kernels import gate_parameters, kernel_scan
+from undamped.options import PositiveInt
+from undamped.promises import Kind, Promise
+
+
+class RNNCell(Cell):
+    """Elman RNN: one dense recurrent matrix and a squashing function.
+
+    Equation:
+        h' = φ(W_hh h + W_xh x + b),  φ = tanh or relu
+
+    Symbols:
+        h hidden state, x input, W_hh recurrent matrix, W_xh input matrix, b bias (kept as two
+        vectors, as torch.nn.RNN does, so that weights can be exchanged with it).
+
+    Promise:
+        ‖∂h_T/∂h_t‖ ≤ ‖W_hh‖^(T−t): a product that vanishes when ‖W_hh‖ < 1 and may explode
+        when it is larger.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        nonlinearity: The function φ.
+
+    Example:
+        >>> net = undamped.RNN(3, 16)
+        >>> output, state = net(torch.randn(50, 4, 3))
+        >>> output.shape
+        torch.Size([50, 4, 16])
+
+    Reference:
+        J. L. Elman. Finding structure in time. Cognitive Science 14, 1990.
+    """
+
+    promises = (
+        Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ ‖W_hh‖ at every step"),
+    )
+    fused = True
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        nonlinearity: Literal["tanh", "relu"] = "tanh",
+    ) -> None:
+        super().__init__(input_size, hidden_size)
+        self.nonlinearity = nonlinearity
+        self.weight_ih: Tensor
+        self.weight_hh: Tensor
+        self.bias_ih: Tensor
+        self.bias_hh: Tensor
+        gate_parameters(self, input_size, hidden_size, gates=1)
+
+    def project(self, x: Tensor) -> Tensor:
+        """W_xh x + b."""
+        return F.linear(x, self.weight_ih, self.bias_ih + self.bias_hh)
+
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """φ(W_hh h + projected)."""
+        total = projected + F.linear(state[0], self.weight_hh)
+        return (torch.tanh(total) if self.nonlinearity == "tanh" else torch.relu(total),)
+
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """Walk through time in torch's kernel."""
+        kernel = torch.rnn_tanh if self.nonlinearity == "tanh" else torch.rnn_relu
+        weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
+        return kernel_scan(kernel, x, state, weights, lengths)
+
+    def step_gradient_bound(self) -> Tensor:
+        """‖W_hh‖₂; both functions φ have slopes between 0 and 1."""
+        return torch.linalg.matrix_norm(self.weight_hh, 2)

@@ -1,0 +1,60 @@
+"""RNN-orth (Henaff, Szlam and LeCun, 2016): an Elman RNN that starts orthogonal."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import nn
+
+from undamped.cells.rnn import RNNCell
+from undamped.options import PositiveInt
+from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
+from undamped.promises import Kind, Promise
+
+
+class RNNOrthCell(RNNCell):
+    """RNN-orth: an Elman RNN whose recurrent matrix starts as a rotation, and then is free.
+
+    Equation:
+        h' = φ(W_hh h + W_xh x + b),  W_hhᵀ W_hh = I and b = 0 at the start
+
+    Symbols:
+        h hidden state, x input. "random" draws the rotation uniformly; "henaff" puts 2 × 2
+        rotations by angles in (−π, π) on the diagonal; "cayley" the same with angles in (0, π/2).
+
+    Promise:
+        The linear part of the first network keeps every norm. Nothing holds it there during
+        training: for that, use a cell whose matrix is kept orthogonal.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        nonlinearity: The function φ.
+        initialisation: How the rotation is drawn.
+
+    Example:
+        >>> net = undamped.RNNOrth(3, 16, initialisation="henaff")
+        >>> output, state = net(torch.randn(50, 4, 3))
+
+    Reference:
+        M. Henaff, A. Szlam, Y. LeCun. Recurrent orthogonal networks and long-memory tasks.
+        ICML, 2016.
+    """
+
+    promises = (
+        *RNNCell.promises,
+        Promise(Kind.STARTS_ISOMETRIC, "the linear part of a step starts as a rotation"),
+    )
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        nonlinearity: Literal["tanh", "relu"] = "tanh",
+        initialisation: OrthogonalStart = "henaff",
+    ) -> None:
+        super().__init__(input_size, hidden_size, nonlinearity=nonlinearity)
+        self.weight_hh.data.copy_(orthogonal_start(initialisation, hidden_size))
+        nn.init.zeros_(self.bias_ih)
+        nn.init.zeros_(self.bias_hh)

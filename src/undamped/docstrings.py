@@ -1,0 +1,39 @@
+"""Reading our own docstrings: the help pages and the site are made from them.
+
+A public class documents itself in sections (`Equation:`, `Symbols:`, `Promise:`, `Args:`,
+`Example:`, `Reference:`), each a heading at the margin with indented lines below it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+HEADINGS = ("Equation", "Symbols", "Promise", "Args", "Returns", "Example", "Reference")
+
+
+def sections(target: Any) -> dict[str, str]:
+    """Split a docstring into its sections; the text before the first one is under ''."""
+    found: dict[str, list[str]] = {"": []}
+    current = ""
+    for line in (inspect.getdoc(target) or "").splitlines():
+        heading = line.removesuffix(":")
+        if line.endswith(":") and heading in HEADINGS:
+            current = heading
+            found[current] = []
+        else:
+            found[current].append(line)
+    return {name: inspect.cleandoc("\n".join(lines)) for name, lines in found.items()}
+
+
+def documented_arguments(target: Any) -> dict[str, str]:
+    """Read the `Args:` section of a docstring into a dictionary of one-line descriptions."""
+    found: dict[str, str] = {}
+    current = ""
+    for line in sections(target).get("Args", "").splitlines():
+        if line and not line.startswith(" "):
+            current, _, text = line.partition(":")
+            found[current] = text.strip()
+        elif current and line.strip():
+            found[current] += " " + line.strip()
+    return found

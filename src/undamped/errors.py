@@ -1,0 +1,48 @@
+"""Every error this library raises on purpose, and the one formula its messages follow.
+
+A message says what was looked at, what was expected, what came, and what to do about it.
+The command line prints it as it stands and exits with code 2, so it has to make sense to
+somebody who has never seen the source.
+"""
+
+from __future__ import annotations
+
+
+class UndampedError(Exception):
+    """Base of all errors raised on purpose; its text is meant for the person at the keyboard."""
+
+
+class OptionError(UndampedError, ValueError):
+    """An option has a wrong type, lies outside its range, or contradicts another one."""
+
+
+class UnknownNameError(UndampedError, LookupError):
+    """No model, task, solver or option has this name."""
+
+
+class ShapeError(UndampedError, ValueError):
+    """A tensor does not have the shape its receiver declared."""
+
+
+class DataError(UndampedError, ValueError):
+    """Data that was read or given cannot be used."""
+
+
+class RunError(UndampedError, RuntimeError):
+    """A run folder is missing, damaged, in use, or does not fit what is asked of it."""
+
+
+class NonFiniteError(UndampedError, ArithmeticError):
+    """A loss, a gradient or a state stopped being a finite number."""
+
+
+def explain(what: str, *, expected: str, got: object, remedy: str) -> str:
+    """Return the message formula: what, expected, got, remedy.
+
+    Args:
+        what: The option, file or tensor in question.
+        expected: What would have been accepted.
+        got: What came instead.
+        remedy: One sentence that says what to do.
+    """
+    return f"{what}: expected {expected}, got {got}. {remedy}"

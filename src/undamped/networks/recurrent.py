@@ -1,0 +1,387 @@
+"""Any cell as a network: layers, directions, lengths, dropout, state in and out, streams.
+
+The network is used like `torch.nn.LSTM`. Sequences are time first unless `batch_first`; a state
+is one tensor or a tuple of tensors (layers × directions, batch, hidden). Where `lengths` are
+given, what lies beyond a sequence's end is cut to zero before anything sees it, so padding can
+be anything at all and changes neither outputs, final states nor gradients.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from undamped.cells.cell import Cell, State
+from undamped.docstrings import documented_arguments
+from undamped.errors import OptionError, ShapeError, explain
+from undamped.options import DropoutRate, Option, PositiveInt, check, options_of
+
+
+class Recurrent(nn.Module):
+    """A cell unrolled in time.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units of each layer.
+        num_layers: Number of layers.
+        batch_first: Whether inputs and outputs are (batch, time, features).
+        dropout: Probability of dropping a unit between layers; one mask per sequence.
+        bidirectional: Whether a second set of cells reads the sequence from its end.
+        cell_options: The options of the cell.
+    """
+
+    cell_class: ClassVar[type[Cell]]
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        num_layers: PositiveInt = 1,
+        *,
+        batch_first: bool = False,
+        dropout: DropoutRate = 0.0,
+        bidirectional: bool = False,
+        **cell_options: Any,
+    ) -> None:
+        super().__init__()
+        given = {
+            "input_size": input_size,
+            "hidden_size": hidden_size,
+            "num_layers": num_layers,
+            "batch_first": batch_first,
+            "dropout": dropout,
+            "bidirectional": bidirectional,
+            **cell_options,
+        }
+        chosen = check(type(self).__name__, type(self), given)
+        self.input_size: int = chosen.pop("input_size")
+        self.hidden_size: int = chosen.pop("hidden_size")
+        self.num_layers: int = chosen.pop("num_layers")
+        self.batch_first: bool = chosen.pop("batch_first")
+        self.dropout: float = chosen.pop("dropout")
+        self.bidirectional: bool = chosen.pop("bidirectional")
+        self.cell_options: dict[str, Any] = chosen
+        if self.dropout and self.num_layers == 1:
+            raise OptionError(
+                explain(
+                    f"{type(self).__name__}.dropout",
+                    expected="0 with one layer, since dropout lies between layers",
+                    got=self.dropout,
+                    remedy="Set num_layers to 2 or more, or dropout to 0.",
+                )
+            )
+        self.directions = 2 if self.bidirectional else 1
+        self.cells = nn.ModuleList(self._build_cells())
+
+    def _build_cells(self) -> list[Cell]:
+        widths, cells = [self.input_size], []
+        for layer in range(1, self.num_layers + 1):
+            options = self.cell_class.layer_options(self.cell_options, layer, self.num_layers)
+            sizes = tuple(widths[source] for source in self._sources(layer))
+            for _ in range(self.directions):
+                cell = self.cell_class(sum(sizes), self.hidden_size, **options)
+                if len(sizes) > 1:
+                    cell.draw_sources(sizes)
+                cells.append(cell)
+            widths.append(self.directions * cells[-1].output_size)
+        return cells
+
+    @classmethod
+    def declared_options(cls) -> dict[str, Option]:
+        """Return the options of the network and of its cell, as one list."""
+        own = _signature_options(Recurrent)
+        own.pop("cell_options", None)
+        cell = options_of(cls.cell_class)
+        return {**own, **{name: option for name, option in cell.items() if name not in own}}
+
+    def _sources(self, layer: int) -> tuple[int, ...]:
+        return self.cell_class.sources(layer, self.cell_options)
+
+    def cell(self, layer: int, direction: int = 0) -> Cell:
+        """Return the cell of layer 0, 1, … in direction 0 (forward) or 1 (backward)."""
+        found = self.cells[layer * self.directions + direction]
+        assert isinstance(found, Cell)
+        return found
+
+    @property
+    def output_size(self) -> int:
+        """Number of features of the output at each step."""
+        return self.directions * self.cell(self.num_layers - 1).output_size
+
+    def extra_repr(self) -> str:
+        """Name the sizes in the printed form."""
+        return f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}"
+
+    # State: outside (layers × directions, batch, hidden), one tensor or a tuple; inside one
+    # tuple per cell.
+
+    def initial_state(self, batch: int) -> Tensor | State:
+        """Return the state from which a sequence starts when none is given."""
+        like = next(self.parameters())
+        return self._join_states([c.initial_state(batch, like) for c in self._all_cells()])
+
+    def _all_cells(self) -> list[Cell]:
+        return [
+            self.cell(layer, direction)
+            for layer in range(self.num_layers)
+            for direction in range(self.directions)
+        ]
+
+    def _join_states(self, states: list[State]) -> Tensor | State:
+        joined = tuple(torch.stack(parts) for parts in zip(*states, strict=True))
+        return joined if len(joined) > 1 else joined[0]
+
+    def _split_state(self, state: Tensor | State | None, x: Tensor) -> list[State]:
+        batch = x.shape[1]
+        if state is None:
+            return [c.initial_state(batch, x) for c in self._all_cells()]
+        parts = (state,) if isinstance(state, Tensor) else tuple(state)
+        names = self.cell_class.state_names
+        size = (len(self.cells), batch, self.cell(0).state_size)
+        if len(parts) != len(names) or any(tuple(part.shape) != size for part in parts):
+            raise ShapeError(
+                explain(
+                    f"{type(self).__name__} state",
+                    expected=f"{' and '.join(names)} of shape {size}",
+                    got=", ".join(str(tuple(part.shape)) for part in parts) or "nothing",
+                    remedy="Pass on the state that an earlier call returned, or none.",
+                )
+            )
+        return [tuple(part[i] for part in parts) for i in range(len(self.cells))]
+
+    # Calls
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        state: Tensor | State | None = None,
+        lengths: Tensor | None = None,
+    ) -> tuple[Tensor | PackedSequence, Tensor | State]:
+        """Run over a sequence; return the outputs of the last layer and the final state.
+
+        Args:
+            input: (time, batch, input), (batch, time, input) with `batch_first`, (time, input)
+                without a batch, or a `PackedSequence`.
+            state: The state before the first step; zeros if none is given.
+            lengths: (batch,) the true length of each sequence; what lies beyond is ignored.
+        """
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, state)
+        x, state, unbatched = self._check_input(input, state)
+        lengths = self._check_lengths(lengths, x)
+        output, states = self._run(x, self._split_state(state, x), lengths)
+        final = self._join_states(states)
+        if unbatched:
+            return output.squeeze(1), _map_state(final, lambda part: part.squeeze(1))
+        return output.transpose(0, 1) if self.batch_first else output, final
+
+    def last(
+        self,
+        input: Tensor,
+        state: Tensor | State | None = None,
+        lengths: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | State]:
+        """Return only the output at each sequence's true end (batch, features), and the state.
+
+        With two directions it holds the forward output at the end and the backward output at
+        the beginning: what each direction knows after having read everything.
+        """
+        x, state, unbatched = self._check_input(input, state)
+        lengths = self._check_lengths(lengths, x)
+        states = self._run_to_end(x, self._split_state(state, x), lengths)
+        top = self.num_layers - 1
+        ends = [
+            self.cell(top, d).output(states[top * self.directions + d])
+            for d in range(self.directions)
+        ]
+        output, final = torch.cat(ends, dim=-1), self._join_states(states)
+        if unbatched:
+            return output.squeeze(0), _map_state(final, lambda part: part.squeeze(1))
+        return output, final
+
+    def step(
+        self, x: Tensor, state: Tensor | State | None = None
+    ) -> tuple[Tensor, Tensor | State]:
+        """Take one sample (batch, input) or (input,) of a stream; return output and state.
+
+        Dropout is never applied: its mask belongs to a whole sequence, a stream has no end.
+        """
+        if self.bidirectional:
+            raise OptionError(
+                f"{type(self).__name__}.step: expected a network with one direction, got a "
+                "bidirectional one. A stream has no end to start from; build it with "
+                "bidirectional=False."
+            )
+        x, state, unbatched = self._check_input(x.unsqueeze(0), state, stream=True)
+        states = self._split_state(state, x)
+        outputs, finals = [x[0]], []
+        for layer in range(self.num_layers):
+            cell = self.cell(layer)
+            source = _join([outputs[i] for i in self._sources(layer + 1)])
+            final = cell.advance(cell.project(source), states[layer], cell.constants())
+            finals.append(final)
+            outputs.append(cell.output(final))
+        output, joined = outputs[-1], self._join_states(finals)
+        if unbatched:
+            return output.squeeze(0), _map_state(joined, lambda part: part.squeeze(1))
+        return output, joined
+
+    def _run(
+        self, x: Tensor, states: list[State], lengths: Tensor | None
+    ) -> tuple[Tensor, list[State]]:
+        """Run all layers over (time, batch, input); return the top outputs and all states."""
+        if lengths is not None:
+            x = x.masked_fill(padding_mask(x, lengths), 0)
+        outputs, finals = [x], []
+        for layer in range(self.num_layers):
+            source = _join([outputs[i] for i in self._sources(layer + 1)])
+            both = []
+            for direction in range(self.directions):
+                cell = self.cell(layer, direction)
+                at = layer * self.directions + direction
+                turned = _reverse(source, lengths) if direction else source
+                output, final = cell.scan(turned, states[at], lengths)
+                both.append(_reverse(output, lengths) if direction else output)
+                finals.append(final)
+            output = _join(both)
+            if self.dropout and self.training and layer < self.num_layers - 1:
+                output = output * self._dropout_mask(output)
+            outputs.append(output)
+        return outputs[-1], finals
+
+    def _run_to_end(
+        self, x: Tensor, states: list[State], lengths: Tensor | None
+    ) -> list[State]:
+        """Run all layers and return the states only; a network with a kernel may keep less."""
+        return self._run(x, states, lengths)[1]
+
+    def _dropout_mask(self, like: Tensor) -> Tensor:
+        keep = 1.0 - self.dropout
+        return like.new_empty((1, *like.shape[1:])).bernoulli_(keep).div_(keep)
+
+    def _forward_packed(
+        self, packed: PackedSequence, state: Tensor | State | None
+    ) -> tuple[PackedSequence, Tensor | State]:
+        # The batch is put in its original order, so that states are too, and the output is
+        # packed in the order of the input, as torch.nn.LSTM does.
+        x, lengths = pad_packed_sequence(packed)
+        states = self._split_state(state, x)
+        lengths = lengths.to(x.device)
+        output, finals = self._run(x, states, None if _all_full(lengths, x) else lengths)
+        order = packed.sorted_indices
+        if order is not None:
+            output, lengths = output.index_select(1, order), lengths[order]
+        data = pack_padded_sequence(output, lengths.cpu(), enforce_sorted=True).data
+        result = PackedSequence(data, packed.batch_sizes, order, packed.unsorted_indices)
+        return result, self._join_states(finals)
+
+    # Checks
+
+    def _check_input(
+        self, x: Tensor, state: Tensor | State | None, stream: bool = False
+    ) -> tuple[Tensor, Tensor | State | None, bool]:
+        unbatched = x.dim() == 2
+        shaped = x.dim() in (2, 3) and x.shape[-1] == self.input_size and x.shape[0] > 0
+        if x.dim() == 3 and self.batch_first:
+            shaped = shaped and x.shape[1] > 0
+        if not shaped:
+            time = "(batch, time, " if self.batch_first else "(time, batch, "
+            lead, got = ("(batch, ", x.shape[1:]) if stream else (time, x.shape)
+            raise ShapeError(
+                explain(
+                    f"{type(self).__name__} input",
+                    expected=f"{lead}{self.input_size}) with at least one step",
+                    got=tuple(got),
+                    remedy="The last dimension must be input_size; see also batch_first.",
+                )
+            )
+        if unbatched:
+            x = x.unsqueeze(1)
+            state = _map_state(state, lambda part: part.unsqueeze(1))
+        elif self.batch_first and not stream:
+            x = x.transpose(0, 1)
+        return x, state, unbatched
+
+    def _check_lengths(self, lengths: Tensor | None, x: Tensor) -> Tensor | None:
+        if lengths is None:
+            return None
+        steps, batch = x.shape[:2]
+        lengths = torch.as_tensor(lengths, device=x.device)
+        whole = not lengths.is_floating_point() and lengths.dtype != torch.bool
+        fits = lengths.shape == (batch,) and whole
+        if not fits or int(lengths.min()) < 1 or int(lengths.max()) > steps:
+            raise ShapeError(
+                explain(
+                    "lengths",
+                    expected=f"{batch} whole numbers from 1 to {steps}, one per sequence",
+                    got=lengths.tolist(),
+                    remedy="Count the true steps of each sequence; leave out empty ones.",
+                )
+            )
+        return None if _all_full(lengths, x) else lengths
+
+
+def recurrent_network(name: str, cell: type[Cell]) -> type[Recurrent]:
+    """Make the network class of a cell: its name, its signature, its documentation."""
+    network = type(
+        name,
+        (Recurrent,),
+        {"cell_class": cell, "__doc__": cell.__doc__, "__module__": "undamped.networks.models"},
+    )
+    network.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(
+                option.name,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD
+                if option.name in ("input_size", "hidden_size", "num_layers")
+                else inspect.Parameter.KEYWORD_ONLY,
+                default=option.default,
+                annotation=option.annotation,
+            )
+            for option in network.declared_options().values()
+        ]
+    )
+    return network
+
+
+def _signature_options(owner: type[Recurrent]) -> dict[str, Option]:
+    hints = inspect.get_annotations(owner.__init__, eval_str=True)
+    documented = documented_arguments(owner)
+    return {
+        p.name: Option(p.name, hints.get(p.name, Any), p.default, documented.get(p.name, ""))
+        for p in inspect.signature(owner.__init__).parameters.values()
+        if p.name != "self"
+    }
+
+
+def padding_mask(x: Tensor, lengths: Tensor) -> Tensor:
+    """Return (time, batch, 1), true where a sequence is over."""
+    steps = torch.arange(x.shape[0], device=x.device).unsqueeze(1)
+    return (steps >= lengths).unsqueeze(-1)
+
+
+def _all_full(lengths: Tensor, x: Tensor) -> bool:
+    return bool((lengths == x.shape[0]).all())
+
+
+def _join(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+
+
+def _map_state(state: Any, change: Any) -> Any:
+    if state is None:
+        return None
+    return change(state) if isinstance(state, Tensor) else tuple(change(part) for part in state)
+
+
+def _reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Turn each sequence around within its own length; padding stays where it is."""
+    if lengths is None:
+        return x.flip(0)
+    steps = torch.arange(x.shape[0], device=x.device).unsqueeze(1)
+    index = torch.where(steps < lengths, lengths - 1 - steps, steps)
+    return x.gather(0, index.unsqueeze(-1).expand(x.shape))

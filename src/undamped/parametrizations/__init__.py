@@ -1,0 +1,1 @@
+"""Matrices kept in a set, and ways to start inside it."""
