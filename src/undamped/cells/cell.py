@@ -60,7 +60,7 @@ class Cell(nn.Module, ABC):
         """Number of features of the output."""
         return self.hidden_size
 
-    def draw_sources(self, sizes: tuple[int, ...]) -> None:  # noqa: B027 (optional)
+    def draw_sources(self, sizes: tuple[int, ...]) -> None:
         """Draw input weights anew, knowing that the input is several sources side by side."""
 
     @abstractmethod

@@ -43,9 +43,7 @@ class RNNCell(Cell):
         J. L. Elman. Finding structure in time. Cognitive Science 14, 1990.
     """
 
-    promises = (
-        Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ ‖W_hh‖ at every step"),
-    )
+    promises = (Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ ‖W_hh‖ at every step"),)
     fused = True
 
     def __init__(

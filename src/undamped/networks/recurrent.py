@@ -203,9 +203,7 @@ class Recurrent(nn.Module):
             return output.squeeze(0), _map_state(final, lambda part: part.squeeze(1))
         return output, final
 
-    def step(
-        self, x: Tensor, state: Tensor | State | None = None
-    ) -> tuple[Tensor, Tensor | State]:
+    def step(self, x: Tensor, state: Tensor | State | None = None) -> tuple[Tensor, Tensor | State]:
         """Take one sample (batch, input) or (input,) of a stream; return output and state.
 
         Dropout is never applied: its mask belongs to a whole sequence, a stream has no end.
@@ -253,9 +251,7 @@ class Recurrent(nn.Module):
             outputs.append(output)
         return outputs[-1], finals
 
-    def _run_to_end(
-        self, x: Tensor, states: list[State], lengths: Tensor | None
-    ) -> list[State]:
+    def _run_to_end(self, x: Tensor, states: list[State], lengths: Tensor | None) -> list[State]:
         """Run all layers and return the states only; a network with a kernel may keep less."""
         return self._run(x, states, lengths)[1]
 
