@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from undamped.analysis.figures import new_figure
 from undamped.analysis.result import Result
-from undamped.analysis.unrolled import evaluating
+from undamped.analysis.unrolled import evaluating, without_fast_path
 from undamped.errors import OptionError, ShapeError, explain
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _depths(weights: Array, threshold: float) -> NDArray[np.int64]:
 def recording(module: nn.Module, caught: list[Tensor]) -> Iterator[None]:
     """Collect the weights of every `nn.MultiheadAttention` inside a module while it runs."""
     inner = [part for part in module.modules() if isinstance(part, nn.MultiheadAttention)]
-    before, handles = [], []
+    handles = []
 
     def ask(_: nn.Module, arguments: Any, options: dict[str, Any]) -> Any:
         return arguments, {**options, "need_weights": True, "average_attn_weights": True}
@@ -129,14 +129,10 @@ def recording(module: nn.Module, caught: list[Tensor]) -> Iterator[None]:
     for part in inner:
         handles.append(part.register_forward_pre_hook(ask, with_kwargs=True))
         handles.append(part.register_forward_hook(catch))
-    # The fast path of an encoder layer goes around its attention module; hooks turn it off only
-    # where they are seen, so it is switched off for as long as weights are collected.
-    before.append(torch.backends.mha.get_fastpath_enabled())
-    torch.backends.mha.set_fastpath_enabled(False)
     try:
-        yield
+        with without_fast_path():
+            yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(before[0])
         for handle in handles:
             handle.remove()
 

@@ -28,7 +28,7 @@ from undamped.analysis.figures import add_line, new_figure
 from undamped.analysis.result import Result
 from undamped.errors import OptionError, ShapeError, explain
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 TOLERANCE = 1e-6
 """How far tr J⁽ˢ⁾ may be from N/ε, relatively, before more digits are used."""
@@ -144,7 +144,7 @@ def _double_precision(W: Array) -> tuple[Array, Array]:
             small = np.linalg.norm(added, axis=0) <= 1e-18 * np.linalg.norm(upper, axis=0)
             # Householder QR is accurate column by column, so units of very different size
             # (a delay line that amplifies) do not disturb each other.
-            upper = np.linalg.qr(np.vstack([upper, added]), mode="r")
+            upper = np.asarray(np.linalg.qr(np.vstack([upper, added]), mode="r"))
             if small.all():
                 break
             power = power @ power
@@ -185,7 +185,7 @@ def _fixed_covariance(W: NDArray[Any], bits: int) -> NDArray[Any]:
     power = W
     for _ in range(MOST_DOUBLINGS):
         added = (power @ ((covariance @ power.T) >> bits)) >> bits
-        largest = max(abs(entry) for entry in added.flat)
+        largest = max(abs(int(entry)) for entry in added.flat)
         if largest.bit_length() > 4 * MOST_BITS:
             raise _no_stationary_state("powers that grow without bound")
         covariance = covariance + added

@@ -26,7 +26,7 @@ from undamped.analysis.unrolled import State, Unrolled, evaluating, network_insi
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.networks import SequenceModel
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 Loss = Callable[[Tensor], Tensor]
 Verdict = Literal["vanish", "explode", "steady"]
 CHUNK = 32

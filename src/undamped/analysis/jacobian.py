@@ -23,7 +23,7 @@ from undamped.analysis.result import Result
 from undamped.analysis.unrolled import State, Unrolled, evaluating, network_inside, unroll
 from undamped.errors import OptionError, ShapeError, explain
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 Step = Callable[[Tensor], Tensor]
 
 

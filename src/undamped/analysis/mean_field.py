@@ -28,7 +28,7 @@ from undamped.analysis.result import Result
 from undamped.errors import OptionError, explain
 from undamped.options import unknown_name
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 Activation = Literal["tanh", "erf", "relu"]
 Function = Callable[[Array], Array]
 POINTS = 160
@@ -384,4 +384,5 @@ def simulate_depth(
         before = q_theory[-1]
         q_theory.append(theory.next_q(before))
         c_theory.append(theory.next_c(before, c_theory[-1]) * before / q_theory[-1])
-    return DepthSimulation(*map(np.array, (q, c, q_theory, c_theory)), width)
+    courses = [np.array(course) for course in (q, c, q_theory, c_theory)]
+    return DepthSimulation(courses[0], courses[1], courses[2], courses[3], width)

@@ -17,7 +17,7 @@ from undamped.analysis.figures import PALETTE, add_line, new_figure
 from undamped.analysis.result import Result
 from undamped.errors import ShapeError, explain
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from undamped.cells import UnICORNNCell
 from undamped.errors import OptionError, explain
 from undamped.networks import Recurrent
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from undamped.analysis.result import Result
 from undamped.analysis.unrolled import evaluating
 from undamped.errors import OptionError, ShapeError, explain
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -244,3 +244,17 @@ def evaluating(module: nn.Module) -> Iterator[None]:
             parameter.requires_grad_(need)
         for part, training in was_training:
             part.training = training
+
+
+@contextmanager
+def without_fast_path() -> Iterator[None]:
+    """Let a `nn.TransformerEncoder` do its work step by step, where it can be watched.
+
+    Its fast path is one operation that neither hooks nor counters can look into.
+    """
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
