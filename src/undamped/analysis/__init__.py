@@ -43,6 +43,7 @@ from undamped.analysis.oscillators import (
     inversion_error,
     phase_volume,
 )
+from undamped.analysis.promises import Measurement, measure
 from undamped.analysis.recall import Recall, recall
 from undamped.analysis.result import Result
 from undamped.analysis.stability import (
@@ -66,6 +67,7 @@ __all__ = [
     "JacobianProduct",
     "Lyapunov",
     "MeanField",
+    "Measurement",
     "Normality",
     "PhaseDiagram",
     "PhaseVolume",
@@ -92,6 +94,7 @@ __all__ = [
     "jacobian_product",
     "lyapunov_exponents",
     "mean_field",
+    "measure",
     "normality",
     "phase_diagram",
     "phase_volume",

@@ -76,6 +76,10 @@ class RNNCell(Cell):
         weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
         return kernel_scan(kernel, x, state, weights, lengths)
 
+    def recurrent_matrix(self) -> Tensor:
+        """W_hh, for the instruments."""
+        return self.weight_hh
+
     def step_gradient_bound(self) -> Tensor:
         """‖W_hh‖₂; both functions φ have slopes between 0 and 1."""
         return torch.linalg.matrix_norm(self.weight_hh, 2)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import signal
 import threading
-import warnings
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +20,7 @@ from undamped.registry import models, tasks
 from undamped.tasks.task import Task
 from undamped.training.evaluation import evaluate
 from undamped.training.options import TrainOptions
+from undamped.training.quiet import hushed
 from undamped.training.recipes import merged
 from undamped.training.run import Run, machine, model_for, versions
 
@@ -130,7 +129,7 @@ def _train(
     title = f"{settings['model']['name']} on {settings['task']['name']}"
     reset_peak_memory()
     try:
-        with _random_numbers(seed), _stop_gently(module), _quiet_lightning():
+        with _random_numbers(seed), _stop_gently(module), hushed():
             trainer = _trainer(run, options, title, progress)
             if module.spent < 1 and not module.progress.stopped_early:
                 trainer.fit(module)
@@ -281,26 +280,3 @@ def _stop_gently(module: Any) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _quiet_lightning() -> Iterator[None]:
-    """Keep Lightning's notes about hardware and data loaders off the screen."""
-    loggers = [
-        logging.getLogger(name)
-        for name in (
-            "lightning.pytorch",
-            "lightning.fabric",
-            "lightning.pytorch.utilities.rank_zero",
-        )
-    ]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module=r"lightning\..*")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

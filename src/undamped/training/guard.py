@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from undamped.errors import NonFiniteError
+from undamped.networks.sequence_model import SequenceModel
 from undamped.tasks.task import Batch
 
 REMEDY = (
     "Try a smaller train.learning_rate, train.clip=1, or for oscillators a smaller model.dt; the "
-    "last good weights are kept."
+    "last good weights are in the run's folder."
 )
 
 
@@ -25,7 +26,7 @@ def _finite(value: Any) -> bool:
     return True
 
 
-def check_loss(loss: Tensor, step: int, model: nn.Module, batch: Batch) -> None:
+def check_loss(loss: Tensor, step: int, model: SequenceModel, batch: Batch) -> None:
     """Stop at a loss that is not finite and name the first layer that went wrong."""
     if math.isfinite(loss.item()):
         return
@@ -51,26 +52,17 @@ def check_gradient(norm: Tensor, step: int, model: nn.Module) -> None:
 
 
 @torch.no_grad()
-def _first_bad_layer(model: nn.Module, batch: Batch) -> str:
-    """Run the batch again and watch every module's output; the first bad one is the answer."""
+def _first_bad_layer(model: SequenceModel, batch: Batch) -> str:
+    """Run the batch again, part by part; the first part that goes wrong is the answer."""
     for name, parameter in model.named_parameters():
         if not _finite(parameter):
             return f"the weights {name}"
     if not _finite(batch.inputs):
         return "the input data"
-    found: list[str] = []
-
-    def watch(name: str) -> Any:
-        def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            if not found and not _finite(output):
-                found.append(f"the output of {name}")
-
-        return hook
-
-    handles = [m.register_forward_hook(watch(n)) for n, m in model.named_modules() if n]
-    try:
-        model(batch.inputs, batch.lengths)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return found[0] if found else "the loss itself"
+    _, state = model.network(model.encode(batch.inputs), None, batch.lengths)
+    parts = (state,) if isinstance(state, Tensor) else state
+    for number, layer in enumerate(zip(*parts, strict=True)):
+        if not _finite(layer):
+            return f"the state of network.cells.{number}"
+    prediction = model(batch.inputs, batch.lengths)
+    return "the loss itself" if _finite(prediction) else "the output of head"

@@ -20,6 +20,7 @@ from undamped.training.evaluation import detach_state, evaluate
 from undamped.training.guard import check_gradient, check_loss
 from undamped.training.optimizers import Schedule, build_optimizer
 from undamped.training.options import TrainOptions
+from undamped.training.quiet import hush
 from undamped.training.run import Run
 
 PLAIN_STEPS_BETWEEN_VALIDATIONS = 50
@@ -92,6 +93,11 @@ class TrainingModule(L.LightningModule):
         self._carried: Any = None
         self._since = {"loss": 0.0, "metric": 0.0, "metric_count": 0, "steps": 0, "norm": 0.0}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Arrive in a spawned process, where Lightning would start talking again."""
+        super().__setstate__(state)
+        hush()
+
     # Budget
 
     @property
@@ -144,6 +150,11 @@ class TrainingModule(L.LightningModule):
         """Start the clock."""
         self.model.train()
         self._clock = time.perf_counter() - self.progress.seconds
+        if self.progress.step == 0:
+            # From here on the folder always holds weights that work and a place to go on from.
+            if self.trainer.is_global_zero:
+                self.run.save_model(self.model)
+            self._save()
 
     def training_step(self, batch: Batch, _number: int) -> None:
         """Learn from one batch."""
