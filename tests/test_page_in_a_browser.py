@@ -120,7 +120,7 @@ def test_plots_are_zoomed_with_keys_and_hovered(opened):
     page.mouse.move(box["x"] + steady[0] - 3, box["y"] + steady[1])
     page.mouse.move(box["x"] + steady[0], box["y"] + steady[1])
     page.wait_for_selector("#plot-gradient .hoverlayer .hovertext")
-    assert "unicornn" in page.locator("#plot-gradient .hoverlayer").inner_text()
+    assert "unicornn" in page.locator("#plot-gradient .hoverlayer").text_content()
 
 
 def test_every_control_is_reached_with_tab(opened):
@@ -147,8 +147,12 @@ def test_prints_in_light_with_everything_unfolded(opened):
 def test_nasty_names_run_nothing(opened, tmp_path):
     from dataclasses import replace
 
-    nasty = "<img src=x onerror=\"document.title='hit'\"></script><script>document.title='hit'</script>"
-    path = report.write(tmp_path / "nasty.html", [replace(big_report(0), name=nasty, verdict=nasty)])
+    nasty = (
+        "<img src=x onerror=\"document.title='hit'\"></script><script>document.title='hit'</script>"
+    )
+    path = report.write(
+        tmp_path / "nasty.html", [replace(big_report(0), name=nasty, verdict=nasty)]
+    )
     page = opened(address=path.as_uri())
     assert page.title() != "hit"
     assert page.locator("img").count() == 0
@@ -179,6 +183,6 @@ def test_live_page_follows_a_run(browser, tmp_path):
         assert page.locator("#title").inner_text() == "lstm on copy"
         run.write_metrics([*rows, {"step": 7, "train_loss": 1.0, "valid_loss": 1.0}])
         run.update(status="finished")
-        page.wait_for_function("document.getElementById('status').textContent.includes('step 7')")
+        sync_api.expect(page.locator("#status")).to_contain_text("step 7")
         assert problems == []
         page.close()

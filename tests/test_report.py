@@ -93,7 +93,9 @@ def test_diagnose_every_registered_recurrent_model(name):
 def test_verdict_names_an_lstm_of_the_same_size():
     torch.manual_seed(0)
     found = report.diagnose(undamped.UnICORNN(2, 8), steps=200, batch=2)
-    assert found.verdict.startswith("gradients reach 200 of 200 steps; an LSTM of this size reaches")
+    assert found.verdict.startswith(
+        "gradients reach 200 of 200 steps; an LSTM of this size reaches"
+    )
     assert found.tone == "good"
 
 
