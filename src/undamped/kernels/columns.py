@@ -27,9 +27,7 @@ def _pool(process: int, workers: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(workers, thread_name_prefix=f"undamped-{process}")
 
 
-def over_columns(
-    kernel: Callable[..., None], steps: int, columns: int, *arguments: Any
-) -> None:
+def over_columns(kernel: Callable[..., None], steps: int, columns: int, *arguments: Any) -> None:
     """Run `kernel(*arguments, low, high)` for ranges of columns that cover all of them.
 
     Args:
@@ -45,9 +43,7 @@ def over_columns(
     width = -(-columns // (parts * ALIGNMENT)) * ALIGNMENT
     starts = range(width, columns, width)
     pool = _pool(os.getpid(), torch.get_num_threads())
-    others = [
-        pool.submit(kernel, *arguments, low, min(low + width, columns)) for low in starts
-    ]
+    others = [pool.submit(kernel, *arguments, low, min(low + width, columns)) for low in starts]
     try:
         kernel(*arguments, 0, min(width, columns))
     finally:

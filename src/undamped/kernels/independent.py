@@ -65,9 +65,7 @@ def _scan_shapes(
     return projected.new_empty(projected.shape), state.new_empty(state.shape)
 
 
-@torch.library.custom_op(
-    "undamped::independent_scan_backward", mutates_args=(), device_types="cpu"
-)
+@torch.library.custom_op("undamped::independent_scan_backward", mutates_args=(), device_types="cpu")
 def _scan_backward(
     grad_outputs: Tensor,
     grad_state: Tensor,

@@ -96,9 +96,7 @@ def _scan_shapes(
     )
 
 
-@torch.library.custom_op(
-    "undamped::oscillator_scan_backward", mutates_args=(), device_types="cpu"
-)
+@torch.library.custom_op("undamped::oscillator_scan_backward", mutates_args=(), device_types="cpu")
 def _scan_backward(
     grad_positions: Tensor,
     grad_position: Tensor,

@@ -78,7 +78,7 @@ def forward(masked: bool) -> Callable[..., None]:
         high: int,
     ) -> None:
         block = np.empty(ROWS * BLOCK, projected.dtype)
-        zero = alpha - alpha
+        zero = projected.dtype.type(0)
         for at in range(low, high, BLOCK):
             width = min(BLOCK, high - at)
             _load(block, weight, step, bias, y, z, alive, at, width)
@@ -124,7 +124,7 @@ def forward_keep(masked: bool) -> Callable[..., None]:
         high: int,
     ) -> None:
         block = np.empty(ROWS * BLOCK, projected.dtype)
-        zero = alpha - alpha
+        zero = projected.dtype.type(0)
         for at in range(low, high, BLOCK):
             width = min(BLOCK, high - at)
             _load(block, weight, step, bias, y, z, alive, at, width)
@@ -174,7 +174,7 @@ def inverse(masked: bool) -> Callable[..., None]:
         high: int,
     ) -> None:
         block = np.empty(ROWS * BLOCK, projected.dtype)
-        zero = alpha - alpha
+        zero = projected.dtype.type(0)
         for at in range(low, high, BLOCK):
             width = min(BLOCK, high - at)
             _load(block, weight, step, bias, y, z, alive, at, width)
@@ -234,7 +234,8 @@ def backward(masked: bool) -> Callable[..., None]:
         high: int,
     ) -> None:
         block = np.empty(ROWS * BLOCK, positions.dtype)
-        zero = alpha - alpha
+        # Typed, because a whole number would lift the sum to float64.
+        zero, one = positions.dtype.type(0), positions.dtype.type(1)
         for at in range(low, high, BLOCK):
             width = min(BLOCK, high - at)
             _load(block, weight, step, step, gy, z, alive, at, width)
@@ -258,7 +259,7 @@ def backward(masked: bool) -> Callable[..., None]:
                     gy1 = block[GY + j] + grad_row[j]
                     gz1 = block[GZ + j] + s * gy1
                     inner = -s * gz1
-                    ga = inner * (1 - curve * curve)
+                    ga = inner * (one - curve * curve)
                     gs = gy1 * z1 - gz1 * force
                     gy0 = gy1 + (inner * alpha + ga * block[W + j])
                     if masked:

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from undamped.kernels.chunks import chunk_length, ranges
 from undamped.kernels.columns import over_columns
+from undamped.kernels.products import rows_times
 
 Gradient = Literal["reversible", "checkpoint", "stored"]
 ANCHORS = 32
@@ -106,9 +107,9 @@ class Work:
         """V u for layer `at`, without the bias, which the kernel adds."""
         rows = into.view(-1, self.hidden)
         (source, block), *others = self.blocks[at]
-        torch.mm(outputs[source], block.t(), out=rows)
+        rows_times(outputs[source], block.t(), rows)
         for source, block in others:
-            rows.addmm_(outputs[source], block.t())
+            rows_times(outputs[source], block.t(), rows, add=True)
 
     def seen(self, at: int, positions: Tensor) -> Tensor:
         """Return a layer's outputs as the layers above see them, (steps × batch, hidden)."""
@@ -118,9 +119,7 @@ class Work:
         masked = positions.view(-1, self.batch, self.hidden) * self.masks[at]
         return masked.view(-1, self.hidden)
 
-    def rebuild(
-        self, span: tuple[int, int], state: Tensor, *, backwards: bool
-    ) -> list[Tensor]:
+    def rebuild(self, span: tuple[int, int], state: Tensor, *, backwards: bool) -> list[Tensor]:
         """Fill `positions` and `curves` of a chunk; return what each layer's readers see.
 
         `state` (2, layers, columns) is carried from the chunk's start to its end, or, when
@@ -211,9 +210,7 @@ def _run_stored(work: Work, state: Tensor, output: Tensor | None) -> Kept:
     return Kept(torch.stack(borders), 1, tuple(positions), tuple(curves))
 
 
-def plan(
-    layers: list[Layer], x: Tensor, lengths: Tensor | None, masks: Tensor | None
-) -> Work:
+def plan(layers: list[Layer], x: Tensor, lengths: Tensor | None, masks: Tensor | None) -> Work:
     """Choose a chunk length and prepare the work on `x` (steps, batch, input)."""
     columns = x.shape[1] * layers[0].weight.shape[0]
     chunk = chunk_length(x.shape[0], columns, len(layers), x.element_size())

@@ -16,7 +16,8 @@ from torch import Tensor
 from undamped.cells.cell import State
 from undamped.cells.unicornn import UnICORNNCell
 from undamped.docstrings import documented_arguments
-from undamped.kernels import Gradient, Layer, oscillator_stack
+from undamped.errors import OptionError, explain
+from undamped.kernels import Gradient, Layer, OscillatorStream, advance_stack, oscillator_stack
 from undamped.kernels.dispatch import implementation
 from undamped.networks.recurrent import Recurrent, join_features, padding_mask, reverse_time
 from undamped.options import Option, PositiveInt, convert
@@ -62,19 +63,68 @@ class OscillatorNetwork(Recurrent):
         assert output is not None  # every output was asked for
         return output, finals
 
-    def _run_to_end(
-        self, x: Tensor, states: list[State], lengths: Tensor | None
-    ) -> list[State]:
+    def _run_to_end(self, x: Tensor, states: list[State], lengths: Tensor | None) -> list[State]:
         if not self._fits(x, states):
             return super()._run(x, states, lengths)[1]
         return self._run_kernels(x, states, lengths, every=False)[1]
+
+    def step(self, x: Tensor, state: Tensor | State | None = None) -> tuple[Tensor, Tensor | State]:
+        """Take one sample (batch, input) or (input,) of a stream; return output and state.
+
+        The bits are those of a whole sequence. In a long loop without gradients `stream` is
+        faster: it keeps the state and prepares everything once.
+        """
+        if self.bidirectional or x.dim() not in (1, 2):
+            return super().step(x, state)  # which says what is wrong
+        sequence, inner, unbatched = self._check_input(x.unsqueeze(0), state, stream=True)
+        states = self._split_state(inner, sequence)
+        if not self._fits(sequence, states):
+            return super().step(x, state)
+        layers = [self._layer(at) for at in range(self.num_layers)]
+        start = _stacked(states)
+        if torch.is_grad_enabled():
+            _, final = oscillator_stack(sequence, layers, start, gradient="stored", every=False)
+        else:
+            final = advance_stack(layers, sequence[0], *start)
+        output = final[0][-1]
+        if unbatched:
+            return output.squeeze(0), (final[0].squeeze(1), final[1].squeeze(1))
+        return output, final
+
+    def stream(self, state: State | None = None, *, batch: PositiveInt = 1) -> OscillatorStream:
+        """Return an object that is fed samples one at a time by `push`, without gradients.
+
+        Args:
+            state: The state to go on from, as a call returned it; zeros if none is given.
+            batch: How many streams run side by side; a given state says so itself.
+
+        Example:
+            >>> stream = net.stream()
+            >>> outputs = [stream.push(x_t) for x_t in samples]
+        """
+        weight = self.cell(0).get_parameter("weight")
+        if self.bidirectional or implementation(*self.parameters()) != "numba":
+            raise OptionError(
+                explain(
+                    f"{type(self).__name__}.stream",
+                    expected="one direction, and float32 or float64 on the CPU",
+                    got=f"bidirectional={self.bidirectional}, {weight.dtype} on {weight.device}",
+                    remedy="Call step in a loop on other devices; a stream has one direction.",
+                )
+            )
+        if state is not None and state[0].dim() == 2:
+            state = (state[0].unsqueeze(1), state[1].unsqueeze(1))
+        size = batch if state is None else state[0].shape[1]
+        states = self._split_state(state, weight.new_empty(1, size, 1))
+        layers = [self._layer(at) for at in range(self.num_layers)]
+        return OscillatorStream(layers, *_stacked(states))
 
     def _fits(self, x: Tensor, states: list[State]) -> bool:
         """Whether the chunked pass applies; if not, layers run one by one over `cell.scan`.
 
         A compiler sees one operator per layer instead: the chunks are Python.
         """
-        tensors = (x, *self.parameters(), *states[0])
+        tensors = (x, self.cell(0).get_parameter("weight"), *states[0])
         return implementation(*tensors) == "numba" and not torch.compiler.is_compiling()
 
     def _run_kernels(
@@ -138,9 +188,7 @@ class OscillatorNetwork(Recurrent):
         widths = (self.input_size, *[self.hidden_size] * self.num_layers)
         sizes = (alone,) if alone else tuple(widths[source] for source in sources)
         step = cell.effective_step()
-        return Layer(
-            cell.input_weight, cell.bias, cell.weight, step, cell.alpha, sources, sizes
-        )
+        return Layer(cell.input_weight, cell.bias, cell.weight, step, cell.alpha, sources, sizes)
 
 
 def _stacked(states: list[State]) -> tuple[Tensor, Tensor]:
