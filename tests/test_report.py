@@ -293,3 +293,22 @@ def test_watch_waits_for_a_run_that_has_not_begun(tmp_path):
         assert watch.state()["status"] == "waiting"
     with pytest.raises(RunError, match="run folder"):
         Watch(tmp_path / "nowhere")
+
+
+def test_training_writes_its_page_and_serves_a_live_one(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from undamped.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "copy", "lstm", "task.delay=5", "model.hidden_size=4", "train.steps=2"]
+    done = CliRunner().invoke(app, [*words, "--watch"])
+    assert done.exit_code == 0, done.output
+    page = tmp_path / "runs" / "copy-lstm-1" / "report.html"
+    assert "undamped" in page.read_text(encoding="utf-8")
+    assert "Watch it at http://127.0.0.1:" in done.stderr
+    port = int(done.stderr.partition("127.0.0.1:")[2].partition("/")[0])
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+    done = CliRunner().invoke(app, [*words, "--no-page"])
+    assert not (tmp_path / "runs" / "copy-lstm-2" / "report.html").exists()

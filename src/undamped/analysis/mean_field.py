@@ -97,6 +97,7 @@ class PhaseDiagram(Result):
             name="χ₁ = 1",
             showscale=False,
         )
+        figure.update_layout(showlegend=False)  # it would stand on the colour bar
         return figure
 
 

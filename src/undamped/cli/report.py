@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from undamped.training.run import Run
 
 
 def report(
@@ -30,3 +33,20 @@ def report(
     reports = [report_run(run, compare=len(opened) == 1, memory=memory) for run in opened]
     target = out or (opened[0].path / "report.html" if len(opened) == 1 else Path("report.html"))
     show(reports, write(target, reports), as_json)
+
+
+def write_page(run: Run, other: Run | None = None) -> Path | None:
+    """Write the page of a training that has just ended; None if it did not get that far.
+
+    Args:
+        run: The run that was trained; the page lies in its folder.
+        other: A second run to compare with.
+    """
+    from undamped.report import write
+    from undamped.report.runs import report_run
+
+    if run.settings["status"] != "finished":
+        return None
+    trained = [run] if other is None or other.result is None else [run, other]
+    reports = [report_run(each, compare=len(trained) == 1) for each in trained]
+    return write(run.path / "report.html", reports)

@@ -26,7 +26,7 @@ def denoise(
     steps: Annotated[int, typer.Option(help="Batches to train for.")] = 600,
     hidden: Annotated[int, typer.Option(help="Hidden units.")] = 64,
     batch: Annotated[int, typer.Option(help="Sequences per batch.")] = 32,
-    out: Annotated[Path, typer.Option(help="Folder for numbers and picture.")] = Path("."),
+    out: Annotated[Path, typer.Option(help="Folder for numbers and picture.")] = Path(),
     runs: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("runs"),
 ) -> None:
     """Train on denoise, then measure how far the recall loss reaches back."""
@@ -87,7 +87,7 @@ def steps(
     steps: Annotated[int, typer.Option(help="Batches to train for.")] = 600,
     hidden: Annotated[int, typer.Option(help="Oscillators per layer.")] = 64,
     layers: Annotated[int, typer.Option(help="Layers.")] = 3,
-    out: Annotated[Path, typer.Option(help="Folder for numbers and picture.")] = Path("."),
+    out: Annotated[Path, typer.Option(help="Folder for numbers and picture.")] = Path(),
     runs: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("runs"),
 ) -> None:
     """Train a UnICORNN, then show the time step each of its neurons has learned."""
