@@ -133,7 +133,7 @@ class Recurrent(nn.Module):
 
     def _join_states(self, states: list[State]) -> Tensor | State:
         joined = tuple(torch.stack(parts) for parts in zip(*states, strict=True))
-        return joined if len(joined) > 1 else joined[0]
+        return joined[0] if len(joined) == 1 else joined
 
     def _split_state(self, state: Tensor | State | None, x: Tensor) -> list[State]:
         batch = x.shape[1]
