@@ -1,0 +1,1 @@
+"""Scans over time: a plain reference and faster ways that agree with it."""
