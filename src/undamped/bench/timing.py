@@ -11,8 +11,9 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from undamped.memory import memory_use, reset_peak_memory
 
 
 @dataclass(frozen=True)
@@ -63,31 +64,6 @@ def interleaved(
             if tick is not None:
                 tick(name)
     return {name: Timing(tuple(values)) for name, values in seconds.items()}
-
-
-def reset_peak_memory() -> None:
-    """Forget the largest memory use so far, where the system allows it (Linux)."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return
-
-
-def memory_use() -> tuple[int, int]:
-    """Return the resident memory of this process in bytes: now, and at its largest."""
-    try:
-        fields = dict(
-            line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines()
-        )
-        now, peak = (int(fields[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))
-        return now, peak
-    except (OSError, KeyError):
-        import resource
-        import sys
-
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        peak *= 1 if sys.platform == "darwin" else 1024
-        return peak, peak
 
 
 def peak_memory(function: Callable[..., Any], *arguments: Any) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from undamped.cells.activations import Activation
 from undamped.cells.isometric_cell import IsometricCell
 from undamped.options import NonNegativeInt, PositiveInt
@@ -69,6 +72,6 @@ class ExpRNNCell(IsometricCell):
             assert isinstance(matrix_set, Exponential)
             matrix_set.rebase(free, project=moves % self.project_every == 0)
 
-    def step_gradient_bound(self) -> float:
+    def step_gradient_bound(self) -> Tensor:
         """One: W is a rotation, and φ has slopes between 0 and 1."""
-        return 1.0
+        return torch.tensor(1.0)

@@ -86,9 +86,9 @@ class IndRNNCell(Cell):
         with torch.no_grad():
             self.weight.clamp_(-self.limit, self.limit)
 
-    def step_gradient_bound(self) -> float:
+    def step_gradient_bound(self) -> Tensor:
         """g^(1/T), where training has kept w."""
-        return self.limit
+        return torch.tensor(self.limit)
 
 
 class ResidualIndRNNCell(IndRNNCell):

@@ -95,6 +95,6 @@ class ORNNCell(IsometricCell):
         down, up = self.constants()
         return (torch.eye(self.hidden_size).to(down) - down @ up).mT
 
-    def step_gradient_bound(self) -> float:
+    def step_gradient_bound(self) -> Tensor:
         """One: W is orthogonal, and φ has slopes between 0 and 1."""
-        return 1.0
+        return torch.tensor(1.0)

@@ -82,7 +82,7 @@ class RNNCell(Cell):
         return (self.weight_hh,)
 
     def recurrent_matrix(self) -> Tensor:
-        """W_hh."""
+        """W_hh, for the instruments."""
         return self.weight_hh
 
     def step_gradient_bound(self) -> Tensor:

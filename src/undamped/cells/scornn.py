@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from undamped.cells.activations import Activation
 from undamped.cells.isometric_cell import IsometricCell
@@ -73,6 +74,6 @@ class ScoRNNCell(IsometricCell):
         start = orthogonal_start(initialisation, hidden_size) * matrix_set.signs
         self.constrain(start, matrix_set)
 
-    def step_gradient_bound(self) -> float:
+    def step_gradient_bound(self) -> Tensor:
         """One: W is orthogonal, and φ has slopes between 0 and 1."""
-        return 1.0
+        return torch.tensor(1.0)

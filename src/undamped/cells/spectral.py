@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from undamped.cells.activations import Activation
 from undamped.cells.isometric_cell import IsometricCell
 from undamped.options import Fraction, PositiveInt
@@ -59,6 +62,6 @@ class SpectralRNNCell(IsometricCell):
         start = orthogonal_start(initialisation, hidden_size)
         self.constrain(start, SingularBand(hidden_size, margin))
 
-    def step_gradient_bound(self) -> float:
+    def step_gradient_bound(self) -> Tensor:
         """1 + m: φ has slopes between 0 and 1."""
-        return 1.0 + self.margin
+        return torch.tensor(1.0 + self.margin)
