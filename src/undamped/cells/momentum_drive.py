@@ -51,7 +51,7 @@ class Drive:
             return velocity, [velocity]
         if self.kind == "nesterov":
             velocity, count = state
-            within = torch.remainder(count, self.restart)
+            within = self._within(count)
             velocity = within / (within + 3) * velocity + self.step * u
             return velocity, [velocity, count + 1]
         moment = self.decay * state[-1] + (1 - self.decay) * u * u
@@ -86,5 +86,10 @@ class Drive:
         if self.kind != "nesterov":
             return u.new_full(u.shape[:2], self.momentum)
         time = torch.arange(u.shape[0], device=u.device).unsqueeze(1)
-        within = torch.remainder(state[1][:, 0].detach() + time, self.restart)
+        within = self._within(state[1]).squeeze(1)
+        within = torch.remainder(within + time, self.restart)
         return within / (within + 3)
+
+    def _within(self, count: Tensor) -> Tensor:
+        """Return the steps since the last restart, (batch, 1): a whole number per sequence."""
+        return torch.remainder(count[:, :1].detach().round(), self.restart)
