@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from numba import njit
 
@@ -66,13 +67,18 @@ def _complex_modrelu_forward(
 ) -> None:
     size = bias.shape[0]
     zero, soft = product.dtype.type(0), product.dtype.type(softening)
+    scale = np.empty(size, product.dtype)
     for b in range(product.shape[1]):
+        # One array written per loop: the compiler then vectorises it.
+        re, im = product[t, b, :size], product[t, b, size:]
+        new_re, new_im = carried[t + 1, b, :size], carried[t + 1, b, size:]
         for j in range(size):
-            re, im = product[t, b, j], product[t, b, j + size]
-            modulus = (re * re + im * im) ** product.dtype.type(0.5)
-            scale = max(modulus + bias[j], zero) / (modulus + soft)
-            carried[t + 1, b, j] = scale * re
-            carried[t + 1, b, j + size] = scale * im
+            modulus = np.sqrt(re[j] * re[j] + im[j] * im[j])
+            scale[j] = max(modulus + bias[j], zero) / (modulus + soft)
+        for j in range(size):
+            new_re[j] = scale[j] * re[j]
+        for j in range(size):
+            new_im[j] = scale[j] * im[j]
 
 
 @njit(nogil=True, cache=True)
@@ -89,20 +95,28 @@ def _complex_modrelu_backward(
     size = bias.shape[0]
     zero, one = product.dtype.type(0), product.dtype.type(1)
     soft = product.dtype.type(softening)
+    scale, slope = np.empty(size, product.dtype), np.empty(size, product.dtype)
     for b in range(product.shape[1]):
+        re, im = product[t, b, :size], product[t, b, size:]
+        g_re, g_im = flow[b, :size], flow[b, size:]
+        new_re, new_im = gradient[t, b, :size], gradient[t, b, size:]
         for j in range(size):
-            re, im = product[t, b, j], product[t, b, j + size]
-            g_re, g_im = flow[b, j], flow[b, j + size]
-            modulus = (re * re + im * im) ** product.dtype.type(0.5)
-            open_ = modulus + bias[j] > zero
-            inverse = one / (modulus + soft)
-            scale = (modulus + bias[j]) * inverse
-            along = g_re * re + g_im * im
+            modulus = np.sqrt(re[j] * re[j] + im[j] * im[j])
+            scale[j] = max(modulus + bias[j], zero) / (modulus + soft)
+        for j in range(size):
+            modulus = np.sqrt(re[j] * re[j] + im[j] * im[j])
+            opened = one if modulus + bias[j] > zero else zero
+            slope[j] = opened * (g_re[j] * re[j] + g_im[j] * im[j]) / (modulus + soft)
+        for j in range(size):
+            bias_gradient[j] += slope[j]
+        for j in range(size):
+            modulus = np.sqrt(re[j] * re[j] + im[j] * im[j])
             safe = modulus if modulus > zero else one
-            slope = (soft - bias[j]) * inverse * inverse * along / safe
-            gradient[t, b, j] = scale * g_re + slope * re if open_ else zero
-            gradient[t, b, j + size] = scale * g_im + slope * im if open_ else zero
-            bias_gradient[j] += along * inverse if open_ else zero
+            slope[j] *= (soft - bias[j]) / ((modulus + soft) * safe)
+        for j in range(size):
+            new_re[j] = scale[j] * g_re[j] + slope[j] * re[j]
+        for j in range(size):
+            new_im[j] = scale[j] * g_im[j] + slope[j] * im[j]
 
 
 class Tanh(Step):

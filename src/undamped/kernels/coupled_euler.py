@@ -31,9 +31,12 @@ def _euler_backward(product: Any, t: int, flow: Any, gradient: Any, step: float)
 def _gated_sum(product: Any, projected: Any, t: int, gates: Any) -> None:
     size = product.shape[2]
     for b in range(product.shape[1]):
+        total, gate = product[t, b], gates[t, b]
+        first, second = projected[t, b, :size], projected[t, b, size:]
         for j in range(size):
-            gates[t, b, j] = projected[t, b, j + size] + product[t, b, j]
-            product[t, b, j] += projected[t, b, j]
+            gate[j] = second[j] + total[j]
+        for j in range(size):
+            total[j] += first[j]
 
 
 @njit(nogil=True, cache=True)
@@ -51,14 +54,14 @@ def _gated_backward(
     size = product.shape[2]
     dt, one = product.dtype.type(step), product.dtype.type(1)
     for b in range(flow.shape[0]):
+        value, gate, given, both = product[t, b], gates[t, b], flow[b], gradient[t, b]
+        candidate, opening = projected_gradient[t, b, :size], projected_gradient[t, b, size:]
         for j in range(size):
-            value, gate = product[t, b, j], gates[t, b, j]
-            given = dt * flow[b, j]
-            candidate = given * gate * (one - value * value)
-            opening = given * value * gate * (one - gate)
-            projected_gradient[t, b, j] = candidate
-            projected_gradient[t, b, j + size] = opening
-            gradient[t, b, j] = candidate + opening
+            candidate[j] = dt * given[j] * gate[j] * (one - value[j] * value[j])
+        for j in range(size):
+            opening[j] = dt * given[j] * value[j] * gate[j] * (one - gate[j])
+        for j in range(size):
+            both[j] = candidate[j] + opening[j]
 
 
 @njit(nogil=True, cache=True)
@@ -66,9 +69,12 @@ def _lipschitz_sum(product: Any, projected: Any, carried: Any, t: int, step: flo
     size = carried.shape[2]
     dt = product.dtype.type(step)
     for b in range(product.shape[1]):
+        old, new, given = carried[t, b], carried[t + 1, b], projected[t, b]
+        linear, inner = product[t, b, :size], product[t, b, size:]
         for j in range(size):
-            carried[t + 1, b, j] = carried[t, b, j] + dt * product[t, b, j]
-            product[t, b, j] = product[t, b, j + size] + projected[t, b, j]
+            new[j] = old[j] + dt * linear[j]
+        for j in range(size):
+            linear[j] = inner[j] + given[j]
 
 
 @njit(nogil=True, cache=True)
@@ -86,12 +92,14 @@ def _lipschitz_backward(
     size = flow.shape[1]
     dt, one = active.dtype.type(step), active.dtype.type(1)
     for b in range(flow.shape[0]):
+        value, given, inner = active[t, b], flow[b], projected_gradient[t, b]
+        linear, second = gradient[t, b, :size], gradient[t, b, size:]
         for j in range(size):
-            value = active[t, b, j]
-            given = dt * flow[b, j]
-            gradient[t, b, j] = given
-            gradient[t, b, j + size] = given * (one - value * value)
-            projected_gradient[t, b, j] = given * (one - value * value)
+            linear[j] = dt * given[j]
+        for j in range(size):
+            inner[j] = dt * given[j] * (one - value[j] * value[j])
+        for j in range(size):
+            second[j] = inner[j]
 
 
 @njit(nogil=True, cache=True)
@@ -102,11 +110,13 @@ def _cornn_forward(
     dt = product.dtype.type(step)
     gamma, epsilon = product.dtype.type(stiffness), product.dtype.type(damping)
     for b in range(product.shape[1]):
+        # One array written per loop: the compiler then vectorises it.
+        force, y, z = product[t, b], carried[t, b, :size], carried[t, b, size:]
+        new_y, new_z = carried[t + 1, b, :size], carried[t + 1, b, size:]
         for j in range(size):
-            y, z = carried[t, b, j], carried[t, b, j + size]
-            new = z + dt * (product[t, b, j] - gamma * y - epsilon * z)
-            carried[t + 1, b, j + size] = new
-            carried[t + 1, b, j] = y + dt * new
+            new_z[j] = z[j] + dt * (force[j] - gamma * y[j] - epsilon * z[j])
+        for j in range(size):
+            new_y[j] = y[j] + dt * new_z[j]
 
 
 @njit(nogil=True, cache=True)
@@ -115,14 +125,19 @@ def _cornn_backward(
 ) -> None:
     size = product.shape[2]
     dt, one = product.dtype.type(step), product.dtype.type(1)
-    gamma, epsilon = product.dtype.type(stiffness), product.dtype.type(damping)
+    push = dt * product.dtype.type(stiffness)
+    keep = one - dt * product.dtype.type(damping)
     for b in range(flow.shape[0]):
+        value, result = product[t, b], gradient[t, b]
+        y, z = flow[b, :size], flow[b, size:]
         for j in range(size):
-            value = product[t, b, j]
-            given = flow[b, j + size] + dt * flow[b, j]
-            gradient[t, b, j] = dt * given * (one - value * value)
-            flow[b, j] -= dt * gamma * given
-            flow[b, j + size] = given * (one - dt * epsilon)
+            z[j] += dt * y[j]
+        for j in range(size):
+            result[j] = dt * z[j] * (one - value[j] * value[j])
+        for j in range(size):
+            y[j] -= push * z[j]
+        for j in range(size):
+            z[j] *= keep
 
 
 class Euler(Step):

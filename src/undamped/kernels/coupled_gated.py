@@ -96,9 +96,10 @@ def _fast_gate_backward(
 def _lstm_memory(product: Any, memory: Any, t: int) -> None:
     size = memory.shape[2]
     for b in range(product.shape[1]):
+        i, f, g = product[t, b, :size], product[t, b, size : 2 * size], product[t, b, 2 * size :]
+        old, new = memory[t, b], memory[t + 1, b]
         for j in range(size):
-            i, f, g = product[t, b, j], product[t, b, j + size], product[t, b, j + 2 * size]
-            memory[t + 1, b, j] = f * memory[t, b, j] + i * g
+            new[j] = f[j] * old[j] + i[j] * g[j]
 
 
 @njit(nogil=True, cache=True)
@@ -115,16 +116,24 @@ def _lstm_backward(
 ) -> None:
     size, one = memory.shape[2], product.dtype.type(1)
     for b in range(flow.shape[0]):
+        # One array written per loop: the compiler then vectorises it.
+        i, f = product[t, b, :size], product[t, b, size : 2 * size]
+        g, o = product[t, b, 2 * size : 3 * size], product[t, b, 3 * size :]
+        g_i, g_f = gradient[t, b, :size], gradient[t, b, size : 2 * size]
+        g_g, g_o = gradient[t, b, 2 * size : 3 * size], gradient[t, b, 3 * size :]
+        squashed, given, kept, old = shown[b], flow[b], memory_flow[b], memory[t, b]
         for j in range(size):
-            i, f = product[t, b, j], product[t, b, j + size]
-            g, o = product[t, b, j + 2 * size], product[t, b, j + 3 * size]
-            squashed, given = shown[b, j], flow[b, j]
-            kept = memory_flow[b, j] + given * o * (one - squashed * squashed)
-            gradient[t, b, j] = kept * g * i * (one - i)
-            gradient[t, b, j + size] = kept * memory[t, b, j] * f * (one - f)
-            gradient[t, b, j + 2 * size] = kept * i * (one - g * g)
-            gradient[t, b, j + 3 * size] = given * squashed * o * (one - o)
-            memory_flow[b, j] = kept * f
+            kept[j] += given[j] * o[j] * (one - squashed[j] * squashed[j])
+        for j in range(size):
+            g_i[j] = kept[j] * g[j] * i[j] * (one - i[j])
+        for j in range(size):
+            g_f[j] = kept[j] * old[j] * f[j] * (one - f[j])
+        for j in range(size):
+            g_g[j] = kept[j] * i[j] * (one - g[j] * g[j])
+        for j in range(size):
+            g_o[j] = given[j] * squashed[j] * o[j] * (one - o[j])
+        for j in range(size):
+            kept[j] *= f[j]
 
 
 @njit(nogil=True, cache=True)
@@ -140,14 +149,16 @@ def _goru_forward(
 ) -> None:
     size, zero, one = carried.shape[2], product.dtype.type(0), product.dtype.type(1)
     for b in range(product.shape[1]):
+        r, u = product[t, b, :size], product[t, b, size : 2 * size]
+        turned, given = product[t, b, 2 * size :], projected[t, b, 2 * size :]
+        candidate, old, new = candidates[t, b], carried[t, b], carried[t + 1, b]
         for j in range(size):
-            r, u = product[t, b, j], product[t, b, j + size]
-            total = projected[t, b, j + 2 * size] + r * product[t, b, j + 2 * size]
+            total = given[j] + r[j] * turned[j]
             large = max(abs(total) + bias[j], zero)
             signed = large if total > zero else -large
-            candidate = zero if total == zero else signed
-            candidates[t, b, j] = candidate
-            carried[t + 1, b, j] = u * carried[t, b, j] + (one - u) * candidate
+            candidate[j] = zero if total == zero else signed
+        for j in range(size):
+            new[j] = u[j] * old[j] + (one - u[j]) * candidate[j]
 
 
 @njit(nogil=True, cache=True)
@@ -163,22 +174,26 @@ def _goru_backward(
 ) -> None:
     size, zero, one = carried.shape[2], product.dtype.type(0), product.dtype.type(1)
     for b in range(flow.shape[0]):
+        r, u = product[t, b, :size], product[t, b, size : 2 * size]
+        turned, candidate = product[t, b, 2 * size :], candidates[t, b]
+        given, old = flow[b], carried[t, b]
+        reset, update = gradient[t, b, :size], gradient[t, b, size : 2 * size]
+        inner, rotated = projected_gradient[t, b, 2 * size :], gradient[t, b, 2 * size :]
         for j in range(size):
-            r, u = product[t, b, j], product[t, b, j + size]
-            turned, candidate = product[t, b, j + 2 * size], candidates[t, b, j]
-            given = flow[b, j]
-            inner = given * (one - u)
-            inner = zero if candidate == zero else inner
-            bias_gradient[j] += inner if candidate > zero else -inner
-            reset = inner * turned * r * (one - r)
-            update = given * (carried[t, b, j] - candidate) * u * (one - u)
-            gradient[t, b, j] = reset
-            gradient[t, b, j + size] = update
-            gradient[t, b, j + 2 * size] = inner * r
-            projected_gradient[t, b, j] = reset
-            projected_gradient[t, b, j + size] = update
-            projected_gradient[t, b, j + 2 * size] = inner
-            flow[b, j] = given * u
+            inner[j] = zero if candidate[j] == zero else given[j] * (one - u[j])
+        for j in range(size):
+            bias_gradient[j] += inner[j] if candidate[j] > zero else -inner[j]
+        for j in range(size):
+            reset[j] = inner[j] * turned[j] * r[j] * (one - r[j])
+        for j in range(size):
+            update[j] = given[j] * (old[j] - candidate[j]) * u[j] * (one - u[j])
+        for j in range(size):
+            rotated[j] = inner[j] * r[j]
+        for j in range(size):
+            given[j] *= u[j]
+        both, shared = projected_gradient[t, b, : 2 * size], gradient[t, b, : 2 * size]
+        for j in range(2 * size):
+            both[j] = shared[j]
 
 
 class _Kept(Step):

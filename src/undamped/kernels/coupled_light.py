@@ -16,21 +16,26 @@ from undamped.kernels.coupled import Operator, Step
 def _gates(projected: Any, product: Any, memory: Any, t: int, forget: Any, reset: Any) -> None:
     size = memory.shape[2]
     for b in range(memory.shape[1]):
+        c, given = memory[t, b], projected[t, b, size : 3 * size]
+        f, r = product[t, b, :size], product[t, b, size:]
         for j in range(size):
-            c = memory[t, b, j]
-            product[t, b, j] = projected[t, b, j + size] + forget[j] * c
-            product[t, b, j + size] = projected[t, b, j + 2 * size] + reset[j] * c
+            f[j] = given[j] + forget[j] * c[j]
+        for j in range(size):
+            r[j] = given[j + size] + reset[j] * c[j]
 
 
 @njit(nogil=True, cache=True)
 def _light_forward(projected: Any, product: Any, memory: Any, carried: Any, t: int) -> None:
     size, one = memory.shape[2], product.dtype.type(1)
     for b in range(memory.shape[1]):
+        # One array written per loop: the compiler then vectorises it.
+        f, r = product[t, b, :size], product[t, b, size:]
+        candidate, passing = projected[t, b, :size], projected[t, b, 3 * size :]
+        old, new, shown = memory[t, b], memory[t + 1, b], carried[t + 1, b]
         for j in range(size):
-            f, r = product[t, b, j], product[t, b, j + size]
-            new = f * memory[t, b, j] + (one - f) * projected[t, b, j]
-            memory[t + 1, b, j] = new
-            carried[t + 1, b, j] = r * new + (one - r) * projected[t, b, j + 3 * size]
+            new[j] = f[j] * old[j] + (one - f[j]) * candidate[j]
+        for j in range(size):
+            shown[j] = r[j] * new[j] + (one - r[j]) * passing[j]
 
 
 @njit(nogil=True, cache=True)
@@ -49,20 +54,29 @@ def _light_backward(
 ) -> None:
     size, one = memory.shape[2], product.dtype.type(1)
     for b in range(memory.shape[1]):
+        f, r = product[t, b, :size], product[t, b, size:]
+        candidate, passing = projected[t, b, :size], projected[t, b, 3 * size :]
+        old, new = memory[t, b], memory[t + 1, b]
+        given, kept = flow[b], memory_flow[b]
+        first, passed = projected_gradient[t, b, :size], projected_gradient[t, b, 3 * size :]
+        forgetting = projected_gradient[t, b, size : 2 * size]
+        opening = projected_gradient[t, b, 2 * size : 3 * size]
         for j in range(size):
-            f, r, old = product[t, b, j], product[t, b, j + size], memory[t, b, j]
-            given = flow[b, j]
-            kept = memory_flow[b, j] + given * r
-            passing = projected[t, b, j + 3 * size]
-            opening = given * (memory[t + 1, b, j] - passing) * r * (one - r)
-            forgetting = kept * (old - projected[t, b, j]) * f * (one - f)
-            projected_gradient[t, b, j] = kept * (one - f)
-            projected_gradient[t, b, j + size] = forgetting
-            projected_gradient[t, b, j + 2 * size] = opening
-            projected_gradient[t, b, j + 3 * size] = given * (one - r)
-            forget_gradient[j] += forgetting * old
-            reset_gradient[j] += opening * old
-            memory_flow[b, j] = kept * f + forgetting * forget[j] + opening * reset[j]
+            kept[j] += given[j] * r[j]
+        for j in range(size):
+            opening[j] = given[j] * (new[j] - passing[j]) * r[j] * (one - r[j])
+        for j in range(size):
+            forgetting[j] = kept[j] * (old[j] - candidate[j]) * f[j] * (one - f[j])
+        for j in range(size):
+            first[j] = kept[j] * (one - f[j])
+        for j in range(size):
+            passed[j] = given[j] * (one - r[j])
+        for j in range(size):
+            forget_gradient[j] += forgetting[j] * old[j]
+        for j in range(size):
+            reset_gradient[j] += opening[j] * old[j]
+        for j in range(size):
+            kept[j] = kept[j] * f[j] + forgetting[j] * forget[j] + opening[j] * reset[j]
 
 
 class Nothing(Operator):
