@@ -68,6 +68,8 @@ class NnRNNCell(IsometricCell):
         self.scale_penalty, self.lower_decay = scale_penalty, lower_decay
         self.constrain(torch.eye(hidden_size), Schur(hidden_size))
         start = self._schur.sample_free(orthogonal_start(initialisation, hidden_size).double())
+        # What was read off the identity is replaced by the paper's start, P about B = I.
+        self._schur.base = torch.eye(hidden_size)
         with torch.no_grad():
             for parameter, value in zip(self.free_parameters(), start, strict=True):
                 parameter.copy_(value)

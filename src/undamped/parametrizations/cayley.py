@@ -47,7 +47,8 @@ class ScaledCayley(MatrixSet):
 
     def forward(self, *free: Tensor) -> Tensor:
         """Map a free matrix to an orthogonal one."""
-        return cayley_transform(skew(free[0])) * self.signs
+        # In double precision: a large A makes the system badly conditioned.
+        return cayley_transform(skew(free[0]).double()).to(free[0].dtype) * self.signs
 
     def right_inverse(self, matrix: Tensor) -> Tensor:
         """Solve for A, which exists unless WD has an eigenvalue −1."""

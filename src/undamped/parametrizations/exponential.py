@@ -17,7 +17,7 @@ from torch import Tensor
 from undamped.options import PositiveInt
 from undamped.parametrizations.initial import random_orthogonal
 from undamped.parametrizations.matrix_set import MatrixSet, isometry_defect, nearest_isometry
-from undamped.parametrizations.skew import skew
+from undamped.parametrizations.skew import rotation
 
 
 def rotation_logarithm(matrix: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ class Exponential(MatrixSet):
 
     def forward(self, *free: Tensor) -> Tensor:
         """Map a free matrix to B exp(A)."""
-        return self.base @ torch.matrix_exp(skew(free[0]))
+        return self.base @ rotation(free[0])
 
     def right_inverse(self, matrix: Tensor) -> Tensor:
         """Return the logarithm about B = I; where there is none, move B to the matrix."""

@@ -68,19 +68,24 @@ class Householder(MatrixSet):
         return (eye - unit @ rest) * self.signs
 
     def right_inverse(self, matrix: Tensor) -> Tensor:
-        """Read the reflections off a QR decomposition; the signs of R become S."""
-        packed, tau = torch.geqrf(matrix.double())
-        vectors = packed.tril(-1)[:, : self.reflections]
-        vectors = vectors + torch.eye(self.size, self.reflections, dtype=vectors.dtype)
-        # A reflection with τ = 0 is the identity, which no vector makes.
-        if self.contains(matrix, 1e-3) and bool((tau[: self.reflections].abs() > 1e-8).all()):
-            unit, rest = reflection_factors(vectors)
-            rest = (torch.eye(self.size, dtype=vectors.dtype) - unit @ rest).mT @ matrix.double()
-            signs = torch.diagonal(rest).sign()
-            if torch.allclose(rest, torch.diag(signs), atol=1e-4):
-                self.signs = signs.to(matrix)
-                return vectors.to(matrix.dtype)
-        raise self.refuse(matrix, f"a product of {self.reflections} reflections and signs")
+        """Reflect one column after the other onto its axis; signs that remain become S."""
+        rest = matrix.detach().double().clone()
+        vectors = torch.zeros(self.size, self.reflections, dtype=rest.dtype)
+        for i in range(self.reflections):
+            axis = torch.eye(self.size, dtype=rest.dtype)[i]
+            vector = torch.where(torch.arange(self.size) < i, 0.0, rest[:, i] - axis)
+            length = torch.linalg.vector_norm(vector)
+            # A column that is on its axis already has its sign turned, which S makes up for.
+            vector = vector / length if length > 1e-7 else axis
+            vectors[:, i] = vector
+            rest = rest - 2 * torch.outer(vector, vector @ rest)
+        signs = torch.diagonal(rest).sign()
+        if not self.contains(matrix, 1e-3) or not torch.allclose(
+            rest, torch.diag(signs), atol=1e-4
+        ):
+            raise self.refuse(matrix, f"a product of {self.reflections} reflections and signs")
+        self.signs = signs.to(matrix)
+        return vectors.to(matrix.dtype)
 
     def distance(self, matrix: Tensor) -> Tensor:
         """‖WᵀW − I‖."""

@@ -20,7 +20,7 @@ from undamped.options import PositiveInt
 from undamped.parametrizations.exponential import rotation_logarithm
 from undamped.parametrizations.initial import random_orthogonal
 from undamped.parametrizations.matrix_set import MatrixSet
-from undamped.parametrizations.skew import skew
+from undamped.parametrizations.skew import rotation
 
 
 def lower_mask(size: int) -> Tensor:
@@ -72,7 +72,7 @@ class Schur(MatrixSet):
 
     def basis(self, free: Tensor) -> Tensor:
         """Return P."""
-        return self.base @ torch.matrix_exp(skew(free))
+        return self.base @ rotation(free)
 
     def forward(self, *free: Tensor) -> Tensor:
         """Map the four free tensors to P(Λ + T)Pᵀ."""
@@ -123,7 +123,7 @@ class Schur(MatrixSet):
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """Draw the paper's start: an orthogonal matrix with uniform angles."""
         turn, scales, angles, _ = self.sample_free(generator=generator)
-        p = torch.matrix_exp(skew(turn))
+        p = rotation(turn)
         return p @ block_diagonal(scales, angles, self.size) @ p.mT
 
 

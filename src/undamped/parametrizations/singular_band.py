@@ -14,7 +14,7 @@ from torch import Tensor
 from undamped.options import Fraction, PositiveInt
 from undamped.parametrizations.initial import random_orthogonal
 from undamped.parametrizations.matrix_set import MatrixSet
-from undamped.parametrizations.skew import skew
+from undamped.parametrizations.skew import rotation
 
 
 def orthogonality_penalty(matrix: Tensor) -> Tensor:
@@ -49,8 +49,8 @@ class SingularBand(MatrixSet):
         """Map two free matrices and a free vector to U diag(s) Vᵀ."""
         left, right, logits = free
         values = 1 + 2 * self.margin * (torch.sigmoid(logits) - 0.5)
-        u = self.left @ torch.matrix_exp(skew(left))
-        v = self.right @ torch.matrix_exp(skew(right))
+        u = self.left @ rotation(left)
+        v = self.right @ rotation(right)
         return (u * values) @ v.mT
 
     def right_inverse(self, matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
