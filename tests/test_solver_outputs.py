@@ -1,5 +1,6 @@
 """What comes out: dense output, events, iteration, own steps, own end times, reports."""
 
+import itertools
 import math
 
 import pytest
@@ -73,7 +74,7 @@ def test_iteration_goes_step_by_step():
         seen.append(reached)
         if reached.t > 2:
             break
-    assert 2 < seen[-1].t < 10 and all(a.t < b.t for a, b in zip(seen, seen[1:], strict=False))
+    assert 2 < seen[-1].t < 10 and all(a.t < b.t for a, b in itertools.pairwise(seen))
     assert float((seen[-1].y - turned(seen[-1].t)).abs().max()) < 1e-5
     assert seen[-1].evaluations > len(seen)
 

@@ -3,6 +3,7 @@
 Public names, nothing else. Heavy libraries are imported where they are used.
 """
 
+from undamped.fields import ContinuousFlow, NeuralODE, StableResidual
 from undamped.networks import (
     GRU,
     IRNN,
@@ -16,19 +17,44 @@ from undamped.networks import (
     UnICORNN,
     build,
 )
+from undamped.networks.continuous import (
+    GHBNODE,
+    HBNODE,
+    NODE,
+    SONODE,
+    DataControlledNODE,
+    DepthVariantNODE,
+    ResNet,
+    RKNet,
+    StableResidualModel,
+)
+from undamped.solvers import odeint
 from undamped.version import __version__
 
 __all__ = [
+    "GHBNODE",
     "GRU",
+    "HBNODE",
     "IRNN",
     "LSTM",
+    "NODE",
     "RNN",
+    "SONODE",
+    "ContinuousFlow",
+    "DataControlledNODE",
     "Decoder",
+    "DepthVariantNODE",
     "EncoderDecoder",
+    "NeuralODE",
+    "RKNet",
     "RNNOrth",
+    "ResNet",
     "ResidualUnICORNN",
     "SequenceModel",
+    "StableResidual",
+    "StableResidualModel",
     "UnICORNN",
     "__version__",
     "build",
+    "odeint",
 ]

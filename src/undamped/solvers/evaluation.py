@@ -28,6 +28,7 @@ class CountedField:
         self.plain = packing.single
 
     def __call__(self, t: Any, y: Tensor) -> Tensor:
+        """Evaluate the field on a packed state."""
         self.count += 1
         if self.plain:
             return self.function(t, y)

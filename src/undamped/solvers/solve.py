@@ -93,11 +93,14 @@ class _Differentiable(torch.autograd.Function):
         values = torch.stack(run.values)
         ctx.problem, ctx.values = problem, values if problem.gradient == "adjoint" else None
         ctx.save_for_backward(y0)
+        run.statistics.kept_bytes = _bytes(problem, run, values)
         return values
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Any, ...]:
         problem: Problem = ctx.problem
         (y0,) = ctx.saved_tensors
         run = problem.run
@@ -129,6 +132,16 @@ class _Differentiable(torch.autograd.Function):
             pulled, totals = go(y0, incoming)
         run.statistics.evaluations_backward += problem.field.count - counted
         return None, pulled, *totals
+
+
+def _bytes(problem: Problem, run: Run, values: Tensor) -> int:
+    """Return how many bytes are held for the way back."""
+    kept = [part for state in run.trace.checkpoints for part in state]
+    if problem.gradient == "reversible":
+        kept = list(run.trace.final)
+    elif problem.gradient == "adjoint":
+        kept = [values]
+    return sum(part.numel() * part.element_size() for part in kept)
 
 
 def choose_solver(method: str | Solver) -> Solver:

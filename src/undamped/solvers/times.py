@@ -81,7 +81,7 @@ def shift_start(t: Any, field: CountedField, y: Tensor) -> Tensor:
         return y
     column = _columns(t, y)[0]
     with torch.no_grad():
-        slope = field(column if t.dim() == 2 else column.reshape(()), y)
+        slope = field(column if t.dim() == 2 else column.reshape(()), y.detach())
     return y - (column - column.detach()) * slope
 
 
@@ -94,7 +94,7 @@ def shift_outputs(t: Any, field: CountedField, values: Tensor) -> Tensor:
         slopes = torch.stack(
             [
                 field(column if t.dim() == 2 else column.reshape(()), value)
-                for column, value in zip(columns, values, strict=True)
+                for column, value in zip(columns, values.detach(), strict=True)
             ]
         )
     return values + (columns - columns.detach()) * slopes

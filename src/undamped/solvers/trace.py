@@ -56,6 +56,7 @@ class Statistics:
     smallest_step: float = math.inf
     stiffness: float = math.nan
     sample_evaluations: int = 0
+    kept_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,9 @@ class _AtSolution(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[None, Tensor, None]:
         (solution,) = ctx.saved_tensors
         w = gmres(
             lambda v: ctx.equations.transposed(solution, v),

@@ -1,0 +1,1 @@
+"""Instruments: they read any module and never train it."""

@@ -1,0 +1,1 @@
+"""Experiments: a published result again, at a stated budget."""

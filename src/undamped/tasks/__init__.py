@@ -1,0 +1,1 @@
+"""Tasks: data, loss, metrics, and what a guess would score."""
