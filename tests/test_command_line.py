@@ -92,7 +92,8 @@ def test_compare(tmp_path):
     assert len(row["test"]["scores"]) == 2 and row["test"]["std"] >= 0
     assert row["parameters"] > 0 and row["seconds"] > 0 and row["peak_memory_bytes"] > 1e6
     assert said["chance"]["mse"] == pytest.approx(1 / 6)
-    out = ok(*words, "--out", str(tmp_path))
+    out = ok(*words, "--out", str(tmp_path), "--picture", str(tmp_path / "curves.png"))
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "±" in out and "peak memory" in out
 
 
@@ -149,6 +150,7 @@ BAD = {
     "resume and settings": (["train", "copy", "--resume", "x"], "nothing beside it"),
     "unknown to show": (["show", "unicron"], "Did you mean 'unicornn'"),
     "two budgets": (["train", "copy", "lstm", "train.steps=2", "train.seconds=1"], "Keep one"),
+    "bad picture": (["compare", "copy", "lstm", "--picture", "x.pdf"], ".png or .svg"),
     "short digits": (["train", "digits", "lstm", "task.length=3"], "at least 8"),
     "another's option": (["compare", "copy", "lstm", "model.dt=0.1"], "option of lstm"),
 }  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undamped.analysis.promise_measures_family import FAMILY_MEASURES
 from undamped.cells.cell import Cell, State
 from undamped.promises import Kind, Promise
 
@@ -54,10 +55,10 @@ def measure(cell: Cell, *, seed: int = 0) -> list[Measurement]:
         cell: The cell; a copy in double precision is measured.
         seed: Where random states and inputs come from.
     """
-    probe = copy.deepcopy(cell).double().eval()
     generator = torch.Generator().manual_seed(seed)
     results = []
     for promise in cell.promises:
+        probe = copy.deepcopy(cell).double().eval()
         value, limit, meaning = _MEASURES[promise.kind](probe, generator)
         results.append(Measurement(promise, value, limit, meaning))
     return results
@@ -155,4 +156,5 @@ _MEASURES: dict[Kind, Callable[[Any, torch.Generator], tuple[float, float, str]]
     Kind.VOLUME_PRESERVING: _volume_preserving,
     Kind.SYMPLECTIC: _symplectic,
     Kind.BOUNDED_STATE: _bounded_state,
+    **FAMILY_MEASURES,
 }

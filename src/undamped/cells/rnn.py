@@ -45,6 +45,7 @@ class RNNCell(Cell):
 
     promises = (Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ ‖W_hh‖ at every step"),)
     fused = True
+    dense = True
 
     def __init__(
         self,
@@ -75,6 +76,10 @@ class RNNCell(Cell):
         kernel = torch.rnn_tanh if self.nonlinearity == "tanh" else torch.rnn_relu
         weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
         return kernel_scan(kernel, x, state, weights, lengths)
+
+    def recurrent_matrices(self) -> tuple[Tensor, ...]:
+        """W_hh."""
+        return (self.weight_hh,)
 
     def recurrent_matrix(self) -> Tensor:
         """W_hh, for the instruments."""

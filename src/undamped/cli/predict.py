@@ -46,7 +46,8 @@ def predict(
     opened = Run.open(run)
     model, task = opened.model(), opened.task()
     if isinstance(task, Characters):
-        _continue(model, task, prompt or task.text[:1], length, temperature, seed, as_json)
+        start = prompt or str(task.text)[:1]
+        _continue(model, task, start, length, temperature, seed, as_json)
     elif prompt is not None:
         raise OptionError(
             f"--prompt: expected a run of a character model, got one of "

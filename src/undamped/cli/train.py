@@ -90,7 +90,8 @@ def _train(
     if not settings.names and baseline is None:
         baseline = DEFAULT_BASELINE
     task, model = [*settings.names, *(DEFAULT_TASK, DEFAULT_MODEL)[len(settings.names) :]]
-    tasks[task], models[model]  # an unknown name should be the first thing said
+    for registry, name in ((tasks, task), (models, model), (models, baseline or model)):
+        registry[name]  # an unknown name should be the first thing said
     common: dict[str, Any] = {
         "task_options": settings.task_options(task),
         "seed": settings.seed,
@@ -99,9 +100,6 @@ def _train(
         "started": started,
     }
     options, chosen = settings.model_options(model), settings.train_options()
-    if baseline is not None:
-        # The baseline shares what it understands; sizes and the like, not another model's Δt.
-        shared = _understood(baseline, options)
     run = fit(model, task, model_options=options, train=chosen, **common)
     if baseline is None or run.settings["status"] != "finished":
         return run, None
@@ -114,7 +112,8 @@ def _train(
     other = fit(
         baseline,
         task,
-        model_options=shared,
+        # The baseline shares what it understands: sizes and the like, not another model's Δt.
+        model_options=_understood(baseline, options),
         train={**without_budget, "seconds": seconds},
         **common,
     )

@@ -27,7 +27,7 @@ from undamped.kernels.columns import over_columns
 from undamped.kernels.products import rows_times
 
 Gradient = Literal["reversible", "checkpoint", "stored"]
-ANCHORS = 32
+ANCHORS = 64
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Layer:
 
     def blocks(self) -> list[tuple[int, Tensor]]:
         """Return each source with its part of the input matrix, (hidden, size)."""
-        parts = self.input_weight.split(self.sizes, dim=1)
-        return list(zip(self.sources, parts, strict=True))
+        parts = self.input_weight.detach().split(self.sizes, dim=1)
+        return [(i, part.contiguous()) for i, part in zip(self.sources, parts, strict=True)]
 
 
 @dataclass(frozen=True)

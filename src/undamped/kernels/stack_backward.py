@@ -76,6 +76,7 @@ class BackwardPass:
         layers = len(work.layers)
         self.grads = work.buffers(layers + 1)
         self.grads[layers - 1].zero_()  # stays zero where the outputs were never read
+        self.missed: list[float] = []
         self.stored = bool(kept.positions)
         if not self.stored:
             work.positions, work.curves = work.buffers(layers), work.buffers(layers)
@@ -89,6 +90,15 @@ class BackwardPass:
                 self._from_start(first, self.kept.borders[first // spacing].clone())
             else:
                 self._segment(first, last)
+        if self.missed:
+            warnings.warn(
+                f"running backwards in time missed a kept state by {max(self.missed):.1e} of its "
+                f"size: the trajectory is longer than this precision carries. {len(self.missed)} "
+                f"stretches were done again from checkpoints, which is exact but slower. Choose "
+                "gradient='checkpoint', a smaller dt, or float64.",
+                InversionWarning,
+                stacklevel=2,
+            )
 
     def _segment(self, first: int, last: int) -> None:
         """Visit chunks of which only the first has its start kept."""
@@ -107,13 +117,7 @@ class BackwardPass:
         if missed <= TOLERANCE[state.dtype] or not bool(torch.isfinite(reached).all()):
             self._gradients(first, outputs, start[0], reached[1])
             return
-        warnings.warn(
-            f"running backwards in time missed a kept state by {missed:.1e} of its size: the "
-            "trajectory is longer than this precision carries. This stretch was done again "
-            "with checkpoints. Choose gradient='checkpoint', a smaller dt, or float64.",
-            InversionWarning,
-            stacklevel=2,
-        )
+        self.missed.append(missed)
         self.gradients.restore(saved)
         starts, state = [], border.clone()
         for number in range(first, last + 1):

@@ -190,7 +190,6 @@ def _differentiable_gradients(
     ctx: Any,
 ) -> tuple[Tensor | None, ...]:
     """Gradients that can be differentiated again: slow, through the plain loop."""
-    x, position, velocity, *parameters = inputs
     wanted = (*ctx.needs_input_grad[1:4], *ctx.needs_input_grad[6:])
     # Views stand for the inputs, so that only the path through this function is followed.
     stand_ins = [t.view_as(t) for t in inputs]

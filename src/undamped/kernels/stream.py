@@ -14,7 +14,7 @@ from torch import Tensor
 
 from undamped.errors import ShapeError, explain
 from undamped.kernels.columns import contiguous_copy
-from undamped.kernels.products import FEWEST
+from undamped.kernels.products import rounded_up
 from undamped.kernels.stack import Layer
 
 
@@ -43,8 +43,8 @@ def advance_stack(
 
     batch, kernel = x.shape[0], kernels.forward(False)
     inputs = x.detach()
-    if batch < FEWEST:
-        inputs = x.new_zeros(FEWEST, x.shape[1])
+    if batch != rounded_up(batch):
+        inputs = x.new_zeros(rounded_up(batch), x.shape[1])
         inputs[:batch] = x
     outputs = [inputs]
     y, z = contiguous_copy(position), contiguous_copy(velocity)
@@ -54,7 +54,7 @@ def advance_stack(
         (source, block), *others = layer.blocks()
         into = torch.mm(outputs[source], block.t())
         for source, block in others:
-            into.addmm_(outputs[source], block.t())
+            into.add_(torch.mm(outputs[source], block.t()))
         constants = [
             t.detach().contiguous().numpy() for t in (layer.weight, layer.step, layer.bias)
         ]
@@ -82,7 +82,7 @@ class OscillatorStream:
         self._shape = (count, batch, hidden)
         self._inputs = next(c.sizes[0] for c in layers if c.sources[0] == 0)
         # Outputs of the network's input and of each layer, with spare rows (see `products`).
-        like, rows = position.detach(), max(batch, FEWEST)
+        like, rows = position.detach(), rounded_up(batch)
         widths = [self._inputs, *[hidden] * count]
         self._outputs = [like.new_zeros(rows, width) for width in widths]
         self._state = torch.stack([position.detach(), velocity.detach()])
@@ -122,7 +122,7 @@ class OscillatorStream:
             source, block = blocks[0]
             torch.mm(source, block, out=into)
             for source, block in blocks[1:]:
-                into.addmm_(source, block)
+                into.add_(torch.mm(source, block))
             kernel(*arguments)
         return self._output.clone() if x.dim() == 2 else self._output[0].clone()
 

@@ -18,7 +18,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from undamped.cells.cell import Cell, State
 from undamped.docstrings import documented_arguments
 from undamped.errors import OptionError, ShapeError, explain
-from undamped.options import DropoutRate, Option, PositiveInt, check, options_of
+from undamped.options import DropoutRate, NonNegativeFloat, Option, PositiveInt, check, options_of
+from undamped.parametrizations.singular_band import orthogonality_penalty
 
 
 class Recurrent(nn.Module):
@@ -31,6 +32,8 @@ class Recurrent(nn.Module):
         batch_first: Whether inputs and outputs are (batch, time, features).
         dropout: Probability of dropping a unit between layers; one mask per sequence.
         bidirectional: Whether a second set of cells reads the sequence from its end.
+        orthogonality_penalty: The number λ in a penalty λ‖WᵀW − I‖² that training adds, for
+            networks with free matrices W that read the state.
         cell_options: The options of the cell.
     """
 
@@ -45,6 +48,7 @@ class Recurrent(nn.Module):
         batch_first: bool = False,
         dropout: DropoutRate = 0.0,
         bidirectional: bool = False,
+        orthogonality_penalty: NonNegativeFloat = 0.0,
         **cell_options: Any,
     ) -> None:
         super().__init__()
@@ -57,6 +61,8 @@ class Recurrent(nn.Module):
             "bidirectional": bidirectional,
             **cell_options,
         }
+        if self.cell_class.dense or orthogonality_penalty:
+            given["orthogonality_penalty"] = orthogonality_penalty
         chosen = check(type(self).__name__, type(self), given)
         self.input_size: int = chosen.pop("input_size")
         self.hidden_size: int = chosen.pop("hidden_size")
@@ -64,6 +70,7 @@ class Recurrent(nn.Module):
         self.batch_first: bool = chosen.pop("batch_first")
         self.dropout: float = chosen.pop("dropout")
         self.bidirectional: bool = chosen.pop("bidirectional")
+        self.orthogonality_penalty: float = chosen.pop("orthogonality_penalty", 0.0)
         self.cell_options: dict[str, Any] = chosen
         if self.dropout and self.num_layers == 1:
             raise OptionError(
@@ -95,6 +102,8 @@ class Recurrent(nn.Module):
         """Return the options of the network and of its cell, as one list."""
         own = _signature_options(Recurrent)
         own.pop("cell_options", None)
+        if not cls.cell_class.dense:
+            own.pop("orthogonality_penalty")
         cell = options_of(cls.cell_class)
         return {**own, **{name: option for name, option in cell.items() if name not in own}}
 
@@ -116,6 +125,15 @@ class Recurrent(nn.Module):
         """Name the sizes in the printed form."""
         return f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}"
 
+    def penalty(self) -> Tensor:
+        """λ‖WᵀW − I‖² over all free matrices W that read the state; training adds it."""
+        total = next(self.parameters()).new_zeros(())
+        if self.orthogonality_penalty:
+            for cell in self._all_cells():
+                for matrix in cell.recurrent_matrices():
+                    total = total + orthogonality_penalty(matrix)
+        return self.orthogonality_penalty * total
+
     # State: outside (layers × directions, batch, hidden), one tensor or a tuple; inside one
     # tuple per cell.
 
@@ -133,7 +151,7 @@ class Recurrent(nn.Module):
 
     def _join_states(self, states: list[State]) -> Tensor | State:
         joined = tuple(torch.stack(parts) for parts in zip(*states, strict=True))
-        return joined if len(joined) > 1 else joined[0]
+        return joined[0] if len(joined) == 1 else joined
 
     def _split_state(self, state: Tensor | State | None, x: Tensor) -> list[State]:
         batch = x.shape[1]
@@ -220,7 +238,8 @@ class Recurrent(nn.Module):
         for layer in range(self.num_layers):
             cell = self.cell(layer)
             source = join_features([outputs[i] for i in self._sources(layer + 1)])
-            final = cell.advance(cell.project(source), states[layer], cell.constants())
+            constants = cell.steady_constants()
+            final = cell.advance(cell.project(source), states[layer], constants)
             finals.append(final)
             outputs.append(cell.output(final))
         output, joined = outputs[-1], self._join_states(finals)

@@ -141,7 +141,7 @@ class TrainingModule(L.LightningModule):
             self.schedule.restore(self.checkpoint.schedule)
             parts = self.checkpoint.carried
             if parts is not None:
-                self._carried = parts if len(parts) > 1 else parts[0]
+                self._carried = parts[0] if len(parts) == 1 else parts
         return optimizer
 
     def train_dataloader(self) -> TaskBatches:
@@ -183,7 +183,7 @@ class TrainingModule(L.LightningModule):
             nn.utils.clip_grads_with_norm_(parameters, self.options.clip, norm)
         self.gradient_norm = norm.item()
 
-    def on_train_batch_end(self, *_: Any) -> None:
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Validate and save when it is time; stop when the budget is spent."""
         finished = self.spent >= 1 or self.stop_requested
         if self.progress.step % self.validate_every == 0 or (finished and not self.stop_requested):
@@ -256,7 +256,9 @@ class TrainingModule(L.LightningModule):
         for module in self.model.modules():
             penalty = getattr(module, "penalty", None)
             if callable(penalty):
-                total = total + penalty()
+                added = penalty()
+                assert isinstance(added, Tensor)
+                total = total + added
         return total
 
     # Keeping books
