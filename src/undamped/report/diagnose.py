@@ -180,7 +180,7 @@ def _promises(network: nn.Module) -> list[Measurement]:
 def _cost(network: nn.Module, length: int, name: str, memory: bool) -> Cost | None:
     lengths = sorted({max(2, length // part) for part in (8, 4, 2)})
     try:
-        return cost(copy.deepcopy(network), lengths, repeats=1, memory=memory, name=name)
+        return cost(copy.deepcopy(network), lengths, repeats=3, memory=memory, name=name)
     except (OptionError, RuntimeError):
         return None
 
