@@ -34,6 +34,8 @@ RECIPES: dict[tuple[str, str], Settings] = {
     ("transfer-copy", ANY): {"train": {"steps": 2000, "batch_size": 64, "clip": 1.0}},
     ("denoise", ANY): {"train": {"steps": 2000, "batch_size": 64, "clip": 1.0}},
     ("adding", ANY): {"train": {"steps": 2000, "batch_size": 64, "clip": 1.0}},
+    ("annuli", ANY): {"model": {"hidden_size": 32}, "train": {"steps": 500, "batch_size": 128}},
+    ("spirals", ANY): {"model": {"hidden_size": 32}, "train": {"steps": 500, "batch_size": 128}},
     ("characters", ANY): {
         "train": {"steps": 1000, "batch_size": 32, "clip": 1.0, "learning_rate": 2e-3}
     },
