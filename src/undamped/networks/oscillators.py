@@ -109,7 +109,7 @@ class OscillatorNetwork(Recurrent):
             >>> stream = net.stream()
             >>> outputs = [stream.push(x_t) for x_t in samples]
         """
-        weight = self.cell(0).get_parameter("weight")
+        weight = self._weight()
         if self.bidirectional or implementation(*self.parameters()) != "numba":
             raise OptionError(
                 explain(
@@ -131,8 +131,13 @@ class OscillatorNetwork(Recurrent):
 
         A compiler sees one operator per layer instead: the chunks are Python.
         """
-        tensors = (x, self.cell(0).get_parameter("weight"), *states[0])
+        tensors = (x, self._weight(), *states[0])
         return implementation(*tensors) == "numba" and not torch.compiler.is_compiling()
+
+    def _weight(self) -> Tensor:
+        cell = self.cell(0)
+        assert isinstance(cell, UnICORNNCell)
+        return cell.weight
 
     def _run_kernels(
         self, x: Tensor, states: list[State], lengths: Tensor | None, *, every: bool

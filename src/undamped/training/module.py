@@ -95,8 +95,7 @@ class TrainingModule(L.LightningModule):
         self.gradient_norm = math.nan
         self.latest: dict[str, float] = {}
         self._carried: Any = None
-        if not self.progress.since:
-            self.progress.since = dict.fromkeys(SUMS, 0.0)
+        self.progress.since = {**dict.fromkeys(SUMS, 0.0), **self.progress.since}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Arrive in a spawned process, where Lightning would start talking again."""
