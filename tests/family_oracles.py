@@ -6,6 +6,7 @@ returns all outputs from the cell's own first state.
 
 import numpy as np
 import scipy.linalg
+
 from oracles import sigmoid
 
 

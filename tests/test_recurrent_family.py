@@ -5,9 +5,9 @@ import copy
 import numpy as np
 import pytest
 import torch
-from family_oracles import ORACLES
 
 import undamped
+from family_oracles import ORACLES
 from undamped.cells.cell import Cell
 from undamped.errors import OptionError
 from undamped.networks.recurrent import Recurrent
