@@ -278,6 +278,19 @@ def test_command_line_writes_pages(run, tmp_path, monkeypatch):
     assert isinstance(done.exception, OptionError)
 
 
+@pytest.mark.parametrize("model", ["hbnode", "resnet"])
+def test_training_on_points_ends_in_a_page_too(model, tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from undamped.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["train", "annuli", model, "train.steps=2"])
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "runs" / f"annuli-{model}-1" / "report.html").read_text(encoding="utf-8")
+    assert "points in depth" in page
+
+
 def fetch(url, host=None):
     request = urllib.request.Request(url, headers={"Host": host} if host else {})
     with urllib.request.urlopen(request, timeout=10) as answer:

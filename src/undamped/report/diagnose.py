@@ -18,6 +18,7 @@ from undamped.analysis.promises import Measurement, measure
 from undamped.analysis.recall import Recall, recall
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.networks import LSTM, Recurrent, SequenceModel
+from undamped.networks.point_model import PointModel
 from undamped.registry import models
 from undamped.report.data import ModelReport
 from undamped.report.remedies import remedies
@@ -65,6 +66,8 @@ def diagnose(
         >>> report = diagnose(undamped.UnICORNN(6, 32), steps=500)
         >>> report.verdict
     """
+    if isinstance(model, PointModel):
+        model = model.network
     network = model.network if isinstance(model, SequenceModel) else model
     entered = models.name_of(type(network)) or ""
     title = name or entered or type(model).__name__
