@@ -75,15 +75,14 @@ class _Stack(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         work = plan(*_detached(spec, x, masks, lengths, parameters))
         state = torch.stack([position.detach(), velocity.detach()])
-        output = x.new_empty(work.steps if spec.every else 0, work.columns)
+        output = x.new_empty(work.steps if spec.every else 0, work.batch, work.hidden)
         differentiated = any(ctx.needs_input_grad)
         kept = run_stack(
             work,
             state.view(2, len(work.layers), work.columns),
             spec.gradient if differentiated else None,
-            output if spec.every else None,
+            output.view(work.steps, work.columns) if spec.every else None,
         )
-        output = output.view(-1, work.batch, work.hidden)
         position_end, velocity_end = state[0].clone(), state[1].clone()
         if kept is not None:
             # The output stands for the last of the stored positions, so that torch notices if
