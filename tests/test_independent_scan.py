@@ -57,7 +57,10 @@ def test_gradients(nonlinearity, lengths):
     ]
     inputs = [t.requires_grad_() for t in inputs]
     ends = None if lengths is None else torch.tensor(lengths)
-    run = lambda *t: independent_scan(*t, nonlinearity, ends)
+
+    def run(*tensors):
+        return independent_scan(*tensors, nonlinearity, ends)
+
     assert torch.autograd.gradcheck(run, inputs)
 
 

@@ -27,7 +27,10 @@ def oracle(projected, weight, step, alpha, y, z, lengths=None):
 
 def draw(seed, steps, batch, hidden, dtype=torch.float64):
     generator = torch.Generator().manual_seed(seed)
-    normal = lambda *shape: torch.randn(*shape, generator=generator, dtype=dtype)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=dtype)
+
     step = 0.3 * torch.rand(hidden, generator=generator, dtype=dtype)
     return (
         normal(steps, batch, hidden),
@@ -137,7 +140,10 @@ def test_operator_is_registered_properly():
 @pytest.mark.filterwarnings("ignore:.*jit.script.*:DeprecationWarning")
 def test_functional_transforms_see_through_it():
     projected, weight, step, (y, z) = draw(7, 6, 2, 3)
-    run = lambda y: oscillator_scan(projected, weight, step, 1.0, (y, z))[0]
+
+    def run(y):
+        return oscillator_scan(projected, weight, step, 1.0, (y, z))[0]
+
     forward = torch.func.jacfwd(run)(y)
     backward = torch.autograd.functional.jacobian(run, y)
     torch.testing.assert_close(forward, backward)
