@@ -182,15 +182,22 @@ def test_reversible_agrees_with_stored_over_17984_steps(alpha, fresh, kept, monk
     net = undamped.UnICORNN(6, 4, 2, dt=0.03, alpha=alpha)
     net = net if fresh else trained(net)
     x = torch.randn(17984, 2, 6)
-    single = 1e-4 if kept == 64 else 1e-3
-    for dtype, tolerance in ((torch.float32, single), (torch.float64, 1e-9)):
+    gradients = {}
+    for dtype in (torch.float64, torch.float32):
         net = net.to(dtype)
-        gradients = {}
         for net.gradient in ("reversible", "stored"):
             output, _ = net.last(x.to(dtype))
-            gradients[net.gradient] = torch.autograd.grad((output**2).sum(), net.parameters())
-        for got, want in zip(gradients["reversible"], gradients["stored"], strict=True):
-            assert float((got - want).norm() / want.norm()) < tolerance
+            found = torch.autograd.grad((output**2).sum(), net.parameters())
+            gradients[dtype, net.gradient] = torch.cat([g.flatten().double() for g in found])
+
+    def distance(one, other):
+        return float((gradients[one] - gradients[other]).norm() / gradients[other].norm())
+
+    exact, single = (torch.float64, "stored"), (torch.float32, "stored")
+    assert distance((torch.float64, "reversible"), exact) < 1e-9
+    # Few kept states are allowed a tenth of what the precision itself costs.
+    allowed = 1e-4 if kept == 64 else max(1e-4, 0.1 * distance(single, exact))
+    assert distance((torch.float32, "reversible"), single) < allowed
 
 
 def test_an_inexact_walk_backwards_is_noticed_and_done_again(short_chunks, monkeypatch):

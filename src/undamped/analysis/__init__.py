@@ -1,0 +1,1 @@
+"""Instruments: they read any model and never train one."""
