@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn.functional import pad
 
 from undamped.cells.unicornn import UnICORNNCell
 from undamped.errors import OptionError, explain
@@ -284,7 +284,7 @@ def _trajectories(network: OscillatorNetwork, x: Tensor) -> list[tuple[Tensor, T
     for cell in _cells(network):
         start = cell.initial_state(x.shape[1], x)
         position, _ = cell.scan(x, start)
-        before = F.pad(position, (0, 0, 0, 0, 1, 0))[:-1]
+        before = pad(position, (0, 0, 0, 0, 1, 0))[:-1]
         kicks = cell.effective_step() * cell.force(cell.project(x), before)
         found.append((position, -kicks.cumsum(0)))
         x = position
