@@ -28,6 +28,18 @@ class Kind(Enum):
     """The Jacobian J of a step keeps the symplectic form: Jᵀ Ω J = Ω."""
     BOUNDED_STATE = "bounded-state"
     """States never exceed what `state_bound(steps)` returns."""
+    SINGULAR_BAND = "singular-band"
+    """All singular values of the recurrent matrix lie within `margin` of one."""
+    SCALED_SPECTRUM = "scaled-spectrum"
+    """The eigenvalues of the recurrent matrix have the moduli that `spectrum()` returns."""
+    POLYNOMIAL_GROWTH = "polynomial-growth"
+    """With eigenvalues on the unit circle, powers of the recurrent matrix grow polynomially."""
+    STABLE_FLOW = "stable-flow"
+    """Jacobian eigenvalues of the flow have real parts between −`diffusion` and zero."""
+    SLOWER_VANISHING = "slower-vanishing"
+    """Inputs of long ago reach the state with more weight than without momentum."""
+    UNIT_GRADIENT = "unit-gradient"
+    """At equilibrium ∂h'/∂h is minus the identity."""
 
 
 @dataclass(frozen=True)

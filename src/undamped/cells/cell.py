@@ -34,11 +34,14 @@ class Cell(nn.Module, ABC):
     state_names: ClassVar[tuple[str, ...]] = ("hidden",)
     invertible: ClassVar[bool] = False
     fused: ClassVar[bool] = False
+    dense: ClassVar[bool] = False
+    """Whether free square matrices read the state: `recurrent_matrices` returns them."""
 
     def __init__(self, input_size: PositiveInt, hidden_size: PositiveInt) -> None:
         super().__init__()
         self.input_size = input_size
         self.hidden_size = hidden_size
+        self._remembered: tuple[Any, State] | None = None
 
     @classmethod
     def sources(cls, layer: PositiveInt, options: Mapping[str, Any]) -> tuple[NonNegativeInt, ...]:
@@ -60,7 +63,7 @@ class Cell(nn.Module, ABC):
         """Number of features of the output."""
         return self.hidden_size
 
-    def draw_sources(self, sizes: tuple[int, ...]) -> None:  # noqa: B027 (optional)
+    def draw_sources(self, sizes: tuple[int, ...]) -> None:
         """Draw input weights anew, knowing that the input is several sources side by side."""
 
     @abstractmethod
@@ -73,6 +76,31 @@ class Cell(nn.Module, ABC):
 
     def constants(self) -> State:
         """Compute what is the same at every step of a pass."""
+        return ()
+
+    def steady_constants(self) -> State:
+        """Return `constants`, remembered while no gradient is wanted and no parameter changes.
+
+        A matrix that is costly to compute is so computed once for a whole stream, not once a
+        sample. Optimisers, `load_state_dict` and in-place changes raise a tensor's version, which
+        is part of the key; moving to another type or device changes its address.
+        """
+        if torch.is_grad_enabled() or self.training or torch.compiler.is_compiling():
+            self._remembered = None
+            return self.constants()
+        try:
+            key = [
+                (tensor.data_ptr(), tensor._version, tensor.dtype)
+                for tensor in (*self.parameters(), *self.buffers())
+            ]
+        except RuntimeError:  # tensors made in inference mode have no version
+            return self.constants()
+        if self._remembered is None or self._remembered[0] != key:
+            self._remembered = (key, self.constants())
+        return self._remembered[1]
+
+    def recurrent_matrices(self) -> tuple[Tensor, ...]:
+        """Return the free square matrices that read the state; only `dense` cells have some."""
         return ()
 
     def output(self, state: State) -> Tensor:
@@ -103,7 +131,7 @@ def reference_scan(
     cell: Cell, x: Tensor, state: State, lengths: Tensor | None = None
 ) -> tuple[Tensor, State]:
     """Walk through time with a plain loop: the meaning of every faster way."""
-    projected, constants = cell.project(x), cell.constants()
+    projected, constants = cell.project(x), cell.steady_constants()
     outputs = []
     for t, projected_t in enumerate(projected.unbind(0)):
         advanced = cell.advance(projected_t, state, constants)

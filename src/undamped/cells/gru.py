@@ -39,6 +39,7 @@ class GRUCell(Cell):
     """
 
     fused = True
+    dense = True
 
     def __init__(self, input_size: PositiveInt, hidden_size: PositiveInt) -> None:
         super().__init__(input_size, hidden_size)
@@ -65,3 +66,7 @@ class GRUCell(Cell):
         """Walk through time in torch's kernel."""
         weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
         return kernel_scan(torch.gru, x, state, weights, lengths)
+
+    def recurrent_matrices(self) -> tuple[Tensor, ...]:
+        """The square block of each gate."""
+        return self.weight_hh.chunk(3)

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped.cells.cell import Cell, State
+from undamped.cells.cell import Cell, State, reference_scan
 from undamped.cells.torch_kernels import gate_parameters, kernel_scan
-from undamped.options import PositiveInt
+from undamped.options import Fraction, PositiveInt
 
 
 class LSTMCell(Cell):
@@ -29,6 +29,9 @@ class LSTMCell(Cell):
     Args:
         input_size: Number of features of the input at each step.
         hidden_size: Number of hidden units.
+        h_detach: Probability with which, at each step of training, no gradient flows through h,
+            only through c (Kanuparthi et al., 2019); the paper uses 0.25 to 0.5. Values are not
+            changed, and torch's kernel is not used while it is on.
 
     Example:
         >>> net = undamped.LSTM(3, 16, num_layers=2)
@@ -36,18 +39,36 @@ class LSTMCell(Cell):
 
     Reference:
         S. Hochreiter, J. Schmidhuber. Long short-term memory. Neural Computation 9, 1997.
+        B. Kanuparthi, D. Arpit, G. Kerg, N. R. Ke, I. Mitliagkas, Y. Bengio. h-detach: modifying
+        the LSTM gradient towards better optimization. ICLR, 2019.
     """
 
     state_names = ("hidden", "memory")
     fused = True
+    dense = True
 
-    def __init__(self, input_size: PositiveInt, hidden_size: PositiveInt) -> None:
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        h_detach: Fraction = 0.0,
+    ) -> None:
         super().__init__(input_size, hidden_size)
+        self.h_detach = h_detach
         self.weight_ih: Tensor
         self.weight_hh: Tensor
         self.bias_ih: Tensor
         self.bias_hh: Tensor
         gate_parameters(self, input_size, hidden_size, gates=4)
+
+    @property
+    def _detaching(self) -> bool:
+        return self.h_detach > 0 and self.training and torch.is_grad_enabled()
+
+    def recurrent_matrices(self) -> tuple[Tensor, ...]:
+        """The square block of each gate."""
+        return self.weight_hh.chunk(4)
 
     def project(self, x: Tensor) -> Tensor:
         """V x + b for all four gates."""
@@ -56,12 +77,16 @@ class LSTMCell(Cell):
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """One step of the gates."""
         hidden, memory = state
+        if self._detaching and float(torch.rand(())) < self.h_detach:
+            hidden = hidden.detach()
         gates = projected + F.linear(hidden, self.weight_hh)
         i, f, g, o = gates.chunk(4, dim=-1)
         memory = torch.sigmoid(f) * memory + torch.sigmoid(i) * torch.tanh(g)
         return torch.sigmoid(o) * torch.tanh(memory), memory
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """Walk through time in torch's kernel."""
+        """Walk through time in torch's kernel, or plainly while h is detached."""
+        if self._detaching:
+            return reference_scan(self, x, state, lengths)
         weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
         return kernel_scan(torch.lstm, x, state, weights, lengths)

@@ -43,10 +43,9 @@ class RNNCell(Cell):
         J. L. Elman. Finding structure in time. Cognitive Science 14, 1990.
     """
 
-    promises = (
-        Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ ‖W_hh‖ at every step"),
-    )
+    promises = (Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ ‖W_hh‖ at every step"),)
     fused = True
+    dense = True
 
     def __init__(
         self,
@@ -77,6 +76,14 @@ class RNNCell(Cell):
         kernel = torch.rnn_tanh if self.nonlinearity == "tanh" else torch.rnn_relu
         weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
         return kernel_scan(kernel, x, state, weights, lengths)
+
+    def recurrent_matrices(self) -> tuple[Tensor, ...]:
+        """W_hh."""
+        return (self.weight_hh,)
+
+    def recurrent_matrix(self) -> Tensor:
+        """W_hh, for the instruments."""
+        return self.weight_hh
 
     def step_gradient_bound(self) -> Tensor:
         """‖W_hh‖₂; both functions φ have slopes between 0 and 1."""

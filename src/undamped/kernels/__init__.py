@@ -1,7 +1,8 @@
 """Scans over time: a plain loop that says what is meant, and Numba for the CPU.
 
 `oscillator_scan` is UnICORNN's, `independent_scan` IndRNN's. `oscillator_stack` runs a whole
-UnICORNN network chunk by chunk in time. Numba itself is imported when a kernel first runs.
+UnICORNN network chunk by chunk in time; `coupled_scan` (in `coupled`) serves cells with a dense
+recurrent product. Numba itself is imported when a kernel first runs.
 """
 
 from undamped.kernels.independent import independent_scan

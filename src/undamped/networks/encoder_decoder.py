@@ -149,6 +149,4 @@ class EncoderDecoder(nn.Module):
     ) -> Tensor:
         """Read (time, batch, input) and write `length` symbols (time, batch)."""
         context, _ = self.encoder.last(x, None, lengths)
-        return self.decoder.generate(
-            context, length, temperature=temperature, generator=generator
-        )
+        return self.decoder.generate(context, length, temperature=temperature, generator=generator)

@@ -29,6 +29,36 @@ UnICORNN = _network("unicornn", "UnICORNN", cells.UnICORNNCell, OscillatorNetwor
 ResidualUnICORNN = _network(
     "residual-unicornn", "ResidualUnICORNN", cells.ResidualUnICORNNCell, OscillatorNetwork
 )
+MomentumRNN = _network("momentum-rnn", "MomentumRNN", cells.MomentumRNNCell)
+NesterovRNN = _network("nesterov-rnn", "NesterovRNN", cells.NesterovRNNCell)
+RMSPropRNN = _network("rmsprop-rnn", "RMSPropRNN", cells.RMSPropRNNCell)
+AdamRNN = _network("adam-rnn", "AdamRNN", cells.AdamRNNCell)
+MomentumLSTM = _network("momentum-lstm", "MomentumLSTM", cells.MomentumLSTMCell)
+NesterovLSTM = _network("nesterov-lstm", "NesterovLSTM", cells.NesterovLSTMCell)
+RMSPropLSTM = _network("rmsprop-lstm", "RMSPropLSTM", cells.RMSPropLSTMCell)
+AdamLSTM = _network("adam-lstm", "AdamLSTM", cells.AdamLSTMCell)
+AntisymmetricRNN = _network("antisymmetric", "AntisymmetricRNN", cells.AntisymmetricRNNCell)
+GatedAntisymmetricRNN = _network(
+    "gated-antisymmetric", "GatedAntisymmetricRNN", cells.GatedAntisymmetricRNNCell
+)
+coRNN = _network("cornn", "coRNN", cells.CoRNNCell)  # noqa: N816 (the paper's spelling)
+IndRNN = _network("indrnn", "IndRNN", cells.IndRNNCell)
+ResidualIndRNN = _network("residual-indrnn", "ResidualIndRNN", cells.ResidualIndRNNCell)
+DenseIndRNN = _network("dense-indrnn", "DenseIndRNN", cells.DenseIndRNNCell)
+SRU = _network("sru", "SRU", cells.SRUCell)
+LipschitzRNN = _network("lipschitz", "LipschitzRNN", cells.LipschitzRNNCell)
+FastRNN = _network("fastrnn", "FastRNN", cells.FastRNNCell)
+FastGRNN = _network("fastgrnn", "FastGRNN", cells.FastGRNNCell)
+IncrementalRNN = _network("incremental", "IncrementalRNN", cells.IncrementalRNNCell)
+uRNN = _network("urnn", "uRNN", cells.URNNCell)  # noqa: N816 (the paper's spelling)
+FullCapacityURNN = _network("full-capacity-urnn", "FullCapacityURNN", cells.FullCapacityURNNCell)
+oRNN = _network("ornn", "oRNN", cells.ORNNCell)  # noqa: N816 (the paper's spelling)
+EURNN = _network("eurnn", "EURNN", cells.EURNNCell)
+scoRNN = _network("scornn", "scoRNN", cells.ScoRNNCell)  # noqa: N816 (the paper's spelling)
+SpectralRNN = _network("spectral", "SpectralRNN", cells.SpectralRNNCell)
+expRNN = _network("exprnn", "expRNN", cells.ExpRNNCell)  # noqa: N816 (the paper's spelling)
+nnRNN = _network("nnrnn", "nnRNN", cells.NnRNNCell)  # noqa: N816 (the paper's spelling)
+GORU = _network("goru", "GORU", cells.GORUCell)
 
 
 def build(name: str, **options: Any) -> Any:

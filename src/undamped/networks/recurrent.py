@@ -8,7 +8,9 @@ be anything at all and changes neither outputs, final states nor gradients.
 
 from __future__ import annotations
 
+import functools
 import inspect
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -18,7 +20,29 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from undamped.cells.cell import Cell, State
 from undamped.docstrings import documented_arguments
 from undamped.errors import OptionError, ShapeError, explain
-from undamped.options import DropoutRate, Option, PositiveInt, check, options_of
+from undamped.options import DropoutRate, NonNegativeFloat, Option, PositiveInt, check, options_of
+from undamped.parametrizations.singular_band import orthogonality_penalty
+
+
+def in_full_precision(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep a method out of mixed precision.
+
+    What a network carries over thousands of steps would be lost in the eight bits of a bfloat16,
+    so mixed precision stops at its door: what is around it may be rounded, the walk through time
+    is not.
+    """
+
+    @functools.wraps(method)
+    def run(self: Recurrent, input: Any, *arguments: Any, **named: Any) -> Any:
+        packed = isinstance(input, PackedSequence)
+        kind = (input.data if packed else input).device.type
+        if not torch.is_autocast_enabled(kind):
+            return method(self, input, *arguments, **named)
+        with torch.autocast(kind, enabled=False):
+            whole = input.to(next(self.parameters()).dtype)
+            return method(self, whole, *arguments, **named)
+
+    return run
 
 
 class Recurrent(nn.Module):
@@ -31,6 +55,8 @@ class Recurrent(nn.Module):
         batch_first: Whether inputs and outputs are (batch, time, features).
         dropout: Probability of dropping a unit between layers; one mask per sequence.
         bidirectional: Whether a second set of cells reads the sequence from its end.
+        orthogonality_penalty: The number λ in a penalty λ‖WᵀW − I‖² that training adds, for
+            networks with free matrices W that read the state.
         cell_options: The options of the cell.
     """
 
@@ -45,6 +71,7 @@ class Recurrent(nn.Module):
         batch_first: bool = False,
         dropout: DropoutRate = 0.0,
         bidirectional: bool = False,
+        orthogonality_penalty: NonNegativeFloat = 0.0,
         **cell_options: Any,
     ) -> None:
         super().__init__()
@@ -57,6 +84,8 @@ class Recurrent(nn.Module):
             "bidirectional": bidirectional,
             **cell_options,
         }
+        if self.cell_class.dense or orthogonality_penalty:
+            given["orthogonality_penalty"] = orthogonality_penalty
         chosen = check(type(self).__name__, type(self), given)
         self.input_size: int = chosen.pop("input_size")
         self.hidden_size: int = chosen.pop("hidden_size")
@@ -64,6 +93,7 @@ class Recurrent(nn.Module):
         self.batch_first: bool = chosen.pop("batch_first")
         self.dropout: float = chosen.pop("dropout")
         self.bidirectional: bool = chosen.pop("bidirectional")
+        self.orthogonality_penalty: float = chosen.pop("orthogonality_penalty", 0.0)
         self.cell_options: dict[str, Any] = chosen
         if self.dropout and self.num_layers == 1:
             raise OptionError(
@@ -95,6 +125,8 @@ class Recurrent(nn.Module):
         """Return the options of the network and of its cell, as one list."""
         own = _signature_options(Recurrent)
         own.pop("cell_options", None)
+        if not cls.cell_class.dense:
+            own.pop("orthogonality_penalty")
         cell = options_of(cls.cell_class)
         return {**own, **{name: option for name, option in cell.items() if name not in own}}
 
@@ -116,6 +148,15 @@ class Recurrent(nn.Module):
         """Name the sizes in the printed form."""
         return f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}"
 
+    def penalty(self) -> Tensor:
+        """λ‖WᵀW − I‖² over all free matrices W that read the state; training adds it."""
+        total = next(self.parameters()).new_zeros(())
+        if self.orthogonality_penalty:
+            for cell in self._all_cells():
+                for matrix in cell.recurrent_matrices():
+                    total = total + orthogonality_penalty(matrix)
+        return self.orthogonality_penalty * total
+
     # State: outside (layers × directions, batch, hidden), one tensor or a tuple; inside one
     # tuple per cell.
 
@@ -133,7 +174,7 @@ class Recurrent(nn.Module):
 
     def _join_states(self, states: list[State]) -> Tensor | State:
         joined = tuple(torch.stack(parts) for parts in zip(*states, strict=True))
-        return joined if len(joined) > 1 else joined[0]
+        return joined[0] if len(joined) == 1 else joined
 
     def _split_state(self, state: Tensor | State | None, x: Tensor) -> list[State]:
         batch = x.shape[1]
@@ -155,6 +196,7 @@ class Recurrent(nn.Module):
 
     # Calls
 
+    @in_full_precision
     def forward(
         self,
         input: Tensor | PackedSequence,
@@ -179,6 +221,7 @@ class Recurrent(nn.Module):
             return output.squeeze(1), _map_state(final, lambda part: part.squeeze(1))
         return output.transpose(0, 1) if self.batch_first else output, final
 
+    @in_full_precision
     def last(
         self,
         input: Tensor,
@@ -203,9 +246,8 @@ class Recurrent(nn.Module):
             return output.squeeze(0), _map_state(final, lambda part: part.squeeze(1))
         return output, final
 
-    def step(
-        self, x: Tensor, state: Tensor | State | None = None
-    ) -> tuple[Tensor, Tensor | State]:
+    @in_full_precision
+    def step(self, x: Tensor, state: Tensor | State | None = None) -> tuple[Tensor, Tensor | State]:
         """Take one sample (batch, input) or (input,) of a stream; return output and state.
 
         Dropout is never applied: its mask belongs to a whole sequence, a stream has no end.
@@ -222,7 +264,8 @@ class Recurrent(nn.Module):
         for layer in range(self.num_layers):
             cell = self.cell(layer)
             source = join_features([outputs[i] for i in self._sources(layer + 1)])
-            final = cell.advance(cell.project(source), states[layer], cell.constants())
+            constants = cell.steady_constants()
+            final = cell.advance(cell.project(source), states[layer], constants)
             finals.append(final)
             outputs.append(cell.output(final))
         output, joined = outputs[-1], self._join_states(finals)
@@ -253,9 +296,7 @@ class Recurrent(nn.Module):
             outputs.append(output)
         return outputs[-1], finals
 
-    def _run_to_end(
-        self, x: Tensor, states: list[State], lengths: Tensor | None
-    ) -> list[State]:
+    def _run_to_end(self, x: Tensor, states: list[State], lengths: Tensor | None) -> list[State]:
         """Run all layers and return the states only; a network with a kernel may keep less."""
         return self._run(x, states, lengths)[1]
 

@@ -66,6 +66,16 @@ class SequenceModel(nn.Module):
                 raise OptionError(
                     f"{network}.{fixed}: expected to be left out, got a value. The task sets it."
                 )
+        member = models[network]
+        if not (isinstance(member, type) and issubclass(member, Recurrent)):
+            raise OptionError(
+                explain(
+                    network,
+                    expected="a recurrent model, since the input is a sequence",
+                    got="one that reads single vectors",
+                    remedy="Choose another; 'undamped list' shows all.",
+                )
+            )
         self.input_size = input_size
         self.input_kind = input_kind
         self.readout = readout
@@ -85,7 +95,9 @@ class SequenceModel(nn.Module):
         return vectors.to(self.head.weight.dtype)
 
     def _encode_symbols(self, x: Tensor) -> Tensor:
-        if x.is_floating_point() or (x.numel() and not 0 <= int(x.min()) <= int(x.max()) < self.input_size):
+        if x.is_floating_point() or (
+            x.numel() and not 0 <= int(x.min()) <= int(x.max()) < self.input_size
+        ):
             raise ShapeError(
                 explain(
                     "symbols",
@@ -107,7 +119,9 @@ class SequenceModel(nn.Module):
         """Return the answer: (batch, output), or (time, batch, output) with `readout="every"`."""
         return self.run(x, lengths, state)[0]
 
-    def run(self, x: Tensor, lengths: Tensor | None = None, state: Any = None) -> tuple[Tensor, Any]:
+    def run(
+        self, x: Tensor, lengths: Tensor | None = None, state: Any = None
+    ) -> tuple[Tensor, Any]:
         """Return the answer and the final state, for a sequence that goes on in the next call."""
         vectors = self.encode(x)
         if self.readout == "last":

@@ -1,6 +1,6 @@
-"""Orthogonal matrices to start from: random, Henaff and Cayley.
+"""Orthogonal matrices to start from: random, Henaff, Cayley and the identity.
 
-All three return a rotation (determinant one), because that is what the exponential and Cayley
+All return a rotation (determinant one), because that is what the exponential and Cayley
 maps of a skew matrix can reach. Angles are drawn per 2 × 2 block; for an odd size the last row
 stands alone with eigenvalue one.
 
@@ -16,7 +16,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-OrthogonalStart = Literal["random", "henaff", "cayley"]
+OrthogonalStart = Literal["random", "henaff", "henaff-half", "cayley", "identity"]
+"""Names of initialisations. "henaff-half" draws angles from (−π, 0), as the programs published
+with the non-normal and the relevance-screened networks do; "henaff" from (−π, π)."""
 
 
 def random_orthogonal(
@@ -77,5 +79,9 @@ def orthogonal_start(
     kind: OrthogonalStart, size: int, *, generator: torch.Generator | None = None
 ) -> Tensor:
     """Draw an orthogonal matrix by the name of its initialisation."""
+    if kind == "identity":
+        return torch.eye(size)
+    if kind == "henaff-half":
+        return henaff(size, high=0.0, generator=generator)
     draw = {"random": random_orthogonal, "henaff": henaff, "cayley": cayley}[kind]
     return draw(size, generator=generator)

@@ -1,0 +1,58 @@
+"""Cells whose step is one linear map and something elementwise, walked by `coupled_scan`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from undamped.cells.cell import Cell, State, reference_scan
+from undamped.kernels.coupled import coupled_scan, usable
+
+if TYPE_CHECKING:
+    from undamped.kernels.coupled import Operator, Step
+
+
+class CoupledCell(Cell):
+    """A cell that fits the engine: the first of its constants is the matrix that reads the state.
+
+    `advance` is the meaning; `elementwise` and `operator` name the kernels that do the same.
+    """
+
+    fused = True
+
+    @abstractmethod
+    def elementwise(self) -> Step:
+        """Return the kernel of the elementwise part."""
+
+    def operator(self) -> Operator:
+        """Return the kernel of the linear part: a dense matrix unless overridden."""
+        from undamped.kernels.coupled_operators import Dense
+
+        return Dense()
+
+    def linear_tensors(self, constants: State) -> State:
+        """Return the tensors the operator is made of: the first constant unless overridden."""
+        return constants[:1]
+
+    def elementwise_tensors(self, constants: State) -> State:
+        """Return the trained tensors of the elementwise part."""
+        return ()
+
+    def product(self, state: State, constants: State) -> Tensor:
+        """Return what the operator makes of the state, for `advance`."""
+        read = state[0] if len(state) == 1 else torch.cat(state, dim=-1)
+        return F.linear(read, constants[0])
+
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """Walk through time with the fused kernels, or plainly where they cannot run."""
+        constants = self.steady_constants()
+        linear, own = self.linear_tensors(constants), self.elementwise_tensors(constants)
+        if torch.compiler.is_compiling() or not usable(x, *state, *linear, *own):
+            return reference_scan(self, x, state, lengths)
+        return coupled_scan(
+            self.elementwise(), self.operator(), self.project(x), state, linear, own, lengths
+        )

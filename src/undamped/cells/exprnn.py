@@ -1,0 +1,77 @@
+"""expRNN (Lezcano-Casado and Martínez-Rubio, 2019): a rotation kept by the exponential map."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from undamped.cells.activations import Activation
+from undamped.cells.isometric_cell import IsometricCell
+from undamped.options import NonNegativeInt, PositiveInt
+from undamped.parametrizations.exponential import Exponential
+from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
+from undamped.promises import Kind, Promise
+
+
+class ExpRNNCell(IsometricCell):
+    """expRNN: the recurrent matrix is the exponential of a skew one, so it is always a rotation.
+
+    Equation:
+        h' = φ(W h + V x),  W = B exp(A),  A = −Aᵀ
+
+    Symbols:
+        h hidden state, x input, V input matrix, φ modReLU with a trained threshold, A trained,
+        B the base point: the identity for good, or moved to W every K updates while A starts
+        again at zero (dynamic trivialisation).
+
+    Promise:
+        W keeps every norm before, during and after training.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        nonlinearity: The function φ; the paper's is modReLU.
+        initialisation: Where W starts.
+        rebase_every: The number K of optimiser steps between two moves of B; 0 never moves it
+            (expRNN), the paper on trivialisations uses 100.
+        project_every: After how many moves B is put back on the set against rounding.
+
+    Example:
+        >>> net = undamped.expRNN(3, 16, initialisation="cayley")
+        >>> output, state = net(torch.randn(50, 4, 3))
+
+    Reference:
+        M. Lezcano-Casado, D. Martínez-Rubio. Cheap orthogonal constraints in neural networks: a
+        simple parametrization of the orthogonal and unitary group. ICML, 2019.
+    """
+
+    promises = (
+        Promise(Kind.ISOMETRIC, "W is a rotation, trained or not"),
+        Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ 1 at every step"),
+    )
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        nonlinearity: Activation = "modrelu",
+        initialisation: OrthogonalStart = "henaff",
+        rebase_every: NonNegativeInt = 0,
+        project_every: PositiveInt = 30,
+    ) -> None:
+        super().__init__(input_size, hidden_size, nonlinearity)
+        self.rebase_every, self.project_every = rebase_every, project_every
+        self.constrain(orthogonal_start(initialisation, hidden_size), Exponential(hidden_size))
+
+    def after_optimizer_step(self, step: int) -> None:
+        """Move the base point where it is time to."""
+        if self.rebase_every and step > 0 and step % self.rebase_every == 0:
+            moves = step // self.rebase_every
+            matrix_set, (free,) = self.matrix_set, self.free_parameters()
+            assert isinstance(matrix_set, Exponential)
+            matrix_set.rebase(free, project=moves % self.project_every == 0)
+
+    def step_gradient_bound(self) -> Tensor:
+        """One: W is a rotation, and φ has slopes between 0 and 1."""
+        return torch.tensor(1.0)

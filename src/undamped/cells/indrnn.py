@@ -1,0 +1,185 @@
+"""IndRNN (Li et al., 2018, 2019): independent units, plain, residual and densely connected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from undamped.cells.cell import Cell, State
+from undamped.options import PositiveFloat, PositiveInt
+from undamped.promises import Kind, Promise
+
+LongMemory = Literal["last", "all", "none"]
+
+
+class IndRNNCell(Cell):
+    """IndRNN: each unit sees only its own past, and layers above mix what units remember.
+
+    Equation:
+        h' = relu(w ⊙ h + V x + b),  |w| ≤ g^(1/T)
+
+    Symbols:
+        h hidden state, x input, w recurrent weight per unit, V input matrix, b bias, T length of
+        the sequences, g how much a signal may grow over T steps.
+
+    Promise:
+        ‖∂h'/∂h‖ ≤ g^(1/T) at every step, so at most g over a sequence. Training clamps w.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        gain: The number g.
+        steps: The number T for which g is meant.
+        long_memory: Which layers start with all w near the limit, the others being uniform from
+            zero to it; the paper's choice is the last.
+
+    Example:
+        >>> net = undamped.IndRNN(3, 16, num_layers=2, steps=50)
+        >>> output, state = net(torch.randn(50, 4, 3))
+
+    Reference:
+        S. Li, W. Li, C. Cook, C. Zhu, Y. Gao. Independently recurrent neural network (IndRNN):
+        building a longer and deeper RNN. CVPR, 2018.
+    """
+
+    promises = (Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ g^(1/T) at every step"),)
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        gain: PositiveFloat = 2.0,
+        steps: PositiveInt = 1000,
+        long_memory: LongMemory = "last",
+    ) -> None:
+        super().__init__(input_size, hidden_size)
+        self.limit = gain ** (1 / steps)
+        low = min(0.5 ** (1 / steps), self.limit) if long_memory != "none" else 0.0
+        self.weight = nn.Parameter(torch.empty(hidden_size).uniform_(low, self.limit))
+        self.input_weight = nn.Parameter(torch.empty(hidden_size, input_size))
+        self.bias = nn.Parameter(torch.zeros(hidden_size))
+        nn.init.kaiming_uniform_(self.input_weight, a=8)
+
+    @classmethod
+    def layer_options(cls, options: Mapping[str, Any], layer: int, layers: int) -> dict[str, Any]:
+        """Tell each layer whether it is to remember long."""
+        chosen = dict(options)
+        if chosen.get("long_memory", "last") == "last" and layer < layers:
+            chosen["long_memory"] = "none"
+        return chosen
+
+    def project(self, x: Tensor) -> Tensor:
+        """V x + b."""
+        return F.linear(x, self.input_weight, self.bias)
+
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """relu(w ⊙ h + V x + b)."""
+        return (torch.relu(self.weight * state[0] + projected),)
+
+    def after_optimizer_step(self, step: int) -> None:
+        """Clamp the recurrent weights."""
+        with torch.no_grad():
+            self.weight.clamp_(-self.limit, self.limit)
+
+    def step_gradient_bound(self) -> Tensor:
+        """g^(1/T), where training has kept w."""
+        return torch.tensor(self.limit)
+
+
+class ResidualIndRNNCell(IndRNNCell):
+    """Residual IndRNN: layers read the sum of the layer below and those S apart under it.
+
+    Equation:
+        h' = relu(w ⊙ h + V u + b),  u^ℓ = y^(ℓ−1) + y^(ℓ−1−S) + y^(ℓ−1−2S) + …
+
+    Symbols:
+        As in indrnn; ℓ counts layers from 1, u¹ is the network's input, y outputs of layers.
+
+    Promise:
+        As indrnn in time; in depth the sum hands gradients down unchanged.
+
+    Args:
+        input_size: Number of features of the input at each step; of all sources together.
+        hidden_size: Number of hidden units.
+        gain: The number g.
+        steps: The number T for which g is meant.
+        long_memory: Which layers start with all w near the limit.
+        skip: The number S of layers between two terms of the sum.
+
+    Example:
+        >>> net = undamped.ResidualIndRNN(3, 16, num_layers=6, steps=50)
+        >>> output, state = net(torch.randn(50, 4, 3))
+
+    Reference:
+        S. Li, W. Li, C. Cook, Y. Gao. Deep independently recurrent neural network (IndRNN).
+        arXiv:1910.06251, 2019.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        gain: PositiveFloat = 2.0,
+        steps: PositiveInt = 1000,
+        long_memory: LongMemory = "last",
+        skip: PositiveInt = 2,
+    ) -> None:
+        super().__init__(input_size, hidden_size, gain=gain, steps=steps, long_memory=long_memory)
+        self.skip, self.terms = skip, 1
+
+    @classmethod
+    def sources(cls, layer: int, options: Mapping[str, Any]) -> tuple[int, ...]:
+        """The layer below and every S-th layer under it, but never the input beside others."""
+        skip = options.get("skip", 2)
+        return tuple(range(layer - 1, 0, -skip)) or (0,)
+
+    def draw_sources(self, sizes: tuple[int, ...]) -> None:
+        """One matrix for the sum, in place of one for all sources side by side."""
+        self.terms = len(sizes)
+        self.input_weight = nn.Parameter(torch.empty(self.hidden_size, sizes[0]))
+        nn.init.kaiming_uniform_(self.input_weight, a=8)
+
+    def project(self, x: Tensor) -> Tensor:
+        """V u + b."""
+        total = torch.stack(x.chunk(self.terms, dim=-1)).sum(0) if self.terms > 1 else x
+        return super().project(total)
+
+
+class DenseIndRNNCell(IndRNNCell):
+    """Dense IndRNN: every layer reads the input and all layers below.
+
+    Equation:
+        h' = relu(w ⊙ h + V [x, y¹, …, y^(ℓ−1)] + b),  |w| ≤ g^(1/T)
+
+    Symbols:
+        As in indrnn; x the network's input, y outputs of the layers below layer ℓ.
+
+    Promise:
+        As indrnn in time; in depth every layer has a short way to the input.
+
+    Args:
+        input_size: Number of features of the input at each step; of all sources together.
+        hidden_size: Number of hidden units.
+        gain: The number g.
+        steps: The number T for which g is meant.
+        long_memory: Which layers start with all w near the limit.
+
+    Example:
+        >>> net = undamped.DenseIndRNN(3, 16, num_layers=3, steps=50)
+        >>> output, state = net(torch.randn(50, 4, 3))
+
+    Reference:
+        S. Li, W. Li, C. Cook, Y. Gao. Deep independently recurrent neural network (IndRNN).
+        arXiv:1910.06251, 2019.
+    """
+
+    @classmethod
+    def sources(cls, layer: int, options: Mapping[str, Any]) -> tuple[int, ...]:
+        """Everything below."""
+        return tuple(range(layer))

@@ -1,0 +1,100 @@
+"""SRU (Lei et al., 2018): a light recurrence, all matrices outside of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from undamped.cells.cell import State
+from undamped.cells.coupled_cell import CoupledCell
+from undamped.options import PositiveInt
+
+if TYPE_CHECKING:
+    from undamped.kernels.coupled import Operator, Step
+
+
+class SRUCell(CoupledCell):
+    """SRU: gates and candidate read the input alone, the recurrence is elementwise.
+
+    Equation:
+        f = σ̂(V_f x + v_f ⊙ c + b_f),  r = σ̂(V_r x + v_r ⊙ c + b_r)
+        c' = f ⊙ c + (1 − f) ⊙ (V x)
+        h' = r ⊙ c' + (1 − r) ⊙ s
+
+    Symbols:
+        c memory, h output, x input, f forget gate, r reset gate, v recurrent weights per unit;
+        s is x itself where the sizes agree and V_s x otherwise.
+
+    Promise:
+        None strict.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        highway_bias: Where b_r starts; below zero more of the input passes by at first.
+
+    Example:
+        >>> net = undamped.SRU(3, 16, num_layers=2)
+        >>> output, (h, c) = net(torch.randn(50, 4, 3))
+
+    Reference:
+        T. Lei, Y. Zhang, S. I. Wang, H. Dai, Y. Artzi. Simple recurrent units for highly
+        parallelizable recurrence. EMNLP, 2018.
+    """
+
+    state_names = ("hidden", "memory")
+
+    def __init__(
+        self, input_size: PositiveInt, hidden_size: PositiveInt, *, highway_bias: float = 0.0
+    ) -> None:
+        super().__init__(input_size, hidden_size)
+        self.passes_input = input_size == hidden_size
+        parts = 3 if self.passes_input else 4
+        # The paper's scale: entries uniform with variance 1/d.
+        bound = (3 / input_size) ** 0.5
+        self.input_weight = nn.Parameter(torch.empty(parts * hidden_size, input_size))
+        nn.init.uniform_(self.input_weight, -bound, bound)
+        self.forget_weight = nn.Parameter(torch.empty(hidden_size).uniform_(-1, 1))
+        self.reset_weight = nn.Parameter(torch.empty(hidden_size).uniform_(-1, 1))
+        self.forget_bias = nn.Parameter(torch.zeros(hidden_size))
+        self.reset_bias = nn.Parameter(torch.full((hidden_size,), highway_bias))
+
+    def project(self, x: Tensor) -> Tensor:
+        """Candidate, forget, reset and what passes by, side by side."""
+        nothing = torch.zeros_like(self.forget_bias)
+        bias = [nothing, self.forget_bias, self.reset_bias]
+        if self.passes_input:
+            return torch.cat([F.linear(x, self.input_weight, torch.cat(bias)), x], dim=-1)
+        return F.linear(x, self.input_weight, torch.cat([*bias, nothing]))
+
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """The light recurrence."""
+        memory = state[1]
+        candidate, forget, reset, passing = projected.chunk(4, dim=-1)
+        f = torch.sigmoid(forget + self.forget_weight * memory)
+        r = torch.sigmoid(reset + self.reset_weight * memory)
+        memory = f * memory + (1 - f) * candidate
+        return r * memory + (1 - r) * passing, memory
+
+    def elementwise(self) -> Step:
+        """The kernel of the light recurrence."""
+        from undamped.kernels.coupled_light import LightRecurrence
+
+        return LightRecurrence()
+
+    def operator(self) -> Operator:
+        """No product at all; two gates wide."""
+        from undamped.kernels.coupled_light import Nothing
+
+        return Nothing(2 * self.hidden_size)
+
+    def linear_tensors(self, constants: State) -> State:
+        """None."""
+        return ()
+
+    def elementwise_tensors(self, constants: State) -> State:
+        """The recurrent weights of both gates."""
+        return self.forget_weight, self.reset_weight

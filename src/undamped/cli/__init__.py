@@ -1,0 +1,47 @@
+"""The command line: one file per verb, put together here."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from undamped.cli import compare, diagnose, list_, predict, report, resume, show, train
+from undamped.errors import UndampedError
+
+app = typer.Typer(
+    name="undamped",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    help="Networks that carry information a long way: train, compare, look inside.\n\n"
+    "Example: `undamped train copy unicornn task.delay=200 train.steps=2000`",
+)
+app.command("list")(list_.list_members)
+app.command("show")(show.show)
+app.command("train")(train.train)
+app.command("compare")(compare.compare)
+app.command("resume")(resume.resume)
+app.command("predict")(predict.predict)
+app.command("diagnose")(diagnose.diagnose)
+app.command("report")(report.report)
+
+
+def main() -> None:
+    """Run the command line; what a person did wrong ends in one sentence and exit code 2."""
+    try:
+        app()
+    except UndampedError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped\n")
+        sys.exit(130)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        sys.stderr.write(
+            f"{place}expected to read or write here, got '{error.strerror}'. "
+            "Check the path, its permissions and the free space.\n"
+        )
+        sys.exit(2)

@@ -1,0 +1,160 @@
+"""`undamped compare`: several models on one task, several seeds, one table."""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from undamped.tasks.task import Task
+    from undamped.training.run import Run
+
+
+def compare(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TASK MODEL... [KEY=VALUE]...",
+            help="A task, one or more models, and settings; model.KEY holds for all models, "
+            "unicornn.KEY for that one.",
+        ),
+    ],
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from seed on.")] = 1,
+    out: Annotated[Path, typer.Option(help="Folder for the runs' folders.")] = Path("runs"),
+    config: Annotated[Path | None, typer.Option(help="TOML file with the same keys.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw the validation curves into this PNG or SVG file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
+) -> None:
+    """Train several models on one task and set them side by side.
+
+    Example: `undamped compare digits unicornn lstm --seeds 3 train.seconds=20`
+    """
+    import undamped.tasks
+    from undamped.cli.screen import print_json
+    from undamped.cli.settings import read_settings
+    from undamped.errors import NonFiniteError, OptionError
+    from undamped.registry import models, tasks
+    from undamped.training import fit
+
+    settings = read_settings(words, config)
+    if len(settings.names) < 2:
+        raise OptionError(
+            "compare: expected a task and at least one model, got "
+            f"{' '.join(settings.names) or 'nothing'}. For example: undamped compare copy lstm "
+            "unicornn."
+        )
+    task, *names = settings.names
+    tasks[task]
+    unused = [part for part in settings.parts if part in models and part not in names]
+    if unused:
+        raise OptionError(
+            f"{unused[0]}.…: expected settings of a model that is compared, got {unused[0]}'s. "
+            f"Add {unused[0]} to the list or leave its settings out."
+        )
+    # Everything is checked before anything is trained.
+    if picture is not None and (picture.suffix not in (".png", ".svg") or not _exists(picture)):
+        raise OptionError(
+            f"--picture: expected a .png or .svg file in a folder that exists, got '{picture}'. "
+            "Choose another name."
+        )
+    options = {name: settings.model_options(name) for name in names}
+    task_options, train = settings.task_options(task), settings.train_options()
+    undamped.tasks.build(task, **task_options)
+    results: dict[str, list[Run]] = {name: [] for name in names}
+    failures: dict[str, list[str]] = {name: [] for name in names}
+    for seed in range(settings.seed, settings.seed + seeds):
+        for name in names:
+            sys.stderr.write(f"{name}, seed {seed}\n")
+            try:
+                run = fit(
+                    name,
+                    task,
+                    model_options=options[name],
+                    task_options=task_options,
+                    train=train,
+                    seed=seed,
+                    out=out,
+                    command=shlex.join(["undamped", *sys.argv[1:]]),
+                )
+            except NonFiniteError as error:
+                failures[name].append(str(error))
+                continue
+            if run.settings["status"] == "interrupted":
+                raise KeyboardInterrupt
+            results[name].append(run)
+    built = undamped.tasks.build(task, **task_options)
+    if picture is not None:
+        from undamped.cli.picture import draw_curves
+
+        draw_curves(picture, built, results)
+    rows = [_summary(name, results[name], failures[name], built) for name in names]
+    chance = {"guess": built.chance.guess, built.metric: built.chance.metric}
+    if as_json:
+        print_json({"task": task, "metric": built.metric, "chance": chance, "models": rows})
+    else:
+        _print(task, built, rows)
+
+
+def _exists(picture: Path) -> bool:
+    return picture.parent.is_dir()
+
+
+def _summary(name: str, runs: list[Run], failures: list[str], task: Task) -> dict[str, Any]:
+    parts = list(task.test_parts())
+    found = [run.settings for run in runs]
+    row: dict[str, Any] = {"model": name, "runs": [str(run.path) for run in runs]}
+    if failures:
+        row["failures"] = failures
+    if not found:
+        return row
+    for part in parts:
+        scores = [settings["result"][part][task.metric] for settings in found]
+        row[part] = {
+            "mean": statistics.fmean(scores),
+            "std": statistics.stdev(scores) if len(scores) > 1 else 0.0,
+            "scores": scores,
+        }
+    results = [settings["result"] for settings in found]
+    row["parameters"] = found[0]["model"]["parameters"]
+    row["steps"] = statistics.fmean(result["steps"] for result in results)
+    row["seconds"] = statistics.fmean(result["seconds"] for result in results)
+    row["peak_memory_bytes"] = max(result["peak_memory_bytes"] for result in results)
+    return row
+
+
+def _print(name: str, task: Task, rows: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    from undamped.cli.screen import bars, console, duration, megabytes, metric_name, number
+
+    screen = console()
+    parts = list(task.test_parts())
+    table = Table(title=f"{name}: {metric_name(task)} on the test part", title_justify="left")
+    table.add_column("model")
+    for part in parts:
+        table.add_column(part if len(parts) > 1 else metric_name(task), justify="right")
+    for column in ("parameters", "steps", "time", "peak memory"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        if "parameters" not in row:
+            table.add_row(row["model"], f"failed: {row['failures'][0]}")
+            continue
+        scores = [f"{number(row[p]['mean'], task)} ± {number(row[p]['std'], task)}" for p in parts]
+        table.add_row(
+            row["model"] + (f" ({len(row['failures'])} failed)" if "failures" in row else ""),
+            *scores,
+            f"{row['parameters']:,}",
+            f"{row['steps']:,.0f}",
+            duration(row["seconds"]),
+            megabytes(row["peak_memory_bytes"]),
+        )
+    screen.print(table)
+    drawn = [(row["model"], row[parts[0]]["mean"], "") for row in rows if parts[0] in row]
+    screen.print(bars([*drawn, ("a guess", task.chance.metric, task.chance.guess)], task))

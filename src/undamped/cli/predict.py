@@ -1,0 +1,228 @@
+"""`undamped predict RUN`: answers of a trained model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from undamped.networks.sequence_model import SequenceModel
+    from undamped.tasks.characters import Characters
+    from undamped.training.run import Run
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A .npy file, (time, features) or (sequences, time, features), or a .csv file "
+            "with one row per time step; without it, the test part of the run's task."
+        ),
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="For character models: the text to go on from.")
+    ] = None,
+    length: Annotated[int, typer.Option(min=1, help="How many characters to add.")] = 200,
+    temperature: Annotated[
+        float, typer.Option(min=1e-3, help="Below 1 the likeliest are preferred.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the drawing.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
+) -> None:
+    """Answer with a trained model: on the test part, on a file, or by going on with a text.
+
+    Example: `undamped predict runs/digits-unicornn-1`
+    """
+    import undamped.tasks  # noqa: F401 (enters the tasks)
+    from undamped.errors import OptionError
+    from undamped.tasks.characters import Characters
+    from undamped.training.run import Run
+
+    opened = Run.open(run)
+    model, task = opened.model(), opened.task()
+    if isinstance(task, Characters):
+        start = prompt or str(task.text)[:1]
+        _continue(model, task, start, length, temperature, seed, as_json)
+    elif prompt is not None:
+        raise OptionError(
+            f"--prompt: expected a run of a character model, got one of "
+            f"'{opened.settings['task']['name']}'. Leave --prompt out."
+        )
+    elif data is None:
+        _answer_test(opened, model, as_json)
+    else:
+        _answer_file(model, data, as_json)
+
+
+def _continue(
+    model: SequenceModel,
+    task: Characters,
+    prompt: str,
+    length: int,
+    temperature: float,
+    seed: int,
+    as_json: bool,
+) -> None:
+    import torch
+
+    from undamped.cli.screen import console, print_json
+
+    generator = torch.Generator().manual_seed(seed)
+    drawn = model.generate(
+        task.encode(prompt).unsqueeze(1), length, temperature=temperature, generator=generator
+    )
+    text = task.decode(drawn[:, 0])
+    if as_json:
+        print_json({"prompt": prompt, "text": text})
+    else:
+        from rich.text import Text
+
+        console().print(Text(prompt, style="bold") + Text(text), soft_wrap=True)
+
+
+def _answer_test(run: Run, model: SequenceModel, as_json: bool) -> None:
+    import torch
+
+    from undamped.cli.screen import console, metric_name, number, print_json
+    from undamped.training.evaluation import evaluate
+
+    task, size = run.task(), run.settings["train"]["batch_size"]
+    scores = evaluate(model, task, "test", size)
+    batch = task.batch("test", 0, size)
+    with torch.no_grad():
+        prediction = model(batch.inputs, batch.lengths)
+    answers, truth = _readable(prediction), batch.targets
+    if task.readout == "every":
+        answers, truth = answers.transpose(0, 1), truth.transpose(0, 1)
+    shown = [
+        {"answer": answers[i].tolist(), "truth": truth[i].tolist()}
+        for i in range(min(10, len(truth)))
+    ]
+    if as_json:
+        print_json({"loss": scores.loss, task.metric: scores.metric, "examples": shown})
+        return
+    screen = console()
+    screen.print(
+        f"{metric_name(task)} on the test part: [bold]{number(scores.metric, task)}[/], "
+        f"a guess has {number(task.chance.metric, task)}"
+    )
+    for example in shown:
+        answer, true = _end(example["answer"]), _end(example["truth"])
+        mark = "✓" if answer == true else " "
+        screen.print(f"  {mark} answer {answer}   truth {true}")
+
+
+def _end(values: Any) -> str:
+    if not isinstance(values, list):
+        return str(values)
+    written = [f"{v:.3f}" if isinstance(v, float) else str(v) for v in values[-10:]]
+    return " ".join(written)
+
+
+def _readable(prediction: Tensor) -> Tensor:
+    return prediction.argmax(-1) if prediction.shape[-1] > 1 else prediction
+
+
+def _answer_file(model: SequenceModel, path: Path, as_json: bool) -> None:
+    import torch
+
+    from undamped.cli.screen import console, print_json
+
+    inputs = read_sequences(path, model.input_size, symbols=model.input_kind == "symbols")
+    with torch.no_grad():
+        prediction = model(inputs)
+    answers = _readable(prediction)
+    if model.readout == "every":
+        answers = answers.transpose(0, 1)
+    rows: list[dict[str, Any]] = []
+    for index, answer in enumerate(answers):
+        row: dict[str, Any] = {"sequence": index, "answer": answer.squeeze(-1).tolist()}
+        if prediction.shape[-1] > 1 and model.readout != "every":
+            row["probabilities"] = torch.softmax(prediction[index], -1).tolist()
+        rows.append(row)
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        line = f"sequence {row['sequence']}: {row['answer']}"
+        if "probabilities" in row:
+            line += f"  (probability {max(row['probabilities']):.2f})"
+        console().print(line, soft_wrap=True)
+
+
+def read_sequences(path: Path, features: int, *, symbols: bool) -> Tensor:
+    """Read sequences of a file as (time, sequences, features); nothing in it is unpickled."""
+    import warnings
+
+    import numpy as np
+    import torch
+
+    from undamped.errors import DataError, explain
+
+    expected = f"a .npy or .csv file with {features} numbers per time step"
+    try:
+        if path.suffix == ".npy":
+            array = np.load(path, allow_pickle=False)
+        elif path.suffix == ".csv":
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # an empty file is only warned about
+                array = np.loadtxt(path, delimiter=",", ndmin=2, skiprows=_header_rows(path))
+        else:
+            raise DataError(
+                explain(
+                    str(path),
+                    expected=expected,
+                    got=path.suffix or "no ending",
+                    remedy="Convert it.",
+                )
+            )
+        array = np.asarray(array, dtype=np.int64 if symbols else np.float32)
+    except FileNotFoundError:
+        raise DataError(
+            explain(str(path), expected=expected, got="no such file", remedy="Check the path.")
+        ) from None
+    except (ValueError, TypeError, UnicodeDecodeError, EOFError, UserWarning) as error:
+        if isinstance(error, DataError):
+            raise
+        reason = str(error).splitlines()[0]
+        raise DataError(
+            explain(str(path), expected=expected, got=reason, remedy="Correct that place.")
+        ) from None
+    whole = 1 if symbols else 2
+    if array.ndim == whole:
+        array = array[None]
+    shaped = array.ndim == whole + 1 and array.size > 0
+    if not shaped or (not symbols and array.shape[-1] != features):
+        raise DataError(
+            explain(
+                str(path),
+                expected=expected,
+                got=f"an array of shape {array.shape}",
+                remedy="Arrange it as (time, features) or (sequences, time, features).",
+            )
+        )
+    if not symbols and not np.isfinite(array).all():
+        raise DataError(
+            explain(
+                str(path),
+                expected="finite numbers",
+                got="missing or infinite ones",
+                remedy="Fill the gaps first.",
+            )
+        )
+    return torch.from_numpy(np.ascontiguousarray(np.swapaxes(array, 0, 1)))
+
+
+def _header_rows(path: Path) -> int:
+    with path.open(encoding="utf-8") as file:
+        first = file.readline()
+    try:
+        [float(value) for value in first.split(",")]
+    except ValueError:
+        return 1
+    return 0

@@ -1,0 +1,23 @@
+"""`undamped resume RUN`: go on where a training was interrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def resume(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
+) -> None:
+    """Go on with an interrupted run, to the same numbers as without the interruption.
+
+    Example: `undamped resume runs/copy-unicornn-1`
+    """
+    import undamped.tasks  # noqa: F401 (enters the tasks)
+    from undamped.cli.train import report
+    from undamped.training import resume as go_on
+
+    report(go_on(run), None, as_json)

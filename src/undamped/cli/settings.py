@@ -1,0 +1,106 @@
+"""The grammar of settings: `task.delay=200 model.hidden_size=128 train.steps=2000 seed=3`.
+
+The same keys may stand in a TOML file. What is said on the command line wins.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from undamped.errors import OptionError, explain
+from undamped.networks.sequence_model import SequenceModel
+from undamped.options import NonNegativeInt, check, convert, options_of, unknown_name
+from undamped.registry import models, tasks
+from undamped.training.fit import MODEL_OPTIONS
+from undamped.training.options import TrainOptions
+
+PARTS = ("task", "model", "train")
+
+
+@dataclass
+class Settings:
+    """What was asked for: names, and settings by part; parts may also be names of models."""
+
+    names: list[str] = field(default_factory=list)
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    seed: int = 0
+
+    def model_options(self, model: str) -> dict[str, Any]:
+        """Return the checked options for one model: those for all, then its own."""
+        chosen = {**self.parts.get("model", {}), **self.parts.get(model, {})}
+        outer = {k: v for k, v in chosen.items() if k in MODEL_OPTIONS}
+        inner = {k: v for k, v in chosen.items() if k not in MODEL_OPTIONS}
+        network = models[model]
+        for name in inner:
+            if name not in options_of(network):
+                known = [*options_of(network), *MODEL_OPTIONS]
+                raise unknown_name(f"option of {model}", name, known)
+        return {
+            **check(model, network, inner, text=True),
+            **check(model, SequenceModel, outer, text=True),
+        }
+
+    def task_options(self, task: str) -> dict[str, Any]:
+        """Return the checked options of the task."""
+        return check(task, tasks[task], self.parts.get("task", {}), text=True)
+
+    def train_options(self) -> dict[str, Any]:
+        """Return the checked options of training."""
+        chosen = check("train", TrainOptions, self.parts.get("train", {}), text=True)
+        TrainOptions(**chosen)
+        return chosen
+
+
+def read_settings(words: list[str], config: Path | None = None) -> Settings:
+    """Read the words of a command line, over those of a configuration file."""
+    settings = Settings()
+    if config is not None:
+        _read_config(config, settings)
+    names = []
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            names.append(word)
+        else:
+            _enter(settings, key.strip(), value.strip())
+    settings.names = names or settings.names
+    return settings
+
+
+def _enter(settings: Settings, key: str, value: Any) -> None:
+    part, dot, name = key.partition(".")
+    if key == "seed":
+        settings.seed = convert(NonNegativeInt, value, "seed", text=True)
+    elif dot and (part in PARTS or part in models):
+        settings.parts.setdefault(part, {})[name] = value
+    else:
+        raise unknown_name("part of the settings", part, [*PARTS, "seed", *models])
+
+
+def _read_config(path: Path, settings: Settings) -> None:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        got, remedy = "no such file", "Check the path."
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        got, remedy = str(error), "Correct that place."
+    except OSError as error:
+        got, remedy = error.strerror or "another problem", "Check the path."
+    else:
+        names: dict[str, str] = {}
+        for key, value in content.items():
+            if isinstance(value, Mapping):
+                for name, entry in value.items():
+                    if name == "name" and key in ("task", "model"):
+                        names[key] = str(entry)
+                    else:
+                        _enter(settings, f"{key}.{name}", entry)
+            else:
+                _enter(settings, key, value)
+        settings.names = [names[key] for key in ("task", "model") if key in names]
+        return
+    raise OptionError(explain(str(path), expected="a TOML file", got=got, remedy=remedy))

@@ -1,0 +1,90 @@
+"""`undamped show NAME`: a model's equation, promise, options and reference."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+
+def show(
+    name: Annotated[str, typer.Argument(help="A model or a task, for example unicornn.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
+) -> None:
+    """Show one model or task: what it is, what it promises, what can be set.
+
+    Example: `undamped show unicornn`
+    """
+    from undamped.cli.screen import print_json
+
+    page = describe_member(name)
+    if as_json:
+        print_json(page)
+    else:
+        _print(name, page)
+
+
+def describe_member(name: str) -> dict[str, Any]:
+    """Return everything there is to say about a member of a registry."""
+    import undamped.tasks  # noqa: F401 (enters the tasks)
+    from undamped.docstrings import sections
+    from undamped.options import options_of, unknown_name
+    from undamped.registry import models, solvers, tasks
+
+    for registry in (models, tasks, solvers):
+        if name in registry:
+            member = registry[name]
+            break
+    else:
+        known = [*models, *tasks, *solvers]
+        raise unknown_name("model, task or solver", name, known)
+    text = sections(member)
+    promises = getattr(getattr(member, "cell_class", member), "promises", ())
+    return {
+        "name": name,
+        "kind": registry.kind,
+        "summary": text.pop(""),
+        **{heading.lower(): body for heading, body in text.items() if heading != "Args"},
+        "promises": [{"kind": p.kind.value, "claim": p.claim} for p in promises],
+        "options": [
+            {
+                "name": option.name,
+                "accepts": option.accepts,
+                "default": "required" if option.required else option.default,
+                "about": option.description,
+            }
+            for option in options_of(member).values()
+        ],
+    }
+
+
+def _print(name: str, page: dict[str, Any]) -> None:
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from undamped.cli.screen import console
+
+    screen = console()
+    screen.print(f"[bold]{name}[/], a {page['kind']}", "")
+    screen.print(Text(page["summary"]), "")
+    for heading in ("equation", "symbols", "promise"):
+        if page.get(heading):
+            screen.print(f"[bold]{heading.capitalize()}[/]")
+            screen.print(Padding(Text(page[heading]), (0, 0, 1, 4)))
+    if page["promises"]:
+        screen.print("[bold]Measured by the tests[/]")
+        for promise in page["promises"]:
+            screen.print(Padding(Text(f"{promise['kind']}: {promise['claim']}"), (0, 0, 0, 4)))
+        screen.print("")
+    table = Table(title="Options", title_justify="left", box=None, title_style="bold")
+    for column in ("name", "default", "accepts", "about"):
+        table.add_column(column, overflow="fold")
+    for option in page["options"]:
+        table.add_row(
+            option["name"], str(option["default"]), option["accepts"], Text(option["about"])
+        )
+    screen.print(table, "")
+    if page.get("reference"):
+        screen.print("[bold]Reference[/]")
+        screen.print(Padding(Text(page["reference"]), (0, 0, 0, 4)))

@@ -1,0 +1,215 @@
+"""`undamped train`: one model on one task, and a screen worth reading at the end."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from undamped.training.run import Run
+
+DEFAULT_TASK, DEFAULT_MODEL, DEFAULT_BASELINE = "digits", "unicornn", "lstm"
+
+
+def train(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TASK] [MODEL] [KEY=VALUE]...",
+            help="A task, a model, and settings such as task.delay=200 model.hidden_size=128 "
+            "train.steps=2000 seed=3. Without a task: noise-padded digits with unicornn, and the "
+            "same seconds spent on an lstm.",
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the run's folder.")] = Path("runs"),
+    config: Annotated[Path | None, typer.Option(help="TOML file with the same keys.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with this interrupted run instead.")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="A second model that gets the same seconds.")
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Serve a live page on localhost while it trains.")
+    ] = False,
+    page: Annotated[
+        bool, typer.Option(help="Write report.html into the run's folder at the end.")
+    ] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
+) -> None:
+    """Train a model on a task.
+
+    Example: `undamped train copy unicornn task.delay=200 model.hidden_size=128 train.steps=2000`
+    """
+    from undamped.errors import OptionError
+
+    if resume is not None:
+        if words or config or baseline:
+            raise OptionError(
+                "--resume: expected nothing beside it, got other settings. A run goes on with the "
+                "settings it was started with."
+            )
+        from undamped.cli.resume import resume as go_on
+
+        go_on(resume, as_json)
+        return
+    from undamped.cli.live import live_page
+    from undamped.cli.report import write_page
+
+    with live_page(watch) as started:
+        run, other = _train(words or [], out, config, baseline, started)
+    if page:
+        write_page(run, other)
+    report(run, other, as_json)
+
+
+def _train(
+    words: list[str],
+    out: Path,
+    config: Path | None,
+    baseline: str | None,
+    started: Callable[[Run], None] | None = None,
+) -> tuple[Run, Run | None]:
+    import undamped.tasks  # noqa: F401 (enters the tasks)
+    from undamped.cli.settings import read_settings
+    from undamped.errors import OptionError
+    from undamped.registry import models, tasks
+    from undamped.training import fit
+
+    settings = read_settings(words, config)
+    if len(settings.names) > 2:
+        raise OptionError(
+            f"train: expected a task and a model, got {len(settings.names)} names. Settings look "
+            "like key=value; to train several models use 'undamped compare'."
+        )
+    if not settings.names and baseline is None:
+        baseline = DEFAULT_BASELINE
+    task, model = [*settings.names, *(DEFAULT_TASK, DEFAULT_MODEL)[len(settings.names) :]]
+    for registry, name in ((tasks, task), (models, model), (models, baseline or model)):
+        registry[name]  # an unknown name should be the first thing said
+    common: dict[str, Any] = {
+        "task_options": settings.task_options(task),
+        "seed": settings.seed,
+        "out": out,
+        "command": shlex.join(["undamped", *sys.argv[1:]]),
+        "started": started,
+    }
+    options, chosen = settings.model_options(model), settings.train_options()
+    run = fit(model, task, model_options=options, train=chosen, **common)
+    if baseline is None or run.settings["status"] != "finished":
+        return run, None
+    seconds = run.settings["result"]["seconds"]
+    without_budget = {
+        key: value
+        for key, value in chosen.items()
+        if key not in ("steps", "epochs", "seconds", "minutes")
+    }
+    other = fit(
+        baseline,
+        task,
+        # The baseline shares what it understands: sizes and the like, not another model's Δt.
+        model_options=_understood(baseline, options),
+        train={**without_budget, "seconds": seconds},
+        **common,
+    )
+    return run, other
+
+
+def _understood(model: str, options: dict[str, Any]) -> dict[str, Any]:
+    from undamped.options import options_of
+    from undamped.registry import models
+
+    return {name: value for name, value in options.items() if name in options_of(models[model])}
+
+
+def report(run: Run, other: Run | None, as_json: bool) -> None:
+    """Print the end of a training: scores beside a guess and a baseline, and what to try next."""
+    from undamped.cli.screen import print_json
+
+    if as_json:
+        settings = run.settings
+        extra = {} if other is None else {"baseline": {"run": str(other.path), **other.settings}}
+        print_json({"run": str(run.path), **settings, **extra})
+    elif run.settings["status"] == "interrupted":
+        from undamped.cli.screen import console
+
+        steps = run.settings.get("steps", 0)
+        console().print(f"Stopped after step {steps}. Go on: [bold]undamped resume {run.path}[/]")
+    else:
+        _print(run, other)
+
+
+def _print(run: Run, other: Run | None) -> None:
+    from rich.panel import Panel
+
+    from undamped.cli.screen import bars, console, duration, megabytes, metric_name
+
+    settings, task = run.settings, run.task()
+    result, model = settings["result"], settings["model"]
+    parts = list(task.test_parts())
+    notes = {
+        "model": f"{model['parameters']:,} parameters, {result['steps']:,} steps",
+        "chance": task.chance.guess,
+    }
+    rows = [
+        (
+            model["name"] if part == "test" else f"{model['name']}, {part}",
+            result[part][task.metric],
+            notes["model"] if place == 0 else "",
+        )
+        for place, part in enumerate(parts)
+    ]
+    rows.append(("a guess", task.chance.metric, notes["chance"]))
+    if other is not None and other.result is not None:
+        count = other.settings["model"]["parameters"]
+        rows.append(
+            (
+                f"{other.settings['model']['name']}, same time",
+                other.result[parts[0]][task.metric],
+                f"{count:,} parameters, {other.result['steps']:,} steps",
+            )
+        )
+    screen = console()
+    direction = "higher is better" if task.higher_is_better else "lower is better"
+    screen.print("")
+    screen.print(f"[bold]{task.describe()}[/]")
+    screen.print(f"{metric_name(task)} on the test part, {direction}", style="dim")
+    screen.print("")
+    screen.print(bars(rows, task))
+    screen.print("")
+    screen.print(
+        f"Trained in {duration(result['seconds'])}, peak memory "
+        f"{megabytes(result['peak_memory_bytes'])}, seed {settings['seed']}; best validation at "
+        f"step {result['best_step']:,}."
+    )
+    screen.print(f"The run: {run.path}", soft_wrap=True)
+    if (run.path / "report.html").is_file():
+        screen.print(f"The page: {run.path / 'report.html'}", soft_wrap=True)
+    screen.print(
+        Panel(
+            "\n".join(next_steps(run)), title="What to try next", title_align="left", expand=False
+        )
+    )
+
+
+def next_steps(run: Run) -> list[str]:
+    """Suggest commands that make sense after this run."""
+    settings = run.settings
+    task, model = settings["task"]["name"], settings["model"]["name"]
+    others = " ".join(name for name in ("unicornn", "lstm", "gru") if name != model)
+    steps = [f"undamped compare {task} {model} {others} --seeds 3"]
+    if "length" in settings["task"]["options"] or task in ("digits", "adding"):
+        steps.append(f"undamped train {task} {model} task.length=1000")
+    elif "copy" in task or task == "denoise":
+        steps.append(f"undamped train {task} {model} task.delay=500")
+    if task == "characters":
+        steps.append(f"undamped predict {run.path} --prompt h --length 20")
+    else:
+        steps.append(f"undamped predict {run.path}")
+    steps.append(f"undamped show {model}")
+    return steps

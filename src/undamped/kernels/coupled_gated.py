@@ -1,0 +1,317 @@
+"""Elementwise parts with gates: FastRNN, FastGRNN, LSTM, GORU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from numba import njit
+
+from undamped.kernels.coupled import Step
+
+
+@njit(nogil=True, cache=True)
+def _mix_forward(product: Any, carried: Any, t: int, new: Any, old: Any) -> None:
+    alpha, beta = new[0], old[0]
+    for b in range(product.shape[1]):
+        for j in range(product.shape[2]):
+            carried[t + 1, b, j] = alpha * product[t, b, j] + beta * carried[t, b, j]
+
+
+@njit(nogil=True, cache=True)
+def _mix_backward(
+    product: Any,
+    carried: Any,
+    t: int,
+    flow: Any,
+    gradient: Any,
+    new: Any,
+    old: Any,
+    new_gradient: Any,
+    old_gradient: Any,
+) -> None:
+    alpha, beta, one = new[0], old[0], product.dtype.type(1)
+    for b in range(flow.shape[0]):
+        first, second = product.dtype.type(0), product.dtype.type(0)
+        for j in range(flow.shape[1]):
+            value, given = product[t, b, j], flow[b, j]
+            first += given * value
+            second += given * carried[t, b, j]
+            gradient[t, b, j] = alpha * given * (one - value * value)
+            flow[b, j] = beta * given
+        new_gradient[0] += first
+        old_gradient[0] += second
+
+
+@njit(nogil=True, cache=True)
+def _shifted(product: Any, t: int, gates: Any, shift: Any) -> None:
+    for b in range(product.shape[1]):
+        for j in range(product.shape[2]):
+            gates[t, b, j] = product[t, b, j] + shift[j]
+
+
+@njit(nogil=True, cache=True)
+def _fast_gate_forward(
+    product: Any, gates: Any, carried: Any, t: int, closed: Any, always: Any
+) -> None:
+    zeta, nu, one = closed[0], always[0], product.dtype.type(1)
+    for b in range(product.shape[1]):
+        for j in range(product.shape[2]):
+            z = gates[t, b, j]
+            weight = zeta * (one - z) + nu
+            carried[t + 1, b, j] = weight * product[t, b, j] + z * carried[t, b, j]
+
+
+@njit(nogil=True, cache=True)
+def _fast_gate_backward(
+    product: Any,
+    gates: Any,
+    carried: Any,
+    t: int,
+    flow: Any,
+    gradient: Any,
+    closed: Any,
+    always: Any,
+    shift_gradient: Any,
+    closed_gradient: Any,
+    always_gradient: Any,
+) -> None:
+    zeta, nu, one = closed[0], always[0], product.dtype.type(1)
+    for b in range(flow.shape[0]):
+        first, second = product.dtype.type(0), product.dtype.type(0)
+        for j in range(flow.shape[1]):
+            value, z, given = product[t, b, j], gates[t, b, j], flow[b, j]
+            first += given * (one - z) * value
+            second += given * value
+            opening = given * (carried[t, b, j] - zeta * value) * z * (one - z)
+            shift_gradient[j] += opening
+            weight = zeta * (one - z) + nu
+            gradient[t, b, j] = given * weight * (one - value * value) + opening
+            flow[b, j] = given * z
+        closed_gradient[0] += first
+        always_gradient[0] += second
+
+
+@njit(nogil=True, cache=True)
+def _lstm_memory(product: Any, memory: Any, t: int) -> None:
+    size = memory.shape[2]
+    for b in range(product.shape[1]):
+        i, f, g = product[t, b, :size], product[t, b, size : 2 * size], product[t, b, 2 * size :]
+        old, new = memory[t, b], memory[t + 1, b]
+        for j in range(size):
+            new[j] = f[j] * old[j] + i[j] * g[j]
+
+
+@njit(nogil=True, cache=True)
+def _lstm_show(product: Any, carried: Any, t: int) -> None:
+    size = carried.shape[2]
+    for b in range(product.shape[1]):
+        for j in range(size):
+            carried[t + 1, b, j] *= product[t, b, j + 3 * size]
+
+
+@njit(nogil=True, cache=True)
+def _lstm_backward(
+    product: Any, memory: Any, shown: Any, t: int, flow: Any, memory_flow: Any, gradient: Any
+) -> None:
+    size, one = memory.shape[2], product.dtype.type(1)
+    for b in range(flow.shape[0]):
+        # One array written per loop: the compiler then vectorises it.
+        i, f = product[t, b, :size], product[t, b, size : 2 * size]
+        g, o = product[t, b, 2 * size : 3 * size], product[t, b, 3 * size :]
+        g_i, g_f = gradient[t, b, :size], gradient[t, b, size : 2 * size]
+        g_g, g_o = gradient[t, b, 2 * size : 3 * size], gradient[t, b, 3 * size :]
+        squashed, given, kept, old = shown[b], flow[b], memory_flow[b], memory[t, b]
+        for j in range(size):
+            kept[j] += given[j] * o[j] * (one - squashed[j] * squashed[j])
+        for j in range(size):
+            g_i[j] = kept[j] * g[j] * i[j] * (one - i[j])
+        for j in range(size):
+            g_f[j] = kept[j] * old[j] * f[j] * (one - f[j])
+        for j in range(size):
+            g_g[j] = kept[j] * i[j] * (one - g[j] * g[j])
+        for j in range(size):
+            g_o[j] = given[j] * squashed[j] * o[j] * (one - o[j])
+        for j in range(size):
+            kept[j] *= f[j]
+
+
+@njit(nogil=True, cache=True)
+def _goru_gates(product: Any, projected: Any, t: int, size: int) -> None:
+    for b in range(product.shape[1]):
+        for j in range(2 * size):
+            product[t, b, j] += projected[t, b, j]
+
+
+@njit(nogil=True, cache=True)
+def _goru_forward(
+    product: Any, projected: Any, candidates: Any, carried: Any, t: int, bias: Any
+) -> None:
+    size, zero, one = carried.shape[2], product.dtype.type(0), product.dtype.type(1)
+    for b in range(product.shape[1]):
+        r, u = product[t, b, :size], product[t, b, size : 2 * size]
+        turned, given = product[t, b, 2 * size :], projected[t, b, 2 * size :]
+        candidate, old, new = candidates[t, b], carried[t, b], carried[t + 1, b]
+        for j in range(size):
+            total = given[j] + r[j] * turned[j]
+            large = max(abs(total) + bias[j], zero)
+            signed = large if total > zero else -large
+            candidate[j] = zero if total == zero else signed
+        for j in range(size):
+            new[j] = u[j] * old[j] + (one - u[j]) * candidate[j]
+
+
+@njit(nogil=True, cache=True)
+def _goru_backward(
+    product: Any,
+    candidates: Any,
+    carried: Any,
+    t: int,
+    flow: Any,
+    gradient: Any,
+    projected_gradient: Any,
+    bias_gradient: Any,
+) -> None:
+    size, zero, one = carried.shape[2], product.dtype.type(0), product.dtype.type(1)
+    for b in range(flow.shape[0]):
+        r, u = product[t, b, :size], product[t, b, size : 2 * size]
+        turned, candidate = product[t, b, 2 * size :], candidates[t, b]
+        given, old = flow[b], carried[t, b]
+        reset, update = gradient[t, b, :size], gradient[t, b, size : 2 * size]
+        inner, rotated = projected_gradient[t, b, 2 * size :], gradient[t, b, 2 * size :]
+        for j in range(size):
+            inner[j] = zero if candidate[j] == zero else given[j] * (one - u[j])
+        for j in range(size):
+            bias_gradient[j] += inner[j] if candidate[j] > zero else -inner[j]
+        for j in range(size):
+            reset[j] = inner[j] * turned[j] * r[j] * (one - r[j])
+        for j in range(size):
+            update[j] = given[j] * (old[j] - candidate[j]) * u[j] * (one - u[j])
+        for j in range(size):
+            rotated[j] = inner[j] * r[j]
+        for j in range(size):
+            given[j] *= u[j]
+        both, shared = projected_gradient[t, b, : 2 * size], gradient[t, b, : 2 * size]
+        for j in range(2 * size):
+            both[j] = shared[j]
+
+
+class _Kept(Step):
+    """A step that keeps one more array (time, batch, hidden) from the way there."""
+
+    def keep(self, t: int) -> None:
+        """Make the array at the first time."""
+        if t == 0:
+            self.kept_rows = torch.empty_like(self.carried_rows[1:])
+            self.kept = self.kept_rows.numpy()
+
+
+class WeightedSum(Step):
+    """carried' = α tanh(product + projected) + β carried; parameters: α (1,), β (1,)."""
+
+    passes_on = True
+
+    def forward(self, t: int) -> None:
+        """Keep the tanh."""
+        torch.tanh_(self.product_rows[t])
+        _mix_forward(self.product, self.carried, t, *self.parameters)
+
+    def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:
+        """α and β collect their gradients on the way."""
+        _mix_backward(
+            self.product,
+            self.carried,
+            t,
+            carried_gradient,
+            self.gradient,
+            *self.parameters,
+            *self.parameter_gradients,
+        )
+
+
+class FastGate(_Kept):
+    """carried' = (ζ(1 − z) + ν) ⊙ tanh(s) + z ⊙ carried, z = σ̂(s + d), s = product + projected.
+
+    Parameters: d (hidden,), ζ (1,), ν (1,).
+    """
+
+    passes_on = True
+
+    def forward(self, t: int) -> None:
+        """Keep gate and tanh."""
+        self.keep(t)
+        shift, closed, always = self.parameters
+        _shifted(self.product, t, self.kept, shift)
+        torch.sigmoid_(self.kept_rows[t])
+        torch.tanh_(self.product_rows[t])
+        _fast_gate_forward(self.product, self.kept, self.carried, t, closed, always)
+
+    def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:
+        """Gate and candidate read the same sum."""
+        _, closed, always = self.parameters
+        _fast_gate_backward(
+            self.product,
+            self.kept,
+            self.carried,
+            t,
+            carried_gradient,
+            self.gradient,
+            closed,
+            always,
+            *self.parameter_gradients,
+        )
+
+
+class LongShort(Step):
+    """The LSTM step: gates i, f, g, o from product + projected, a memory beside the state."""
+
+    has_memory = True
+
+    def forward(self, t: int) -> None:
+        """Keep the values of all gates."""
+        size = self.carried.shape[2]
+        row = self.product_rows[t]
+        torch.sigmoid_(row[:, : 2 * size])
+        torch.tanh_(row[:, 2 * size : 3 * size])
+        torch.sigmoid_(row[:, 3 * size :])
+        _lstm_memory(self.product, self.memory, t)
+        torch.tanh(self.memory_rows[t + 1], out=self.carried_rows[t + 1])
+        _lstm_show(self.product, self.carried, t)
+
+    def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:
+        """The squashed memory is computed again rather than kept."""
+        shown = torch.tanh(self.memory_rows[t + 1]).numpy()
+        _lstm_backward(
+            self.product, self.memory, shown, t, carried_gradient, memory_gradient, self.gradient
+        )
+
+
+class GatedOrthogonal(_Kept):
+    """carried' = u ⊙ carried + (1 − u) ⊙ modReLU(projected₃ + r ⊙ product₃).
+
+    r = σ̂(product₁ + projected₁), u = σ̂(product₂ + projected₂). Parameters: modReLU's bias.
+    """
+
+    passes_on = True
+    adds_projection = False
+
+    def forward(self, t: int) -> None:
+        """Keep gates, product and candidate."""
+        self.keep(t)
+        size = self.carried.shape[2]
+        _goru_gates(self.product, self.projected, t, size)
+        torch.sigmoid_(self.product_rows[t, :, : 2 * size])
+        _goru_forward(self.product, self.projected, self.kept, self.carried, t, self.parameters[0])
+
+    def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:
+        """The three thirds of the product at once."""
+        _goru_backward(
+            self.product,
+            self.kept,
+            self.carried,
+            t,
+            carried_gradient,
+            self.gradient,
+            self.projected_gradient,
+            self.parameter_gradients[0],
+        )

@@ -1,0 +1,83 @@
+"""The unitary matrices of the uRNN: W = D₃ R₂ F⁻¹ D₂ Π R₁ F D₁, applied in O(n log n).
+
+D are diagonal phases, R reflections I − 2vvᴴ/‖v‖², F the unitary Fourier transform, Π a fixed
+permutation: 7n free numbers (three phases, and two complex vectors).
+
+Reference: M. Arjovsky, A. Shah, Y. Bengio. Unitary evolution recurrent neural networks.
+ICML, 2016.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from undamped.options import PositiveInt
+from undamped.parametrizations.matrix_set import MatrixSet, isometry_defect
+
+
+class FourierUnitary(MatrixSet):
+    """W = D₃ R₂ F⁻¹ D₂ Π R₁ F D₁.
+
+    Args:
+        size: Rows of the matrix.
+        generator: Where the permutation is drawn from.
+
+    Example:
+        >>> maps = FourierUnitary(8)
+        >>> maps.contains(maps(maps.sample_free()), tolerance=1e-5)
+        True
+    """
+
+    permutation: Tensor
+
+    def __init__(self, size: PositiveInt, generator: torch.Generator | None = None) -> None:
+        super().__init__(size)
+        self.register_buffer("permutation", torch.randperm(size, generator=generator))
+
+    def sample_free(self, generator: torch.Generator | None = None) -> Tensor:
+        """Draw (7, n): phases in [−π, π), and reflections (real and imaginary) in [−1, 1)."""
+        drawn = 2 * torch.rand(7, self.size, generator=generator) - 1
+        drawn[:3] *= math.pi
+        return drawn
+
+    def apply(self, free: Tensor, rows: Tensor) -> Tensor:
+        """Return W applied to each complex row (…, size)."""
+        first, second, third = torch.polar(torch.ones_like(free[:3]), free[:3])
+        reflect_first, reflect_second = torch.complex(free[3:7:2], free[4:7:2])
+        rows = torch.fft.fft(first * rows, norm="ortho")
+        rows = _reflect(reflect_first, rows)[..., self.permutation]
+        rows = _reflect(reflect_second, torch.fft.ifft(second * rows, norm="ortho"))
+        return third * rows
+
+    def apply_adjoint(self, free: Tensor, rows: Tensor) -> Tensor:
+        """Return Wᴴ = W⁻¹ applied to each complex row (…, size)."""
+        first, second, third = torch.polar(torch.ones_like(free[:3]), -free[:3])
+        reflect_first, reflect_second = torch.complex(free[3:7:2], free[4:7:2])
+        rows = torch.fft.fft(_reflect(reflect_second, third * rows), norm="ortho")
+        rows = (second * rows)[..., torch.argsort(self.permutation)]
+        return first * torch.fft.ifft(_reflect(reflect_first, rows), norm="ortho")
+
+    def forward(self, *free: Tensor) -> Tensor:
+        """Form the matrix, by applying the product to the identity."""
+        eye = torch.eye(self.size, dtype=free[0].dtype.to_complex(), device=free[0].device)
+        return self.apply(free[0], eye).mT
+
+    def right_inverse(self, matrix: Tensor) -> Tensor:
+        """Refuse: 7n numbers reach a thin subset, and are not read off a matrix."""
+        raise self.refuse(matrix, "free numbers from `sample_free()`, not a matrix")
+
+    def distance(self, matrix: Tensor) -> Tensor:
+        """‖WᴴW − I‖."""
+        return isometry_defect(matrix)
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """Draw all free numbers and form the matrix."""
+        return self.forward(self.sample_free(generator).double()).detach()
+
+
+def _reflect(vector: Tensor, rows: Tensor) -> Tensor:
+    size = (vector.conj() * vector).real.sum()
+    return rows - (rows @ vector.conj()).unsqueeze(-1) * (2 / size * vector)

@@ -1,0 +1,178 @@
+"""Unitary and orthogonal matrices as layers of plane rotations, applied in O(layers · n).
+
+W = D F_L … F_1. A layer rotates disjoint pairs of coordinates,
+
+    y_p = cos α h_p − e^{iφ} sin α h_q,   y_q = sin α h_p + e^{iφ} cos α h_q,
+
+and D = diag(e^{iω}). "tunable" layers pair neighbours, (0,1)(2,3)… and (1,2)(3,4)… in turn;
+"fft" layers pair coordinates 1, 2, 4, … apart, so that log₂ n layers mix everything. The real
+variant has φ = 0 and no D.
+
+Reference: L. Jing, Y. Shen, T. Dubček, J. Peurifoy, S. Skirlo, Y. LeCun, M. Tegmark, M. Soljačić.
+Tunable efficient unitary neural networks (EUNN) and their application to RNNs. ICML, 2017.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from undamped.errors import OptionError, explain
+from undamped.options import PositiveInt
+from undamped.parametrizations.matrix_set import MatrixSet, isometry_defect
+
+GivensStyle = Literal["tunable", "fft"]
+
+
+class Givens(MatrixSet):
+    """W = D F_L … F_1, layers of plane rotations.
+
+    Args:
+        size: Rows of the matrix; a power of two for the style "fft".
+        layers: How many layers; for "fft" at most log₂ of the size, which is the default there.
+        style: Which coordinates are paired.
+        unitary: Whether rotations and D have phases; if not, the matrix is real.
+
+    Example:
+        >>> maps = Givens(8, layers=2)
+        >>> maps.contains(maps(maps.sample_free()), tolerance=1e-5)
+        True
+    """
+
+    partner: Tensor
+    slot: Tensor
+    second: Tensor
+
+    def __init__(
+        self,
+        size: PositiveInt,
+        layers: PositiveInt | None = None,
+        style: GivensStyle = "tunable",
+        *,
+        unitary: bool = True,
+    ) -> None:
+        super().__init__(size)
+        self.layers = _layer_count(size, layers, style)
+        self.style, self.unitary = style, unitary
+        pairs = [_pairs(size, layer, style) for layer in range(self.layers)]
+        partner = torch.arange(size).repeat(self.layers, 1)
+        # Where a coordinate is not paired, its slot is the rotation by nothing, kept at the end.
+        self.angles = sum(len(first) for first in pairs)
+        slot = torch.full((self.layers, size), self.angles)
+        second = torch.zeros(self.layers, size, dtype=torch.bool)
+        count = 0
+        for layer, first in enumerate(pairs):
+            other = first + (1 if style == "tunable" else 2**layer)
+            partner[layer, first], partner[layer, other] = other, first
+            numbers = torch.arange(count, count + len(first))
+            slot[layer, first] = slot[layer, other] = numbers
+            second[layer, other] = True
+            count += len(first)
+        self.register_buffer("partner", partner, persistent=False)
+        self.register_buffer("slot", slot, persistent=False)
+        self.register_buffer("second", second, persistent=False)
+
+    @property
+    def free_size(self) -> int:
+        """How many free numbers: angles, and for unitary matrices phases and D."""
+        return 2 * self.angles + self.size if self.unitary else self.angles
+
+    def sample_free(self, generator: torch.Generator | None = None) -> Tensor:
+        """Draw all angles uniformly from [−π, π)."""
+        return math.pi * (2 * torch.rand(self.free_size, generator=generator) - 1)
+
+    def coefficients(self, free: Tensor) -> Tensor:
+        """Return (layers, 4, size): real and imaginary parts of d and o in y = d h + o h[partner].
+
+        D is one more layer, without partners.
+        """
+        padded = torch.nn.functional.pad(free[: self.angles], (0, 1))[self.slot]
+        cosine, sine = torch.cos(padded), torch.sin(padded)
+        zero = torch.zeros_like(cosine)
+        if not self.unitary:
+            off = torch.where(self.second, sine, -sine)
+            return torch.stack([cosine, zero, off, zero], dim=1)
+        phases = torch.nn.functional.pad(free[self.angles : 2 * self.angles], (0, 1))[self.slot]
+        re, im = torch.cos(phases), torch.sin(phases)
+        keep_re = torch.where(self.second, re * cosine, cosine)
+        keep_im = torch.where(self.second, im * cosine, zero)
+        off_re = torch.where(self.second, sine, -re * sine)
+        off_im = torch.where(self.second, zero, -im * sine)
+        rotations = torch.stack([keep_re, keep_im, off_re, off_im], dim=1)
+        last = free[2 * self.angles :]
+        nothing = torch.zeros_like(last)
+        diagonal = torch.stack([torch.cos(last), torch.sin(last), nothing, nothing])
+        return torch.cat([rotations, diagonal.unsqueeze(0)])
+
+    def partners(self) -> Tensor:
+        """Return (layers, size), each coordinate's partner, as `coefficients` counts layers."""
+        if not self.unitary:
+            return self.partner
+        alone = torch.arange(self.size, device=self.partner.device).unsqueeze(0)
+        return torch.cat([self.partner, alone])
+
+    def apply(self, free: Tensor, rows: Tensor) -> Tensor:
+        """Return W applied to each row (…, size), layer by layer."""
+        for (keep_re, keep_im, off_re, off_im), partner in zip(
+            self.coefficients(free), self.partners(), strict=True
+        ):
+            if self.unitary:
+                keep, off = torch.complex(keep_re, keep_im), torch.complex(off_re, off_im)
+            else:
+                keep, off = keep_re, off_re
+            rows = keep * rows + off * rows[..., partner]
+        return rows
+
+    def forward(self, *free: Tensor) -> Tensor:
+        """Multiply the layers out."""
+        kind = free[0].dtype.to_complex() if self.unitary else free[0].dtype
+        eye = torch.eye(self.size, dtype=kind, device=free[0].device)
+        return self.apply(free[0], eye).mT
+
+    def right_inverse(self, matrix: Tensor) -> Tensor:
+        """Refuse: a few layers reach a thin subset, and angles are not read off a matrix."""
+        raise self.refuse(matrix, "free angles from `sample_free()`, not a matrix")
+
+    def distance(self, matrix: Tensor) -> Tensor:
+        """‖WᴴW − I‖."""
+        return isometry_defect(matrix)
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """Draw all angles uniformly and multiply out."""
+        return self.forward(self.sample_free(generator).double()).detach()
+
+
+def _pairs(size: int, layer: int, style: GivensStyle) -> Tensor:
+    """Return the first coordinate of each pair of a layer."""
+    if style == "tunable":
+        return torch.arange(layer % 2, size - 1, 2)
+    every = torch.arange(size)
+    return every[(every // 2**layer) % 2 == 0]
+
+
+def _layer_count(size: int, layers: int | None, style: GivensStyle) -> int:
+    if style == "tunable":
+        return 2 if layers is None else layers
+    most = size.bit_length() - 1
+    if size != 2**most or size < 2:
+        raise OptionError(
+            explain(
+                "size of fft-style rotations",
+                expected="a power of two, at least 2",
+                got=size,
+                remedy="Round the size to one, or use the style 'tunable'.",
+            )
+        )
+    if layers is not None and layers > most:
+        raise OptionError(
+            explain(
+                "layers of fft-style rotations",
+                expected=f"at most {most} for size {size}",
+                got=layers,
+                remedy="That many already mix every coordinate with every other.",
+            )
+        )
+    return layers or most

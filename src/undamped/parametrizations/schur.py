@@ -1,0 +1,146 @@
+"""Non-normal matrices by their Schur form: V = P(Λ + T)Pᵀ, with the spectrum in plain sight.
+
+Λ has 2 × 2 blocks γ_i·rotation(θ_i), and for an odd size a last entry γ; T is strictly lower
+triangular and zero inside the blocks; P is a rotation, kept by the exponential map. Because
+Λ + T is block triangular, the eigenvalues are γ_i exp(±iθ_i) whatever T and P are. (With a
+free entry t inside a block, |λ|² would be γ² + γ t sin θ: the spectrum would leave γ.)
+
+Reference: G. Kerg, K. Goyette, M. Puelma Touzel, G. Gidel, E. Vorontsov, Y. Bengio, G. Lajoie.
+Non-normal recurrent neural network (nnRNN). NeurIPS, 2019.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from undamped.options import PositiveInt
+from undamped.parametrizations.exponential import rotation_logarithm
+from undamped.parametrizations.initial import random_orthogonal
+from undamped.parametrizations.matrix_set import MatrixSet
+from undamped.parametrizations.skew import rotation
+
+
+def lower_mask(size: int) -> Tensor:
+    """Return ones strictly below the 2 × 2 blocks on the diagonal, zeros elsewhere."""
+    block = torch.arange(size) // 2
+    return (block.unsqueeze(1) > block.unsqueeze(0)).to(torch.get_default_dtype())
+
+
+def block_diagonal(scales: Tensor, angles: Tensor, size: int) -> Tensor:
+    """Return Λ: one scale per block (for an odd size one more), one angle per 2 × 2 block."""
+    pairs = size // 2
+    first = torch.arange(0, 2 * pairs, 2, device=angles.device)
+    cosine, sine = scales[:pairs] * torch.cos(angles), scales[:pairs] * torch.sin(angles)
+    rows = torch.cat([first, first + 1, first, first + 1])
+    columns = torch.cat([first, first + 1, first + 1, first])
+    values = torch.cat([cosine, cosine, -sine, sine])
+    matrix = torch.zeros(size, size, dtype=angles.dtype, device=angles.device)
+    matrix = matrix.index_put((rows, columns), values)
+    if size % 2:
+        last = torch.tensor([size - 1], device=angles.device)
+        matrix = matrix.index_put((last, last), scales[pairs:])
+    return matrix
+
+
+class Schur(MatrixSet):
+    """V = P(Λ + T)Pᵀ from free (skew for P, scales γ, angles θ, lower for T).
+
+    Args:
+        size: Rows of the matrix.
+
+    Example:
+        >>> maps = Schur(5)
+        >>> maps(*maps.sample_free()).shape
+        torch.Size([5, 5])
+    """
+
+    base: Tensor
+    mask: Tensor
+
+    def __init__(self, size: PositiveInt) -> None:
+        super().__init__(size)
+        self.register_buffer("base", torch.eye(size))
+        self.register_buffer("mask", lower_mask(size), persistent=False)
+
+    @property
+    def blocks(self) -> int:
+        """Number of scales γ: one per 2 × 2 block, and one more for an odd size."""
+        return (self.size + 1) // 2
+
+    def basis(self, free: Tensor) -> Tensor:
+        """Return P."""
+        return self.base @ rotation(free)
+
+    def forward(self, *free: Tensor) -> Tensor:
+        """Map the four free tensors to P(Λ + T)Pᵀ."""
+        turn, scales, angles, lower = free
+        p = self.basis(turn)
+        return p @ (block_diagonal(scales, angles, self.size) + self.mask * lower) @ p.mT
+
+    def right_inverse(self, matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Take a Schur decomposition, if its blocks are scaled rotations (as for normal ones)."""
+        import scipy.linalg
+
+        # Reversing rows and columns turns the upper form that LAPACK gives into the lower one.
+        values = matrix.detach().cpu().double().numpy()
+        upper, basis = scipy.linalg.schur(values, output="real")[:2]
+        order = _block_order(upper)
+        form = torch.from_numpy(upper.copy())[order][:, order]
+        p = torch.from_numpy(basis.copy())[:, order]
+        pairs = self.size // 2
+        first = torch.arange(0, 2 * pairs, 2)
+        cosine, sine = form[first, first], form[first + 1, first]
+        scales = torch.sqrt(cosine**2 + sine**2)
+        angles = torch.atan2(sine, cosine)
+        if self.size % 2:
+            scales = torch.cat([scales, form[-1:, -1]])
+        lower = form * self.mask.double()
+        reached = p @ (block_diagonal(scales, angles, self.size) + lower) @ p.mT
+        if not torch.allclose(reached, matrix.double(), atol=1e-5):
+            raise self.refuse(matrix, "a Schur form with scaled rotations on its diagonal")
+        self.base = p.to(matrix)
+        free = (torch.zeros_like(p), scales, angles, lower)
+        return tuple(part.to(matrix) for part in free)  # type: ignore[return-value]
+
+    def distance(self, matrix: Tensor) -> Tensor:
+        """How far the spectrum is from the unit circle: with these γ, the largest |γ − 1|."""
+        return (torch.linalg.eigvals(matrix.double()).abs() - 1).abs().max()
+
+    def sample_free(
+        self, basis: Tensor | None = None, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Draw the paper's start: γ = 1, θ uniform in [0, 2π), T = 0, and P as given."""
+        if basis is None:
+            basis = random_orthogonal(self.size, generator=generator, dtype=torch.float64)
+        kind = basis.dtype
+        angles = 2 * math.pi * torch.rand(self.size // 2, generator=generator, dtype=kind)
+        turn = rotation_logarithm(basis).triu(1)
+        return turn, torch.ones(self.blocks, dtype=kind), angles, torch.zeros_like(basis)
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """Draw the paper's start: an orthogonal matrix with uniform angles."""
+        turn, scales, angles, _ = self.sample_free(generator=generator)
+        p = rotation(turn)
+        return p @ block_diagonal(scales, angles, self.size) @ p.mT
+
+
+def _block_order(upper: object) -> Tensor:
+    """Return an order that makes a real upper Schur form lower, 2 × 2 blocks first.
+
+    Rotation blocks and pairs of equal real eigenvalues fill the pairs; a real eigenvalue that
+    stands alone goes last. Within a 2 × 2 block the order is kept, so its sign is too.
+    """
+    form = torch.as_tensor(upper)
+    size, at, blocks, singles = form.shape[0], 0, [], []
+    while at < size:
+        if at + 1 < size and abs(float(form[at + 1, at])) > 1e-12:
+            blocks.append([at, at + 1])
+            at += 2
+        else:
+            singles.append(at)
+            at += 1
+    ordered = [index for block in reversed(blocks) for index in block]
+    return torch.tensor(ordered + singles[::-1])

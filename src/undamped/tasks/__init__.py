@@ -1,0 +1,28 @@
+"""Tasks: data, loss, metric, and what a guess would score."""
+
+from undamped.registry import tasks as _registry
+from undamped.tasks.adding import Adding
+from undamped.tasks.characters import Characters
+from undamped.tasks.copying import Copy, TransferCopy
+from undamped.tasks.denoise import Denoise
+from undamped.tasks.digits import NoisePaddedDigits
+from undamped.tasks.task import Batch, Chance, Split, Task
+
+__all__ = [
+    "Adding",
+    "Batch",
+    "Chance",
+    "Characters",
+    "Copy",
+    "Denoise",
+    "NoisePaddedDigits",
+    "Split",
+    "Task",
+    "TransferCopy",
+    "build",
+]
+
+
+def build(name: str, **options: object) -> Task:
+    """Build any task by its registry name, for example `build("copy", delay=200)`."""
+    return _registry.build(name, **options)

@@ -1,0 +1,157 @@
+"""The Task contract: batches by number, a loss, a metric, and the score of a guess.
+
+A batch is a function of (seed, split, number) and of nothing else, so every model sees the same
+data, an interrupted training finds its place again, and several processes can share the work by
+dividing batches among them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from undamped.errors import DataError
+from undamped.options import NonNegativeInt
+
+Split = Literal["train", "valid", "test"]
+_SPLIT_NUMBER = {"train": 0, "valid": 1, "test": 2}
+
+
+class Batch(NamedTuple):
+    """What a model sees and should answer; time first."""
+
+    inputs: Tensor  # (time, batch, features), or (time, batch) for symbols
+    targets: Tensor  # (batch, …) for one answer, (time, batch, …) for one at every step
+    lengths: Tensor | None = None  # (batch,)
+
+    @property
+    def size(self) -> int:
+        """How many sequences the batch holds."""
+        return self.inputs.shape[1]
+
+
+@dataclass(frozen=True)
+class Chance:
+    """What a guess that never looks at the input would score."""
+
+    loss: float
+    metric: float
+    guess: str
+
+
+class Task(ABC):
+    """Something to learn.
+
+    Args:
+        seed: Where the random numbers of the data come from.
+    """
+
+    input_size: int
+    output_size: int
+    input_kind: Literal["vectors", "symbols", "pixels"] = "vectors"
+    readout: Literal["last", "every"] = "last"
+    metric: ClassVar[str] = "accuracy"
+    higher_is_better: ClassVar[bool] = True
+    carries_state: bool = False
+    """Whether a batch goes on where the one before it ended, so that state is handed on."""
+
+    def __init__(self, seed: NonNegativeInt = 0) -> None:
+        self.seed = seed
+
+    def generator(self, split: Split, number: int, part: int = 0) -> torch.Generator:
+        """Return the source of random numbers of one batch."""
+        words = np.random.SeedSequence(
+            [self.seed, _SPLIT_NUMBER[split], number, part]
+        ).generate_state(2)
+        return torch.Generator().manual_seed(int(words[0]) << 32 | int(words[1]))
+
+    @abstractmethod
+    def batch(self, split: Split, number: int, size: int) -> Batch:
+        """Return batch `number` of a split, with `size` sequences where there are so many."""
+
+    @abstractmethod
+    def count(self, split: Split, size: int) -> int | None:
+        """Return how many batches make one pass over a split; None if it never ends."""
+
+    @property
+    @abstractmethod
+    def chance(self) -> Chance:
+        """What a guess would score."""
+
+    def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
+        """Return the mean loss that training makes small; here cross entropy over all answers."""
+        return F.cross_entropy(prediction.flatten(0, -2), batch.targets.flatten())
+
+    def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, int]:
+        """Return the metric of a batch as a sum and a count; here right answers."""
+        right = (prediction.argmax(-1) == batch.targets).sum()
+        return right.double(), batch.targets.numel()
+
+    def test_parts(self) -> dict[str, Task]:
+        """Return the tasks on which a trained model is tested, by name; usually itself."""
+        return {"test": self}
+
+    def describe(self) -> str:
+        """Say in one line what a model is asked to do."""
+        return (type(self).__doc__ or "").splitlines()[0]
+
+
+class GeneratedTask(Task):
+    """A task whose training data never ends; validation and test are fixed batches of it."""
+
+    held_out: ClassVar[dict[Split, int]] = {"valid": 512, "test": 2048}
+    """How many sequences validation and test have."""
+
+    @abstractmethod
+    def draw(self, size: int, generator: torch.Generator) -> Batch:
+        """Make `size` new sequences."""
+
+    def batch(self, split: Split, number: int, size: int) -> Batch:
+        """Make the sequences of batch `number`."""
+        if split != "train":
+            size = min(size, self.held_out[split] - number * size)
+        return self.draw(size, self.generator(split, number))
+
+    def count(self, split: Split, size: int) -> int | None:
+        """Training never ends."""
+        return None if split == "train" else -(-self.held_out[split] // size)
+
+
+class ArrayTask(Task):
+    """A task with a fixed number of sequences, shuffled anew in every pass."""
+
+    @abstractmethod
+    def sequences(self, split: Split) -> int:
+        """Return how many sequences a split has."""
+
+    @abstractmethod
+    def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
+        """Return the sequences with these numbers as a batch."""
+
+    def batch(self, split: Split, number: int, size: int) -> Batch:
+        """Return batch `number`; a training pass leaves out the incomplete batch at its end."""
+        total = self.sequences(split)
+        if total == 0:
+            raise DataError(
+                f"{split} part: expected at least one sequence, got none. Use more data."
+            )
+        size = min(size, total)
+        if split != "train":
+            index = torch.arange(number * size, min((number + 1) * size, total))
+        else:
+            epoch, place = divmod(number, total // size)
+            order = torch.randperm(total, generator=self.generator("train", epoch, part=1))
+            index = order[place * size : (place + 1) * size]
+        return self.take(split, index, self.generator(split, number))
+
+    def count(self, split: Split, size: int) -> int | None:
+        """One pass over the split."""
+        total = self.sequences(split)
+        size = min(size, total)
+        return total // size if split == "train" else -(-total // size)

@@ -1,0 +1,108 @@
+"""Checkpoints: everything an interrupted training needs to end with the same numbers.
+
+A checkpoint is one safetensors file, so it appears whole or not at all. Tensors (weights,
+optimiser moments, carried state) are stored as such; counters and other plain values lie as
+JSON in its header. Random numbers need no place in it: those of step n are a function of the
+seed and n.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from undamped.errors import RunError
+from undamped.training.files import read_tensors, write_tensors
+from undamped.training.run import load_weights
+
+
+@dataclass
+class Progress:
+    """How far a training has come."""
+
+    step: int = 0
+    seconds: float = 0.0
+    best_metric: float | None = None
+    best_step: int = 0
+    stalled: int = 0
+    stopped_early: bool = False
+    rows: list[dict[str, float]] = field(default_factory=list)
+    since: dict[str, float] = field(default_factory=dict)
+    """Sums over the steps since the last row."""
+
+
+@dataclass
+class Checkpoint:
+    """A training that can go on."""
+
+    model: dict[str, Tensor]
+    optimizer: dict[str, Any]
+    progress: Progress
+    schedule: dict[str, float]
+    carried: tuple[Tensor, ...] | None = None
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint atomically."""
+    tensors = {f"model/{name}": tensor for name, tensor in checkpoint.model.items()}
+    plain_state: dict[str, dict[str, Any]] = {}
+    for index, entries in checkpoint.optimizer["state"].items():
+        for name, value in entries.items():
+            if isinstance(value, Tensor):
+                tensors[f"optimizer/{index}/{name}"] = value
+            else:
+                plain_state.setdefault(str(index), {})[name] = value
+    for index, part in enumerate(checkpoint.carried or ()):
+        tensors[f"carried/{index}"] = part
+    header = {
+        "progress": asdict(checkpoint.progress),
+        "schedule": checkpoint.schedule,
+        "optimizer_state": plain_state,
+        "optimizer_groups": checkpoint.optimizer["param_groups"],
+    }
+    write_tensors(path, tensors, {"undamped": json.dumps(header)})
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint."""
+    tensors, metadata = read_tensors(path)
+    try:
+        header = json.loads(metadata["undamped"])
+        state: dict[int, dict[str, Any]] = {
+            int(index): dict(entries) for index, entries in header["optimizer_state"].items()
+        }
+        model, carried = {}, {}
+        for key, tensor in tensors.items():
+            kind, _, name = key.partition("/")
+            if kind == "model":
+                model[name] = tensor
+            elif kind == "carried":
+                carried[int(name)] = tensor
+            else:
+                index, _, entry = name.partition("/")
+                state.setdefault(int(index), {})[entry] = tensor
+        return Checkpoint(
+            model=model,
+            optimizer={"state": state, "param_groups": header["optimizer_groups"]},
+            progress=Progress(**header["progress"]),
+            schedule=header["schedule"],
+            carried=tuple(carried[i] for i in sorted(carried)) or None,
+        )
+    except (KeyError, TypeError, ValueError):
+        raise RunError(
+            f"{path}: expected a checkpoint of undamped, got another file. Restore it from a copy, "
+            "or train anew."
+        ) from None
+
+
+def restore(
+    checkpoint: Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer, source: str
+) -> None:
+    """Put weights and optimiser where the checkpoint left them."""
+    load_weights(model, checkpoint.model, source)
+    optimizer.load_state_dict(checkpoint.optimizer)

@@ -1,0 +1,80 @@
+"""Scoring a model on a part of a task's data."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from undamped.networks.sequence_model import SequenceModel
+from undamped.tasks.task import Batch, Split, Task
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Mean loss and metric over a part of the data."""
+
+    loss: float
+    metric: float
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """Move a batch."""
+    lengths = None if batch.lengths is None else batch.lengths.to(device)
+    return Batch(batch.inputs.to(device), batch.targets.to(device), lengths)
+
+
+def detach_state(state: Any) -> Any:
+    """Cut the graph behind a state."""
+    if state is None:
+        return None
+    return state.detach() if isinstance(state, Tensor) else tuple(p.detach() for p in state)
+
+
+@torch.no_grad()
+def evaluate(
+    model: SequenceModel,
+    task: Task,
+    split: Split,
+    batch_size: int,
+    *,
+    share: tuple[int, int] = (0, 1),
+    context: AbstractContextManager[Any] | None = None,
+) -> Scores:
+    """Score a model on a whole split.
+
+    Args:
+        model: The model; it is put into evaluation mode and back.
+        task: The task.
+        split: Which part.
+        batch_size: Sequences per batch.
+        share: This process's number and how many there are; sums are added over all of them.
+        context: A context in which the model runs, for example of mixed precision.
+    """
+    device = next(model.parameters()).device
+    count = task.count(split, batch_size)
+    assert count is not None, "validation and test have an end"
+    rank, world = share
+    sums = torch.zeros(4, dtype=torch.float64)
+    was_training = model.training
+    model.eval()
+    state = None
+    with context or nullcontext():
+        for number in range(rank, count, world):
+            batch = to_device(task.batch(split, number, batch_size), device)
+            prediction, state = model.run(
+                batch.inputs, batch.lengths, state if task.carries_state else None
+            )
+            metric, metric_count = task.score(prediction, batch)
+            weight = batch.targets.numel()
+            loss = task.loss(prediction, batch)
+            sums += torch.tensor(
+                [loss.item() * weight, weight, metric.item(), metric_count], dtype=torch.float64
+            )
+    model.train(was_training)
+    if world > 1:
+        torch.distributed.all_reduce(sums)
+    return Scores(loss=float(sums[0] / sums[1]), metric=float(sums[2] / sums[3]))

@@ -1,0 +1,134 @@
+"""The options of training, `train.…` on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from undamped.errors import OptionError, explain
+from undamped.options import (
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """How to train.
+
+    Args:
+        steps: Stop after so many batches.
+        epochs: Stop after so many passes over the training data.
+        seconds: Stop after so much time; the last batch is finished.
+        minutes: The same in minutes.
+        batch_size: Sequences per batch, over all processes together.
+        optimizer: The rule that changes the weights.
+        learning_rate: Its step size.
+        constrained_learning_rate: Step size of matrices kept in a set; a tenth of
+            `learning_rate` if none is given.
+        weight_decay: How strongly weights are pulled to zero.
+        momentum: Momentum of sgd and rmsprop.
+        beta1: First-moment decay of the adam family.
+        beta2: Second-moment decay of the adam family, squared-gradient decay of rmsprop.
+        schedule: How the step size changes: not at all, along a cosine or a line to zero, by
+            `schedule_factor` every `schedule_every` steps, or by it whenever validation stalls.
+        schedule_factor: Factor of the step and plateau schedules.
+        schedule_every: Steps between changes of the step schedule; stalled validations before a
+            change of the plateau schedule.
+        warmup_steps: Steps over which the step size grows from zero.
+        clip: Largest norm of the whole gradient.
+        patience: Stop when so many validations in a row brought nothing better.
+        validate_every: Steps between validations, each of which also saves a checkpoint;
+            chosen from the budget if none is given.
+        truncate: Let gradients reach back only so many steps; the state is carried on.
+        precision: Number format: 32-true, 64-true, bf16-mixed, 16-mixed.
+        accelerator: Passed to Lightning: auto, cpu, gpu, …
+        devices: How many processes or devices share each batch.
+        nodes: How many machines.
+        strategy: Passed to Lightning; with several devices, data parallel.
+        tensorboard: Whether to write a TensorBoard log beside the CSV file.
+    """
+
+    steps: PositiveInt | None = None
+    epochs: PositiveFloat | None = None
+    seconds: PositiveFloat | None = None
+    minutes: PositiveFloat | None = None
+    batch_size: PositiveInt = 64
+    optimizer: Literal["adam", "adamw", "nadam", "rmsprop", "sgd", "adagrad"] = "adam"
+    learning_rate: PositiveFloat = 1e-3
+    constrained_learning_rate: PositiveFloat | None = None
+    weight_decay: NonNegativeFloat = 0.0
+    momentum: Fraction = 0.0
+    beta1: Fraction = 0.9
+    beta2: Fraction = 0.999
+    schedule: Literal["constant", "cosine", "linear", "step", "plateau"] = "constant"
+    schedule_factor: Fraction = 0.5
+    schedule_every: PositiveInt | None = None
+    warmup_steps: NonNegativeInt = 0
+    clip: PositiveFloat | None = None
+    patience: PositiveInt | None = None
+    validate_every: PositiveInt | None = None
+    truncate: PositiveInt | None = None
+    precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"] = "32-true"
+    accelerator: str = "auto"
+    devices: PositiveInt = 1
+    nodes: PositiveInt = 1
+    strategy: str = "auto"
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        budgets = {"steps": self.steps, "epochs": self.epochs, "time": self.time_limit}
+        given = [name for name, value in budgets.items() if value is not None]
+        if len(given) > 1 or (self.seconds is not None and self.minutes is not None):
+            raise OptionError(
+                explain(
+                    "train budget",
+                    expected="one of steps, epochs, seconds or minutes",
+                    got=" and ".join(given) if len(given) > 1 else "seconds and minutes",
+                    remedy="Keep one of them.",
+                )
+            )
+        if self.batch_size % (self.devices * self.nodes):
+            raise OptionError(
+                explain(
+                    "train.batch_size",
+                    expected=f"a multiple of {self.devices * self.nodes} processes",
+                    got=self.batch_size,
+                    remedy="Every process gets an equal share of a batch.",
+                )
+            )
+        if self.momentum and self.optimizer not in ("sgd", "rmsprop"):
+            raise OptionError(
+                explain(
+                    "train.momentum",
+                    expected="0, since only sgd and rmsprop have it",
+                    got=f"{self.momentum} with {self.optimizer}",
+                    remedy="For the adam family set train.beta1.",
+                )
+            )
+        if self.schedule == "step" and self.schedule_every is None:
+            raise OptionError(
+                explain(
+                    "train.schedule_every",
+                    expected="a number of steps with schedule=step",
+                    got="none",
+                    remedy="For example train.schedule_every=1000.",
+                )
+            )
+
+    @property
+    def time_limit(self) -> float | None:
+        """The budget in seconds, if it is one of time."""
+        return self.seconds if self.minutes is None else 60 * self.minutes
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether the end of training is given."""
+        return any(b is not None for b in (self.steps, self.epochs, self.time_limit))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the options for run.json."""
+        return asdict(self)

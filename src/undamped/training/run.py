@@ -1,0 +1,278 @@
+"""A run is a folder: what was trained, how, on what, with which result.
+
+`run.json` holds everything needed to repeat it, `metrics.csv` the curves, `model.safetensors`
+the best weights, `checkpoints/` what is needed to go on. Nothing in it is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import math
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from undamped.errors import RunError, explain
+from undamped.networks.sequence_model import SequenceModel
+from undamped.options import check
+from undamped.registry import models, tasks
+from undamped.tasks.task import Task
+from undamped.training.files import (
+    read_json,
+    read_tensors,
+    write_json,
+    write_tensors,
+    write_text,
+)
+
+FORMAT = 1
+RECORDED = ("undamped", "torch", "lightning", "numpy", "numba", "scikit-learn", "safetensors")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder.
+
+    Args:
+        path: Where it lies.
+    """
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """Open an existing run, or say why that cannot be."""
+        folder = Path(path)
+        if not (folder / "run.json").is_file():
+            found = "no such folder" if not folder.exists() else "something else"
+            raise RunError(
+                explain(
+                    str(folder),
+                    expected="a run folder with a run.json in it",
+                    got=found,
+                    remedy="Name a folder that 'undamped train' made.",
+                )
+            )
+        run = cls(folder)
+        run.settings  # noqa: B018 (a damaged file should be found now)
+        return run
+
+    @classmethod
+    def create(cls, out: str | Path, name: str) -> Run:
+        """Make a new, empty run folder `name-1`, `name-2`, … below `out`."""
+        parent = Path(out)
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            taken = [
+                int(p.name.rpartition("-")[2]) for p in parent.glob(f"{name}-*") if _numbered(p)
+            ]
+            number = max(taken, default=0)
+            while True:
+                number += 1
+                folder = parent / f"{name}-{number}"
+                try:
+                    folder.mkdir()
+                except FileExistsError:
+                    continue
+                (folder / "checkpoints").mkdir()
+                return cls(folder)
+        except OSError as error:
+            raise RunError(
+                explain(
+                    str(parent),
+                    expected="a folder that can be written to",
+                    got=error.strerror or "another problem",
+                    remedy="Choose another with --out.",
+                )
+            ) from None
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder while training, so that no second process trains in it.
+
+        The lock belongs to the process: it is gone with it, however it ends.
+        """
+        try:
+            import fcntl
+        except ModuleNotFoundError:  # not a POSIX system
+            yield
+            return
+        with (self.path / "checkpoints" / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise RunError(
+                    explain(
+                        str(self.path),
+                        expected="a run that nobody is training",
+                        got="one that another process holds",
+                        remedy="Wait for it, or stop it.",
+                    )
+                ) from None
+            yield
+
+    # What is in the folder
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything in run.json."""
+        settings = read_json(self.path / "run.json")
+        if not isinstance(settings, dict) or settings.get("format") != FORMAT:
+            raise RunError(
+                explain(
+                    str(self.path / "run.json"),
+                    expected=f"run format {FORMAT}",
+                    got=settings.get("format") if isinstance(settings, dict) else "something else",
+                    remedy="Use the version of undamped that made the run.",
+                )
+            )
+        return settings
+
+    def update(self, **changes: Any) -> None:
+        """Change entries of run.json."""
+        path = self.path / "run.json"
+        before = read_json(path) if path.exists() else {}
+        write_json(path, {"format": FORMAT, **before, **changes})
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """The result, or None while the run is not finished."""
+        return self.settings.get("result")
+
+    @property
+    def checkpoint(self) -> Path:
+        """The file from which an interrupted run goes on."""
+        return self.path / "checkpoints" / "last.safetensors"
+
+    def metrics(self) -> list[dict[str, float]]:
+        """Return the rows of metrics.csv; numbers that were not measured are left out."""
+        try:
+            text = (self.path / "metrics.csv").read_text(encoding="utf-8")
+            return [
+                {name: float(value) for name, value in row.items() if value not in ("", None)}
+                for row in csv.DictReader(io.StringIO(text))
+            ]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, csv.Error):
+            raise RunError(
+                explain(
+                    str(self.path / "metrics.csv"),
+                    expected="a table of numbers",
+                    got="a damaged one",
+                    remedy="Restore it from a copy; the weights are not affected.",
+                )
+            ) from None
+
+    def write_metrics(self, rows: list[dict[str, float]]) -> None:
+        """Replace metrics.csv."""
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        text = io.StringIO()
+        table = csv.DictWriter(text, names, restval="", lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+        write_text(self.path / "metrics.csv", text.getvalue())
+
+    # Model and task
+
+    def task(self) -> Task:
+        """Build the task of the run."""
+        settings = self.settings
+        name = settings["task"]["name"]
+        task_class = tasks[name]
+        return task_class(**check(name, task_class, settings["task"]["options"]))
+
+    def empty_model(self) -> SequenceModel:
+        """Build the model of the run with fresh weights."""
+        settings = self.settings
+        name = settings["model"]["name"]
+        if name not in models:
+            raise RunError(
+                explain(
+                    str(self.path),
+                    expected="a model that undamped can build",
+                    got=f"'{name}'",
+                    remedy="Build the module yourself and call load_into(module).",
+                )
+            )
+        return model_for(self.task(), name, settings["model"]["options"])
+
+    def model(self) -> SequenceModel:
+        """Build the model of the run with its best weights, ready to predict."""
+        model = self.empty_model()
+        self.load_into(model)
+        return model.eval()
+
+    def load_into(self, module: nn.Module) -> None:
+        """Load the best weights of the run into a module of the same shape."""
+        path = self.path / "model.safetensors"
+        weights, _ = read_tensors(path)
+        load_weights(module, weights, str(path))
+
+    def save_model(self, module: nn.Module) -> None:
+        """Keep the weights of a module as the best of the run."""
+        write_tensors(self.path / "model.safetensors", module.state_dict())
+
+
+def model_for(task: Task, name: str, options: dict[str, Any]) -> SequenceModel:
+    """Build the model that answers a task."""
+    return SequenceModel(
+        name,
+        task.input_size,
+        task.output_size,
+        input_kind=task.input_kind,
+        readout=options.get("readout", task.readout),
+        **{key: value for key, value in options.items() if key != "readout"},
+    )
+
+
+def load_weights(module: nn.Module, weights: dict[str, torch.Tensor], source: str) -> None:
+    """Load weights, or say in a sentence why they do not fit."""
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError as error:
+        first = str(error).splitlines()[-1].strip()
+        raise RunError(
+            explain(
+                source, expected="the weights of this model", got=first, remedy="Use its own run."
+            )
+        ) from None
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries that shape a result."""
+    found = {"python": platform.python_version()}
+    for name in RECORDED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """Describe the machine as far as it shapes a result."""
+    return {
+        "system": platform.system(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def finite_or_none(value: float) -> float | None:
+    """Return a number that JSON can hold."""
+    return value if math.isfinite(value) else None
+
+
+def _numbered(path: Path) -> bool:
+    return path.name.rpartition("-")[2].isdigit()

@@ -1,0 +1,16 @@
+"""Tests run many small products, for which one thread is the fastest."""
+
+import pytest
+import torch
+
+import undamped
+import undamped.tasks  # noqa: F401 (enters the tasks)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(before)

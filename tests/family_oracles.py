@@ -1,0 +1,332 @@
+"""The recurrent family's equations again, plainly, in NumPy, from the papers.
+
+Each oracle takes the input (time, batch, features), a cell to read the parameters from, and
+returns all outputs from the cell's own first state.
+"""
+
+import numpy as np
+import scipy.linalg
+from oracles import sigmoid
+
+
+def array(parameter):
+    return parameter.detach().numpy()
+
+
+def free(cell, name="weight_hh", index=None):
+    original = cell.parametrizations[name]
+    return array(original.original if index is None else getattr(original, f"original{index}"))
+
+
+def skew(m):
+    upper = np.triu(m, 1)
+    return upper - upper.T
+
+
+def modrelu(s, b):
+    return np.sign(s) * np.maximum(np.abs(s) + b, 0)
+
+
+def phi(kind, s, b):
+    if kind == "modrelu":
+        return modrelu(s, b)
+    if kind == "tanh":
+        return np.tanh(s + b)
+    leak = {"relu": 0.0, "leaky-relu": 0.1, "identity": 1.0}[kind]
+    return np.where(s + b > 0, s + b, leak * (s + b))
+
+
+def orthogonal_network(x, cell, W):
+    h, outputs = np.zeros((x.shape[1], W.shape[0])), []
+    for x_t in x:
+        s = x_t @ array(cell.input_weight).T + h @ W.T
+        h = phi(cell.nonlinearity, s, array(cell.bias))
+        outputs.append(h)
+    return np.stack(outputs)
+
+
+def exprnn(x, cell):
+    return orthogonal_network(x, cell, scipy.linalg.expm(skew(free(cell))))
+
+
+def scornn(x, cell):
+    n = cell.hidden_size
+    D = np.diag([1.0] * (n - n // 2) + [-1.0] * (n // 2))
+    A, eye = skew(free(cell)), np.eye(n)
+    return orthogonal_network(x, cell, np.linalg.inv(eye + A) @ (eye - A) @ D)
+
+
+def ornn(x, cell):
+    n, W = cell.hidden_size, np.eye(cell.hidden_size)
+    for i, v in enumerate(array(cell.vectors).T):
+        v = np.where(np.arange(n) < i, 0, v)
+        W = W @ (np.eye(n) - 2 * np.outer(v, v) / (v @ v))
+    return orthogonal_network(x, cell, W)
+
+
+def spectral(x, cell):
+    maps = cell.parametrizations["weight_hh"][0]
+    U = array(maps.left) @ scipy.linalg.expm(skew(free(cell, index=0)))
+    Z = array(maps.right) @ scipy.linalg.expm(skew(free(cell, index=1)))
+    s = 1 + 2 * cell.margin * (sigmoid(free(cell, index=2)) - 0.5)
+    return orthogonal_network(x, cell, U @ np.diag(s) @ Z.T)
+
+
+def nnrnn(x, cell):
+    turn, gamma, theta, lower = (free(cell, index=i) for i in range(4))
+    n = cell.hidden_size
+    form = np.zeros((n, n))
+    for i in range(n // 2):
+        c, s = np.cos(theta[i]), np.sin(theta[i])
+        form[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = gamma[i] * np.array([[c, -s], [s, c]])
+    if n % 2:
+        form[-1, -1] = gamma[-1]
+    for row in range(n):
+        for column in range(row // 2 * 2):
+            form[row, column] = lower[row, column]
+    P = scipy.linalg.expm(skew(turn))
+    return orthogonal_network(x, cell, P @ form @ P.T)
+
+
+def antisymmetric(x, cell):
+    n = cell.hidden_size
+    A = skew(free(cell, "weight")) - cell.diffusion * np.eye(n)
+    h, outputs = np.zeros((x.shape[1], n)), []
+    for x_t in x:
+        drive = x_t @ array(cell.input_weight).T + array(cell.bias)
+        h = h + cell.step * np.tanh(h @ A.T + drive)
+        outputs.append(h)
+    return np.stack(outputs)
+
+
+def gated_antisymmetric(x, cell):
+    n = cell.hidden_size
+    A = skew(free(cell, "weight")) - cell.diffusion * np.eye(n)
+    V, b = array(cell.input_weight), array(cell.bias)
+    h, outputs = np.zeros((x.shape[1], n)), []
+    for x_t in x:
+        z = sigmoid(h @ A.T + x_t @ V[n:].T + b[n:])
+        h = h + cell.step * z * np.tanh(h @ A.T + x_t @ V[:n].T + b[:n])
+        outputs.append(h)
+    return np.stack(outputs)
+
+
+def cornn(x, cell):
+    n, both = cell.hidden_size, array(cell.weight_hh)
+    W, Wz = both[:, :n], both[:, n:]
+    y = z = np.zeros((x.shape[1], n))
+    outputs = []
+    for x_t in x:
+        force = np.tanh(y @ W.T + z @ Wz.T + x_t @ array(cell.input_weight).T + array(cell.bias))
+        z = z + cell.dt * (force - cell.gamma * y - cell.epsilon * z)
+        y = y + cell.dt * z
+        outputs.append(y)
+    return np.stack(outputs)
+
+
+def lipschitz(x, cell):
+    n = cell.hidden_size
+    A, W = (
+        cell.beta * (M - M.T) + (1 - cell.beta) * (M + M.T) - cell.gamma * np.eye(n)
+        for M in (array(cell.linear_free), array(cell.lipschitz_free))
+    )
+    h, outputs = np.zeros((x.shape[1], n)), []
+    for x_t in x:
+        inner = h @ W.T + x_t @ array(cell.input_weight).T + array(cell.bias)
+        h = h + cell.step * (h @ A.T + np.tanh(inner))
+        outputs.append(h)
+    return np.stack(outputs)
+
+
+def fastrnn(x, cell):
+    alpha, beta = sigmoid(array(cell.new_logit)), sigmoid(array(cell.old_logit))
+    U, h, outputs = array(cell.weight_hh), np.zeros((x.shape[1], cell.hidden_size)), []
+    for x_t in x:
+        s = h @ U.T + x_t @ array(cell.input_weight).T + array(cell.bias)
+        h = alpha * np.tanh(s) + beta * h
+        outputs.append(h)
+    return np.stack(outputs)
+
+
+def fastgrnn(x, cell):
+    zeta, nu = sigmoid(array(cell.closed_logit)), sigmoid(array(cell.always_logit))
+    U, h, outputs = array(cell.weight_hh), np.zeros((x.shape[1], cell.hidden_size)), []
+    for x_t in x:
+        s = h @ U.T + x_t @ array(cell.input_weight).T
+        z, c = sigmoid(s + array(cell.gate_bias)), np.tanh(s + array(cell.bias))
+        h = (zeta * (1 - z) + nu) * c + z * h
+        outputs.append(h)
+    return np.stack(outputs)
+
+
+def incremental(x, cell):
+    U, h, outputs = array(cell.weight_hh), np.zeros((x.shape[1], cell.hidden_size)), []
+    for x_t in x:
+        drive, g = x_t @ array(cell.input_weight).T + array(cell.bias), np.zeros_like(h)
+        for eta in array(cell.steps):
+            g = g + eta * (np.tanh((g + h) @ U.T + drive) - cell.alpha * (g + h))
+        h = g
+        outputs.append(h)
+    return np.stack(outputs)
+
+
+def sru(x, cell):
+    n, V = cell.hidden_size, array(cell.input_weight)
+    c, outputs = np.zeros((x.shape[1], n)), []
+    for x_t in x:
+        new, f, r, s = (x_t @ V[k * n : (k + 1) * n].T for k in range(4))
+        f = sigmoid(f + array(cell.forget_weight) * c + array(cell.forget_bias))
+        r = sigmoid(r + array(cell.reset_weight) * c + array(cell.reset_bias))
+        c = f * c + (1 - f) * new
+        outputs.append(r * c + (1 - r) * s)
+    return np.stack(outputs)
+
+
+def indrnn(x, cell):
+    h, outputs = np.zeros((x.shape[1], cell.hidden_size)), []
+    for x_t in x:
+        s = array(cell.weight) * h + x_t @ array(cell.input_weight).T + array(cell.bias)
+        h = np.maximum(s, 0)
+        outputs.append(h)
+    return np.stack(outputs)
+
+
+def goru(x, cell):
+    n, O = cell.hidden_size, scipy.linalg.expm(skew(free(cell, "orthogonal")))
+    V, U, b = array(cell.input_weight), array(cell.gate_weight), array(cell.gate_bias)
+    h, outputs = np.zeros((x.shape[1], n)), []
+    for x_t in x:
+        r = sigmoid(x_t @ V[:n].T + h @ U[:n].T + b[:n])
+        u = sigmoid(x_t @ V[n : 2 * n].T + h @ U[n:].T + b[n:])
+        c = modrelu(x_t @ V[2 * n :].T + r * (h @ O.T), array(cell.bias))
+        h = u * h + (1 - u) * c
+        outputs.append(h)
+    return np.stack(outputs)
+
+
+def unitary_network(x, cell, W, h, scale):
+    n, V = cell.hidden_size, array(cell.input_weight)
+    V = V[:n] + 1j * V[n:]
+    outputs = []
+    for x_t in x:
+        z = x_t @ V.T + h @ W.T
+        h = z * scale(np.abs(z))
+        outputs.append(np.concatenate([h.real, h.imag], axis=-1))
+    return np.stack(outputs)
+
+
+def _start(x, cell):
+    start, n = array(cell.start), cell.hidden_size
+    return np.tile(start[:n] + 1j * start[n:], (x.shape[1], 1))
+
+
+def urnn(x, cell):
+    n, numbers = cell.hidden_size, array(cell.free)
+    D = [np.diag(np.exp(1j * phase)) for phase in numbers[:3]]
+    reflections = []
+    for re, im in (numbers[3:5], numbers[5:7]):
+        v = re + 1j * im
+        reflections.append(np.eye(n) - 2 * np.outer(v, v.conj()) / np.vdot(v, v))
+    F = np.exp(-2j * np.pi * np.outer(np.arange(n), np.arange(n)) / n) / np.sqrt(n)
+    permutation = np.eye(n)[array(cell.maps.permutation)]
+    R1, R2 = reflections
+    W = D[2] @ R2 @ F.conj().T @ D[1] @ permutation @ R1 @ F @ D[0]
+    b = array(cell.bias)
+    return unitary_network(x, cell, W, _start(x, cell), lambda r: np.maximum(r + b, 0) / (r + 1e-5))
+
+
+def full_capacity_urnn(x, cell):
+    W, b = array(cell.unitary)[0] + 1j * array(cell.unitary)[1], array(cell.bias)
+    return unitary_network(x, cell, W, _start(x, cell), lambda r: np.maximum(r + b, 0) / (r + 1e-5))
+
+
+def eurnn(x, cell):
+    n, numbers, count = cell.hidden_size, array(cell.free), cell.maps.angles
+    alpha, phases, diagonal = numbers[:count], numbers[count : 2 * count], numbers[2 * count :]
+    W, k = np.eye(n, dtype=complex), 0
+    for layer in range(cell.maps.layers):
+        F = np.eye(n, dtype=complex)
+        for p in range(layer % 2, n - 1, 2):
+            c, s, e = np.cos(alpha[k]), np.sin(alpha[k]), np.exp(1j * phases[k])
+            F[p : p + 2, p : p + 2] = [[c, -e * s], [s, e * c]]
+            k += 1
+        W = F @ W
+    W, b = np.diag(np.exp(1j * diagonal)) @ W, array(cell.bias)
+    zero = np.zeros((x.shape[1], n), dtype=complex)
+    return unitary_network(x, cell, W, zero, lambda r: np.maximum(r + 0.01 + b, 0) / (r + 0.01))
+
+
+def filtered(kind, u, drive):
+    """The drives of the momentum networks over a whole sequence of projected inputs."""
+    v, m, drives = np.zeros_like(u[0]), np.zeros_like(u[0]), []
+    for k, u_t in enumerate(u):
+        if kind == "nesterov":
+            mu = (k % drive.restart) / (k % drive.restart + 3)
+        else:
+            mu = drive.momentum
+        v = mu * v + drive.step * u_t
+        m = drive.decay * m + (1 - drive.decay) * u_t**2
+        size = np.sqrt(m + drive.softening)
+        drives.append(
+            {
+                "momentum": v,
+                "nesterov": v,
+                "rmsprop": drive.step * u_t / size,
+                "adam": v / size,
+            }[kind]
+        )
+    return np.stack(drives)
+
+
+def momentum_rnn(kind):
+    def run(x, cell):
+        u = x @ array(cell.weight_ih).T + array(cell.bias_ih)
+        h, outputs = np.zeros((x.shape[1], cell.hidden_size)), []
+        for p in filtered(kind, u, cell.drive):
+            h = np.tanh(h @ array(cell.weight_hh).T + p)
+            outputs.append(h)
+        return np.stack(outputs)
+
+    return run
+
+
+def momentum_lstm(kind):
+    def run(x, cell):
+        n, u = cell.hidden_size, x @ array(cell.weight_ih).T + array(cell.bias_ih)
+        h = c = np.zeros((x.shape[1], n))
+        outputs = []
+        for p in filtered(kind, u, cell.drive):
+            a = p + h @ array(cell.weight_hh).T + array(cell.bias_hh)
+            i, f, g, o = (a[:, k * n : (k + 1) * n] for k in range(4))
+            c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+            h = sigmoid(o) * np.tanh(c)
+            outputs.append(h)
+        return np.stack(outputs)
+
+    return run
+
+
+ORACLES = {
+    "exprnn": exprnn,
+    "scornn": scornn,
+    "ornn": ornn,
+    "spectral": spectral,
+    "nnrnn": nnrnn,
+    "antisymmetric": antisymmetric,
+    "gated-antisymmetric": gated_antisymmetric,
+    "cornn": cornn,
+    "lipschitz": lipschitz,
+    "fastrnn": fastrnn,
+    "fastgrnn": fastgrnn,
+    "incremental": incremental,
+    "sru": sru,
+    "indrnn": indrnn,
+    "residual-indrnn": indrnn,
+    "dense-indrnn": indrnn,
+    "goru": goru,
+    "urnn": urnn,
+    "full-capacity-urnn": full_capacity_urnn,
+    "eurnn": eurnn,
+    **{f"{kind}-rnn": momentum_rnn(kind) for kind in ("momentum", "nesterov", "rmsprop", "adam")},
+    **{f"{kind}-lstm": momentum_lstm(kind) for kind in ("momentum", "nesterov", "rmsprop", "adam")},
+}

@@ -1,0 +1,355 @@
+"""The recurrent family against the papers' equations, and what is particular to single cells."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from family_oracles import ORACLES
+
+import undamped
+from undamped.cells.cell import Cell
+from undamped.errors import OptionError
+from undamped.networks.recurrent import Recurrent
+from undamped.options import REQUIRED, options_of
+from undamped.registry import models
+
+
+def perturbed(name, hidden=5, **options):
+    """A network moved off its start, so that nothing is zero or one by accident."""
+    torch.manual_seed(1)
+    net = undamped.build(name, input_size=3, hidden_size=hidden, **options).double().eval()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return net
+
+
+def inputs(time=12, batch=2, size=3):
+    generator = torch.Generator().manual_seed(3)
+    return torch.randn(time, batch, size, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", ORACLES)
+@pytest.mark.parametrize("hidden", [5, 8])
+def test_cells_are_the_papers_equations(name, hidden):
+    net = perturbed(name, hidden)
+    x = inputs()
+    expected = ORACLES[name](x.numpy(), net.cell(0))
+    np.testing.assert_allclose(net(x)[0].detach().numpy(), expected, rtol=1e-9, atol=1e-10)
+
+
+def test_every_cell_of_the_family_has_an_oracle():
+    elsewhere = {"rnn", "irnn", "rnn-orth", "lstm", "gru", "unicornn", "residual-unicornn"}
+    family = {
+        name
+        for name in models
+        if isinstance(models[name], type)
+        and issubclass(models[name], Recurrent)
+        and models[name].cell_class.__module__.startswith("undamped.cells")
+    }
+    assert set(ORACLES) <= family
+    assert elsewhere <= family
+
+
+# Every option changes something: a value other than the default, for each.
+CHANGED = {
+    "nonlinearity": "tanh",
+    "initialisation": "random",
+    "rebase_every": 1,
+    "negative": 1,
+    "reflections": 2,
+    "margin": 0.3,
+    "scale_penalty": 0.7,
+    "lower_decay": 0.2,
+    "momentum": 0.2,
+    "step": 0.31,
+    "decay": 0.5,
+    "softening": 0.1,
+    "restart": 2,
+    "diffusion": 0.4,
+    "weight_std": 0.3,
+    "dt": 0.2,
+    "gamma": 0.9,
+    "epsilon": 0.9,
+    "gain": 0.1,
+    "steps": 3,
+    "long_memory": "none",
+    "skip": 1,
+    "highway_bias": 1.0,
+    "beta": 0.4,
+    "new_logit": 0.5,
+    "old_logit": 0.5,
+    "closed_logit": 0.5,
+    "always_logit": 0.5,
+    "iterations": 2,
+    "alpha": 2.0,
+    "capacity": 3,
+    "style": "fft",
+    "unitary": False,
+    "reset_bias": -1.0,
+    "orthogonality_penalty": 0.5,
+    "project_every": 1,
+}
+PAIRS = [
+    (name, option)
+    for name in sorted(ORACLES)
+    for option in options_of(models[name])
+    if option
+    not in ("input_size", "hidden_size", "num_layers", "batch_first", "dropout", "bidirectional")
+]
+
+
+def behaviour(net, x):
+    """All that a network shows: outputs, penalties, decays, and the same after some updates."""
+    seen = []
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.01)
+    for step in (1, 2):
+        output = net(x)[0]
+        penalty = sum(m.penalty() for m in net.modules() if hasattr(m, "penalty"))
+        seen += [output.detach().flatten(), penalty.detach().reshape(1)]
+        decays = [m.decayed_parameters() for m in net.modules() if hasattr(m, "decayed_parameters")]
+        seen += [torch.tensor(list(d.values()), dtype=torch.float64) for d in decays]
+        optimiser.zero_grad()
+        (output.square().mean() + penalty).backward()
+        optimiser.step()
+        for module in net.modules():
+            if hasattr(module, "after_optimizer_step"):
+                module.after_optimizer_step(step)
+    seen += [p.detach().flatten() for p in net.parameters()]
+    seen += [b.detach().double().flatten() for b in net.buffers()]
+    everything = torch.cat(seen)
+    assert everything.isfinite().all()
+    return everything
+
+
+@pytest.mark.parametrize(("name", "option"), PAIRS)
+def test_every_option_changes_something(name, option):
+    declared = options_of(models[name])[option]
+    assert declared.default is not REQUIRED
+    value = CHANGED[option]
+    if option == "initialisation" and declared.default == "random":
+        value = "henaff"
+    assert value != declared.default
+    seen = []
+    for options in ({}, {option: value}):
+        torch.manual_seed(2)
+        chosen = {"project_every": {"rebase_every": 1}}.get(option, {}) if name == "exprnn" else {}
+        net = undamped.build(
+            name, input_size=3, hidden_size=8, num_layers=4, **{**chosen, **options}
+        )
+        seen.append(behaviour(net.double(), inputs(4)))
+    assert seen[0].shape != seen[1].shape or not torch.equal(seen[0], seen[1])
+
+
+def test_h_detach_changes_gradients_and_never_values():
+    torch.manual_seed(0)
+    net = undamped.LSTM(3, 4, h_detach=1.0).double()
+    plain = undamped.LSTM(3, 4).double()
+    plain.load_state_dict(net.state_dict())
+    x = inputs()
+    outputs = [n(x)[0] for n in (net, plain)]
+    torch.testing.assert_close(outputs[0], outputs[1])
+    gradients = []
+    for n, output in zip((net, plain), outputs, strict=True):
+        output[-1].sum().backward()
+        gradients.append(n.cell(0).weight_hh.grad)
+    assert not torch.allclose(gradients[0], gradients[1])
+    # With h detached at every step only c carries gradients: c' = f c + …, so ∂c'/∂h is cut.
+    assert gradients[0].abs().sum() > 0
+    net.eval().zero_grad()
+    net(x)[0][-1].sum().backward()
+    torch.testing.assert_close(net.cell(0).weight_hh.grad, gradients[1])
+
+
+def test_h_detach_draws_once_for_the_whole_batch_and_repeats_with_a_seed():
+    net = undamped.LSTM(3, 4, h_detach=0.5).double()
+    x, seen = inputs(), []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        net.zero_grad()
+        net(x)[0].sum().backward()
+        seen.append(net.cell(0).weight_hh.grad.clone())
+    assert torch.equal(seen[0], seen[1]) and not torch.equal(seen[0], seen[2])
+
+
+def test_the_penalty_pulls_any_dense_cell_towards_orthogonal():
+    torch.manual_seed(0)
+    for name in ("rnn", "lstm", "cornn", "momentum-rnn"):
+        net = undamped.build(name, input_size=2, hidden_size=6, orthogonality_penalty=1.0)
+        optimiser = torch.optim.Adam(net.parameters(), lr=0.02)
+        for _ in range(300):
+            optimiser.zero_grad()
+            net.penalty().backward()
+            optimiser.step()
+        for matrix in net.cell(0).recurrent_matrices():
+            assert torch.linalg.matrix_norm(matrix.T @ matrix - torch.eye(6)) < 0.01
+    with pytest.raises(LookupError, match="orthogonality_penalty"):
+        undamped.build("exprnn", input_size=2, hidden_size=6, orthogonality_penalty=1.0)
+
+
+def test_constants_are_computed_once_for_a_stream(monkeypatch):
+    net = perturbed("exprnn")
+    calls = []
+    constants = type(net.cell(0)).constants
+
+    def counted(self):
+        calls.append(1)
+        return constants(self)
+
+    # The class of a parametrised module is its own.
+    monkeypatch.setattr(type(net.cell(0)), "constants", counted)
+    x = inputs()
+    with torch.no_grad():
+        state = None
+        for x_t in x:
+            before, state = net.step(x_t, state)
+        assert len(calls) == 1
+        net(x)
+        assert len(calls) == 1
+        # In place, by loading, and by an optimiser: each is noticed.
+        next(iter(net.cell(0).constrained_parameters())).add_(0.1)
+        net.step(x[0])
+        assert len(calls) == 2
+        net.load_state_dict(copy.deepcopy(net.state_dict()))
+        net.step(x[0])
+        assert len(calls) == 3
+    net(x)[0].sum().backward()
+    torch.optim.SGD(net.parameters(), lr=0.1).step()
+    seen = len(calls)
+    with torch.no_grad():
+        streamed = net.step(x[0])[0]
+        assert len(calls) == seen + 1
+        torch.testing.assert_close(streamed, net.train()(x[:1])[0][0])
+        net.eval().float().step(x[0].float())
+    assert calls
+
+
+def test_remembered_constants_never_leak_into_training():
+    net = perturbed("scornn")
+    with torch.no_grad():
+        net.step(inputs()[0])
+    net(inputs())[0].sum().backward()
+    assert all(p.grad is not None for p in net.parameters())
+
+
+def test_full_capacity_stays_unitary_and_moves_with_the_optimiser():
+    torch.manual_seed(0)
+    net = undamped.FullCapacityURNN(2, 6, project_every=50)
+    cell = net.cell(0)
+    optimiser = torch.optim.RMSprop(net.parameters(), lr=1e-3)
+    x, start = torch.randn(10, 4, 2), cell.recurrent_matrix().detach().clone()
+    losses = []
+    for step in range(1, 121):
+        optimiser.zero_grad()
+        loss = (net(x)[0][-1] - 1).square().mean()
+        losses.append(loss.item())
+        loss.backward()
+        optimiser.step()
+        cell.after_optimizer_step(step)
+    W = cell.recurrent_matrix().detach()
+    assert torch.linalg.matrix_norm(W.mH @ W - torch.eye(6)) < 1e-5
+    assert (W - start).abs().max() > 0.01
+    assert losses[-1] < losses[0]
+    other = undamped.FullCapacityURNN(2, 6)
+    other.load_state_dict(net.state_dict())
+    other.cell(0).after_optimizer_step(1)
+    torch.testing.assert_close(other.cell(0).recurrent_matrix(), W)
+
+
+def test_rebasing_keeps_the_matrix_and_clears_the_exponent():
+    net = perturbed("exprnn", rebase_every=3, project_every=2)
+    cell = net.cell(0)
+    before = cell.recurrent_matrix().detach().clone()
+    for step in (1, 2):
+        cell.after_optimizer_step(step)
+        assert cell.free_parameters()[0].abs().sum() > 0
+    for step in (3, 6):
+        cell.after_optimizer_step(step)
+        assert not cell.free_parameters()[0].any()
+        torch.testing.assert_close(cell.recurrent_matrix(), before)
+
+
+def test_indrnn_weights_are_clamped():
+    net = undamped.IndRNN(3, 8, gain=2.0, steps=10)
+    cell = net.cell(0)
+    with torch.no_grad():
+        cell.weight.fill_(5.0)
+    cell.after_optimizer_step(1)
+    torch.testing.assert_close(cell.weight, torch.full((8,), 2.0**0.1))
+
+
+def test_indrnn_reads_the_layers_it_says():
+    dense = undamped.DenseIndRNN(3, 4, num_layers=3)
+    assert [c.input_size for c in dense.cells] == [3, 7, 11]
+    residual = perturbed("residual-indrnn", hidden=4, num_layers=4)
+    x = inputs()
+    outputs, layers = [], []
+    for layer in range(4):
+        source = x if layer == 0 else sum(layers[i] for i in range(layer - 1, -1, -2))
+        cell = copy.deepcopy(residual.cell(layer))
+        cell.terms = 1
+        layers.append(cell.scan(source, cell.initial_state(2, x))[0])
+        outputs.append(layers[-1])
+    torch.testing.assert_close(residual(x)[0], outputs[-1])
+
+
+def test_complex_cells_show_both_parts():
+    for name in ("urnn", "full-capacity-urnn", "eurnn"):
+        net = undamped.build(name, input_size=3, hidden_size=4)
+        assert net.output_size == 8
+        assert net(torch.randn(5, 2, 3))[0].shape == (5, 2, 8)
+        assert all(not p.is_complex() for p in net.parameters())
+    assert undamped.EURNN(3, 4, unitary=False).output_size == 4
+
+
+@pytest.mark.parametrize("options", [{"capacity": 1}, {"style": "fft"}, {"unitary": False}])
+def test_eurnn_by_layers_equals_eurnn_by_its_matrix(options):
+    net = perturbed("eurnn", hidden=32, **options)
+    cell = net.cell(0)
+    assert not cell._forms_matrix or options == {"style": "fft"}
+    W, x = cell.recurrent_matrix(), inputs(6)
+    output = net(x)[0]
+    if options.get("unitary", True):
+        W = torch.cat([torch.cat([W.real, -W.imag], 1), torch.cat([W.imag, W.real], 1)])
+    state = cell.initial_state(2, x)[0]
+    for x_t, expected in zip(x, output, strict=True):
+        total = cell.project(x_t) + state @ W.T
+        if options.get("unitary", True):
+            z = torch.complex(*total.chunk(2, dim=-1))
+            z = z * torch.relu(z.abs() + 0.01 + cell.bias) / (z.abs() + 0.01)
+            state = torch.cat([z.real, z.imag], dim=-1)
+        else:
+            state = total.sign() * torch.relu(total.abs() + cell.bias)
+        torch.testing.assert_close(state, expected)
+
+
+def test_urnn_by_transforms_equals_urnn_by_its_matrix(monkeypatch):
+    from undamped.cells import urnn
+
+    net, x = perturbed("urnn", hidden=8), inputs(6).requires_grad_(True)
+    results = []
+    for limit in (256, 4):
+        monkeypatch.setattr(urnn, "DENSE_UP_TO", limit)
+        output = net(x)[0]
+        gradients = torch.autograd.grad(output.sin().sum(), [x, *net.parameters()])
+        results.append((output, *gradients))
+    for one, two in zip(*results, strict=True):
+        torch.testing.assert_close(one, two)
+
+
+def test_cells_without_kernels_say_so():
+    assert not undamped.IncrementalRNN(2, 3).cell(0).fused
+    assert undamped.expRNN(2, 3).cell(0).fused
+    assert Cell.recurrent_matrices(undamped.expRNN(2, 3).cell(0)) == ()
+
+
+def test_wrong_sizes_are_refused():
+    with pytest.raises(OptionError, match="negative: expected at most 4"):
+        undamped.scoRNN(2, 4, negative=5)
+    with pytest.raises(OptionError, match="reflections: expected at most 4"):
+        undamped.oRNN(2, 4, reflections=5)
+    with pytest.raises(OptionError, match="power of two"):
+        undamped.EURNN(2, 6, style="fft")
+    with pytest.raises(OptionError, match="at most 2 for size 4"):
+        undamped.EURNN(2, 4, style="fft", capacity=3)
