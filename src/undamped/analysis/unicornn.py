@@ -62,7 +62,7 @@ def state_bound(network: OscillatorNetwork, x: Tensor) -> StateBound:
     steps, printed, corrected = x.shape[0], (0.0, 0.0), (0.0, 0.0)
     for cell in cells:
         printed = _larger(printed, _printed_state(cell, steps))
-        corrected = _larger(corrected, _corrected_state(cell, steps))
+        corrected = _larger(corrected, cell.state_bound(steps))
     measured = (0.0, 0.0)
     with torch.no_grad():
         for position, velocity in _trajectories(network, x):
@@ -319,17 +319,6 @@ def _printed_state(cell: UnICORNNCell, steps: int) -> tuple[float, float]:
     return position, math.sqrt(energy)
 
 
-def _corrected_state(cell: UnICORNNCell, steps: int) -> tuple[float, float]:
-    s, alpha = float(cell.effective_step().detach().max()), cell.alpha
-    room = 1 - alpha * s**2 / 4
-    if room <= 0:
-        return math.inf, math.inf
-    velocity = steps * s / math.sqrt(room)
-    # A position is also a sum of steps, which is the better bound while it is short.
-    summed = s**2 * steps * (steps + 1) / 2 / math.sqrt(room)
-    return min(summed, velocity / math.sqrt(alpha) if alpha else math.inf), velocity
-
-
 def _corrected_gradient(
     cells: list[UnICORNNCell], steps: int, largest_input: float, largest_target: float
 ) -> float:
@@ -343,7 +332,7 @@ def _corrected_gradient(
         spread = 1 if len(cells) == 1 else hidden
         total = 0.0
         for n, sensitivity in enumerate(below, start=1):
-            reach = _corrected_state(cells[-1], n)[0] + largest_target
+            reach = cells[-1].state_bound(n)[0] + largest_target
             total += spread * reach * sensitivity
         worst = max(worst, total / steps)
     return worst
@@ -359,8 +348,8 @@ def _sensitivity(
     growth = 1 + s * scale + s**2 * stiffness
     size, bounds = 0.0, []
     for n in range(1, len(below) + 1):
-        y, z = _corrected_state(cell, n)
-        source = largest_input if at == 0 else _corrected_state(cells[at - 1], n)[0]
+        y, z = cell.state_bound(n)
+        source = largest_input if at == 0 else cells[at - 1].state_bound(n)[0]
         kick = s * _row_sum(cell) * below[n - 1]
         slide = 0.0
         if owner:
