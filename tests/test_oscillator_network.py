@@ -226,6 +226,28 @@ def test_second_derivatives_go_through_the_plain_loop(gradient):
     assert torch.autograd.gradgradcheck(lambda x: net.last(x)[0], (x,))
 
 
+@pytest.mark.parametrize("gradient", MODES)
+def test_nothing_is_kept_when_no_gradient_is_wanted(gradient, monkeypatch):
+    kept = []
+    run = stack.run_stack
+    monkeypatch.setattr(
+        "undamped.kernels.stack_function.run_stack", lambda *a: kept.append(run(*a)) or kept[-1]
+    )
+    net = undamped.UnICORNN(2, 3, 2, gradient=gradient)
+    x = torch.randn(30, 2, 2)
+    with torch.no_grad():
+        net(x)
+    with torch.inference_mode():
+        net.last(x)
+    net(x)
+    assert [k is None for k in kept] == [True, True, False]
+
+
+def test_an_empty_batch():
+    output, _ = undamped.UnICORNN(2, 3, 2)(torch.zeros(5, 0, 2))
+    assert output.shape == (5, 0, 3)
+
+
 def test_a_graph_can_be_walked_twice():
     net = undamped.UnICORNN(2, 3, 2, gradient="stored")
     output, _ = net(torch.randn(30, 2, 2))

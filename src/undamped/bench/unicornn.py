@@ -257,6 +257,7 @@ def _floor(shape: Shape, x: Tensor) -> tuple[Callable[[], None], Callable[[], No
     weights += [torch.randn(shape.units, shape.units) for _ in range(shape.layers - 1)]
     sources = [torch.randn(rows, weight.shape[1]) for weight in weights]
     targets = [torch.randn(rows, shape.units) for _ in weights]
+    below = torch.empty(rows, shape.units)
     share = shape.steps / (chunk * chunks)  # the last chunk is shorter
 
     def products() -> None:
@@ -266,8 +267,7 @@ def _floor(shape: Shape, x: Tensor) -> tuple[Callable[[], None], Callable[[], No
                 torch.mm(sources[at], weight.t(), out=targets[at])  # rebuilt
                 torch.mm(targets[at].t(), sources[at])  # gradient of the weight
                 if at:
-                    torch.mm(targets[at], weight, out=sources[at])  # gradient of the input
-                    sources[at].clamp_(-1, 1)  # numbers must not grow from round to round
+                    torch.mm(targets[at], weight, out=below)  # gradient of the input
 
     network = _network(shape)
     step = network.cell(0).constants()[0].detach().numpy()
