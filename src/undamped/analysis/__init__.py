@@ -5,6 +5,7 @@ They never train. Each returns a small record with `.plot()` and `.to_dict()`.
 
 from undamped.analysis.attention import Attention, attention, attention_of
 from undamped.analysis.cost import Cost, cost, count_flops, count_parameters
+from undamped.analysis.depth_flow import depth_flow
 from undamped.analysis.fisher_memory import FisherMemory, fisher_memory
 from undamped.analysis.gradient_flow import GradientFlow, gradient_flow
 from undamped.analysis.jacobian import (
@@ -82,6 +83,7 @@ __all__ = [
     "count_flops",
     "count_parameters",
     "critical_weight_scale",
+    "depth_flow",
     "effective_steps",
     "energy_drift",
     "euler_stability",

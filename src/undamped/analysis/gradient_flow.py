@@ -142,12 +142,12 @@ def gradient_flow(
     with evaluating(module):
         unrolled = unroll(network, x)
         if unrolled is None:
-            per_layer = input_gradients(module, inputs, _reduction(loss, seed))
+            per_layer = input_gradients(module, inputs, projection(loss, seed))
             steps = np.arange(per_layer.shape[1])
             through: Literal["states", "inputs"] = "inputs"
         else:
             head = _head_of(module)
-            per_layer, steps = _through_states(unrolled, x, head, _reduction(loss, seed))
+            per_layer, steps = _through_states(unrolled, x, head, projection(loss, seed))
             through = "states"
     return summarise(per_layer, steps, fraction, through, title)
 
@@ -236,8 +236,13 @@ def _head_of(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
     return answer
 
 
-def _reduction(loss: Loss | None, seed: int) -> Loss:
-    """Return the loss, or the projection of the last answer on a random direction."""
+def projection(loss: Loss | None, seed: int) -> Loss:
+    """Return the loss, or the projection of the last answer on a random direction.
+
+    Args:
+        loss: A function of the answer, or none.
+        seed: Seed of the direction.
+    """
     if loss is not None:
         return loss
 

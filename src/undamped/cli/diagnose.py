@@ -111,9 +111,14 @@ def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
     torch.manual_seed(settings.seed)
     given = settings.model_options(model_name)
     if task_name is None:
+        inputs = None
         options = {"hidden_size": 64, "input_size": 1, **given}
+        if not hasattr(models[model_name], "cell_class"):  # it works in depth, not in time
+            options = {"input_size": 2, "output_size": 2, **given}
+            inputs = torch.randn(64, options["input_size"])
         return measure(
             models.build(model_name, **options),
+            inputs,
             steps=steps,
             memory=memory,
             seed=settings.seed,
