@@ -5,9 +5,9 @@ import copy
 import numpy as np
 import pytest
 import torch
-from family_oracles import ORACLES
 
 import undamped
+from family_oracles import ORACLES
 from undamped.cells.cell import Cell
 from undamped.errors import OptionError
 from undamped.networks.recurrent import Recurrent
@@ -203,7 +203,7 @@ def test_constants_are_computed_once_for_a_stream(monkeypatch):
     with torch.no_grad():
         state = None
         for x_t in x:
-            before, state = net.step(x_t, state)
+            _, state = net.step(x_t, state)
         assert len(calls) == 1
         net(x)
         assert len(calls) == 1
