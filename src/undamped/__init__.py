@@ -3,6 +3,7 @@
 Public names, nothing else. Heavy libraries are imported where they are used.
 """
 
+from undamped.fields import ContinuousFlow, NeuralODE, StableResidual
 from undamped.networks import (
     EURNN,
     GORU,
@@ -44,21 +45,40 @@ from undamped.networks import (
     scoRNN,
     uRNN,
 )
+from undamped.networks.continuous import (
+    GHBNODE,
+    HBNODE,
+    NODE,
+    SONODE,
+    DataControlledNODE,
+    DepthVariantNODE,
+    ResNet,
+    RKNet,
+    StableResidualModel,
+)
+from undamped.solvers import odeint
 from undamped.version import __version__
 
 __all__ = [
     "EURNN",
+    "GHBNODE",
     "GORU",
     "GRU",
+    "HBNODE",
     "IRNN",
     "LSTM",
+    "NODE",
     "RNN",
+    "SONODE",
     "SRU",
     "AdamLSTM",
     "AdamRNN",
     "AntisymmetricRNN",
+    "ContinuousFlow",
+    "DataControlledNODE",
     "Decoder",
     "DenseIndRNN",
+    "DepthVariantNODE",
     "EncoderDecoder",
     "FastGRNN",
     "FastRNN",
@@ -71,13 +91,18 @@ __all__ = [
     "MomentumRNN",
     "NesterovLSTM",
     "NesterovRNN",
+    "NeuralODE",
+    "RKNet",
     "RMSPropLSTM",
     "RMSPropRNN",
     "RNNOrth",
+    "ResNet",
     "ResidualIndRNN",
     "ResidualUnICORNN",
     "SequenceModel",
     "SpectralRNN",
+    "StableResidual",
+    "StableResidualModel",
     "UnICORNN",
     "__version__",
     "build",
@@ -85,6 +110,7 @@ __all__ = [
     "expRNN",
     "nnRNN",
     "oRNN",
+    "odeint",
     "scoRNN",
     "uRNN",
 ]

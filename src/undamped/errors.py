@@ -46,3 +46,16 @@ def explain(what: str, *, expected: str, got: object, remedy: str) -> str:
         remedy: One sentence that says what to do.
     """
     return f"{what}: expected {expected}, got {got}. {remedy}"
+
+
+class SolveError(UndampedError, RuntimeError):
+    """A differential equation could not be solved to its end; `solution` holds what was reached.
+
+    Args:
+        message: Sample, time, step size, the likely cause and what to try.
+        solution: The partial result.
+    """
+
+    def __init__(self, message: str, solution: object = None) -> None:
+        super().__init__(message)
+        self.solution = solution

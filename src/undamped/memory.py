@@ -1,8 +1,11 @@
-"""How much memory this process uses, now and at its largest."""
+"""How much memory this process uses, and how much a piece of work needs in a process of its own."""
 
 from __future__ import annotations
 
+import multiprocessing
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 
 def reset_peak_memory() -> None:
@@ -27,3 +30,43 @@ def memory_use() -> tuple[int, int]:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         peak *= 1 if sys.platform == "darwin" else 1024
         return peak, peak
+
+
+def peak_memory(function: Callable[..., Any], *arguments: Any) -> int:
+    """Return by how many bytes `function` raised the peak memory of a fresh process.
+
+    `function` must be importable (module level): it runs in a spawned process. Whatever it
+    needs loaded beforehand (libraries, compiled kernels, its input) it may return from a first
+    call with no measuring: a function that returns a callable is measured in that callable.
+    """
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_measure, args=(sender, function, arguments))
+    process.start()
+    sender.close()
+    try:
+        result = receiver.recv()
+    except EOFError:
+        process.join()
+        raise RuntimeError(
+            f"{function.__name__}: the measuring process ended with code {process.exitcode}"
+        ) from None
+    process.join()
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def _measure(sender: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    try:
+        work = function(*arguments)
+        before, _ = memory_use()
+        reset_peak_memory()
+        if callable(work):
+            work()
+        _, peak = memory_use()
+        sender.send(max(0, peak - before))
+    except Exception as error:
+        sender.send(error)
+    finally:
+        sender.close()

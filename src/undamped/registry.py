@@ -7,11 +7,12 @@ registry, so a new member is one file and one line and needs no list anywhere el
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from undamped.options import check, unknown_name
 
 T = TypeVar("T")
+M = TypeVar("M")
 
 
 class Registry(Generic[T]):
@@ -25,13 +26,13 @@ class Registry(Generic[T]):
         self.kind = kind
         self._members: dict[str, T] = {}
 
-    def register(self, name: str) -> Callable[[T], T]:
+    def register(self, name: str) -> Callable[[M], M]:
         """Return a decorator that enters a class under `name`."""
 
-        def enter(member: T) -> T:
+        def enter(member: M) -> M:
             if name in self._members:
                 raise ValueError(f"two {self.kind}s want the name '{name}'")
-            self._members[name] = member
+            self._members[name] = cast(T, member)
             return member
 
         return enter

@@ -1,1 +1,107 @@
-"""Instruments: they read any module, they never train."""
+"""Instruments: they read a model, yours or ours, and show how far information travels in it.
+
+They never train. Each returns a small record with `.plot()` and `.to_dict()`.
+"""
+
+from undamped.analysis.attention import Attention, attention, attention_of
+from undamped.analysis.cost import Cost, cost, count_flops, count_parameters
+from undamped.analysis.fisher_memory import FisherMemory, fisher_memory
+from undamped.analysis.gradient_flow import GradientFlow, gradient_flow
+from undamped.analysis.jacobian import (
+    JacobianProduct,
+    Lyapunov,
+    Spectrum,
+    jacobian_of,
+    jacobian_product,
+    lyapunov_exponents,
+    spectrum,
+    step_jacobians,
+)
+from undamped.analysis.mean_field import (
+    DepthSimulation,
+    MeanField,
+    PhaseDiagram,
+    critical_weight_scale,
+    mean_field,
+    phase_diagram,
+    simulate_depth,
+)
+from undamped.analysis.normality import (
+    Normality,
+    SchurStructure,
+    henrici_number,
+    normality,
+    schur_structure,
+)
+from undamped.analysis.oscillators import (
+    EffectiveSteps,
+    Energy,
+    InversionError,
+    PhaseVolume,
+    effective_steps,
+    energy_drift,
+    inversion_error,
+    phase_volume,
+)
+from undamped.analysis.promises import Measurement, measure
+from undamped.analysis.recall import Recall, recall
+from undamped.analysis.result import Result
+from undamped.analysis.stability import (
+    EulerStability,
+    euler_stability,
+    heavy_ball_pairs,
+    stiffness_ratio,
+)
+from undamped.analysis.trend import Trend
+
+__all__ = [
+    "Attention",
+    "Cost",
+    "DepthSimulation",
+    "EffectiveSteps",
+    "Energy",
+    "EulerStability",
+    "FisherMemory",
+    "GradientFlow",
+    "InversionError",
+    "JacobianProduct",
+    "Lyapunov",
+    "MeanField",
+    "Measurement",
+    "Normality",
+    "PhaseDiagram",
+    "PhaseVolume",
+    "Recall",
+    "Result",
+    "SchurStructure",
+    "Spectrum",
+    "Trend",
+    "attention",
+    "attention_of",
+    "cost",
+    "count_flops",
+    "count_parameters",
+    "critical_weight_scale",
+    "effective_steps",
+    "energy_drift",
+    "euler_stability",
+    "fisher_memory",
+    "gradient_flow",
+    "heavy_ball_pairs",
+    "henrici_number",
+    "inversion_error",
+    "jacobian_of",
+    "jacobian_product",
+    "lyapunov_exponents",
+    "mean_field",
+    "measure",
+    "normality",
+    "phase_diagram",
+    "phase_volume",
+    "recall",
+    "schur_structure",
+    "simulate_depth",
+    "spectrum",
+    "step_jacobians",
+    "stiffness_ratio",
+]

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from undamped.cells.cell import Cell, State
 from undamped.errors import OptionError, explain
+from undamped.kernels import oscillator_scan
 from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise
 
@@ -58,6 +59,7 @@ class UnICORNNCell(Cell):
     )
     state_names = ("position", "velocity")
     invertible = True
+    fused = True
 
     def __init__(
         self,
@@ -135,6 +137,18 @@ class UnICORNNCell(Cell):
         (step,) = constants
         position = position - step * velocity
         return position, velocity + step * self.force(projected, position)
+
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """Walk through time in one compiled loop."""
+        position, velocity = state
+        return oscillator_scan(
+            self.project(x),
+            self.weight,
+            self.effective_step(),
+            self.alpha,
+            (position, velocity),
+            lengths,
+        )
 
     def state_bound(self, steps: int) -> tuple[float, float]:
         """Return the paper's bounds (C.1) on |y| and |z| after `steps` steps from a zero state."""

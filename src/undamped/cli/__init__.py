@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from undamped.cli import compare, list_, predict, resume, show, train
+from undamped.cli import compare, diagnose, list_, predict, report, resume, show, train
 from undamped.errors import UndampedError
 
 app = typer.Typer(
@@ -24,6 +24,8 @@ app.command("train")(train.train)
 app.command("compare")(compare.compare)
 app.command("resume")(resume.resume)
 app.command("predict")(predict.predict)
+app.command("diagnose")(diagnose.diagnose)
+app.command("report")(report.report)
 
 
 def main() -> None:

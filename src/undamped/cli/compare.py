@@ -27,6 +27,9 @@ def compare(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from seed on.")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for the runs' folders.")] = Path("runs"),
     config: Annotated[Path | None, typer.Option(help="TOML file with the same keys.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw the validation curves into this PNG or SVG file.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
 ) -> None:
     """Train several models on one task and set them side by side.
@@ -56,6 +59,11 @@ def compare(
             f"Add {unused[0]} to the list or leave its settings out."
         )
     # Everything is checked before anything is trained.
+    if picture is not None and (picture.suffix not in (".png", ".svg") or not _exists(picture)):
+        raise OptionError(
+            f"--picture: expected a .png or .svg file in a folder that exists, got '{picture}'. "
+            "Choose another name."
+        )
     options = {name: settings.model_options(name) for name in names}
     task_options, train = settings.task_options(task), settings.train_options()
     undamped.tasks.build(task, **task_options)
@@ -82,12 +90,20 @@ def compare(
                 raise KeyboardInterrupt
             results[name].append(run)
     built = undamped.tasks.build(task, **task_options)
+    if picture is not None:
+        from undamped.cli.picture import draw_curves
+
+        draw_curves(picture, built, results)
     rows = [_summary(name, results[name], failures[name], built) for name in names]
     chance = {"guess": built.chance.guess, built.metric: built.chance.metric}
     if as_json:
         print_json({"task": task, "metric": built.metric, "chance": chance, "models": rows})
     else:
         _print(task, built, rows)
+
+
+def _exists(picture: Path) -> bool:
+    return picture.parent.is_dir()
 
 
 def _summary(name: str, runs: list[Run], failures: list[str], task: Task) -> dict[str, Any]:

@@ -46,7 +46,8 @@ def predict(
     opened = Run.open(run)
     model, task = opened.model(), opened.task()
     if isinstance(task, Characters):
-        _continue(model, task, prompt or task.text[:1], length, temperature, seed, as_json)
+        start = prompt or str(task.text)[:1]
+        _continue(model, task, start, length, temperature, seed, as_json)
     elif prompt is not None:
         raise OptionError(
             f"--prompt: expected a run of a character model, got one of "
@@ -156,6 +157,8 @@ def _answer_file(model: SequenceModel, path: Path, as_json: bool) -> None:
 
 def read_sequences(path: Path, features: int, *, symbols: bool) -> Tensor:
     """Read sequences of a file as (time, sequences, features); nothing in it is unpickled."""
+    import warnings
+
     import numpy as np
     import torch
 
@@ -166,7 +169,9 @@ def read_sequences(path: Path, features: int, *, symbols: bool) -> Tensor:
         if path.suffix == ".npy":
             array = np.load(path, allow_pickle=False)
         elif path.suffix == ".csv":
-            array = np.loadtxt(path, delimiter=",", ndmin=2, skiprows=_header_rows(path))
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # an empty file is only warned about
+                array = np.loadtxt(path, delimiter=",", ndmin=2, skiprows=_header_rows(path))
         else:
             raise DataError(
                 explain(
@@ -181,7 +186,7 @@ def read_sequences(path: Path, features: int, *, symbols: bool) -> Tensor:
         raise DataError(
             explain(str(path), expected=expected, got="no such file", remedy="Check the path.")
         ) from None
-    except (ValueError, TypeError, UnicodeDecodeError, EOFError) as error:
+    except (ValueError, TypeError, UnicodeDecodeError, EOFError, UserWarning) as error:
         if isinstance(error, DataError):
             raise
         reason = str(error).splitlines()[0]

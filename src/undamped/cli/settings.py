@@ -78,8 +78,7 @@ def _enter(settings: Settings, key: str, value: Any) -> None:
     elif dot and (part in PARTS or part in models):
         settings.parts.setdefault(part, {})[name] = value
     else:
-        known = [*PARTS, "seed", *models]
-        raise unknown_name("setting", key, [f"{p}." if p in PARTS else p for p in known])
+        raise unknown_name("part of the settings", part, [*PARTS, "seed", *models])
 
 
 def _read_config(path: Path, settings: Settings) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,6 +34,12 @@ def train(
     baseline: Annotated[
         str | None, typer.Option(help="A second model that gets the same seconds.")
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Serve a live page on localhost while it trains.")
+    ] = False,
+    page: Annotated[
+        bool, typer.Option(help="Write report.html into the run's folder at the end.")
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
 ) -> None:
     """Train a model on a task.
@@ -51,12 +58,22 @@ def train(
 
         go_on(resume, as_json)
         return
-    run, other = _train(words or [], out, config, baseline)
+    from undamped.cli.live import live_page
+    from undamped.cli.report import write_page
+
+    with live_page(watch) as started:
+        run, other = _train(words or [], out, config, baseline, started)
+    if page:
+        write_page(run, other)
     report(run, other, as_json)
 
 
 def _train(
-    words: list[str], out: Path, config: Path | None, baseline: str | None
+    words: list[str],
+    out: Path,
+    config: Path | None,
+    baseline: str | None,
+    started: Callable[[Run], None] | None = None,
 ) -> tuple[Run, Run | None]:
     import undamped.tasks  # noqa: F401 (enters the tasks)
     from undamped.cli.settings import read_settings
@@ -73,17 +90,16 @@ def _train(
     if not settings.names and baseline is None:
         baseline = DEFAULT_BASELINE
     task, model = [*settings.names, *(DEFAULT_TASK, DEFAULT_MODEL)[len(settings.names) :]]
-    tasks[task], models[model]  # an unknown name should be the first thing said
+    for registry, name in ((tasks, task), (models, model), (models, baseline or model)):
+        registry[name]  # an unknown name should be the first thing said
     common: dict[str, Any] = {
         "task_options": settings.task_options(task),
         "seed": settings.seed,
         "out": out,
         "command": shlex.join(["undamped", *sys.argv[1:]]),
+        "started": started,
     }
     options, chosen = settings.model_options(model), settings.train_options()
-    if baseline is not None:
-        # The baseline shares what it understands; sizes and the like, not another model's Δt.
-        shared = _understood(baseline, options)
     run = fit(model, task, model_options=options, train=chosen, **common)
     if baseline is None or run.settings["status"] != "finished":
         return run, None
@@ -96,7 +112,8 @@ def _train(
     other = fit(
         baseline,
         task,
-        model_options=shared,
+        # The baseline shares what it understands: sizes and the like, not another model's Δt.
+        model_options=_understood(baseline, options),
         train={**without_budget, "seconds": seconds},
         **common,
     )
@@ -171,6 +188,8 @@ def _print(run: Run, other: Run | None) -> None:
         f"step {result['best_step']:,}."
     )
     screen.print(f"The run: {run.path}", soft_wrap=True)
+    if (run.path / "report.html").is_file():
+        screen.print(f"The page: {run.path / 'report.html'}", soft_wrap=True)
     screen.print(
         Panel(
             "\n".join(next_steps(run)), title="What to try next", title_align="left", expand=False

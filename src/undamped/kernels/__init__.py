@@ -1,1 +1,28 @@
-"""Scans over time: a plain reference and faster ways that agree with it."""
+"""Scans over time: a plain loop that says what is meant, and Numba for the CPU.
+
+`oscillator_scan` is UnICORNN's, `independent_scan` IndRNN's. `oscillator_stack` runs a whole
+UnICORNN network chunk by chunk in time; `coupled_scan` (in `coupled`) serves cells with a dense
+recurrent product. Numba itself is imported when a kernel first runs.
+"""
+
+from undamped.kernels.independent import independent_scan
+from undamped.kernels.oscillator import oscillator_scan
+from undamped.kernels.reference import reference_independent_scan, reference_oscillator_scan
+from undamped.kernels.stack import Gradient, Layer
+from undamped.kernels.stack_backward import InversionWarning
+from undamped.kernels.stack_function import oscillator_stack, reference_stack
+from undamped.kernels.stream import OscillatorStream, advance_stack
+
+__all__ = [
+    "Gradient",
+    "InversionWarning",
+    "Layer",
+    "OscillatorStream",
+    "advance_stack",
+    "independent_scan",
+    "oscillator_scan",
+    "oscillator_stack",
+    "reference_independent_scan",
+    "reference_oscillator_scan",
+    "reference_stack",
+]

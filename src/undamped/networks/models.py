@@ -9,12 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from undamped import cells
+from undamped.networks.oscillators import OscillatorNetwork
 from undamped.networks.recurrent import Recurrent, recurrent_network
 from undamped.registry import models
 
 
-def _network(name: str, class_name: str, cell: type[cells.Cell]) -> type[Recurrent]:
-    return models.register(name)(recurrent_network(class_name, cell))
+def _network(
+    name: str, class_name: str, cell: type[cells.Cell], base: type[Recurrent] = Recurrent
+) -> type[Recurrent]:
+    return models.register(name)(recurrent_network(class_name, cell, base))
 
 
 RNN = _network("rnn", "RNN", cells.RNNCell)
@@ -22,8 +25,10 @@ IRNN = _network("irnn", "IRNN", cells.IRNNCell)
 RNNOrth = _network("rnn-orth", "RNNOrth", cells.RNNOrthCell)
 LSTM = _network("lstm", "LSTM", cells.LSTMCell)
 GRU = _network("gru", "GRU", cells.GRUCell)
-UnICORNN = _network("unicornn", "UnICORNN", cells.UnICORNNCell)
-ResidualUnICORNN = _network("residual-unicornn", "ResidualUnICORNN", cells.ResidualUnICORNNCell)
+UnICORNN = _network("unicornn", "UnICORNN", cells.UnICORNNCell, OscillatorNetwork)
+ResidualUnICORNN = _network(
+    "residual-unicornn", "ResidualUnICORNN", cells.ResidualUnICORNNCell, OscillatorNetwork
+)
 MomentumRNN = _network("momentum-rnn", "MomentumRNN", cells.MomentumRNNCell)
 NesterovRNN = _network("nesterov-rnn", "NesterovRNN", cells.NesterovRNNCell)
 RMSPropRNN = _network("rmsprop-rnn", "RMSPropRNN", cells.RMSPropRNNCell)

@@ -151,7 +151,7 @@ class Recurrent(nn.Module):
 
     def _join_states(self, states: list[State]) -> Tensor | State:
         joined = tuple(torch.stack(parts) for parts in zip(*states, strict=True))
-        return joined if len(joined) > 1 else joined[0]
+        return joined[0] if len(joined) == 1 else joined
 
     def _split_state(self, state: Tensor | State | None, x: Tensor) -> list[State]:
         batch = x.shape[1]
@@ -237,7 +237,7 @@ class Recurrent(nn.Module):
         outputs, finals = [x[0]], []
         for layer in range(self.num_layers):
             cell = self.cell(layer)
-            source = _join([outputs[i] for i in self._sources(layer + 1)])
+            source = join_features([outputs[i] for i in self._sources(layer + 1)])
             constants = cell.steady_constants()
             final = cell.advance(cell.project(source), states[layer], constants)
             finals.append(final)
@@ -255,16 +255,16 @@ class Recurrent(nn.Module):
             x = x.masked_fill(padding_mask(x, lengths), 0)
         outputs, finals = [x], []
         for layer in range(self.num_layers):
-            source = _join([outputs[i] for i in self._sources(layer + 1)])
+            source = join_features([outputs[i] for i in self._sources(layer + 1)])
             both = []
             for direction in range(self.directions):
                 cell = self.cell(layer, direction)
                 at = layer * self.directions + direction
-                turned = _reverse(source, lengths) if direction else source
+                turned = reverse_time(source, lengths) if direction else source
                 output, final = cell.scan(turned, states[at], lengths)
-                both.append(_reverse(output, lengths) if direction else output)
+                both.append(reverse_time(output, lengths) if direction else output)
                 finals.append(final)
-            output = _join(both)
+            output = join_features(both)
             if self.dropout and self.training and layer < self.num_layers - 1:
                 output = output * self._dropout_mask(output)
             outputs.append(output)
@@ -340,11 +340,13 @@ class Recurrent(nn.Module):
         return None if _all_full(lengths, x) else lengths
 
 
-def recurrent_network(name: str, cell: type[Cell]) -> type[Recurrent]:
+def recurrent_network(
+    name: str, cell: type[Cell], base: type[Recurrent] = Recurrent
+) -> type[Recurrent]:
     """Make the network class of a cell: its name, its signature, its documentation."""
     network = type(
         name,
-        (Recurrent,),
+        (base,),
         {"cell_class": cell, "__doc__": cell.__doc__, "__module__": "undamped.networks.models"},
     )
     network.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -383,7 +385,8 @@ def _all_full(lengths: Tensor, x: Tensor) -> bool:
     return bool((lengths == x.shape[0]).all())
 
 
-def _join(parts: list[Tensor]) -> Tensor:
+def join_features(parts: list[Tensor]) -> Tensor:
+    """Put features side by side."""
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
 
@@ -393,7 +396,7 @@ def _map_state(state: Any, change: Any) -> Any:
     return change(state) if isinstance(state, Tensor) else tuple(change(part) for part in state)
 
 
-def _reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
+def reverse_time(x: Tensor, lengths: Tensor | None) -> Tensor:
     """Turn each sequence around within its own length; padding stays where it is."""
     if lengths is None:
         return x.flip(0)

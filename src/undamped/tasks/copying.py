@@ -13,6 +13,9 @@ from undamped.options import NonNegativeInt, PositiveInt
 from undamped.registry import tasks
 from undamped.tasks.task import Batch, Chance, GeneratedTask, Task
 
+Convention = Literal["after-marker", "at-marker"]
+Encoding = Literal["one-hot", "number"]
+
 BLANK, MARKER, SYMBOLS, RECALLED = 0, 9, 8, 10
 
 
@@ -59,14 +62,14 @@ class Copy(GeneratedTask):
         self,
         delay: PositiveInt = 100,
         *,
-        convention: Literal["after-marker", "at-marker"] = "after-marker",
-        encoding: Literal["one-hot", "number"] = "one-hot",
+        convention: Convention = "after-marker",
+        encoding: Encoding = "one-hot",
         seed: NonNegativeInt = 0,
     ) -> None:
         super().__init__(seed)
         self.delay = delay
-        self.convention = convention
-        self.encoding = encoding
+        self.convention: Convention = convention
+        self.encoding: Encoding = encoding
         self.input_kind = "symbols" if encoding == "one-hot" else "vectors"
         self.input_size = MARKER + 1 if encoding == "one-hot" else 1
 
@@ -122,8 +125,8 @@ class TransferCopy(Copy):
         delay: PositiveInt = 100,
         *,
         test_delays: Sequence[PositiveInt] = (100, 200, 400, 1000, 2000),
-        convention: Literal["after-marker", "at-marker"] = "after-marker",
-        encoding: Literal["one-hot", "number"] = "one-hot",
+        convention: Convention = "after-marker",
+        encoding: Encoding = "one-hot",
         seed: NonNegativeInt = 0,
     ) -> None:
         super().__init__(delay, convention=convention, encoding=encoding, seed=seed)

@@ -32,6 +32,8 @@ class Progress:
     stalled: int = 0
     stopped_early: bool = False
     rows: list[dict[str, float]] = field(default_factory=list)
+    since: dict[str, float] = field(default_factory=dict)
+    """Sums over the steps since the last row."""
 
 
 @dataclass

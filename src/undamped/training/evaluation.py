@@ -23,7 +23,8 @@ class Scores:
 
 def to_device(batch: Batch, device: torch.device) -> Batch:
     """Move a batch."""
-    return Batch(*(part.to(device) if isinstance(part, Tensor) else part for part in batch))
+    lengths = None if batch.lengths is None else batch.lengths.to(device)
+    return Batch(batch.inputs.to(device), batch.targets.to(device), lengths)
 
 
 def detach_state(state: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ def fit(
     out: str | Path = "runs",
     progress: bool = True,
     command: str | None = None,
+    started: Callable[[Run], None] | None = None,
 ) -> Run:
     """Train a model on a task.
 
@@ -50,6 +51,7 @@ def fit(
         out: The folder in which the run's folder is made.
         progress: Whether to show a progress bar.
         command: What to write down as the command that made the run.
+        started: Called with the run when its folder is there and before the first batch.
 
     Returns:
         The finished run.
@@ -93,6 +95,8 @@ def fit(
         versions=versions(),
         machine=machine(),
     )
+    if started is not None:
+        started(run)
     with run.locked():
         return _train(run, built_model, built_task, options, seed, progress)
 

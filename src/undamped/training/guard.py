@@ -40,14 +40,15 @@ def check_gradient(norm: Tensor, step: int, model: nn.Module) -> None:
     """Stop at a gradient that is not finite and name the parameters it belongs to."""
     if math.isfinite(norm.item()):
         return
-    bad = [
-        name
+    # A not-a-number beats every size; otherwise the largest entry made the norm overflow.
+    sizes = {
+        name: torch.nan_to_num(parameter.grad, nan=math.inf).abs().max().item()
         for name, parameter in model.named_parameters()
-        if parameter.grad is not None and not _finite(parameter.grad)
-    ]
-    where = f"the gradient of {bad[-1]}" if bad else "the norm of all gradients together"
+        if parameter.grad is not None
+    }
     raise NonFiniteError(
-        f"step {step}: expected finite gradients, got {norm.item()} in {where}. {REMEDY}"
+        f"step {step}: expected finite gradients, got {norm.item()}, the worst in the gradient of "
+        f"{max(reversed(sizes), key=sizes.__getitem__)}. {REMEDY}"
     )
 
 

@@ -25,6 +25,7 @@ from undamped.training.run import Run
 
 PLAIN_STEPS_BETWEEN_VALIDATIONS = 50
 VALIDATIONS = 25
+SUMS = ("loss", "metric", "metric_count", "steps", "norm")
 
 
 class TaskBatches:
@@ -91,7 +92,8 @@ class TrainingModule(L.LightningModule):
         self.gradient_norm = math.nan
         self.latest: dict[str, float] = {}
         self._carried: Any = None
-        self._since = {"loss": 0.0, "metric": 0.0, "metric_count": 0, "steps": 0, "norm": 0.0}
+        if not self.progress.since:
+            self.progress.since = dict.fromkeys(SUMS, 0.0)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Arrive in a spawned process, where Lightning would start talking again."""
@@ -139,7 +141,7 @@ class TrainingModule(L.LightningModule):
             self.schedule.restore(self.checkpoint.schedule)
             parts = self.checkpoint.carried
             if parts is not None:
-                self._carried = parts if len(parts) > 1 else parts[0]
+                self._carried = parts[0] if len(parts) == 1 else parts
         return optimizer
 
     def train_dataloader(self) -> TaskBatches:
@@ -181,7 +183,7 @@ class TrainingModule(L.LightningModule):
             nn.utils.clip_grads_with_norm_(parameters, self.options.clip, norm)
         self.gradient_norm = norm.item()
 
-    def on_train_batch_end(self, *_: Any) -> None:
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Validate and save when it is time; stop when the budget is spent."""
         finished = self.spent >= 1 or self.stop_requested
         if self.progress.step % self.validate_every == 0 or (finished and not self.stop_requested):
@@ -245,8 +247,8 @@ class TrainingModule(L.LightningModule):
             if callable(after):
                 after(self.progress.step)
         metric, count = self.task.score(prediction.detach(), batch)
-        self._since["metric"] += metric.item()
-        self._since["metric_count"] += count
+        self.progress.since["metric"] += metric.item()
+        self.progress.since["metric_count"] += count
         return loss.item(), detach_state(state)
 
     def _penalty(self, like: Tensor) -> Tensor:
@@ -254,7 +256,9 @@ class TrainingModule(L.LightningModule):
         for module in self.model.modules():
             penalty = getattr(module, "penalty", None)
             if callable(penalty):
-                total = total + penalty()
+                added = penalty()
+                assert isinstance(added, Tensor)
+                total = total + added
         return total
 
     # Keeping books
@@ -264,7 +268,7 @@ class TrainingModule(L.LightningModule):
         return self.trainer.global_rank, self.trainer.world_size
 
     def _note(self, loss: float, rate: float) -> None:
-        since = self._since
+        since = self.progress.since
         since["loss"] += loss
         since["norm"] += self.gradient_norm
         since["steps"] += 1
@@ -284,7 +288,7 @@ class TrainingModule(L.LightningModule):
             share=self._share,
             context=self.trainer.precision_plugin.val_step_context(),
         )
-        progress, since, metric = self.progress, self._since, self.task.metric
+        progress, since, metric = self.progress, self.progress.since, self.task.metric
         row = {
             "step": progress.step,
             "seconds": round(progress.seconds, 3),
@@ -295,7 +299,7 @@ class TrainingModule(L.LightningModule):
             "valid_loss": scores.loss,
             f"valid_{metric}": scores.metric,
         }
-        self._since = dict.fromkeys(since, 0)
+        progress.since = dict.fromkeys(SUMS, 0.0)
         progress.rows.append(row)
         self.latest["valid"] = scores.metric
         better = self._is_better(scores.metric)

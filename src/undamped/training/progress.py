@@ -57,7 +57,14 @@ class ProgressBar(L.Callback):
             self._bar.start()
             self._line = self._bar.add_task(self.title, total=1.0, numbers="")
 
-    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any) -> None:
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
         """Move the bar, at most ten times a second."""
         assert isinstance(pl_module, TrainingModule)
         if not trainer.is_global_zero:

@@ -18,7 +18,13 @@ RECIPES: dict[tuple[str, str], Settings] = {
     (ANY, "residual-unicornn"): {"model": {"num_layers": 4}},
     ("digits", ANY): {
         "model": {"hidden_size": 64},
-        "train": {"learning_rate": 1e-2, "batch_size": 64, "clip": 1.0, "epochs": 20},
+        "train": {
+            "learning_rate": 1e-2,
+            "batch_size": 64,
+            "clip": 1.0,
+            "epochs": 40,
+            "schedule": "cosine",
+        },
     },
     ("digits", "unicornn"): {"model": {"dt": 0.3, "alpha": 13.0}},
     ("copy", ANY): {"train": {"steps": 2000, "batch_size": 64, "clip": 1.0}},

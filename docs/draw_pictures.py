@@ -1,0 +1,110 @@
+"""Draw the pictures of the documentation as SVG files: plotly's figures, in chromium.
+
+    python docs/draw_pictures.py theory --out docs/images
+    python docs/draw_pictures.py figure gradient-denoise.json --out docs/images
+
+`theory` computes its figures anew, in seconds. `figure` takes the JSON file that
+`python -m undamped.experiments.gradient_pictures` wrote.
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+app = typer.Typer(add_completion=False, help=__doc__)
+Out = Annotated[Path, typer.Option(help="Folder for the pictures.")]
+WIDTH, HEIGHT = 760, 440
+
+
+@app.command()
+def theory(out: Out = Path("docs/images")) -> None:
+    """Fisher memory curves, transients and the phase diagram."""
+    draw({"fisher-memory": fisher(), "transients": transients(), "phase-diagram": phases()}, out)
+
+
+@app.command()
+def figure(path: Path, out: Out = Path("docs/images")) -> None:
+    """A figure from a JSON file."""
+    draw({path.stem: json.loads(path.read_text(encoding="utf-8"))["figure"]}, out)
+
+
+def schur_form(alpha: float, beta: float, d: float, n: int = 100) -> np.ndarray:
+    lag = np.subtract.outer(np.arange(n), np.arange(n))
+    return np.where(lag == 0, d, np.where(lag == 1, alpha, np.where(lag > 1, beta, 0.0)))
+
+
+def fisher() -> Any:
+    from undamped.analysis import fisher_memory
+    from undamped.analysis.figures import add_line, new_figure
+
+    figure = new_figure(
+        "Fisher memory of 100 linear units",
+        "delay k [steps]",
+        "Fisher information J(k)",
+        "A delay line forgets everything after 100 steps; a diagonal d lets it reach beyond.",
+    )
+    cases = [(1.0, 0.0, 0.0), (1.05, 0.0, 0.0), (1.0, 0.0, 0.2), (1.05, 0.0, 0.2)]
+    for index, (alpha, beta, d) in enumerate(cases):
+        curve = fisher_memory(schur_form(alpha, beta, d), np.eye(100)[0], steps=160).curve
+        add_line(figure, range(160), curve, f"α = {alpha:g}, d = {d:g}", index)
+    return figure.update_yaxes(range=[0, 0.5]).to_plotly_json()
+
+
+def transients() -> Any:
+    from undamped.analysis import normality
+    from undamped.analysis.figures import add_line, new_figure
+
+    figure = new_figure(
+        "Transients of non-normal matrices (100 units)",
+        "steps k",
+        "‖Θᵏ‖",
+        "All eigenvalues are zero, yet states grow for as long as the chain is.",
+        log_y=True,
+    )
+    for index, (alpha, beta) in enumerate([(0.95, 0.0), (1.05, 0.0), (0.95, 0.005), (1.05, 0.005)]):
+        growth = normality(schur_form(alpha, beta, 0.0), steps=110).growth
+        shown = growth > 0
+        add_line(
+            figure, np.flatnonzero(shown), growth[shown], f"α = {alpha:g}, β = {beta:g}", index
+        )
+    return figure.to_plotly_json()
+
+
+def phases() -> Any:
+    from undamped.analysis import phase_diagram
+
+    return phase_diagram("tanh").plot().to_plotly_json()
+
+
+def draw(figures: dict[str, Any], out: Path) -> None:
+    from playwright.sync_api import sync_playwright
+    from plotly.utils import PlotlyJSONEncoder
+
+    from undamped.report.page import plotly_program
+
+    out.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        page = browser.new_page()
+        page.set_content("<div id=plot></div>")
+        page.add_script_tag(content=plotly_program())
+        for name, figure in figures.items():
+            data = json.loads(json.dumps(figure, cls=PlotlyJSONEncoder))
+            url = page.evaluate(
+                "([figure, width, height]) => Plotly.newPlot('plot', figure.data, figure.layout)"
+                ".then(() => Plotly.toImage('plot', {format: 'svg', width, height}))",
+                [data, WIDTH, HEIGHT],
+            )
+            picture = page.evaluate("url => decodeURIComponent(url.split(',')[1])", url)
+            (out / f"{name}.svg").write_text(picture + "\n", encoding="utf-8")
+        browser.close()
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,59 @@
+"""Pages made from the registry while the site is built: one per model, one per task."""
+
+from mkdocs.structure.files import File, Files
+
+import undamped
+import undamped.tasks  # noqa: F401 (enters the tasks)
+from undamped.cli.show import describe_member
+from undamped.registry import Registry, models, solvers, tasks
+
+
+def page(name: str) -> str:
+    """Write the page of one member in Markdown."""
+    about = describe_member(name)
+    summary = about["summary"].splitlines()
+    lines = [f"# {name}", "", summary[0], "", *summary[1:], ""]
+    for heading in ("equation", "symbols", "promise"):
+        if about.get(heading):
+            body = about[heading]
+            text = ["```text", body, "```"] if heading == "equation" else [body]
+            lines += [f"## {heading.capitalize()}", "", *text, ""]
+    if about["promises"]:
+        lines += ["Measured by the tests:", ""]
+        lines += [f"- **{p['kind']}**: {p['claim']}" for p in about["promises"]]
+        lines += [""]
+    lines += ["## Options", "", "| name | default | accepts | about |", "|---|---|---|---|"]
+    for option in about["options"]:
+        cells = (option["name"], option["default"], option["accepts"], option["about"])
+        lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
+    lines.append("")
+    if about.get("example"):
+        lines += ["## Example", "", "```pycon", about["example"], "```", ""]
+    if about.get("reference"):
+        lines += ["## Reference", "", about["reference"], ""]
+    return "\n".join(lines)
+
+
+def index(title: str, registry: Registry) -> str:
+    """Write the list of all members of a registry."""
+    lines = [f"# {title}", ""]
+    for name in registry:
+        first = describe_member(name)["summary"].splitlines()[0]
+        lines.append(f"- [{name}]({name}.md): {first}")
+    return "\n".join([*lines, ""])
+
+
+def on_files(files: Files, config) -> Files:
+    """Add the generated pages."""
+    for folder, title, registry in (
+        ("models", "Models", models),
+        ("tasks", "Tasks", tasks),
+        ("solvers", "Solvers", solvers),
+    ):
+        if not len(registry):
+            continue
+        pages = {f"{folder}/index.md": index(title, registry)}
+        pages |= {f"{folder}/{name}.md": page(name) for name in registry}
+        for path, content in pages.items():
+            files.append(File.generated(config, path, content=content))
+    return files

@@ -1,0 +1,160 @@
+"""Attention over the past: its picture, its sparsity κ and its dependency depth d (TH ch. 4).
+
+In a recurrent network that attends to its own past, gradients go back either step by step or
+along attention. With at most κ attended events per step, evenly, and chains of at most d states
+in between, ‖∂L/∂h_t‖ is at least of the order κ^−(d+1) (TH theorem 4.4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from undamped.analysis.figures import new_figure
+from undamped.analysis.result import Result
+from undamped.analysis.unrolled import evaluating, without_fast_path
+from undamped.errors import OptionError, ShapeError, explain
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Attention(Result):
+    """Attention weights, and what they mean for gradients.
+
+    `weights[t, i]` is what step t gives to step i. `sparsity` is κ, the largest number of events
+    that one step attends to with at least `threshold`; `depths[i]` is the smallest number of
+    states between the last step and step i on a chain of attention whose weights multiply to at
+    least `threshold`, −1 where there is no such chain; `depth` is d, the largest of them.
+    """
+
+    weights: Array
+    threshold: float
+    sparsity: int
+    depths: NDArray[np.int64]
+
+    @property
+    def depth(self) -> int:
+        """The largest dependency depth among the steps that are reached."""
+        return int(self.depths.max(initial=-1))
+
+    @property
+    def reached(self) -> float:
+        """The share of past steps that a chain of attention reaches."""
+        return float((self.depths >= 0).mean()) if len(self.depths) else 0.0
+
+    def plot(self) -> Any:
+        """Draw the weights as a lower-triangular picture."""
+        figure = new_figure(
+            "Attention weights",
+            "attended step i",
+            "attending step t",
+            f"Bright pixels are skip connections: κ = {self.sparsity}, d = {self.depth}, "
+            f"{100 * self.reached:.0f} % of the past is reached.",
+        )
+        shown = np.where(np.tri(*self.weights.shape, dtype=bool), self.weights, np.nan)
+        figure.add_heatmap(
+            z=[[None if np.isnan(v) else float(v) for v in row] for row in shown],
+            colorscale="Cividis",
+            colorbar={"title": {"text": "weight"}},
+        )
+        figure.update_yaxes(autorange="reversed")
+        return figure
+
+
+def attention(weights: ArrayLike | Tensor, *, threshold: float = 0.05) -> Attention:
+    """Read a matrix of attention weights.
+
+    Args:
+        weights: (time, time), row t the weights that step t gives to all steps; with a leading
+            axis of heads or of a batch, these are averaged.
+        threshold: The weight from which an event counts as relevant.
+    """
+    found = weights.detach().cpu().numpy() if isinstance(weights, Tensor) else np.asarray(weights)
+    found = found.astype(np.float64)
+    while found.ndim > 2:
+        found = found.mean(0)
+    if found.ndim != 2 or found.shape[0] != found.shape[1]:
+        raise ShapeError(
+            explain(
+                "weights",
+                expected="(time, time), rows attending to columns",
+                got=found.shape,
+                remedy="Stack the weights of every step, filled up with zeros.",
+            )
+        )
+    relevant = np.where(found >= threshold, found, 0.0)
+    return Attention(
+        found, threshold, int((relevant > 0).sum(1).max()), _depths(relevant, threshold)
+    )
+
+
+def _depths(weights: Array, threshold: float) -> NDArray[np.int64]:
+    """Find, for each earlier step, the shortest chain from the last one that is strong enough."""
+    steps = len(weights)
+    past = np.tril(weights, -1)
+    depths = np.full(steps - 1, -1, dtype=np.int64)
+    strongest = np.zeros(steps)
+    strongest[-1] = 1.0
+    for hops in range(steps - 1):
+        # The strongest product over chains of one more hop.
+        strongest = (strongest[:, None] * past).max(0)
+        strongest[strongest < threshold] = 0.0
+        new = (strongest[:-1] > 0) & (depths < 0)
+        depths[new] = hops
+        if not strongest.any():
+            break
+    return depths
+
+
+@contextmanager
+def recording(module: nn.Module, caught: list[Tensor]) -> Iterator[None]:
+    """Collect the weights of every `nn.MultiheadAttention` inside a module while it runs."""
+    inner = [part for part in module.modules() if isinstance(part, nn.MultiheadAttention)]
+    handles = []
+
+    def ask(_: nn.Module, arguments: Any, options: dict[str, Any]) -> Any:
+        return arguments, {**options, "need_weights": True, "average_attn_weights": True}
+
+    def catch(_: nn.Module, __: Any, answer: Any) -> None:
+        caught.append(answer[1].detach())
+
+    for part in inner:
+        handles.append(part.register_forward_pre_hook(ask, with_kwargs=True))
+        handles.append(part.register_forward_hook(catch))
+    try:
+        with without_fast_path():
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def attention_of(module: nn.Module, inputs: Tensor, *, threshold: float = 0.05) -> list[Attention]:
+    """Run a module and read the attention of each of its layers.
+
+    Args:
+        module: A module with `nn.MultiheadAttention` inside.
+        inputs: What the module takes.
+        threshold: The weight from which an event counts as relevant.
+    """
+    caught: list[Tensor] = []
+    with evaluating(module), torch.no_grad(), recording(module, caught):
+        module(inputs)
+    if not caught:
+        raise OptionError(
+            explain(
+                type(module).__name__,
+                expected="a module with attention layers (nn.MultiheadAttention)",
+                got="one without",
+                remedy="Give its weights to `attention` directly.",
+            )
+        )
+    return [attention(weights, threshold=threshold) for weights in caught]

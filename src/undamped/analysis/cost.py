@@ -1,0 +1,166 @@
+"""What a network costs: parameters, flops, seconds and peak memory against length.
+
+Flops are those of matrix products, two for each multiplication with its addition, for one forward
+pass. For networks that can be walked step by step they are counted on one step, so a fused kernel
+that the counter cannot look into costs what it computes; others are counted over a whole pass.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from undamped.analysis.figures import add_line, new_figure
+from undamped.analysis.input_gradients import first_tensor, takes_batch_first
+from undamped.analysis.result import Result
+from undamped.analysis.unrolled import evaluating, unroll, without_fast_path
+from undamped.errors import OptionError, explain
+from undamped.memory import peak_memory
+
+
+@dataclass(frozen=True)
+class Cost(Result):
+    """Cost of a forward and backward pass for each length.
+
+    `flops` are those of the forward pass; `seconds` the median of a forward and backward pass;
+    `memory` the bytes by which such a pass raised the peak of a fresh process, empty if it was
+    not measured.
+    """
+
+    parameters: int
+    lengths: NDArray[np.int64]
+    flops: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    memory: NDArray[np.int64]
+    batch: int
+    name: str
+
+    def plot(self) -> Any:
+        """Draw seconds against length, both in decades."""
+        figure = new_figure(
+            f"Cost: {self.name}",
+            "length [steps]",
+            "seconds for one pass there and back",
+            f"{self.parameters:,} parameters, batch {self.batch}; a slope of one is linear in "
+            "length.",
+            log_x=True,
+            log_y=True,
+        )
+        add_line(figure, self.lengths, self.seconds, "seconds", 0, markers=True)
+        return figure
+
+
+def count_parameters(module: nn.Module) -> int:
+    """Return the number of trained numbers of a module."""
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
+
+
+def count_flops(module: nn.Module, inputs: Tensor) -> int:
+    """Return the flops of the matrix products of one forward pass.
+
+    Args:
+        module: Any module.
+        inputs: What it takes.
+    """
+    with evaluating(module), torch.no_grad():
+        batch_first = takes_batch_first(module)
+        x = inputs.transpose(0, 1) if batch_first and inputs.dim() == 3 else inputs
+        steps = unroll(module, x) if x.dim() == 3 else None
+        if steps is None:
+            return _counted(lambda: module(inputs))
+        steps.prepare()
+        states = steps.initial(x.shape[1], x)
+        return len(x) * _counted(lambda: steps.step(x[0], states))
+
+
+def _counted(work: Callable[[], Any]) -> int:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    counter = FlopCounterMode(display=False)
+    # The counter has no formula for fused attention on a CPU; as plain products it counts right.
+    with counter, without_fast_path(), sdpa_kernel(SDPBackend.MATH):
+        work()
+    return int(counter.get_total_flops())
+
+
+def _pass(module: nn.Module, inputs: Tensor) -> None:
+    module.zero_grad(set_to_none=True)
+    answer = first_tensor(module(inputs))
+    (answer.abs() if answer.is_complex() else answer).sum().backward()
+    module.zero_grad(set_to_none=True)
+
+
+def _prepared_pass(module: nn.Module, inputs: Tensor) -> Callable[[], None]:
+    """Warm up with two steps, then return the pass whose memory is to be measured."""
+    axis = 1 if takes_batch_first(module) else 0
+    _pass(module, inputs.narrow(axis, 0, 2))
+    return lambda: _pass(module, inputs)
+
+
+def cost(
+    module: nn.Module,
+    lengths: Sequence[int] = (100, 200, 400, 800),
+    *,
+    batch: int = 4,
+    input_size: int | None = None,
+    repeats: int = 3,
+    memory: bool = False,
+    name: str | None = None,
+) -> Cost:
+    """Measure parameters, flops, seconds and memory against length.
+
+    Args:
+        module: A module that takes (time, batch, features), or batch first if it says so.
+        lengths: The lengths to try, each at least 2.
+        batch: Number of sequences.
+        input_size: Features per step; the module's own `input_size` if none is given.
+        repeats: How often each length is timed; the median counts.
+        memory: Whether to measure peak memory too, each length in a fresh process (seconds each).
+        name: What to call the module in plots.
+    """
+    size = input_size or getattr(module, "input_size", None)
+    if not isinstance(size, int) or min(lengths) < 2:
+        raise OptionError(
+            explain(
+                "cost",
+                expected="an input_size and lengths of at least 2",
+                got=f"input_size={size} and lengths={tuple(lengths)}",
+                remedy="Give input_size=… as the number of features per step.",
+            )
+        )
+    like = next(module.parameters())
+    shapes = [(n, batch, size) for n in lengths]
+    if takes_batch_first(module):
+        shapes = [(batch, n, size) for n in lengths]
+    inputs = [torch.zeros(s, dtype=like.dtype, device=like.device) for s in shapes]
+    return Cost(
+        count_parameters(module),
+        np.array(lengths, dtype=np.int64),
+        np.array([count_flops(module, x) for x in inputs], dtype=np.int64),
+        _seconds(module, inputs, repeats),
+        np.array(
+            [peak_memory(_prepared_pass, module, x) for x in inputs] if memory else [],
+            dtype=np.int64,
+        ),
+        batch,
+        name or type(module).__name__,
+    )
+
+
+def _seconds(module: nn.Module, inputs: list[Tensor], repeats: int) -> NDArray[np.float64]:
+    taken = np.empty((repeats, len(inputs)))
+    _pass(module, inputs[0])
+    for row in taken:  # all lengths in turn, so that a busy moment slows them alike
+        for column, x in enumerate(inputs):
+            start = time.perf_counter()
+            _pass(module, x)
+            row[column] = time.perf_counter() - start
+    return np.median(taken, axis=0)

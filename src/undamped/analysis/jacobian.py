@@ -1,0 +1,295 @@
+"""Jacobians of a step: spectra, singular values, products, Lyapunov exponents, condition.
+
+A step is a function of a flat state (batch, n) that treats every row alike; its Jacobian is
+found by giving it the same state n times and asking each copy for one row. Products of many
+Jacobians over- and underflow, so they are kept as an orthogonal matrix and a triangular one
+whose logarithms are summed (repeated QR).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from undamped.analysis.figures import add_line, add_unit_circle, new_figure
+from undamped.analysis.gradient_flow import batch_axis
+from undamped.analysis.result import Result
+from undamped.analysis.unrolled import State, Unrolled, evaluating, network_inside, unroll
+from undamped.errors import OptionError, ShapeError, explain
+
+Array = NDArray[Any]
+Step = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Spectrum(Result):
+    """Eigenvalues and singular values of the Jacobian of one step."""
+
+    eigenvalues: NDArray[np.complex128]
+    singular_values: Array
+    name: str
+
+    @property
+    def radius(self) -> float:
+        """The largest |eigenvalue|."""
+        return float(np.abs(self.eigenvalues).max())
+
+    @property
+    def norm(self) -> float:
+        """The largest singular value."""
+        return float(self.singular_values.max())
+
+    def plot(self) -> Any:
+        """Draw the eigenvalues on the complex plane with the unit circle."""
+        figure = new_figure(
+            f"Spectrum of one step: {self.name}",
+            "real part",
+            "imaginary part",
+            f"Inside the circle a mode fades, outside it grows; the largest is {self.radius:.4g}.",
+        )
+        add_unit_circle(figure)
+        figure.add_scatter(
+            x=self.eigenvalues.real.tolist(),
+            y=self.eigenvalues.imag.tolist(),
+            mode="markers",
+            name="eigenvalues",
+            marker={"color": "#0072B2", "size": 7},
+        )
+        return figure
+
+
+@dataclass(frozen=True)
+class JacobianProduct(Result):
+    """Logarithms of the singular values of the product of the first k Jacobians, k = 1, 2, …
+
+    `log_singular_values` is (steps, units), largest first; `log_condition` the logarithm of the
+    ratio of the largest to the smallest.
+    """
+
+    log_singular_values: Array
+    log_condition: Array
+    name: str
+
+    def plot(self) -> Any:
+        """Draw the largest, the median and the smallest singular value against the step."""
+        figure = new_figure(
+            f"Product of Jacobians: {self.name}",
+            "number of steps k",
+            "log₁₀ of the singular values",
+            "A flat line keeps what it carries; lines that part lose some directions.",
+        )
+        decades = self.log_singular_values / np.log(10)
+        steps = np.arange(1, len(decades) + 1)
+        middle = decades.shape[1] // 2
+        picked = ((0, "largest"), (middle, "median"), (-1, "smallest"))
+        for index, (column, label) in enumerate(picked):
+            add_line(figure, steps, decades[:, column], label, index)
+        return figure
+
+
+@dataclass(frozen=True)
+class Lyapunov(Result):
+    """Lyapunov exponents, largest first, per unit of time; `running` is their course."""
+
+    exponents: Array
+    running: Array
+    time: Array
+
+    @property
+    def dimension(self) -> float:
+        """The Kaplan-Yorke dimension of the attractor."""
+        sums = np.cumsum(self.exponents)
+        if sums[0] < 0:
+            return 0.0
+        last = int(np.flatnonzero(sums >= 0)[-1])
+        if last + 1 == len(sums):
+            return float(len(sums))
+        return last + 1 + float(sums[last] / abs(self.exponents[last + 1]))
+
+    def plot(self) -> Any:
+        """Draw how the exponents settle."""
+        figure = new_figure(
+            "Lyapunov exponents",
+            "time",
+            "exponent [1 / time]",
+            f"Above zero neighbours part: the largest settles at {self.exponents[0]:.4g}.",
+        )
+        for index in range(min(self.running.shape[1], 6)):
+            add_line(figure, self.time, self.running[:, index], f"number {index + 1}", index)
+        return figure
+
+
+def jacobian_of(step: Step, state: Tensor) -> Tensor:
+    """Return ∂step/∂state (n, n) at a state (n,).
+
+    Args:
+        step: A function from (batch, n) to (batch, n) that treats every row alike.
+        state: Where to take the Jacobian.
+    """
+    copies = state.detach().expand(len(state), -1).clone().requires_grad_()
+    with torch.enable_grad():
+        moved = step(copies)
+        (rows,) = torch.autograd.grad(moved.diagonal().sum(), copies)
+    return rows
+
+
+def step_jacobians(module: nn.Module, inputs: Tensor, *, at: list[int] | None = None) -> Array:
+    """Return the Jacobians (steps, n, n) of a network's whole state along one sequence.
+
+    Args:
+        module: A network whose state is visible (see `gradient_flow`).
+        inputs: (time, batch, features); the first sequence of the batch is followed.
+        at: The steps to look at; all of them if none are given.
+    """
+    network, x = network_inside(module, inputs)
+    if x.dim() == 3:
+        x = x[:1].transpose(0, 1) if getattr(network, "batch_first", False) else x[:, :1]
+    else:
+        x = x.unsqueeze(1)
+    wanted = set(range(len(x)) if at is None else at)
+    found = {}
+    with evaluating(module):
+        unrolled = _visible(network, x)
+        states = unrolled.initial(1, x)
+        for t in range(max(wanted) + 1):
+            if t in wanted:
+                step, flat = flat_step(unrolled, x[t], states)
+                found[t] = jacobian_of(step, flat).double().cpu().numpy()
+            with torch.no_grad():
+                _, states = unrolled.step(x[t], states)
+    return np.stack([found[t] for t in sorted(found)])
+
+
+def _visible(network: nn.Module, x: Tensor) -> Unrolled:
+    unrolled = unroll(network, x)
+    if unrolled is None:
+        raise OptionError(
+            explain(
+                type(network).__name__,
+                expected="a network in one direction whose state is visible",
+                got="one without",
+                remedy="Use gradient_flow, which can read a module through its inputs.",
+            )
+        )
+    unrolled.prepare()
+    return unrolled
+
+
+def flat_step(unrolled: Unrolled, x: Tensor, states: list[State]) -> tuple[Step, Tensor]:
+    """Return the step at input (1, features) as a function of one flat state, and that state."""
+    parts = [part for layer in states for part in layer]
+    if any(part.is_complex() for part in parts):
+        raise OptionError(
+            explain(
+                "the state",
+                expected="real numbers",
+                got="complex ones",
+                remedy="Hold real and imaginary parts side by side.",
+            )
+        )
+    axes = [batch_axis(part, 1) for part in parts]
+    shapes = [part.movedim(axis, 0).shape[1:] for part, axis in zip(parts, axes, strict=True)]
+    sizes = [int(np.prod(shape)) for shape in shapes]
+
+    def flatten(layers: list[State]) -> Tensor:
+        flat = [part for layer in layers for part in layer]
+        rows = [p.movedim(a, 0).flatten(1) for p, a in zip(flat, axes, strict=True)]
+        return torch.cat(rows, dim=1)
+
+    def step(flat: Tensor) -> Tensor:
+        pieces = iter(
+            piece.reshape(-1, *shape).movedim(0, axis)
+            for piece, shape, axis in zip(flat.split(sizes, dim=1), shapes, axes, strict=True)
+        )
+        layers = [tuple(next(pieces) for _ in layer) for layer in states]
+        _, moved = unrolled.step(x.expand(len(flat), *x.shape[1:]), layers)
+        return flatten(moved)
+
+    return step, flatten(states)[0]
+
+
+def spectrum(matrix: Any, *, name: str = "W") -> Spectrum:
+    """Return eigenvalues and singular values of a matrix.
+
+    Args:
+        matrix: A square matrix: a recurrent matrix, or the Jacobian of a step.
+        name: What to call it in the plot.
+    """
+    square = np.asarray(matrix, dtype=np.float64)
+    if square.ndim != 2 or square.shape[0] != square.shape[1]:
+        raise ShapeError(
+            explain("matrix", expected="(n, n)", got=square.shape, remedy="Give a square matrix.")
+        )
+    return Spectrum(
+        np.linalg.eigvals(square).astype(np.complex128),
+        np.linalg.svd(square, compute_uv=False),
+        name,
+    )
+
+
+def jacobian_product(jacobians: Any, *, name: str = "network") -> JacobianProduct:
+    """Return the singular values of J_k … J_2 J_1 for every k, as logarithms.
+
+    Args:
+        jacobians: (steps, n, n), the first step first.
+        name: What to call it in the plot.
+    """
+    steps = np.asarray(jacobians, dtype=np.float64)
+    n = steps.shape[-1]
+    left, middle, scale = np.eye(n), np.eye(n), 0.0
+    logs = np.empty((len(steps), n))
+    for k, jacobian in enumerate(steps):
+        # The product is exp(scale) · left · middle, left orthogonal and middle of size one.
+        left, triangle = np.linalg.qr(jacobian @ left)
+        middle = triangle @ middle
+        size = np.abs(middle).max()
+        if size > 0:
+            middle, scale = middle / size, scale + np.log(size)
+        values = np.linalg.svd(middle, compute_uv=False)
+        with np.errstate(divide="ignore"):
+            logs[k] = np.log(values) + scale
+    return JacobianProduct(logs, logs[:, 0] - logs[:, -1], name)
+
+
+def lyapunov_exponents(
+    step: Step,
+    state: Tensor,
+    steps: int,
+    *,
+    count: int | None = None,
+    step_time: float = 1.0,
+    warmup: int = 0,
+) -> Lyapunov:
+    """Return the Lyapunov exponents of a map, by repeated QR.
+
+    Args:
+        step: One step of the map, from (batch, n) to (batch, n), every row alike.
+        state: Where to start (n,).
+        steps: Number of steps to average over.
+        count: How many exponents to find; all n if none is given.
+        step_time: Time that one step takes, for exponents per unit of time.
+        warmup: Steps to make before, to reach the attractor.
+    """
+    point = state.detach().double()
+    with torch.no_grad():
+        for _ in range(warmup):
+            point = step(point.unsqueeze(0))[0]
+    tangent = torch.eye(len(point), dtype=point.dtype)[:, : count or len(point)]
+    total = np.zeros(tangent.shape[1])
+    running = np.empty((steps, tangent.shape[1]))
+    for k in range(steps):
+        jacobian = jacobian_of(step, point)
+        tangent, triangle = torch.linalg.qr(jacobian @ tangent)
+        total += triangle.diagonal().abs().log().numpy()
+        running[k] = total / ((k + 1) * step_time)
+        with torch.no_grad():
+            point = step(point.unsqueeze(0))[0]
+    order = np.argsort(-running[-1])
+    time = step_time * np.arange(1, steps + 1)
+    return Lyapunov(running[-1][order], running[:, order], time)

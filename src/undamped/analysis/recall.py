@@ -1,0 +1,142 @@
+"""The recall probe: what a linear readout can still tell about the input of k steps ago.
+
+White noise goes in; ridge regression from the outputs h_t to x_{t−k} is fitted on most of the
+sequences and scored on the rest. Gradients say what could be learned; recall says what an
+observer can read off the network as it is. The sum of the scores over all k is the linear memory
+capacity (Jaeger, 2001), which never exceeds the number of units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from undamped.analysis.figures import add_line, new_figure
+from undamped.analysis.input_gradients import first_tensor, takes_batch_first
+from undamped.analysis.result import Result
+from undamped.analysis.unrolled import evaluating
+from undamped.errors import OptionError, ShapeError, explain
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Recall(Result):
+    """`scores[k]` is the share (0 to 1) of the variance of x_{t−k} that h_t explains."""
+
+    scores: Array
+    threshold: float
+    name: str
+
+    @property
+    def capacity(self) -> float:
+        """The sum over all delays: how many past inputs are remembered, in all."""
+        return float(self.scores.sum())
+
+    @property
+    def reach(self) -> int:
+        """How many steps back, without a gap, more than `threshold` is explained."""
+        lost = np.flatnonzero(self.scores <= self.threshold)
+        return int(lost[0]) if len(lost) else len(self.scores)
+
+    def plot(self) -> Any:
+        """Draw the score against the delay."""
+        figure = new_figure(
+            f"Recall: {self.name}",
+            "delay k [steps]",
+            "explained share of x(t−k)",
+            f"A linear readout recovers inputs up to {self.reach} steps back, "
+            f"{self.capacity:.3g} of them in all.",
+        )
+        add_line(figure, range(len(self.scores)), self.scores, "held-out sequences")
+        figure.update_yaxes(range=[-0.02, 1.05])
+        return figure
+
+
+def recall(
+    module: nn.Module,
+    inputs: Tensor | None = None,
+    *,
+    delays: int = 100,
+    steps: int = 400,
+    batch: int = 16,
+    ridge: float = 1e-6,
+    threshold: float = 0.1,
+    seed: int = 0,
+    name: str | None = None,
+) -> Recall:
+    """Measure how well x_{t−k} can be read from h_t, for k = 0 … delays.
+
+    Args:
+        module: Any module that returns an output at every step.
+        inputs: White noise of your own, as the module takes it; if none, standard normal numbers
+            are drawn for a module with an `input_size`.
+        delays: The longest delay K.
+        steps: Length of the sequences drawn.
+        batch: Number of sequences drawn; a quarter of them is held out.
+        ridge: Strength of the ridge, relative to the outputs' mean variance.
+        threshold: The share below which an input counts as forgotten.
+        seed: Seed of the noise.
+        name: What to call the module in plots.
+    """
+    batch_first = takes_batch_first(module)
+    x = _noise(module, steps, batch, seed, batch_first) if inputs is None else inputs
+    with evaluating(module), torch.no_grad():
+        h = first_tensor(module(x))
+    if batch_first:
+        x, h = x.transpose(0, 1), h.transpose(0, 1)
+    if h.shape[:2] != x.shape[:2] or len(x) <= delays + 1 or x.shape[1] < 2:
+        raise ShapeError(
+            explain(
+                "recall",
+                expected=f"at least 2 sequences of more than {delays + 1} steps, answered at "
+                "every step",
+                got=f"inputs {tuple(x.shape)}, answers {tuple(h.shape)}",
+                remedy="Give longer inputs, fewer delays, or a network without its readout.",
+            )
+        )
+    features = torch.view_as_real(h).flatten(2) if h.is_complex() else h
+    scores = _scores(features.double().cpu().numpy(), x.double().cpu().numpy(), delays, ridge)
+    return Recall(scores, threshold, name or type(module).__name__)
+
+
+def _noise(module: nn.Module, steps: int, batch: int, seed: int, batch_first: bool) -> Tensor:
+    size = getattr(module, "input_size", None)
+    if not isinstance(size, int):
+        raise OptionError(
+            explain(
+                "inputs",
+                expected="white noise, since the module does not say its input_size",
+                got="none",
+                remedy="Give inputs=torch.randn(time, batch, features).",
+            )
+        )
+    like = next(module.parameters())
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(steps, batch, size, generator=generator, dtype=torch.float64)
+    noise = noise.to(like.device, like.dtype)
+    return noise.transpose(0, 1) if batch_first else noise
+
+
+def _scores(h: Array, x: Array, delays: int, ridge: float) -> Array:
+    held_out = max(1, x.shape[1] // 4)
+    # All delays are fitted on the same times, so that one factorisation serves them all.
+    states = h[delays:]
+    centre = states[:, held_out:].mean((0, 1))
+    train = (states[:, held_out:] - centre).reshape(-1, h.shape[2])
+    test = (states[:, :held_out] - centre).reshape(-1, h.shape[2])
+    gram = train.T @ train
+    gram[np.diag_indices(len(gram))] += ridge * np.trace(gram) / len(gram) + 1e-300
+    targets = np.stack([x[delays - k : len(x) - k] for k in range(delays + 1)], axis=2)
+    fit = targets[:, held_out:].reshape(len(train), -1)
+    weights = np.linalg.solve(gram, train.T @ (fit - fit.mean(0)))
+    wanted = targets[:, :held_out].reshape(len(test), -1)
+    missed = ((wanted - fit.mean(0) - test @ weights) ** 2).sum(0)
+    spread = ((wanted - wanted.mean(0)) ** 2).sum(0)
+    shares = 1 - missed / np.where(spread > 0, spread, 1.0)
+    return np.clip(shares.reshape(delays + 1, -1).mean(1), 0.0, 1.0)

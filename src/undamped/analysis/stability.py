@@ -1,0 +1,143 @@
+"""Stability of a step: forward Euler's criterion, stiffness, the pairing of heavy-ball adjoints.
+
+Forward Euler with step h follows y' = f(y) without blowing up where |1 + hλ| ≤ 1 for every
+eigenvalue λ of the Jacobian of f (Haber and Ruthotto, 2017). An undamped oscillator has imaginary
+eigenvalues and so never passes; that is why oscillators are stepped symplectically.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from undamped.analysis.figures import add_line, new_figure
+from undamped.analysis.result import Result
+from undamped.errors import ShapeError, explain
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class EulerStability(Result):
+    """`amplification[t]` is max |1 + hλ| at point t of a trajectory.
+
+    `largest_step[t]` is the largest h that would be stable there (0 if none is), `stiffness[t]`
+    the ratio of the largest to the smallest |λ|.
+    """
+
+    step: float
+    amplification: Array
+    largest_step: Array
+    stiffness: Array
+
+    @property
+    def stable(self) -> bool:
+        """Whether the criterion holds at every point, up to rounding."""
+        return bool((self.amplification <= 1 + 1e-12).all())
+
+    def plot(self) -> Any:
+        """Draw max |1 + hλ| along the trajectory."""
+        words = "holds everywhere" if self.stable else "is broken where the line is above 1"
+        figure = new_figure(
+            "Forward-Euler stability",
+            "point of the trajectory [steps]",
+            "max |1 + hλ|",
+            f"The criterion |1 + hλ| ≤ 1 {words} (h = {self.step:g}).",
+        )
+        points = range(len(self.amplification))
+        add_line(figure, points, self.amplification, "max |1 + hλ|", 0)
+        add_line(figure, points, np.ones(len(self.amplification)), "limit", 1)
+        return figure
+
+
+def _matrices(jacobians: ArrayLike) -> Array:
+    found = np.asarray(jacobians, dtype=np.float64)
+    if found.ndim == 2:
+        found = found[None]
+    if found.ndim != 3 or found.shape[1] != found.shape[2]:
+        raise ShapeError(
+            explain(
+                "jacobians",
+                expected="(n, n) or (points, n, n)",
+                got=found.shape,
+                remedy="Give ∂f/∂y at the points of a trajectory.",
+            )
+        )
+    return found
+
+
+def euler_stability(jacobians: ArrayLike, step: float) -> EulerStability:
+    """Check |1 + hλ| ≤ 1 along a trajectory.
+
+    Args:
+        jacobians: Jacobians ∂f/∂y of the field, (n, n) or (points, n, n).
+        step: The step h of forward Euler.
+    """
+    eigenvalues = np.linalg.eigvals(_matrices(jacobians))
+    return EulerStability(
+        step,
+        np.abs(1 + step * eigenvalues).max(1),
+        np.array([_largest_step(values) for values in eigenvalues]),
+        np.array([_ratio(np.abs(values)) for values in eigenvalues]),
+    )
+
+
+def _largest_step(eigenvalues: NDArray[np.complex128]) -> float:
+    # |1 + hλ|² = 1 + 2h Re λ + h²|λ|² ≤ 1 holds for 0 ≤ h ≤ −2 Re λ / |λ|².
+    moving = eigenvalues[np.abs(eigenvalues) > 0]
+    if not len(moving):
+        return float("inf")
+    return max(0.0, float((-2 * moving.real / np.abs(moving) ** 2).min()))
+
+
+def stiffness_ratio(matrix: ArrayLike) -> float:
+    """Return max |λ| / min |λ| of a matrix; infinite for a singular one.
+
+    Args:
+        matrix: The Jacobian (n, n) of a field.
+    """
+    return _ratio(np.abs(np.linalg.eigvals(_matrices(matrix)[0])))
+
+
+def _ratio(sizes: Array) -> float:
+    return float(sizes.max() / sizes.min()) if sizes.min() > 0 else float("inf")
+
+
+def heavy_ball_matrix(jacobian: ArrayLike, damping: float) -> Array:
+    """Return the matrix of ḧ + γḣ = F h as a first-order system in (h, ḣ).
+
+    Args:
+        jacobian: The Jacobian F (n, n) of the field.
+        damping: The damping γ.
+    """
+    inner = _matrices(jacobian)[0]
+    n = len(inner)
+    return np.block([[np.zeros((n, n)), np.eye(n)], [inner, -damping * np.eye(n)]])
+
+
+def heavy_ball_pairs(jacobian: ArrayLike, damping: float, span: float) -> Array:
+    """Return the sums of the paired eigenvalues of the heavy-ball adjoint's exponent.
+
+    Over a time `span` = t − T the adjoint is multiplied by exp(−M) with M = (t − T)·H, and the
+    eigenvalues of H solve μ² + γμ = λ for each eigenvalue λ of F, two for each λ. Those of −M
+    therefore come in pairs whose sum is (t − T)γ: not all of them can vanish together.
+
+    Args:
+        jacobian: The Jacobian F (n, n) of the field, constant in time.
+        damping: The damping γ.
+        span: t − T, negative when going back from T.
+    """
+    exponent = -span * np.linalg.eigvals(heavy_ball_matrix(jacobian, damping))
+    rest = list(exponent)
+    wanted = span * damping
+    sums = []
+    while rest:
+        first = rest.pop()
+        # The partner is the one whose sum comes nearest to what the theory says; whether it
+        # really is that sum is for the reader to judge.
+        partner = min(range(len(rest)), key=lambda i: abs(first + rest[i] - wanted))
+        sums.append(first + rest.pop(partner))
+    return np.asarray(sums)

@@ -1,0 +1,46 @@
+"""How fast a positive series grows or decays, and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undamped.analysis.result import Result
+
+
+@dataclass(frozen=True)
+class Trend(Result):
+    """The slope of log(series) per step with its 95 % confidence interval."""
+
+    rate: float
+    low: float
+    high: float
+
+
+def log_trend(series: NDArray[np.float64]) -> Trend:
+    """Fit log(series) = a + rate·t by least squares.
+
+    Neighbouring residuals are alike, so the number of independent points is taken to be
+    n (1 − ρ)/(1 + ρ) with ρ the residuals' correlation from one step to the next.
+
+    Args:
+        series: Values (time,); those that are zero or not finite are left out.
+    """
+    from scipy.stats import t as student
+
+    steps = np.flatnonzero(np.isfinite(series) & (series > 0))
+    if len(steps) < 3:
+        return Trend(float("nan"), float("-inf"), float("inf"))
+    time, values = steps - steps.mean(), np.log(series[steps])
+    spread = float(time @ time)
+    rate = float(time @ values) / spread
+    residual = values - values.mean() - rate * time
+    power = float(residual @ residual)
+    alike = float(residual[1:] @ residual[:-1]) / power if power > 0 else 0.0
+    alike = min(max(alike, 0.0), 0.999)
+    independent = max(len(steps) * (1 - alike) / (1 + alike), 3.0)
+    error = np.sqrt(power / (independent - 2) / spread)
+    reach = float(student.ppf(0.975, independent - 2) * error)
+    return Trend(rate, rate - reach, rate + reach)

@@ -1,0 +1,161 @@
+"""`undamped diagnose`: how far information travels in a model, on one HTML page."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from undamped.cli.settings import Settings
+    from undamped.report import ModelReport
+
+
+def diagnose(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN | [TASK] MODEL [KEY=VALUE]...",
+            help="A run folder, or a model by name with settings such as task.delay=500 "
+            "model.hidden_size=64; the model is then fresh, with random weights.",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The page to write; beside the run, or diagnosis.html, if not said."),
+    ] = None,
+    steps: Annotated[int, typer.Option(min=10, help="Length of the input without a task.")] = 1000,
+    memory: Annotated[bool, typer.Option(help="Measure peak memory too.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
+) -> None:
+    """Say how far gradients and memories reach, whether promises are kept, and what to change.
+
+    Example: `undamped diagnose unicornn task.delay=500`
+    """
+    from undamped.report import write
+    from undamped.report.runs import report_run
+
+    folder = Path(words[0])
+    if len(words) == 1 and (folder / "run.json").is_file():
+        reports = [report_run(folder, memory=memory)]
+        target = out or folder / "report.html"
+    else:
+        reports = [_fresh(words, steps, memory)]
+        target = out or Path("diagnosis.html")
+    show(reports, write(target, reports), as_json)
+
+
+def show(reports: list[ModelReport], page: Path, as_json: bool) -> None:
+    """Print verdicts and remedies, and where the page lies."""
+    from undamped.cli.screen import console, print_json
+    from undamped.report.tables import headline
+
+    if as_json:
+        print_json({"page": str(page), "models": [_plain(report) for report in reports]})
+        return
+    screen = console()
+    screen.print(headline(reports), style="bold", markup=False)
+    for report in reports:
+        if len(reports) > 1:
+            screen.print(f"{report.name}: {report.verdict}", markup=False)
+        for found in report.promises:
+            mark = "kept" if found.kept else "BROKEN"
+            screen.print(
+                f"  promise {mark}: {found.promise.claim} ({found.meaning} {found.value:.3g}, "
+                f"limit {found.limit:.3g})",
+                markup=False,
+            )
+        for remedy in report.remedies:
+            command = f"\n      {remedy.command}" if remedy.command else ""
+            screen.print(f"  · {remedy.advice}{command}", markup=False, soft_wrap=True)
+    screen.print(f"The page: {page}", soft_wrap=True, markup=False)
+
+
+def _plain(report: ModelReport) -> dict[str, object]:
+    parts = {
+        name: None if part is None else part.to_dict()
+        for name, part in (
+            ("gradient_flow", report.gradient_flow),
+            ("recall", report.recall),
+            ("spectrum", report.spectrum),
+            ("cost", report.cost),
+        )
+    }
+    return {
+        "name": report.name,
+        "verdict": report.verdict,
+        "remedies": [{"advice": r.advice, "command": r.command} for r in report.remedies],
+        "promises": [found.to_dict() for found in report.promises],
+        **parts,
+    }
+
+
+def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
+    import torch
+
+    import undamped.tasks  # noqa: F401 (enters the tasks)
+    from undamped.cli.settings import read_settings
+    from undamped.registry import models, tasks
+    from undamped.report import diagnose as measure
+    from undamped.report.runs import diagnose_task
+    from undamped.training.recipes import recommended
+    from undamped.training.run import model_for
+
+    settings = read_settings(words)
+    task_name, model_name = _names(settings)
+    models[model_name]  # an unknown name should be the first thing said
+    command = shlex.join(["undamped", *sys.argv[1:]])
+    torch.manual_seed(settings.seed)
+    given = settings.model_options(model_name)
+    if task_name is None:
+        options = {"hidden_size": 64, "input_size": 1, **given}
+        return measure(
+            models.build(model_name, **options),
+            steps=steps,
+            memory=memory,
+            seed=settings.seed,
+            name=model_name,
+            command=command,
+        )
+    tasks[task_name]
+    options = {**recommended(task_name, model_name)["model"], **given}
+    task = tasks.build(task_name, **settings.task_options(task_name))
+    return diagnose_task(
+        model_for(task, model_name, options),
+        task,
+        name=f"{model_name} on {task_name}",
+        memory=memory,
+        command=command,
+        verb="diagnose",
+    )
+
+
+def _names(settings: Settings) -> tuple[str | None, str]:
+    """Tell task and model apart; a task may be left out, or follow from its settings."""
+    from undamped.errors import OptionError
+    from undamped.options import options_of
+    from undamped.registry import models, tasks
+
+    chosen = [name for name in settings.names if name in tasks and name not in models]
+    others = [name for name in settings.names if name not in chosen]
+    if len(others) > 1 or len(chosen) > 1 or not settings.names:
+        raise OptionError(
+            "diagnose: expected a run folder, or a model and perhaps a task, got "
+            f"{' '.join(settings.names) or 'only settings'}. For several runs use 'undamped "
+            "report'."
+        )
+    model = others[0] if others else "unicornn"
+    if chosen:
+        return chosen[0], model
+    asked = settings.parts.get("task", {})
+    fitting = [n for n in tasks if asked and all(key in options_of(tasks[n]) for key in asked)]
+    preferred = [name for name in ("copy", "digits", "adding") if name in fitting]
+    if asked and not fitting:
+        raise OptionError(
+            f"task.{next(iter(asked))}: expected an option of some task, got one that none has. "
+            "Name the task, for example 'undamped diagnose copy unicornn task.delay=500'."
+        )
+    return ([*preferred, *fitting] or [None])[0], model

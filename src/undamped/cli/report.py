@@ -1,0 +1,52 @@
+"""`undamped report`: one page for one run or several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from undamped.training.run import Run
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="One or more run folders.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The page to write; beside a single run, or report.html, if not said."),
+    ] = None,
+    memory: Annotated[bool, typer.Option(help="Measure peak memory too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
+) -> None:
+    """Write one page that compares runs: verdict, curves, gradient flow, recall, cost.
+
+    Example: `undamped report runs/copy-unicornn-1 runs/copy-lstm-1`
+    """
+    from undamped.cli.diagnose import show
+    from undamped.report import write
+    from undamped.report.runs import report_run
+    from undamped.training.run import Run
+
+    opened = [Run.open(path) for path in runs]
+    reports = [report_run(run, compare=len(opened) == 1, memory=memory) for run in opened]
+    target = out or (opened[0].path / "report.html" if len(opened) == 1 else Path("report.html"))
+    show(reports, write(target, reports), as_json)
+
+
+def write_page(run: Run, other: Run | None = None) -> Path | None:
+    """Write the page of a training that has just ended; None if it did not get that far.
+
+    Args:
+        run: The run that was trained; the page lies in its folder.
+        other: A second run to compare with.
+    """
+    from undamped.report import write
+    from undamped.report.runs import report_run
+
+    if run.settings["status"] != "finished":
+        return None
+    trained = [run] if other is None or other.result is None else [run, other]
+    reports = [report_run(each, compare=len(trained) == 1) for each in trained]
+    return write(run.path / "report.html", reports)

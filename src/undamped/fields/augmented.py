@@ -1,0 +1,55 @@
+"""Augmented neural ODE (Dupont, Doucet and Teh, 2019): room for trajectories to pass."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from undamped.options import PositiveInt
+
+
+class Augmentation(nn.Module):
+    """Extra features for the state: zeros, or computed from the input.
+
+    Equation:
+        zero: h(0) = [x, 0];  input: h(0) = [x, h̃(x)], h̃ a linear layer
+
+    Symbols:
+        x input, h̃ learned input layer.
+
+    Promise:
+        A flow in the input's own space is a homeomorphism, so it cannot carry an inner disc out
+        through a ring around it; with one more dimension it can.
+
+    Args:
+        input_size: Features of the input.
+        extra_size: Features added.
+        kind: `zero` or `input`.
+
+    Example:
+        >>> Augmentation(2, 3)(torch.randn(5, 2)).shape
+        torch.Size([5, 5])
+
+    Reference:
+        E. Dupont, A. Doucet, Y. W. Teh. Augmented neural ODEs. NeurIPS, 2019. Input layers:
+        S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        extra_size: PositiveInt,
+        kind: Literal["zero", "input"] = "zero",
+    ) -> None:
+        super().__init__()
+        self.extra_size = extra_size
+        self.size = input_size + extra_size
+        self.layer = nn.Linear(input_size, extra_size) if kind == "input" else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (…, input + extra)."""
+        if self.layer is not None:
+            return torch.cat((x, self.layer(x)), dim=-1)
+        return torch.cat((x, x.new_zeros(*x.shape[:-1], self.extra_size)), dim=-1)

@@ -1,0 +1,302 @@
+"""Continuous normalising flows and FFJORD (Grathwohl and others, 2019)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from undamped.errors import OptionError, explain
+from undamped.fields.trace import (
+    Narrowing,
+    NoiseKind,
+    TraceKind,
+    bottleneck_trace,
+    draw_noise,
+    field_and_trace,
+)
+from undamped.options import PositiveFloat, PositiveInt
+from undamped.solvers import Solution, Solver, solve
+from undamped.solvers.solve import Gradient
+
+
+class ConcatSquashField(nn.Module):
+    """FFJORD's field: layers gated and shifted by time.
+
+    Equation:
+        layer(t, x) = (W x + b) ⊙ σ̂(g t + c) + d t
+
+    Symbols:
+        g, c gate and d shift by time; tanh between layers.
+
+    Args:
+        size: Features of the state.
+        hidden_size: Width of the hidden layers.
+        hidden_layers: Their number.
+        context_size: Features of a condition seen beside the state.
+
+    Reference:
+        W. Grathwohl and others. FFJORD: free-form continuous dynamics for scalable reversible
+        generative models. ICLR, 2019.
+    """
+
+    def __init__(
+        self,
+        size: PositiveInt,
+        hidden_size: PositiveInt = 64,
+        *,
+        hidden_layers: PositiveInt = 2,
+        context_size: int = 0,
+    ) -> None:
+        super().__init__()
+        widths = [size + context_size] + [hidden_size] * hidden_layers + [size]
+        pairs = list(itertools.pairwise(widths))
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairs)
+        self.gates = nn.ModuleList(nn.Linear(1, b) for _, b in pairs)
+        self.shifts = nn.ModuleList(nn.Linear(1, b, bias=False) for _, b in pairs)
+
+    def forward(self, t: Any, x: Tensor) -> Tensor:
+        """Return dx/dt."""
+        time = torch.as_tensor(t, dtype=x.dtype, device=x.device).reshape(-1, 1)
+        last = len(self.layers) - 1
+        rows = zip(self.layers, self.gates, self.shifts, strict=True)
+        for k, (layer, gate, shift) in enumerate(rows):
+            x = layer(x) * torch.sigmoid(gate(time)) + shift(time)
+            x = torch.tanh(x) if k < last else x
+        return x
+
+
+class BottleneckField(nn.Module):
+    """A field through few features, for the bottleneck trace.
+
+    Equation:
+        f = g ∘ h, h: ℝ^D → ℝ^H with H < D
+
+    Args:
+        size: D.
+        bottleneck_size: H.
+        hidden_size: Width of the hidden layers on both sides.
+    """
+
+    def __init__(
+        self, size: PositiveInt, bottleneck_size: PositiveInt, hidden_size: PositiveInt = 64
+    ) -> None:
+        super().__init__()
+        self.bottleneck_size = bottleneck_size
+        self.inner = nn.Sequential(
+            nn.Linear(size + 1, hidden_size), nn.Tanh(), nn.Linear(hidden_size, bottleneck_size)
+        )
+        self.outer = nn.Sequential(
+            nn.Tanh(),
+            nn.Linear(bottleneck_size, hidden_size),
+            nn.Tanh(),
+            nn.Linear(hidden_size, size),
+        )
+
+    def narrow(self, t: Any, z: Tensor) -> Tensor:
+        """Return h(t, z)."""
+        return self.inner(torch.cat((z, torch.zeros_like(z[:, :1]) + t), dim=1))
+
+    def widen(self, t: Any, few: Tensor) -> Tensor:
+        """Return g(h)."""
+        return self.outer(few)
+
+    def forward(self, t: Any, z: Tensor) -> Tensor:
+        """Return dz/dt."""
+        return self.widen(t, self.narrow(t, z))
+
+
+class _Dynamics(nn.Module):
+    """State, log-density and regularisers together, with the noise of one solve."""
+
+    def __init__(self, field: nn.Module, noise: Tensor | None, kind: TraceKind, context: Any):
+        super().__init__()
+        self.field, self.noise, self.kind, self.context = field, noise, kind, context
+
+    def context_tensors(self) -> list[Tensor]:
+        return [] if self.context is None else [self.context]
+
+    def _field(self, t: Any, z: Tensor) -> Tensor:
+        if self.context is None:
+            return self.field(t, z)
+        return self.field(t, torch.cat((z, self.context), dim=1))
+
+    def forward(self, t: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        z = state[0]
+        if self.kind == "bottleneck":
+            assert isinstance(self.field, Narrowing) and self.noise is not None
+            value, trace = bottleneck_trace(self.field, t, z, self.noise)
+            frobenius = torch.zeros_like(trace)
+        else:
+            value, trace, frobenius = field_and_trace(self._field, t, z, self.noise)
+        return value, -trace, value.pow(2).sum(1), frobenius
+
+
+@dataclass(frozen=True)
+class FlowResult:
+    """What a flow gives for samples.
+
+    Args:
+        base: Where they go, or come from, under the base distribution, (batch, features).
+        log_prob: Their log-density, (batch,).
+        kinetic: ∫ ‖f‖² dt, (batch,).
+        jacobian: ∫ ‖∂f/∂z‖² dt, or its estimate, (batch,).
+    """
+
+    base: Tensor
+    log_prob: Tensor
+    kinetic: Tensor
+    jacobian: Tensor
+
+
+class ContinuousFlow(nn.Module):
+    """A continuous normalising flow between a normal distribution at 0 and the data at T.
+
+    Equation:
+        d log p(z(t))/dt = −tr ∂f/∂z
+
+    Symbols:
+        z state, f field, T end time. The trace is exact, Hutchinson's εᵀ(∂f/∂z)ε with the noise
+        ε fixed during a solve, or the same inside a bottleneck.
+
+    Args:
+        field: f, on (t, (batch, features)), or with the condition beside the state.
+        size: Features of the data.
+        trace: How the trace is had while training; evaluation always uses the exact one.
+        noise: Distribution of ε.
+        end: T.
+        train_end: Whether T is learned.
+        method: A solver or its registry name.
+        rtol: Relative tolerance.
+        atol: Absolute tolerance.
+        gradient: How gradients are taken.
+
+    Example:
+        >>> flow = undamped.ContinuousFlow(ConcatSquashField(2), 2)
+        >>> loss = -flow.log_prob(torch.randn(64, 2)).mean()
+
+    Reference:
+        R. Chen and others. Neural ordinary differential equations. NeurIPS, 2018. W. Grathwohl
+        and others. FFJORD. ICLR, 2019. Regularisers: C. Finlay and others. How to train your
+        neural ODE. ICML, 2020.
+    """
+
+    def __init__(
+        self,
+        field: nn.Module,
+        size: PositiveInt,
+        *,
+        trace: TraceKind = "hutchinson",
+        noise: NoiseKind = "gaussian",
+        end: PositiveFloat = 0.5,
+        train_end: bool = False,
+        method: str | Solver = "dopri5",
+        rtol: PositiveFloat = 1e-5,
+        atol: PositiveFloat = 1e-5,
+        gradient: Gradient = "checkpoint",
+    ) -> None:
+        super().__init__()
+        if trace == "bottleneck" and not isinstance(field, Narrowing):
+            raise OptionError(
+                explain(
+                    "trace='bottleneck'",
+                    expected="a field with `narrow` and `widen`",
+                    got=type(field).__name__,
+                    remedy="Use BottleneckField, or trace='hutchinson'.",
+                )
+            )
+        self.field, self.size = field, size
+        self.trace: TraceKind = trace
+        self.noise: NoiseKind = noise
+        self.root_end = nn.Parameter(torch.tensor(math.sqrt(end)), requires_grad=train_end)
+        self.method, self.rtol, self.atol = method, rtol, atol
+        self.gradient: Gradient = gradient
+        self.solution: Solution | None = None
+
+    @property
+    def end(self) -> Tensor:
+        """T, positive whatever training does."""
+        return self.root_end**2
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of the field in the last pass (NFE)."""
+        return 0 if self.solution is None else self.solution.evaluations
+
+    @property
+    def evaluations_backward(self) -> int:
+        """Evaluations for its gradients."""
+        return 0 if self.solution is None else self.solution.evaluations_backward
+
+    def _dynamics(self, x: Tensor, context: Tensor | None, generator: Any) -> _Dynamics:
+        if not self.training or self.trace == "exact":
+            return _Dynamics(self.field, None, "exact", context)
+        width = self.field.bottleneck_size if self.trace == "bottleneck" else self.size
+        shape = torch.Size((x.shape[0], int(width)))  # type: ignore[arg-type]
+        noise = draw_noise(self.noise, shape, x, generator)
+        return _Dynamics(self.field, noise, self.trace, context)
+
+    def _flow(self, x: Tensor, forwards: bool, context: Any, generator: Any) -> tuple[Tensor, ...]:
+        nought = x.new_zeros(x.shape[0])
+        end = self.end.to(x.dtype)
+        ends = [torch.zeros_like(end), end]
+        times = torch.stack(ends if forwards else ends[::-1])
+        self.solution = solve(
+            self._dynamics(x, context, generator),
+            (x, nought, nought, nought),
+            times,
+            method=self.method,
+            rtol=self.rtol,
+            atol=self.atol,
+            gradient=self.gradient,
+        )
+        return self.solution.final
+
+    def _base_log_prob(self, z: Tensor) -> Tensor:
+        return -0.5 * (z.pow(2).sum(1) + self.size * math.log(2 * math.pi))
+
+    def forward(
+        self, x: Tensor, context: Tensor | None = None, generator: torch.Generator | None = None
+    ) -> FlowResult:
+        """Carry data (batch, features) to the base distribution; return densities and costs.
+
+        Args:
+            x: Data.
+            context: Condition, (batch, context features).
+            generator: Where the noise of the trace comes from.
+        """
+        z, change, kinetic, jacobian = self._flow(x, False, context, generator)
+        # Going back in time the integrals come out negative: change = +∫₀ᵀ tr.
+        return FlowResult(z, self._base_log_prob(z) - change, -kinetic, -jacobian)
+
+    def log_prob(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """Return log p(x), (batch,)."""
+        return self(x, context).log_prob
+
+    def sample(
+        self,
+        count: PositiveInt,
+        *,
+        context: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Draw samples (count, features) and return them with their log-densities (count,).
+
+        Args:
+            count: How many.
+            context: Condition, (count, context features).
+            generator: Where the random numbers come from.
+        """
+        z = torch.randn(
+            count,
+            self.size,
+            generator=generator,
+            dtype=self.root_end.dtype,
+            device=self.root_end.device,
+        )
+        x, change, _, _ = self._flow(z, True, context, generator)
+        return x, self._base_log_prob(z) + change

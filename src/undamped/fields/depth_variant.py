@@ -1,0 +1,224 @@
+"""Depth-variant neural ODEs (Massaroli and others, 2020): parameters that change with depth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from undamped.errors import OptionError, explain
+from undamped.fields.neural_ode import NeuralODE
+from undamped.fields.perceptron import ACTIVATIONS, Activation
+from undamped.options import PositiveFloat, PositiveInt
+from undamped.solvers import Solution, Solver
+from undamped.solvers.solve import Gradient
+
+Basis = Literal["fourier", "chebyshev", "polynomial", "piecewise"]
+
+
+def basis_values(basis: Basis, terms: int, s: Tensor) -> Tensor:
+    """Return ψ_1(s), …, ψ_terms(s) for s in [0, 1], along a new last dimension.
+
+    All four are orthogonal on [0, 1] (Chebyshev with its own weight): 1, cos 2πs, sin 2πs, …;
+    Chebyshev and Legendre polynomials of 2s − 1; indicators of equal pieces.
+
+    Args:
+        basis: Which functions.
+        terms: How many.
+        s: Where.
+    """
+    if basis == "piecewise":
+        index = (s * terms).floor().clamp(0, terms - 1)
+        return torch.stack([(index == k).to(s.dtype) for k in range(terms)], dim=-1)
+    if basis == "fourier":
+        values = [torch.ones_like(s)]
+        for k in range(1, terms):
+            wave = torch.cos if k % 2 else torch.sin
+            values.append(wave(2 * math.pi * ((k + 1) // 2) * s))
+        return torch.stack(values, dim=-1)
+    x = 2 * s - 1
+    values = [torch.ones_like(x), x]
+    for k in range(1, terms - 1):
+        if basis == "chebyshev":
+            values.append(2 * x * values[k] - values[k - 1])
+        else:
+            values.append(((2 * k + 1) * x * values[k] - k * values[k - 1]) / (k + 1))
+    return torch.stack(values[:terms], dim=-1)
+
+
+class GalerkinLinear(nn.Module):
+    """A linear layer whose weights are a sum of basis functions of depth.
+
+    Equation:
+        W(s) = Σ_j A_j ψ_j(s),  b(s) = Σ_j a_j ψ_j(s)
+
+    Symbols:
+        s depth as a fraction of the whole, ψ_j basis, A_j and a_j learned coefficients.
+
+    Args:
+        input_size: Features in.
+        output_size: Features out.
+        basis: The ψ_j.
+        terms: How many.
+        depth: Time at which s = 1.
+
+    Reference:
+        S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        *,
+        basis: Basis = "fourier",
+        terms: PositiveInt = 5,
+        depth: PositiveFloat = 1.0,
+    ) -> None:
+        super().__init__()
+        self.basis: Basis = basis
+        self.terms, self.depth = terms, depth
+        bound = 1 / math.sqrt(input_size)
+        shape = (terms, output_size, input_size)
+        self.weight = nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(terms, output_size).uniform_(-bound, bound))
+        with torch.no_grad():  # at first, much like a layer that does not change
+            if basis != "piecewise":
+                self.weight[1:] *= 0.1
+                self.bias[1:] *= 0.1
+
+    def forward(self, t: Any, x: Tensor) -> Tensor:
+        """Apply the layer as it is at time t."""
+        s = torch.as_tensor(t, dtype=x.dtype, device=x.device).reshape(-1) / self.depth
+        values = basis_values(self.basis, self.terms, s)  # (times, terms)
+        if len(values) > 1:  # every sample at a depth of its own
+            out = torch.einsum("bj,joi,bi->bo", values, self.weight, x)
+            return out + values @ self.bias
+        weight = torch.einsum("j,joi->oi", values[0], self.weight)
+        return nn.functional.linear(x, weight, values[0] @ self.bias)
+
+
+class GalerkinField(nn.Module):
+    """A perceptron of Galerkin layers: depth enters through the parameters.
+
+    Equation:
+        f(s, y) = W₂(s) σ(W₁(s) y + b₁(s)) + b₂(s)
+
+    Symbols:
+        s depth, W and b as in `GalerkinLinear`, σ activation.
+
+    Args:
+        size: Features of the state.
+        hidden_size: Width of the hidden layer.
+        basis: Basis of the parameters.
+        terms: Number of basis functions.
+        depth: Time at which the basis ends.
+        activation: σ.
+
+    Example:
+        >>> GalerkinField(2, 16, basis="chebyshev", terms=4)(torch.tensor(0.3), torch.randn(5, 2))
+
+    Reference:
+        S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.
+    """
+
+    def __init__(
+        self,
+        size: PositiveInt,
+        hidden_size: PositiveInt = 32,
+        *,
+        basis: Basis = "fourier",
+        terms: PositiveInt = 5,
+        depth: PositiveFloat = 1.0,
+        activation: Activation = "tanh",
+    ) -> None:
+        super().__init__()
+        self.inner = GalerkinLinear(size, hidden_size, basis=basis, terms=terms, depth=depth)
+        self.outer = GalerkinLinear(hidden_size, size, basis=basis, terms=terms, depth=depth)
+        self.activation = activation
+
+    def forward(self, t: Any, y: Tensor) -> Tensor:
+        """Return dy/dt."""
+        return self.outer(t, ACTIVATIONS[self.activation](self.inner(t, y)))
+
+
+class StackedODE(nn.Module):
+    """Stacked neural ODEs: one field after another, each on its own piece of depth.
+
+    Equation:
+        z(S) = h(x) + Σ_i ∫_{s_i}^{s_{i+1}} f_{θ_i}(τ, z(τ)) dτ
+
+    Symbols:
+        s_i ends of the pieces, θ_i parameters of piece i.
+
+    Args:
+        fields: The fields, in order.
+        depth: Time over all of them; each gets an equal part.
+        method: A solver or its registry name.
+        rtol: Relative tolerance, where the method chooses its steps.
+        atol: Absolute tolerance, likewise.
+        step_size: Fixed step size, where it does not.
+        gradient: How gradients are taken.
+
+    Reference:
+        S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.
+    """
+
+    def __init__(
+        self,
+        fields: Sequence[nn.Module],
+        *,
+        depth: PositiveFloat = 1.0,
+        method: str | Solver = "dopri5",
+        rtol: PositiveFloat | None = None,
+        atol: PositiveFloat | None = None,
+        step_size: PositiveFloat | None = None,
+        gradient: Gradient = "checkpoint",
+    ) -> None:
+        super().__init__()
+        if not fields:
+            raise OptionError(
+                explain(
+                    "fields", expected="at least one", got="none", remedy="Give a list of fields."
+                )
+            )
+        ends = [depth * k / len(fields) for k in range(len(fields) + 1)]
+        self.pieces = nn.ModuleList(
+            NeuralODE(
+                field,
+                times=(begin, end),
+                method=method,
+                rtol=rtol,
+                atol=atol,
+                step_size=step_size,
+                gradient=gradient,
+            )
+            for field, begin, end in zip(fields, ends, ends[1:], strict=False)
+        )
+
+    def _sum(self, name: str) -> int:
+        return sum(getattr(piece, name) for piece in self.pieces)
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of all fields in the last forward pass."""
+        return self._sum("evaluations")
+
+    @property
+    def evaluations_backward(self) -> int:
+        """Evaluations for its gradients."""
+        return self._sum("evaluations_backward")
+
+    @property
+    def solutions(self) -> list[Solution]:
+        """The solutions of the last forward pass, piece by piece."""
+        return [piece.solution for piece in self.pieces]  # type: ignore[misc]
+
+    def forward(self, state: Tensor) -> Tensor:
+        """Return the state at the end of the last piece."""
+        for piece in self.pieces:
+            state = piece(state)
+        return state

@@ -1,0 +1,301 @@
+"""Stable deep residual networks (Haber and Ruthotto, 2017; Chang and others, 2018).
+
+Each is a discretised ODE that neither grows nor forgets; all but the first can be run backwards
+layer by layer, so that back-propagation needs the memory of one layer.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from undamped.errors import OptionError, explain
+from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
+
+Pair = tuple[Tensor, Tensor]
+StableKind = Literal["antisymmetric", "verlet", "hamiltonian", "two-layer", "midpoint", "leapfrog"]
+
+
+class StableLayers(nn.Module):
+    """The layers of one kind: `step` and, where there is one, its inverse.
+
+    Args:
+        size: Features.
+        depth: Layers.
+        step_size: h.
+        gamma: Diffusion γ, where the kind has one.
+    """
+
+    invertible: ClassVar[bool] = True
+
+    def __init__(self, size: int, depth: int, step_size: float, gamma: float) -> None:
+        super().__init__()
+        scale = 1 / math.sqrt(size)
+        self.weight = nn.Parameter(torch.randn(depth, size, size) * scale)
+        self.bias = nn.Parameter(torch.zeros(depth, size))
+        self.size, self.depth, self.step_size, self.gamma = size, depth, step_size, gamma
+
+    def begin(self, y: Tensor) -> Pair:
+        """Return the pair of states before the first layer."""
+        return y, y
+
+    def step(self, layer: int, pair: Pair) -> Pair:
+        """Apply a layer."""
+        raise NotImplementedError
+
+    def undo(self, layer: int, pair: Pair) -> Pair:
+        """Take a layer back."""
+        raise NotImplementedError
+
+    def finish(self, pair: Pair) -> Tensor:
+        """Return the output."""
+        return pair[1]
+
+    def _antisymmetric(self, layer: int) -> Tensor:
+        weight = self.weight[layer]
+        eye = torch.eye(self.size, dtype=weight.dtype, device=weight.device)
+        return 0.5 * (weight - weight.T - self.gamma * eye)
+
+
+class AntisymmetricLayers(StableLayers):
+    """Forward Euler: y' = y + h σ(½(K − Kᵀ − γI) y + b)."""
+
+    invertible = False
+
+    def step(self, layer: int, pair: Pair) -> Pair:
+        """Apply a layer."""
+        y = pair[1]
+        force = torch.tanh(y @ self._antisymmetric(layer).T + self.bias[layer])
+        return y, y + self.step_size * force
+
+
+class VerletLayers(StableLayers):
+    """Verlet for ÿ = σ(K y + b), K = −CᵀC: y'' = 2y' − y + h² σ(K y' + b), at rest at first."""
+
+    def _force(self, layer: int, y: Tensor) -> Tensor:
+        weight = self.weight[layer]
+        return self.step_size**2 * torch.tanh(-(y @ weight.T) @ weight + self.bias[layer])
+
+    def step(self, layer: int, pair: Pair) -> Pair:
+        """Apply a layer."""
+        before, y = pair
+        return y, 2 * y - before + self._force(layer, y)
+
+    def undo(self, layer: int, pair: Pair) -> Pair:
+        """Take a layer back."""
+        y, after = pair
+        return 2 * y - after + self._force(layer, y), y
+
+
+class LeapfrogLayers(VerletLayers):
+    """Leapfrog: y'' = 2y' − y − h² Kᵀ σ(K y' + b)."""
+
+    def _force(self, layer: int, y: Tensor) -> Tensor:
+        weight = self.weight[layer]
+        inner = torch.tanh(y @ weight.T + self.bias[layer])
+        return -(self.step_size**2) * inner @ weight
+
+
+class MidpointLayers(StableLayers):
+    """Midpoint: y'' = y + 2h σ(½(K − Kᵀ − γI) y' + b); the first layer is an Euler step."""
+
+    def _force(self, layer: int, y: Tensor) -> Tensor:
+        size = self.step_size * (2 if layer else 1)
+        return size * torch.tanh(y @ self._antisymmetric(layer).T + self.bias[layer])
+
+    def step(self, layer: int, pair: Pair) -> Pair:
+        """Apply a layer."""
+        before, y = pair
+        return y, before + self._force(layer, y)
+
+    def undo(self, layer: int, pair: Pair) -> Pair:
+        """Take a layer back."""
+        y, after = pair
+        return after - self._force(layer, y), y
+
+
+class HamiltonianLayers(StableLayers):
+    """Staggered: z' = z − h σ(Kᵀ y + b), y' = y + h σ(K z' + b), from z = 0."""
+
+    def begin(self, y: Tensor) -> Pair:
+        """Start at rest."""
+        return torch.zeros_like(y), y
+
+    def _kick(self, layer: int, y: Tensor) -> Tensor:
+        return self.step_size * torch.tanh(y @ self.weight[layer] + self.bias[layer])
+
+    def _drift(self, layer: int, z: Tensor) -> Tensor:
+        return self.step_size * torch.tanh(z @ self.weight[layer].T + self.bias[layer])
+
+    def step(self, layer: int, pair: Pair) -> Pair:
+        """Apply a layer."""
+        z, y = pair
+        z = z - self._kick(layer, y)
+        return z, y + self._drift(layer, z)
+
+    def undo(self, layer: int, pair: Pair) -> Pair:
+        """Take a layer back."""
+        z, y = pair
+        y = y - self._drift(layer, z)
+        return z + self._kick(layer, y), y
+
+
+class TwoLayerHamiltonianLayers(HamiltonianLayers):
+    """Two-layer: z' = z − h K₂ᵀσ(K₂ y + b₂), y' = y + h K₁ᵀσ(K₁ z' + b₁)."""
+
+    def __init__(self, size: int, depth: int, step_size: float, gamma: float) -> None:
+        super().__init__(size, depth, step_size, gamma)
+        self.weight_kick = nn.Parameter(torch.randn(depth, size, size) / math.sqrt(size))
+        self.bias_kick = nn.Parameter(torch.zeros(depth, size))
+
+    def _kick(self, layer: int, y: Tensor) -> Tensor:
+        weight = self.weight_kick[layer]
+        return self.step_size * torch.tanh(y @ weight.T + self.bias_kick[layer]) @ weight
+
+    def _drift(self, layer: int, z: Tensor) -> Tensor:
+        weight = self.weight[layer]
+        return self.step_size * torch.tanh(z @ weight.T + self.bias[layer]) @ weight
+
+
+KINDS: dict[str, type[StableLayers]] = {
+    "antisymmetric": AntisymmetricLayers,
+    "verlet": VerletLayers,
+    "hamiltonian": HamiltonianLayers,
+    "two-layer": TwoLayerHamiltonianLayers,
+    "midpoint": MidpointLayers,
+    "leapfrog": LeapfrogLayers,
+}
+
+
+class _ReversibleStack(torch.autograd.Function):
+    """All layers, keeping only the last pair; the way back undoes them one by one."""
+
+    @staticmethod
+    def forward(ctx: Any, layers: StableLayers, a: Tensor, b: Tensor, *parameters: Tensor) -> Any:
+        pair: Pair = (a, b)
+        for layer in range(layers.depth):
+            pair = layers.step(layer, pair)
+        ctx.layers, ctx.parameters = layers, parameters
+        ctx.save_for_backward(*pair)
+        return pair
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Any, ...]:
+        layers: StableLayers = ctx.layers
+        parameters = ctx.parameters
+        pair, pull = ctx.saved_tensors, list(gradients)
+        totals = [torch.zeros_like(parameter) for parameter in parameters]
+        for layer in reversed(range(layers.depth)):
+            with torch.no_grad():
+                pair = layers.undo(layer, pair)
+            with torch.enable_grad():
+                leaves = [part.detach().requires_grad_() for part in pair]
+                after = layers.step(layer, (leaves[0], leaves[1]))
+            pairs = [(o, p) for o, p in zip(after, pull, strict=True) if o.requires_grad]
+            found = torch.autograd.grad(
+                [o for o, _ in pairs],
+                [*leaves, *parameters],
+                [p for _, p in pairs],
+                allow_unused=True,
+            )
+            pull = [
+                torch.zeros_like(leaf) if part is None else part
+                for part, leaf in zip(found, leaves, strict=False)
+            ]
+            for total, part in zip(totals, found[2:], strict=True):
+                if part is not None:
+                    total += part
+        return None, *pull, *totals
+
+
+class StableResidual(nn.Module):
+    """A deep residual network whose layers are steps of a stable ODE.
+
+    Equation:
+        antisymmetric: y' = y + h σ(½(K − Kᵀ − γI) y + b);
+        verlet: ÿ = σ(−CᵀC y + b);  hamiltonian: ẏ = σ(K z + b), ż = −σ(Kᵀ y + b);
+        two-layer: ẏ = K₁ᵀσ(K₁ z + b₁), ż = −K₂ᵀσ(K₂ y + b₂);
+        midpoint and leapfrog: the two-step forms of the first and of ÿ = −Kᵀσ(K y + b)
+
+    Symbols:
+        y features, z momenta, K, C and b parameters of each layer, h step size, γ diffusion,
+        σ tanh.
+
+    Promise:
+        Every kind but the antisymmetric Euler network is inverted exactly, layer by layer.
+
+    Args:
+        size: Features.
+        depth: Layers.
+        kind: Which ODE and discretisation.
+        step_size: h.
+        gamma: γ, for the antisymmetric and midpoint kinds.
+        reversible: Whether back-propagation undoes the layers instead of storing them.
+
+    Example:
+        >>> net = undamped.StableResidual(8, 100, kind="hamiltonian")
+        >>> net(torch.randn(16, 8)).shape
+        torch.Size([16, 8])
+
+    Reference:
+        E. Haber, L. Ruthotto. Stable architectures for deep neural networks. 2017. B. Chang and
+        others. Reversible architectures for arbitrarily deep residual neural networks. AAAI,
+        2018.
+    """
+
+    def __init__(
+        self,
+        size: PositiveInt,
+        depth: PositiveInt,
+        *,
+        kind: StableKind = "hamiltonian",
+        step_size: PositiveFloat = 0.1,
+        gamma: NonNegativeFloat = 0.0,
+        reversible: bool | None = None,
+    ) -> None:
+        super().__init__()
+        chosen = KINDS[kind]
+        if reversible and not chosen.invertible:
+            raise OptionError(
+                explain(
+                    "reversible",
+                    expected=f"false for kind='{kind}', whose layers have no inverse",
+                    got="true",
+                    remedy="Choose 'hamiltonian', 'verlet', 'midpoint' or 'leapfrog'.",
+                )
+            )
+        if gamma and kind not in ("antisymmetric", "midpoint"):
+            raise OptionError(
+                explain(
+                    "gamma",
+                    expected=f"0 for kind='{kind}', which has no diffusion",
+                    got=gamma,
+                    remedy="Leave it out, or choose 'antisymmetric' or 'midpoint'.",
+                )
+            )
+        self.layers = chosen(size, depth, step_size, gamma)
+        self.reversible = chosen.invertible if reversible is None else reversible
+
+    def forward(self, y: Tensor) -> Tensor:
+        """Return (batch, size) after all layers."""
+        layers = self.layers
+        pair = layers.begin(y)
+        if self.reversible:
+            pair = _ReversibleStack.apply(layers, *pair, *layers.parameters())
+        else:
+            for layer in range(layers.depth):
+                pair = layers.step(layer, pair)
+        return layers.finish(pair)
+
+    @torch.no_grad()
+    def inverse(self, pair: Pair) -> Tensor:
+        """Return the input from the last pair of states."""
+        for layer in reversed(range(self.layers.depth)):
+            pair = self.layers.undo(layer, pair)
+        return pair[1]

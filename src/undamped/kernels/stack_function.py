@@ -1,0 +1,208 @@
+"""A whole UnICORNN network as one differentiable function with a gradient written by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from undamped.kernels.reference import reference_oscillator_scan
+from undamped.kernels.stack import Gradient, Kept, Layer, plan, run_stack
+from undamped.kernels.stack_backward import BackwardPass, Gradients
+
+PER_LAYER = 4  # tensors: input weight, bias, weight, step
+
+
+@dataclass(frozen=True)
+class _Spec:
+    """What is not a tensor."""
+
+    layers: tuple[tuple[float, tuple[int, ...], tuple[int, ...]], ...]
+    gradient: Gradient
+    every: bool
+
+    def layers_of(self, parameters: tuple[Tensor, ...]) -> list[Layer]:
+        layers = []
+        for i, (alpha, sources, sizes) in enumerate(self.layers):
+            input_weight, bias, weight, step = parameters[PER_LAYER * i : PER_LAYER * (i + 1)]
+            layers.append(Layer(input_weight, bias, weight, step, alpha, sources, sizes))
+        return layers
+
+
+def oscillator_stack(
+    x: Tensor,
+    layers: list[Layer],
+    state: tuple[Tensor, Tensor],
+    *,
+    lengths: Tensor | None = None,
+    masks: Tensor | None = None,
+    gradient: Gradient = "reversible",
+    every: bool = True,
+) -> tuple[Tensor | None, tuple[Tensor, Tensor]]:
+    """Run layers of oscillators over a sequence, chunk by chunk in time, on the CPU.
+
+    Args:
+        x: (time, batch, input).
+        layers: Parameters and wiring of each layer.
+        state: Positions and velocities before the first step, (layers, batch, hidden) each.
+        lengths: (batch,), where sequences end.
+        masks: (layers − 1, batch, hidden), factors on the outputs that other layers see.
+        gradient: How the backward pass gets its states.
+        every: Whether all outputs of the last layer are wanted.
+
+    Returns:
+        The positions of the last layer (time, batch, hidden) or None, and the final state.
+    """
+    spec = _Spec(tuple((c.alpha, c.sources, c.sizes) for c in layers), gradient, every)
+    parameters = [t for c in layers for t in (c.input_weight, c.bias, c.weight, c.step)]
+    output, position, velocity = _Stack.apply(spec, x, *state, masks, lengths, *parameters)
+    return (output if every else None), (position, velocity)
+
+
+class _Stack(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        spec: _Spec,
+        x: Tensor,
+        position: Tensor,
+        velocity: Tensor,
+        masks: Tensor | None,
+        lengths: Tensor | None,
+        *parameters: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        work = plan(*_detached(spec, x, masks, lengths, parameters))
+        state = torch.stack([position.detach(), velocity.detach()])
+        output = x.new_empty(work.steps if spec.every else 0, work.columns)
+        differentiated = any(ctx.needs_input_grad)
+        kept = run_stack(
+            work,
+            state.view(2, len(work.layers), work.columns),
+            spec.gradient if differentiated else None,
+            output if spec.every else None,
+        )
+        output = output.view(-1, work.batch, work.hidden)
+        position_end, velocity_end = state[0].clone(), state[1].clone()
+        if kept is not None:
+            # The output stands for the last of the stored positions, so that torch notices if
+            # somebody changes it in place.
+            positions = kept.positions[:-1] if spec.every else kept.positions
+            ctx.spec, ctx.border_spacing, ctx.stored = spec, kept.every, len(positions)
+            ctx.save_for_backward(
+                x,
+                position,
+                velocity,
+                masks,
+                lengths,
+                position_end,
+                velocity_end,
+                output if kept.positions and spec.every else None,
+                kept.borders,
+                *positions,
+                *kept.curves,
+                *parameters,
+            )
+        return output, position_end, velocity_end
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        saved, spec = ctx.saved_tensors, ctx.spec
+        x, position, velocity, masks, lengths, position_end, velocity_end, output, borders = saved[
+            :9
+        ]
+        kept_tensors = saved[9 : -PER_LAYER * len(spec.layers)]
+        parameters = saved[-PER_LAYER * len(spec.layers) :]
+        if torch.is_grad_enabled():
+            inputs = (x, position, velocity, *parameters)
+            return _differentiable_gradients(spec, inputs, masks, lengths, grads, ctx)
+        work = plan(*_detached(spec, x, masks, lengths, parameters))
+        shape = (2, len(work.layers), work.columns)
+        positions, curves = kept_tensors[: ctx.stored], kept_tensors[ctx.stored :]
+        if output is not None:
+            positions = (*positions, output.view(-1, work.columns))
+        kept = Kept(borders, ctx.border_spacing, tuple(positions), tuple(curves))
+        sums = Gradients(
+            torch.stack([grads[1], grads[2]]).view(shape),
+            torch.zeros(3, *shape[1:], dtype=torch.float64),
+            [torch.zeros_like(c.input_weight) for c in work.layers],
+            x.new_empty(x.shape) if ctx.needs_input_grad[1] else None,
+        )
+        BackwardPass(
+            work,
+            kept,
+            torch.stack([position_end, velocity_end]).view(shape),
+            grads[0].contiguous().view(-1, work.columns) if spec.every else None,
+            sums,
+        ).run()
+        totals = sums.columns.view(3, -1, work.batch, work.hidden).sum(2).to(x.dtype)
+        gradients = [
+            gradient
+            for at, input_weight in enumerate(sums.input_weights)
+            for gradient in (input_weight, totals[2, at], totals[0, at], totals[1, at])
+        ]
+        initial = sums.state.view(2, -1, work.batch, work.hidden)
+        return (None, sums.x, initial[0], initial[1], None, None, *gradients)
+
+
+def _detached(
+    spec: _Spec,
+    x: Tensor,
+    masks: Tensor | None,
+    lengths: Tensor | None,
+    parameters: tuple[Tensor, ...],
+) -> tuple[list[Layer], Tensor, Tensor | None, Tensor | None]:
+    plain = tuple(parameter.detach().contiguous() for parameter in parameters)
+    return spec.layers_of(plain), x.detach(), lengths, None if masks is None else masks.detach()
+
+
+def reference_stack(
+    x: Tensor,
+    layers: list[Layer],
+    state: tuple[Tensor, Tensor],
+    lengths: Tensor | None = None,
+    masks: Tensor | None = None,
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """The same as `oscillator_stack` in plain loops: its meaning, and its second derivative."""
+    if lengths is not None:
+        over = torch.arange(x.shape[0]).unsqueeze(1) >= lengths
+        x = x.masked_fill(over.unsqueeze(-1), 0)
+    outputs, ends = [x], []
+    for at, layer in enumerate(layers):
+        source = torch.cat([outputs[i] for i in layer.sources], dim=-1)
+        projected = torch.nn.functional.linear(source, layer.input_weight, layer.bias)
+        start = (state[0][at], state[1][at])
+        output, end = reference_oscillator_scan(
+            projected, layer.weight, layer.step, layer.alpha, start, lengths
+        )
+        ends.append(end)
+        outputs.append(output * masks[at] if masks is not None and at + 1 < len(layers) else output)
+    return outputs[-1], (torch.stack([e[0] for e in ends]), torch.stack([e[1] for e in ends]))
+
+
+def _differentiable_gradients(
+    spec: _Spec,
+    inputs: tuple[Tensor, ...],
+    masks: Tensor | None,
+    lengths: Tensor | None,
+    grads: tuple[Tensor, ...],
+    ctx: Any,
+) -> tuple[Tensor | None, ...]:
+    """Gradients that can be differentiated again: slow, through the plain loop."""
+    wanted = (*ctx.needs_input_grad[1:4], *ctx.needs_input_grad[6:])
+    # Views stand for the inputs, so that only the path through this function is followed.
+    stand_ins = [t.view_as(t) for t in inputs]
+    layers = spec.layers_of(tuple(stand_ins[3:]))
+    output, (end, velocity_end) = reference_stack(
+        stand_ins[0], layers, (stand_ins[1], stand_ins[2]), lengths, masks
+    )
+    results, weights = (end, velocity_end), grads[1:]
+    if spec.every:
+        results, weights = (output, *results), grads
+    sought = [t for t, want in zip(stand_ins, wanted, strict=True) if want]
+    found = iter(
+        torch.autograd.grad(results, sought, weights, create_graph=True, allow_unused=True)
+    )
+    gradients = [next(found) if want else None for want in wanted]
+    return (None, *gradients[:3], None, None, *gradients[3:])

@@ -1,0 +1,570 @@
+"""Whole continuous-depth models: input, a flow in depth, a linear readout.
+
+All are used alike: (batch, input) in, (batch, output) out, for classes or targets; after a
+forward pass `evaluations` holds the number of field evaluations, after a backward pass
+`evaluations_backward` holds those.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+from undamped.fields.augmented import Augmentation
+from undamped.fields.data_controlled import Controlled, DepthNetwork
+from undamped.fields.depth_variant import Basis, GalerkinField, StackedODE
+from undamped.fields.heavy_ball import HeavyBallField, InitialMomentum, SecondOrderField
+from undamped.fields.neural_ode import NeuralODE
+from undamped.fields.perceptron import Activation, PerceptronField
+from undamped.fields.stable_residual import StableKind, StableResidual
+from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from undamped.registry import models
+from undamped.solvers.solve import Gradient
+
+
+class ContinuousModel(nn.Module):
+    """A flow in depth with a linear readout; subclasses build `start` and `flow`."""
+
+    start: nn.Module
+    flow: NeuralODE | StackedODE
+    head: nn.Linear
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the state at the end of depth, (batch, state)."""
+        return self.flow(self.start(x))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return scores or values, (batch, output)."""
+        return self.head(self.features(x))
+
+    @property
+    def evaluations(self) -> int:
+        """Field evaluations of the last forward pass (NFE)."""
+        return self.flow.evaluations
+
+    @property
+    def evaluations_backward(self) -> int:
+        """Field evaluations of its gradients."""
+        return self.flow.evaluations_backward
+
+
+@models.register("node")
+class NODE(ContinuousModel):
+    """A neural ODE between the input and a linear readout, augmented if wished.
+
+    Equation:
+        ḣ = f(t, h),  h(0) = [x, 0],  ŷ = W h(1) + b
+
+    Symbols:
+        x input, h state, f a perceptron, W and b readout.
+
+    Args:
+        input_size: Features of the input.
+        output_size: Classes or targets.
+        hidden_size: Width of the field.
+        augmented_size: Zeros added to the input (ANODE); 0 is the plain neural ODE.
+        augmentation: Whether the added features are zeros or computed from the input.
+        activation: Activation of the field.
+        method: Solver.
+        tolerance: Relative and absolute tolerance.
+        gradient: How gradients are taken.
+
+    Example:
+        >>> model = undamped.NODE(2, 2, hidden_size=32, augmented_size=1)
+
+    Reference:
+        R. Chen and others. NeurIPS, 2018. E. Dupont and others. Augmented neural ODEs. NeurIPS,
+        2019.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        *,
+        hidden_size: PositiveInt = 32,
+        augmented_size: NonNegativeInt = 0,
+        augmentation: Literal["zero", "input"] = "zero",
+        activation: Activation = "tanh",
+        method: str = "dopri5",
+        tolerance: PositiveFloat = 1e-3,
+        gradient: Gradient = "checkpoint",
+    ) -> None:
+        super().__init__()
+        size = input_size + augmented_size
+        self.start = (
+            Augmentation(input_size, augmented_size, augmentation)
+            if augmented_size
+            else nn.Identity()
+        )
+        field = PerceptronField(size, hidden_size, activation=activation)
+        self.flow = NeuralODE(
+            field, method=method, rtol=tolerance, atol=tolerance, gradient=gradient
+        )
+        self.head = nn.Linear(size, output_size)
+
+
+class _SecondOrder(ContinuousModel):
+    def _build(
+        self,
+        field: nn.Module,
+        size: int,
+        output_size: int,
+        momentum: Literal["zero", "learned"],
+        augmented_size: int,
+        method: str,
+        tolerance: float,
+        gradient: Gradient,
+    ) -> None:
+        begin = InitialMomentum(size, momentum)
+        self.start = (
+            nn.Sequential(Augmentation(size - augmented_size, augmented_size), begin)
+            if augmented_size
+            else begin
+        )
+        self.flow = NeuralODE(
+            field, method=method, rtol=tolerance, atol=tolerance, gradient=gradient
+        )
+        self.size = size
+        self.head = nn.Linear(size, output_size)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the position at the end of depth, (batch, size)."""
+        return super().features(x)[..., : self.size]
+
+
+@models.register("hbnode")
+class HBNODE(_SecondOrder):
+    """Heavy-ball neural ODE, plain or general.
+
+    Equation:
+        ḣ = m,  ṁ = −γ m + f(t, h);  general: ḣ = tanh(m),  ṁ = −γ m + f(t, h) − ξ h
+
+    Symbols:
+        h position, m momentum, γ learned damping, ξ learned restoring force, f a perceptron.
+
+    Promise:
+        The adjoint of m is a heavy-ball equation with the same γ.
+
+    Args:
+        input_size: Features of the input.
+        output_size: Classes or targets.
+        hidden_size: Width of the force.
+        general: Whether it is GHBNODE.
+        damping: γ at the start.
+        momentum: Whether the momentum starts at zero or is learned from the input.
+        augmented_size: Zeros added to the input.
+        activation: Activation of the force.
+        method: Solver.
+        tolerance: Relative and absolute tolerance.
+        gradient: How gradients are taken.
+
+    Example:
+        >>> model = undamped.HBNODE(2, 2, hidden_size=32)
+
+    Reference:
+        H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        *,
+        hidden_size: PositiveInt = 32,
+        general: bool = False,
+        damping: PositiveFloat = 0.0474,
+        momentum: Literal["zero", "learned"] = "learned",
+        augmented_size: NonNegativeInt = 0,
+        activation: Activation = "tanh",
+        method: str = "dopri5",
+        tolerance: PositiveFloat = 1e-3,
+        gradient: Gradient = "checkpoint",
+    ) -> None:
+        super().__init__()
+        size = input_size + augmented_size
+        force = PerceptronField(size, hidden_size, activation=activation)
+        field = HeavyBallField(force, damping=damping, general=general)
+        self._build(field, size, output_size, momentum, augmented_size, method, tolerance, gradient)
+
+
+@models.register("ghbnode")
+class GHBNODE(HBNODE):
+    """Generalised heavy-ball neural ODE: bounded velocity and a learned restoring force.
+
+    Equation:
+        ḣ = tanh(m),  ṁ = −γ m + f(t, h) − ξ h
+
+    Symbols:
+        As for HBNODE.
+
+    Promise:
+        |ḣ| ≤ 1, so that positions cannot run away in a fixed time.
+
+    Args:
+        input_size: Features of the input.
+        output_size: Classes or targets.
+        hidden_size: Width of the force.
+        damping: γ at the start.
+        momentum: Whether the momentum starts at zero or is learned from the input.
+        augmented_size: Zeros added to the input.
+        activation: Activation of the force.
+        method: Solver.
+        tolerance: Relative and absolute tolerance.
+        gradient: How gradients are taken.
+
+    Example:
+        >>> model = undamped.GHBNODE(2, 2, hidden_size=32)
+
+    Reference:
+        H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        *,
+        hidden_size: PositiveInt = 32,
+        damping: PositiveFloat = 0.0474,
+        momentum: Literal["zero", "learned"] = "learned",
+        augmented_size: NonNegativeInt = 0,
+        activation: Activation = "tanh",
+        method: str = "dopri5",
+        tolerance: PositiveFloat = 1e-3,
+        gradient: Gradient = "checkpoint",
+    ) -> None:
+        super().__init__(
+            input_size,
+            output_size,
+            hidden_size=hidden_size,
+            general=True,
+            damping=damping,
+            momentum=momentum,
+            augmented_size=augmented_size,
+            activation=activation,
+            method=method,
+            tolerance=tolerance,
+            gradient=gradient,
+        )
+
+
+@models.register("sonode")
+class SONODE(_SecondOrder):
+    """Second-order neural ODE: a force on position and velocity.
+
+    Equation:
+        ḧ = f(t, [h, ḣ])
+
+    Symbols:
+        h position, f a perceptron.
+
+    Args:
+        input_size: Features of the input.
+        output_size: Classes or targets.
+        hidden_size: Width of the force.
+        momentum: Whether the velocity starts at zero or is learned from the input.
+        augmented_size: Zeros added to the input.
+        activation: Activation of the force.
+        method: Solver.
+        tolerance: Relative and absolute tolerance.
+        gradient: How gradients are taken.
+
+    Example:
+        >>> model = undamped.SONODE(2, 2, hidden_size=32)
+
+    Reference:
+        A. Norcliffe and others. On second order behaviour in augmented neural ODEs. NeurIPS,
+        2020.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        *,
+        hidden_size: PositiveInt = 32,
+        momentum: Literal["zero", "learned"] = "learned",
+        augmented_size: NonNegativeInt = 0,
+        activation: Activation = "tanh",
+        method: str = "dopri5",
+        tolerance: PositiveFloat = 1e-3,
+        gradient: Gradient = "checkpoint",
+    ) -> None:
+        super().__init__()
+        size = input_size + augmented_size
+        force = PerceptronField(size, hidden_size, input_size=2 * size, activation=activation)
+        self._build(
+            SecondOrderField(force),
+            size,
+            output_size,
+            momentum,
+            augmented_size,
+            method,
+            tolerance,
+            gradient,
+        )
+
+
+@models.register("depth-variant-node")
+class DepthVariantNODE(ContinuousModel):
+    """A neural ODE whose parameters change with depth.
+
+    Equation:
+        ḣ = f_{θ(t)}(h),  θ(t) = Σ_j α_j ψ_j(t);  stacked: θ constant on each piece
+
+    Symbols:
+        ψ_j basis functions, α_j coefficients.
+
+    Args:
+        input_size: Features of the input.
+        output_size: Classes or targets.
+        hidden_size: Width of the field.
+        basis: Fourier, Chebyshev, Legendre polynomials or piecewise constant; `stacked` builds a
+            field of its own for each piece and never steps across a border.
+        terms: Basis functions, or pieces.
+        augmented_size: Zeros added to the input.
+        method: Solver.
+        tolerance: Relative and absolute tolerance.
+        gradient: How gradients are taken.
+
+    Example:
+        >>> model = undamped.DepthVariantNODE(2, 2, basis="chebyshev", terms=4)
+
+    Reference:
+        S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        *,
+        hidden_size: PositiveInt = 32,
+        basis: Literal["fourier", "chebyshev", "polynomial", "piecewise", "stacked"] = "fourier",
+        terms: PositiveInt = 5,
+        augmented_size: NonNegativeInt = 0,
+        method: str = "dopri5",
+        tolerance: PositiveFloat = 1e-3,
+        gradient: Gradient = "checkpoint",
+    ) -> None:
+        super().__init__()
+        size = input_size + augmented_size
+        self.start = Augmentation(input_size, augmented_size) if augmented_size else nn.Identity()
+        if basis == "stacked":
+            fields = [PerceptronField(size, hidden_size, time=False) for _ in range(terms)]
+            self.flow = StackedODE(
+                fields, method=method, rtol=tolerance, atol=tolerance, gradient=gradient
+            )
+        else:
+            kind: Basis = basis
+            self.flow = NeuralODE(
+                GalerkinField(size, hidden_size, basis=kind, terms=terms),
+                method=method,
+                rtol=tolerance,
+                atol=tolerance,
+                gradient=gradient,
+            )
+        self.head = nn.Linear(size, output_size)
+
+
+@models.register("data-controlled-node")
+class DataControlledNODE(ContinuousModel):
+    """A neural ODE whose field keeps seeing the input, to a depth that may depend on it.
+
+    Equation:
+        ż = f(t, [z, x]),  z(0) = x,  ŷ = W z(g(x)) + b;  g = 1 unless adaptive
+
+    Symbols:
+        x input, z state, g learned depth.
+
+    Args:
+        input_size: Features of the input.
+        output_size: Classes or targets.
+        hidden_size: Width of the field.
+        adaptive_depth: Whether every sample is integrated to a depth g(x) of its own.
+        activation: Activation of the field.
+        method: Solver.
+        tolerance: Relative and absolute tolerance.
+        gradient: How gradients are taken; with adaptive depth `checkpoint` or `backprop`.
+
+    Example:
+        >>> model = undamped.DataControlledNODE(2, 2, adaptive_depth=True)
+
+    Reference:
+        S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        *,
+        hidden_size: PositiveInt = 32,
+        adaptive_depth: bool = False,
+        activation: Activation = "tanh",
+        method: str = "dopri5",
+        tolerance: PositiveFloat = 1e-3,
+        gradient: Gradient = "checkpoint",
+    ) -> None:
+        super().__init__()
+        field = PerceptronField(
+            input_size, hidden_size, input_size=2 * input_size, activation=activation
+        )
+        self.start = nn.Identity()
+        self.flow = NeuralODE(
+            field, method=method, rtol=tolerance, atol=tolerance, gradient=gradient
+        )
+        self.depth = DepthNetwork(input_size) if adaptive_depth else None
+        self.head = nn.Linear(input_size, output_size)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the state at the sample's depth, (batch, input)."""
+        times = None if self.depth is None else self.depth.times(x)
+        assert isinstance(self.flow, NeuralODE)
+        return self.flow.solve(x, times, field=Controlled(self.flow.field, x)).final
+
+
+@models.register("rk-net")
+class RKNet(ContinuousModel):
+    """A neural ODE with fixed Runge–Kutta steps, trained by back-propagation through them.
+
+    Equation:
+        h' = h + Ψ_{1/n}(t, h), n times
+
+    Symbols:
+        Ψ a step of the classical method of order four.
+
+    Args:
+        input_size: Features of the input.
+        output_size: Classes or targets.
+        hidden_size: Width of the field.
+        steps: n.
+        augmented_size: Zeros added to the input.
+        method: Explicit method.
+
+    Example:
+        >>> model = undamped.RKNet(2, 2, steps=6)
+
+    Reference:
+        R. Chen and others. Neural ordinary differential equations. NeurIPS, 2018, table 1.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        *,
+        hidden_size: PositiveInt = 32,
+        steps: PositiveInt = 6,
+        augmented_size: NonNegativeInt = 0,
+        method: str = "rk4",
+    ) -> None:
+        super().__init__()
+        size = input_size + augmented_size
+        self.start = Augmentation(input_size, augmented_size) if augmented_size else nn.Identity()
+        field = PerceptronField(size, hidden_size)
+        self.flow = NeuralODE(field, method=method, step_size=1 / steps, gradient="backprop")
+        self.head = nn.Linear(size, output_size)
+
+
+@models.register("resnet")
+class ResNet(nn.Module):
+    """A residual network of perceptron blocks: the discrete baseline.
+
+    Equation:
+        h' = h + W₂ tanh(W₁ h + b₁) + b₂, with parameters of its own in every block
+
+    Symbols:
+        h features.
+
+    Args:
+        input_size: Features of the input.
+        output_size: Classes or targets.
+        hidden_size: Width inside a block.
+        depth: Blocks.
+        width: Features between blocks; 0 keeps the input's own number.
+
+    Example:
+        >>> model = undamped.ResNet(2, 2, depth=6)
+
+    Reference:
+        K. He and others. Deep residual learning for image recognition. CVPR, 2016.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        *,
+        hidden_size: PositiveInt = 32,
+        depth: PositiveInt = 6,
+        width: NonNegativeInt = 0,
+    ) -> None:
+        super().__init__()
+        size = width or input_size
+        self.start = nn.Linear(input_size, size) if width else nn.Identity()
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.Linear(size, hidden_size), nn.Tanh(), nn.Linear(hidden_size, size))
+            for _ in range(depth)
+        )
+        self.head = nn.Linear(size, output_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return scores or values, (batch, output)."""
+        x = self.start(x)
+        for block in self.blocks:
+            x = x + block(x)
+        return self.head(x)
+
+
+@models.register("stable-residual")
+class StableResidualModel(nn.Module):
+    """A stable deep residual network with a linear layer before and after it.
+
+    Equation:
+        As for `StableResidual`.
+
+    Symbols:
+        As for `StableResidual`.
+
+    Promise:
+        Every kind but the antisymmetric is inverted layer by layer, so that training it takes
+        the memory of one layer.
+
+    Args:
+        input_size: Features of the input.
+        output_size: Classes or targets.
+        width: Features of the layers.
+        depth: Layers.
+        kind: Which ODE and discretisation.
+        step_size: h.
+        gamma: Diffusion, for the antisymmetric and midpoint kinds.
+
+    Example:
+        >>> model = undamped.StableResidualModel(2, 2, width=8, depth=50, kind="leapfrog")
+
+    Reference:
+        E. Haber, L. Ruthotto. 2017. B. Chang and others. AAAI, 2018.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        *,
+        width: PositiveInt = 8,
+        depth: PositiveInt = 50,
+        kind: StableKind = "hamiltonian",
+        step_size: PositiveFloat = 0.1,
+        gamma: NonNegativeFloat = 0.0,
+    ) -> None:
+        super().__init__()
+        self.start = nn.Linear(input_size, width)
+        self.layers = StableResidual(width, depth, kind=kind, step_size=step_size, gamma=gamma)
+        self.head = nn.Linear(width, output_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return scores or values, (batch, output)."""
+        return self.head(self.layers(self.start(x)))

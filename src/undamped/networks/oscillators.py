@@ -1,0 +1,196 @@
+"""UnICORNN networks: all layers at once, chunk by chunk in time, in memory that does not grow.
+
+With one direction a whole pass is a single function (`undamped.kernels.oscillator_stack`): no
+sequence between two layers ever exists for the whole length. With two directions a layer needs
+all of the sequence below it before it can start from the end, so layers run one after the other,
+each in the same way, and the outputs between them are the only sequences kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from undamped.cells.cell import State
+from undamped.cells.unicornn import UnICORNNCell
+from undamped.docstrings import documented_arguments
+from undamped.errors import OptionError, explain
+from undamped.kernels import Gradient, Layer, OscillatorStream, advance_stack, oscillator_stack
+from undamped.kernels.dispatch import implementation
+from undamped.networks.recurrent import Recurrent, join_features, padding_mask, reverse_time
+from undamped.options import Option, PositiveInt, convert
+
+
+class OscillatorNetwork(Recurrent):
+    """UnICORNN cells unrolled in time by the compiled kernels.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of oscillators of each layer.
+        num_layers: Number of layers.
+        gradient: How the backward pass gets its states: "reversible" runs backwards in time
+            from a few kept states, "checkpoint" keeps one every chunk, "stored" keeps all.
+        options: The other options of a recurrent network and of the cell.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        num_layers: PositiveInt = 1,
+        *,
+        gradient: Gradient = "reversible",
+        **options: Any,
+    ) -> None:
+        super().__init__(input_size, hidden_size, num_layers, **options)
+        self.gradient: Gradient = convert(Gradient, gradient, f"{type(self).__name__}.gradient")
+
+    @classmethod
+    def declared_options(cls) -> dict[str, Option]:
+        """Return the options of any recurrent network, of the cell, and `gradient`."""
+        text = documented_arguments(OscillatorNetwork)["gradient"]
+        own = Option("gradient", Gradient, "reversible", text)
+        return {**super().declared_options(), "gradient": own}
+
+    def _run(
+        self, x: Tensor, states: list[State], lengths: Tensor | None
+    ) -> tuple[Tensor, list[State]]:
+        if not self._fits(x, states):
+            return super()._run(x, states, lengths)
+        output, finals = self._run_kernels(x, states, lengths, every=True)
+        assert output is not None  # every output was asked for
+        return output, finals
+
+    def _run_to_end(self, x: Tensor, states: list[State], lengths: Tensor | None) -> list[State]:
+        if not self._fits(x, states):
+            return super()._run(x, states, lengths)[1]
+        return self._run_kernels(x, states, lengths, every=False)[1]
+
+    def step(self, x: Tensor, state: Tensor | State | None = None) -> tuple[Tensor, Tensor | State]:
+        """Take one sample (batch, input) or (input,) of a stream; return output and state.
+
+        The bits are those of a whole sequence. In a long loop without gradients `stream` is
+        faster: it keeps the state and prepares everything once.
+        """
+        if self.bidirectional or x.dim() not in (1, 2):
+            return super().step(x, state)  # which says what is wrong
+        sequence, inner, unbatched = self._check_input(x.unsqueeze(0), state, stream=True)
+        states = self._split_state(inner, sequence)
+        if not self._fits(sequence, states):
+            return super().step(x, state)
+        layers = [self._layer(at) for at in range(self.num_layers)]
+        start = _stacked(states)
+        if torch.is_grad_enabled():
+            _, final = oscillator_stack(sequence, layers, start, gradient="stored", every=False)
+        else:
+            final = advance_stack(layers, sequence[0], *start)
+        output = final[0][-1]
+        if unbatched:
+            return output.squeeze(0), (final[0].squeeze(1), final[1].squeeze(1))
+        return output, final
+
+    def stream(self, state: State | None = None, *, batch: PositiveInt = 1) -> OscillatorStream:
+        """Return an object that is fed samples one at a time by `push`, without gradients.
+
+        Args:
+            state: The state to go on from, as a call returned it; zeros if none is given.
+            batch: How many streams run side by side; a given state says so itself.
+
+        Example:
+            >>> stream = net.stream()
+            >>> outputs = [stream.push(x_t) for x_t in samples]
+        """
+        weight = self.cell(0).get_parameter("weight")
+        if self.bidirectional or implementation(*self.parameters()) != "numba":
+            raise OptionError(
+                explain(
+                    f"{type(self).__name__}.stream",
+                    expected="one direction, and float32 or float64 on the CPU",
+                    got=f"bidirectional={self.bidirectional}, {weight.dtype} on {weight.device}",
+                    remedy="Call step in a loop on other devices; a stream has one direction.",
+                )
+            )
+        if state is not None and state[0].dim() == 2:
+            state = (state[0].unsqueeze(1), state[1].unsqueeze(1))
+        size = batch if state is None else state[0].shape[1]
+        states = self._split_state(state, weight.new_empty(1, size, 1))
+        layers = [self._layer(at) for at in range(self.num_layers)]
+        return OscillatorStream(layers, *_stacked(states))
+
+    def _fits(self, x: Tensor, states: list[State]) -> bool:
+        """Whether the chunked pass applies; if not, layers run one by one over `cell.scan`.
+
+        A compiler sees one operator per layer instead: the chunks are Python.
+        """
+        tensors = (x, self.cell(0).get_parameter("weight"), *states[0])
+        return implementation(*tensors) == "numba" and not torch.compiler.is_compiling()
+
+    def _run_kernels(
+        self, x: Tensor, states: list[State], lengths: Tensor | None, *, every: bool
+    ) -> tuple[Tensor | None, list[State]]:
+        if self.bidirectional:
+            return self._run_both_ways(x, states, lengths, every=every)
+        layers = [self._layer(at) for at in range(self.num_layers)]
+        masks = None
+        if self.dropout and self.training and self.num_layers > 1:
+            like = x.new_empty(1, x.shape[1], self.hidden_size)
+            masks = torch.cat([self._dropout_mask(like) for _ in layers[1:]])
+        output, (position, velocity) = oscillator_stack(
+            x,
+            layers,
+            _stacked(states),
+            lengths=lengths,
+            masks=masks,
+            gradient=self.gradient,
+            every=every,
+        )
+        return output, list(zip(position.unbind(0), velocity.unbind(0), strict=True))
+
+    def _run_both_ways(
+        self, x: Tensor, states: list[State], lengths: Tensor | None, *, every: bool
+    ) -> tuple[Tensor | None, list[State]]:
+        if lengths is not None:
+            x = x.masked_fill(padding_mask(x, lengths), 0)
+        outputs: list[Tensor] = [x]
+        finals: list[State] = []
+        for at in range(self.num_layers):
+            source = join_features([outputs[i] for i in self._sources(at + 1)])
+            top = at == self.num_layers - 1
+            both = []
+            for direction in range(self.directions):
+                turned = reverse_time(source, lengths) if direction else source
+                output, (position, velocity) = oscillator_stack(
+                    turned,
+                    [self._layer(at, direction, alone=source.shape[-1])],
+                    _stacked([states[at * self.directions + direction]]),
+                    lengths=lengths,
+                    gradient=self.gradient,
+                    every=every or not top,
+                )
+                finals.append((position[0], velocity[0]))
+                if output is not None:
+                    both.append(reverse_time(output, lengths) if direction else output)
+            if top and not every:
+                return None, finals
+            output = join_features(both)
+            if self.dropout and self.training and not top:
+                output = output * self._dropout_mask(output)
+            outputs.append(output)
+        return outputs[-1], finals
+
+    def _layer(self, at: int, direction: int = 0, alone: int = 0) -> Layer:
+        """Describe a layer to the kernels; `alone` is the width of its one joined input."""
+        cell = self.cell(at, direction)
+        assert isinstance(cell, UnICORNNCell)
+        sources = (0,) if alone else self._sources(at + 1)
+        widths = (self.input_size, *[self.hidden_size] * self.num_layers)
+        sizes = (alone,) if alone else tuple(widths[source] for source in sources)
+        step = cell.effective_step()
+        return Layer(cell.input_weight, cell.bias, cell.weight, step, cell.alpha, sources, sizes)
+
+
+def _stacked(states: list[State]) -> tuple[Tensor, Tensor]:
+    position, velocity = (torch.stack(parts) for parts in zip(*states, strict=True))
+    return position, velocity

@@ -1,0 +1,8 @@
+"""Runs and models become one HTML page, with a verdict and what to do about it."""
+
+from undamped.report.data import ModelReport, Remedy, Score
+from undamped.report.diagnose import diagnose
+from undamped.report.page import page, write
+from undamped.report.remedies import remedies
+
+__all__ = ["ModelReport", "Remedy", "Score", "diagnose", "page", "remedies", "write"]

@@ -1,0 +1,214 @@
+"""The page: one self-contained HTML file, verdict first, that opens offline.
+
+Everything it needs is in the file: plotly's program once, the data as JSON, style and script. A
+content security policy forbids the browser to ask anybody else for anything.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from undamped.analysis.figures import line_style
+from undamped.errors import OptionError, explain
+from undamped.report import tables, traces
+from undamped.report.data import ModelReport
+from undamped.training.files import write_text
+from undamped.version import __version__
+
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; font-src data:"
+)
+
+
+def write(path: str | Path, reports: Sequence[ModelReport], *, title: str = "") -> Path:
+    """Write the page of one or several models; it is either wholly there or not at all.
+
+    Args:
+        path: The file to write, for example `report.html`.
+        reports: The models, in the order in which they should stand.
+        title: The heading; the models' names if none is given.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_text(target, page(reports, title=title))
+    return target
+
+
+def page(reports: Sequence[ModelReport], *, title: str = "") -> str:
+    """Return the page as text.
+
+    Args:
+        reports: The models.
+        title: The heading.
+    """
+    if not reports:
+        raise OptionError(
+            explain("reports", expected="at least one model", got="none", remedy="Name a run.")
+        )
+    reports = _with_different_names(reports)
+    heading = title or " · ".join(report.name for report in reports[:4])
+    if not title and len(reports) > 4:
+        heading += f" and {len(reports) - 4} more"
+    plots = _plots(reports)
+    body = "".join(
+        [
+            _header(heading, reports),
+            tables.verdicts(reports),
+            *(_section(plot) for plot in plots),
+            tables.promises(reports),
+            tables.costs(reports),
+            tables.settings(reports),
+        ]
+    )
+    return _document(heading, body, {"plots": plots, "models": len(reports)})
+
+
+def _with_different_names(reports: Sequence[ModelReport]) -> list[ModelReport]:
+    from dataclasses import replace
+
+    seen: dict[str, int] = {}
+    named = []
+    for report in reports:
+        seen[report.name] = count = seen.get(report.name, 0) + 1
+        named.append(report if count == 1 else replace(report, name=f"{report.name} ({count})"))
+    return named
+
+
+def _plots(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:
+    """Return the plots that have something to show, in the order of the page."""
+    plots = []
+    for column in [c for c in traces.curve_columns(reports) if c.startswith("valid_")]:
+        drawn = traces.curve_traces(reports, column)
+        loss = column == "valid_loss"
+        if loss:
+            drawn += traces.curve_traces(reports, "train_loss", faint=True)
+        words = column.removeprefix("valid_").replace("_", " ")
+        caption = "Dotted: on the training batches." if loss else "On the validation part."
+        plots.append(
+            _plot(f"curve-{column}", f"Training: {words}", "step", words, drawn, caption, log=loss)
+        )
+    gradient = traces.gradient_traces(reports)
+    plots.append(
+        _plot(
+            "gradient",
+            "Gradient flow",
+            "step t",
+            "‖∂L/∂h(t)‖",
+            gradient,
+            "A flat line carries the error back to the beginning; a line that falls to the left "
+            "has forgotten what came before. Twelve decades are shown; a double click shows all.",
+            log=True,
+        )
+    )
+    plots[-1]["layout"]["yaxis"] |= traces.visible_decades(gradient)
+    plots.append(
+        _plot(
+            "recall",
+            "Recall",
+            "delay k [steps]",
+            "explained share of x(t−k)",
+            traces.recall_traces(reports),
+            "How much of the input of k steps ago a linear readout recovers from the output now.",
+        )
+    )
+    spectrum = _plot(
+        "spectrum",
+        "Spectrum of one step",
+        "real part",
+        "imaginary part",
+        traces.spectrum_traces(reports),
+        "Eigenvalues of ∂h'/∂h: inside the circle a mode fades, on it it stays, outside it grows.",
+    )
+    spectrum["layout"]["yaxis"] |= {"scaleanchor": "x", "scaleratio": 1}
+    plots.append(spectrum)
+    cost = _plot(
+        "cost",
+        "Seconds against length",
+        "length [steps]",
+        "seconds there and back",
+        traces.cost_traces(reports),
+        "One forward and backward pass on this machine; a slope of one is linear in length.",
+        log=True,
+    )
+    cost["layout"]["xaxis"]["type"] = "log"
+    plots.append(cost)
+    return [plot for plot in plots if plot["traces"]]
+
+
+def _plot(
+    key: str, title: str, x: str, y: str, drawn: list[Any], caption: str, *, log: bool = False
+) -> dict[str, Any]:
+    axis: dict[str, Any] = {"type": "linear"}
+    if log:
+        axis = {"type": "log", "exponentformat": "power", **traces.decade_ticks(drawn)}
+    layout = {
+        "xaxis": {"title": {"text": x}},
+        "yaxis": {"title": {"text": y}, **axis},
+    }
+    return {"key": key, "title": title, "caption": caption, "traces": drawn, "layout": layout}
+
+
+def _section(plot: dict[str, Any]) -> str:
+    title, caption = html.escape(plot["title"]), html.escape(plot["caption"])
+    return (
+        f'<section aria-labelledby="h-{plot["key"]}"><h2 id="h-{plot["key"]}">{title}</h2>'
+        f'<div class="plot" id="plot-{plot["key"]}" tabindex="0" role="img" '
+        f'aria-label="{title}. {caption} Keys: arrows move, plus and minus zoom, 0 resets."></div>'
+        f'<p class="caption">{caption}</p></section>'
+    )
+
+
+def _header(heading: str, reports: Sequence[ModelReport]) -> str:
+    switches = "".join(
+        f'<label><input type="checkbox" data-model="{index}" checked>'
+        f'<svg width="26" height="8" aria-hidden="true"><line x1="0" y1="4" x2="26" y2="4" '
+        f'stroke="{line_style(index)["color"]}" stroke-width="3" '
+        f'stroke-dasharray="{_dashes(line_style(index)["dash"])}"/></svg>'
+        f"{html.escape(report.name)}</label>"
+        for index, report in enumerate(reports)
+    )
+    return (
+        '<a class="skip" href="#verdict">Skip to the verdict</a>'
+        f'<header><h1>{html.escape(heading)}</h1><button type="button" id="theme" '
+        'aria-pressed="false">Dark</button></header>'
+        f'<fieldset class="models"><legend>Models</legend>{switches}</fieldset>'
+    )
+
+
+def _dashes(name: str) -> str:
+    known = {"dash": "8 4", "dot": "2 3", "dashdot": "8 3 2 3", "longdash": "12 4"}
+    return known.get(name, "none" if name == "solid" else "12 3 2 3")
+
+
+def _document(heading: str, body: str, data: dict[str, Any]) -> str:
+    assets = files("undamped.report") / "assets"
+    style = (assets / "page.css").read_text(encoding="utf-8")
+    script = (assets / "page.js").read_text(encoding="utf-8")
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{html.escape(heading)} · undamped</title><style>{style}</style></head>"
+        f"<body><main>{body}</main><footer>Written by undamped {__version__}.</footer>"
+        f'<script type="application/json" id="data">{embedded(data)}</script>'
+        f"<script>{plotly_program()}</script><script>{script}</script></body></html>\n"
+    )
+
+
+def embedded(data: Any) -> str:
+    """Return JSON that cannot end the script element it stands in."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def plotly_program() -> str:
+    """Return plotly's JavaScript as its package brings it."""
+    path = files("plotly") / "package_data" / "plotly.min.js"
+    return path.read_text(encoding="utf-8")

@@ -1,0 +1,102 @@
+"""A run folder becomes a report: curves, result, and the instruments on its best weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from undamped.networks import SequenceModel
+from undamped.report.data import ModelReport, Score
+from undamped.report.diagnose import diagnose
+from undamped.tasks.task import Task
+from undamped.training.run import Run
+
+BATCH = 8
+
+
+def report_run(run: Run | str | Path, *, compare: bool = True, memory: bool = False) -> ModelReport:
+    """Measure the model of a run on its own task and add what training wrote down.
+
+    Gradients start from the answer at the last step, on the first sequences of the test part: a
+    loss at every step would put new gradient in everywhere and hide how far the old one got.
+
+    Args:
+        run: The run, or its folder; it may be unfinished, then what is there is shown.
+        compare: Whether to measure a fresh LSTM of the same size too.
+        memory: Whether to measure peak memory too.
+    """
+    import undamped.tasks  # noqa: F401 (enters the tasks)
+
+    opened = run if isinstance(run, Run) else Run.open(run)
+    settings = opened.settings
+    task, model = opened.task(), opened.empty_model()
+    trained = (opened.path / "model.safetensors").is_file()
+    if trained:
+        opened.load_into(model)
+    report = diagnose_task(model, task, name=opened.path.name, compare=compare, memory=memory)
+    verdict = report.verdict if trained else f"not trained yet; {report.verdict}"
+    return replace(
+        report,
+        verdict=verdict,
+        curve=opened.metrics(),
+        score=_score(settings, task),
+        options={key: settings[key] for key in ("task", "model", "train", "seed")},
+        versions=settings.get("versions", {}),
+        command=settings.get("command") or "",
+        path=str(opened.path),
+    )
+
+
+def diagnose_task(
+    model: SequenceModel,
+    task: Task,
+    *,
+    name: str,
+    compare: bool = True,
+    memory: bool = False,
+    command: str = "",
+    verb: Literal["train", "diagnose"] = "train",
+) -> ModelReport:
+    """Measure a model on sequences of a task.
+
+    Args:
+        model: The model.
+        task: The task.
+        name: What to call the model.
+        compare: Whether to measure a fresh LSTM of the same size too.
+        memory: Whether to measure peak memory too.
+        command: The command to print.
+        verb: The verb of the commands that remedies suggest.
+    """
+    from undamped.registry import tasks
+
+    batch = task.batch("test", 0, BATCH)
+    entered = tasks.name_of(type(task)) or type(task).__name__
+
+    return diagnose(
+        model,
+        batch.inputs.to(_dtype(model)) if batch.inputs.is_floating_point() else batch.inputs,
+        name=name,
+        compare=compare,
+        memory=memory,
+        command=command,
+        prefix=f"undamped {verb} {entered}",
+    )
+
+
+def _dtype(model: SequenceModel) -> torch.dtype:
+    return model.head.weight.dtype
+
+
+def _score(settings: dict[str, Any], task: Task) -> Score | None:
+    result = settings.get("result")
+    if not result:
+        return None
+    part = next(iter(task.test_parts()))
+    value = result.get(part, {}).get(task.metric)
+    if value is None:
+        return None
+    return Score(task.metric, value, task.chance.metric, task.higher_is_better)

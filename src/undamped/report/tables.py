@@ -1,0 +1,175 @@
+"""The parts of a page that are text: verdicts, promises, cost, settings. All text is escaped."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from undamped.report.data import ModelReport
+
+Row = Sequence[str]
+
+
+def text(value: object) -> str:
+    """Return anything as text that a browser will not take for markup."""
+    return html.escape(str(value))
+
+
+def verdicts(reports: Sequence[ModelReport]) -> str:
+    """The verdict of every model, the comparison, and what to do about it."""
+    first = f'<p class="headline">{text(headline(reports))}</p>'
+    marks = {"good": "✓", "bad": "✗", "neutral": "•"}
+    items = "".join(
+        f'<li class="{r.tone}" data-model="{i}"><span class="mark" aria-hidden="true">'
+        f"{marks[r.tone]}</span> <b>{text(r.name)}</b>: {text(r.verdict)}.{_score(r)}"
+        f"{_remedies(r)}</li>"
+        for i, r in enumerate(reports)
+    )
+    return (
+        f'<section id="verdict" aria-labelledby="h-verdict"><h2 id="h-verdict">Verdict</h2>'
+        f'{first}<ul class="verdicts">{items}</ul></section>'
+    )
+
+
+def headline(reports: Sequence[ModelReport]) -> str:
+    """One sentence that compares how far gradients reach."""
+    measured = [r for r in reports if r.gradient_flow is not None]
+    if not measured:
+        return "Nothing was measured."
+    if len(measured) == 1:
+        return f"{measured[0].name}: {measured[0].verdict}."
+    flows = [(r.name, r.gradient_flow) for r in measured if r.gradient_flow is not None]
+    # A gradient that explodes reaches everything and is of no use: those come last.
+    flows.sort(key=lambda pair: (pair[1].verdict == "explode", -pair[1].horizon / pair[1].length))
+    name, best = flows[0]
+    rest = "; ".join(
+        f"{other} {'explodes' if flow.verdict == 'explode' else f'reaches {flow.horizon}'}"
+        for other, flow in flows[1:5]
+    )
+    more = f"; {len(flows) - 5} more below" if len(flows) > 5 else ""
+    return f"{name}: gradients reach {best.horizon} of {best.length} steps; {rest}{more}."
+
+
+def _score(report: ModelReport) -> str:
+    score = report.score
+    if score is None:
+        return ""
+    share = score.metric == "accuracy"
+    shown = f"{100 * score.value:.1f} %" if share else f"{score.value:.4g}"
+    words = f" Test {score.metric.replace('_', ' ')}: {shown}"
+    if score.chance is not None:
+        guess = f"{100 * score.chance:.1f} %" if share else f"{score.chance:.4g}"
+        words += f" (a guess: {guess})"
+    return text(words + ".")
+
+
+def _remedies(report: ModelReport) -> str:
+    if not report.remedies:
+        return ""
+    items = "".join(
+        f"<li>{text(r.advice)}"
+        + (f": <code>{text(r.command)}</code>" if r.command else ".")
+        + "</li>"
+        for r in report.remedies
+    )
+    return f'<ul class="remedies">{items}</ul>'
+
+
+def table(heading: Row, rows: Iterable[tuple[int, Row]]) -> str:
+    """Return a table; each row belongs to a model, so that it can be switched off."""
+    head = "".join(f'<th scope="col">{text(h)}</th>' for h in heading)
+    body = "".join(
+        f'<tr data-model="{model}">'
+        + "".join(
+            f'<th scope="row">{text(c)}</th>' if i == 0 else f"<td>{text(c)}</td>"
+            for i, c in enumerate(row)
+        )
+        + "</tr>"
+        for model, row in rows
+    )
+    return (
+        f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def promises(reports: Sequence[ModelReport]) -> str:
+    """Claim against measurement."""
+    rows = [
+        (
+            index,
+            (
+                report.name,
+                found.promise.claim,
+                found.meaning,
+                f"{found.value:.3g}",
+                f"{found.limit:.3g}",
+                "✓ kept" if found.kept else "✗ broken",
+            ),
+        )
+        for index, report in enumerate(reports)
+        for found in report.promises
+    ]
+    if not rows:
+        return ""
+    heading = ("model", "promise", "measured", "value", "limit", "")
+    return _titled("promises", "Promise against measurement", table(heading, rows))
+
+
+def costs(reports: Sequence[ModelReport]) -> str:
+    """Parameters, flops per step, seconds and memory at the longest length."""
+    rows = []
+    for index, report in enumerate(reports):
+        cost = report.cost
+        if cost is None or not len(cost.lengths):
+            continue
+        length = int(cost.lengths[-1])
+        memory = f"{cost.memory[-1] / 2**20:.1f} MB" if len(cost.memory) else "not measured"
+        flops = cost.flops[-1] / (length * cost.batch)
+        seconds = f"{cost.seconds[-1]:.3g} s for {length} steps, batch {cost.batch}"
+        rows.append(
+            (index, (report.name, f"{cost.parameters:,}", f"{flops:,.0f}", seconds, memory))
+        )
+    if not rows:
+        return ""
+    heading = ("model", "parameters", "flops a step", "there and back", "peak memory")
+    return _titled("costs", "Cost", table(heading, rows))
+
+
+def settings(reports: Sequence[ModelReport]) -> str:
+    """Settings, versions and the command of every model, folded away."""
+    parts = []
+    for index, report in enumerate(reports):
+        lines = [
+            *(("setting", name, value) for name, value in _flat(report.options)),
+            *(("version", name, value) for name, value in report.versions.items()),
+        ]
+        command = f"<p>Command: <code>{text(report.command)}</code></p>" if report.command else ""
+        path = f"<p>Run: <code>{text(report.path)}</code></p>" if report.path else ""
+        rows = [(index, (kind, name, str(value))) for kind, name, value in lines]
+        inner = table(("", "name", "value"), rows) if rows else ""
+        if command or path or inner:
+            parts.append(
+                f'<details data-model="{index}"><summary>{text(report.name)}</summary>'
+                f"{command}{path}{inner}</details>"
+            )
+    if not parts:
+        return ""
+    return _titled("settings", "Settings, versions, command", "".join(parts))
+
+
+def _flat(options: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    flat = []
+    for name, value in options.items():
+        if isinstance(value, dict):
+            flat += _flat(value, f"{prefix}{name}.")
+        else:
+            flat.append((f"{prefix}{name}", value))
+    return flat
+
+
+def _titled(key: str, title: str, inner: str) -> str:
+    return (
+        f'<section aria-labelledby="h-{key}"><h2 id="h-{key}">{text(title)}</h2>{inner}</section>'
+    )

@@ -1,0 +1,42 @@
+"""A Butcher tableau: the numbers of an explicit Runge–Kutta method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Row = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Tableau:
+    """The numbers of an explicit Runge–Kutta method.
+
+    Equation:
+        k_i = f(t + c_i h, y + h Σ_{j<i} a_ij k_j),  y' = y + h Σ b_i k_i
+
+    Args:
+        nodes: The c_i.
+        rows: The a_ij, a row for each stage but the first.
+        weights: The b_i.
+        error: Weights of the error estimate, y' minus its companion, over h; may need one stage
+            more than y' does: f at the end of the step.
+        inside: Polynomials in the fraction θ of the step, one row a stage, powers from θ¹ up.
+    """
+
+    nodes: Row
+    rows: tuple[Row, ...]
+    weights: Row
+    error: Row | None = None
+    inside: tuple[Row, ...] | None = None
+
+    @property
+    def reuses_last(self) -> bool:
+        """Whether the estimate evaluates f at the end, which is the next step's first stage."""
+        return self.error is not None and len(self.error) == len(self.weights) + 1
+
+    def inside_weights(self, fraction: float) -> Row:
+        """Return the weights of the stages for the value at a fraction of the step."""
+        assert self.inside is not None
+        return tuple(
+            sum(p * fraction ** (power + 1) for power, p in enumerate(row)) for row in self.inside
+        )

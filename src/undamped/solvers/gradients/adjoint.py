@@ -1,0 +1,99 @@
+"""The adjoint method: solve for state, adjoint and parameter gradients back in time.
+
+Equation:
+    ȧ = −aᵀ ∂f/∂y,  ġ = −aᵀ ∂f/∂θ,  from the last output to the first, a jumping by the
+    gradient of each output it passes
+
+The gradient of the true solution rather than of the numbers returned: its error is that of two
+solves. The parameters' part is left out of the error norm (the seminorm), since nothing feeds
+back from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from undamped.errors import SolveError
+from undamped.solvers.evaluation import CountedField
+from undamped.solvers.packing import Packing
+from undamped.solvers.settings import Settings
+from undamped.solvers.solver import Solver
+
+
+class Adjoint:
+    """The adjoint solve.
+
+    Args:
+        solver: The method.
+        field: The field, counted.
+        times: Output times of the solve.
+        values: Its outputs, (outputs, …).
+        tensors: What the field depends on, besides the state.
+        settings: Tolerances and limits of the way back.
+    """
+
+    def __init__(
+        self,
+        solver: Solver,
+        field: CountedField,
+        times: Sequence[float],
+        values: Tensor,
+        tensors: Sequence[Tensor],
+        settings: Settings,
+    ) -> None:
+        self.solver, self.field, self.times, self.values = solver, field, times, values
+        self.tensors, self.settings = list(tensors), settings
+
+    def solve(self, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
+        """Return the gradients with respect to y0 and the tensors."""
+        from undamped.solvers.integration import Integration
+
+        shape, size = self.values[0].shape, self.values[0].numel()
+        sizes = [tensor.numel() for tensor in self.tensors]
+        adjoint = gradients[-1].reshape(-1)
+        sums = self.values.new_zeros(sum(sizes))
+        settings = replace(self.settings, norm_size=2 * size)
+        for number in range(len(self.times) - 1, 0, -1):
+            start = torch.cat((self.values[number].reshape(-1), adjoint, sums))
+            packing = Packing.of(start)
+            field = CountedField(lambda t, s: self._augmented(t, s, shape, size), packing)
+            run = Integration(
+                field,
+                self.solver,
+                start,
+                (self.times[number], self.times[number - 1]),
+                settings,
+            )
+            run.run()
+            if run.failure is not None:
+                raise SolveError(
+                    f"adjoint of the solve: {run.failure.message} With gradient='checkpoint' "
+                    "nothing has to be solved on the way back."
+                )
+            _, adjoint, sums = run.y.split([size, size, sum(sizes)])
+            adjoint = adjoint + gradients[number - 1].reshape(-1)
+        parts = sums.split(sizes) if sizes else ()
+        totals: list[Tensor | None] = [
+            part.view_as(tensor).to(tensor.dtype)
+            for part, tensor in zip(parts, self.tensors, strict=True)
+        ]
+        return adjoint.view(shape), totals
+
+    def _augmented(self, t: Tensor, state: Tensor, shape: torch.Size, size: int) -> Tensor:
+        with torch.enable_grad():
+            y = state[:size].detach().view(shape).requires_grad_()
+            slope = self.field(t, y)
+        adjoint = state[size : 2 * size].view(shape)
+        if slope.requires_grad:
+            found = torch.autograd.grad(slope, [y, *self.tensors], -adjoint, allow_unused=True)
+        else:
+            found = [None] * (1 + len(self.tensors))
+        parts = [
+            torch.zeros_like(x).reshape(-1) if part is None else part.reshape(-1).to(state.dtype)
+            for part, x in zip(found, [y, *self.tensors], strict=True)
+        ]
+        return torch.cat([slope.detach().reshape(-1), *parts])

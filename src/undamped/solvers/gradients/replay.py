@@ -1,0 +1,128 @@
+"""Going back over recorded steps: exact gradients of the numbers the solve returned.
+
+Step sizes are taken as given, so what is differentiated is exactly the chain of accepted steps.
+The state before each piece of steps is either kept from the way there (checkpoints) or had by
+undoing the steps (a reversible method), in which case nothing grows with their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from undamped.solvers.evaluation import CountedField
+from undamped.solvers.solver import Number, Solver, SolverState
+from undamped.solvers.trace import Step, Trace
+
+
+class Replay:
+    """The way back through a trace.
+
+    Args:
+        solver: The method.
+        field: The field, counted.
+        trace: The recorded steps.
+        start: Time of the start.
+        tensors: What the field depends on, besides the state.
+        piece: Steps to a piece, with checkpoints.
+    """
+
+    def __init__(
+        self,
+        solver: Solver,
+        field: CountedField,
+        trace: Trace,
+        start: Number,
+        tensors: Sequence[Tensor],
+        piece: int,
+    ) -> None:
+        self.solver, self.field, self.trace, self.start = solver, field, trace, start
+        self.tensors, self.piece = list(tensors), piece
+        self.totals: list[Tensor | None] = [None] * len(self.tensors)
+
+    def from_checkpoints(self, y0: Tensor, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
+        """Return the gradients with respect to y0 and the tensors."""
+        steps, pull = self.trace.steps, self._nothing(self.trace.final)
+        for begin in reversed(range(0, len(steps), self.piece)):
+            state = self.trace.checkpoints[begin // self.piece]
+            pull = self._piece(state, steps[begin : begin + self.piece], pull, gradients)
+        return self._begin(y0, pull, gradients), self.totals
+
+    def by_reversing(self, y0: Tensor, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
+        """Return the same, with each step's start had by undoing the step."""
+        state, pull = self.trace.final, self._nothing(self.trace.final)
+        for step in reversed(self.trace.steps):
+            with torch.no_grad():
+                state = self.solver.reverse(self.field, step.t, step.h, state)
+            pull = self._piece(state, [step], pull, gradients)
+        return self._begin(y0, pull, gradients), self.totals
+
+    def _nothing(self, state: SolverState) -> list[Tensor]:
+        return [torch.zeros_like(part) for part in state]
+
+    def _piece(
+        self, state: SolverState, steps: Sequence[Step], pull: list[Tensor], gradients: Tensor
+    ) -> list[Tensor]:
+        """Repeat some steps with gradients and pull the gradient back through them."""
+        with torch.enable_grad():
+            leaves = tuple(part.detach().requires_grad_() for part in state)
+            reached, outputs, pulls = leaves, [], []
+            for step in steps:
+                reached, outputs, pulls = self._repeat(step, reached, outputs, pulls, gradients)
+        return self._differentiate([*reached, *outputs], [*pull, *pulls], leaves)
+
+    def _repeat(
+        self,
+        step: Step,
+        state: SolverState,
+        outputs: list[Tensor],
+        pulls: list[Tensor],
+        gradients: Tensor,
+    ) -> tuple[SolverState, list[Tensor], list[Tensor]]:
+        if step.landed is not None:
+            ((index, _),) = step.outputs
+            outputs.append(state[0][step.landed])
+            pulls.append(gradients[index][step.landed])
+            return state, outputs, pulls
+        fractions = [fraction for _, fraction in step.outputs if fraction is not None]
+        if step.rows is None:
+            state, inside = self.solver.replay(self.field, step.t, step.h, state, fractions)
+        else:
+            part = (state[0][step.rows],)
+            (new,), inside = self.solver.replay(self.field, step.t, step.h, part, fractions)
+            state = (state[0].index_copy(0, step.rows, new),)
+        found = iter(inside)
+        for index, fraction in step.outputs:
+            outputs.append(state[0] if fraction is None else next(found))
+            pulls.append(gradients[index])
+        return state, outputs, pulls
+
+    def _begin(self, y0: Tensor, pull: list[Tensor], gradients: Tensor) -> Tensor:
+        with torch.enable_grad():
+            leaf = y0.detach().requires_grad_()
+            state = self.solver.start(self.field, self.start, leaf)
+        (pulled,) = self._differentiate(state, pull, (leaf,))
+        return pulled + gradients[0]
+
+    def _differentiate(
+        self, outputs: Sequence[Tensor], pulls: Sequence[Tensor], leaves: SolverState
+    ) -> list[Tensor]:
+        pairs = [(o, p) for o, p in zip(outputs, pulls, strict=True) if o.requires_grad]
+        if not pairs:
+            return [torch.zeros_like(leaf) for leaf in leaves]
+        found = torch.autograd.grad(
+            [output for output, _ in pairs],
+            [*leaves, *self.tensors],
+            [pull for _, pull in pairs],
+            allow_unused=True,
+        )
+        for number, part in enumerate(found[len(leaves) :]):
+            known = self.totals[number]
+            if part is not None:
+                self.totals[number] = part if known is None else known + part
+        return [
+            torch.zeros_like(leaf) if part is None else part
+            for part, leaf in zip(found, leaves, strict=False)
+        ]

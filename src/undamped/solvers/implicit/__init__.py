@@ -1,0 +1,1 @@
+"""Implicit methods, for stiff fields."""

@@ -1,0 +1,271 @@
+"""Integration with one step size for the whole state: the loop every solve goes through."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from undamped.solvers.control import ControlMemory, initial_step, scaled_norm
+from undamped.solvers.evaluation import CountedField
+from undamped.solvers.events import Event, locate
+from undamped.solvers.failure import explain_failure, worst_sample
+from undamped.solvers.settings import Settings
+from undamped.solvers.solver import Solver, Stepper
+from undamped.solvers.trace import Failure, Statistics, Status, Step, Trace
+
+# Looking at stiffness costs two norms, so only every so many accepted steps.
+STIFFNESS_EVERY = 16
+
+
+class Integration:
+    """One solve: `run` to its end, or `advance` step by step.
+
+    Args:
+        field: The field, counted.
+        solver: The method.
+        y0: Start value.
+        times: Output times, the first of which is the start; increasing or decreasing.
+        settings: Tolerances and limits.
+        first: f(times[0], y0), where it is known.
+        keep: Whether to keep states for recomputation.
+        event: A function whose zero ends the solve.
+        watch: Called with (stepper, t, h) before a step is accepted.
+    """
+
+    def __init__(
+        self,
+        field: CountedField,
+        solver: Solver,
+        y0: Tensor,
+        times: Sequence[float],
+        settings: Settings,
+        *,
+        first: Tensor | None = None,
+        keep: bool = False,
+        event: Event | None = None,
+        watch: Callable[[Stepper, float, float], None] | None = None,
+    ) -> None:
+        self.field, self.solver, self.settings, self.times = field, solver, settings, times
+        self.event, self.watch, self.keep = event, watch, keep
+        self.y0 = y0
+        self.t, self.end = times[0], times[-1]
+        self.direction = 1.0 if self.end >= self.t else -1.0
+        self.stepper = solver.stepper(field, self.t, y0, first)
+        self.first = first
+        self.values: list[Tensor] = [y0]
+        self.trace = Trace()
+        self.statistics = Statistics()
+        self.failure: Failure | None = None
+        self.event_time: float | None = None
+        self.adaptive = settings.step_size is None and solver.adaptive
+        self.last_step = 0.0
+        self.proposed = y0
+
+    @property
+    def y(self) -> Tensor:
+        """The solution so far."""
+        return self.stepper.state[0]
+
+    def run(self) -> None:
+        """Go to the end, or to where it cannot go on."""
+        for _ in self.advance():
+            pass
+
+    def advance(self) -> Iterator[float]:
+        """Go on by one accepted step at a time, yielding its size."""
+        started = self.field.count
+        steps = self._adaptive_steps() if self.adaptive else self._fixed_steps()
+        for h in steps:
+            self.statistics.evaluations = self.field.count - started
+            yield h
+        self.statistics.evaluations = self.field.count - started
+        self.trace.final = self.stepper.state
+
+    def _fixed_steps(self) -> Iterator[float]:
+        size = self.settings.step_size
+        for index in range(1, len(self.times)):
+            begin, target = self.times[index - 1], self.times[index]
+            span = target - begin
+            count = 1 if size is None else max(1, math.ceil(abs(span) / size - 1e-9))
+            h = span / count
+            if span == 0:
+                self.values.append(self.y)
+                continue
+            for number in range(count):
+                if self.statistics.accepted >= self.settings.max_steps:
+                    self._fail(Status.MAX_STEPS, h, None)
+                    return
+                self.proposed, _ = self.stepper.attempt(self.t, h)
+                last = number + 1 == count
+                after = target if last else begin + (number + 1) * h
+                self._take(h, after, ((index, None),) if last else ())
+                yield h
+                if self.event_time is not None:
+                    return
+            if not bool(torch.isfinite(self.y).all()):
+                self.values.pop()
+                self._fail(Status.NON_FINITE, h, self.y)
+                return
+
+    def _adaptive_steps(self) -> Iterator[float]:
+        settings, solver, stepper = self.settings, self.solver, self.stepper
+        order = solver.error_order
+        assert order is not None
+        memory = ControlMemory(settings.control, order)
+        h = self._first_step(order)
+        limit = math.inf if settings.max_step is None else settings.max_step
+        rtol, size = settings.rtol, settings.norm_size
+        atol = torch.full((), settings.atol, dtype=self.y.dtype, device=self.y.device)
+        lands_everywhere = not solver.dense
+        magnitude = self.y.detach().abs()
+        smallest = 16 * 2.3e-16 * max(abs(self.t), abs(self.end))
+        index, count, attempts = 1, len(self.times), 0
+        while index < count:
+            target = self.times[index] if lands_everywhere else self.end
+            remaining = abs(target - self.t)
+            landing = h >= remaining * (1 - 1e-12)
+            size_now = remaining if landing else h
+            signed = self.direction * size_now
+            if attempts >= settings.max_steps:
+                self._fail(Status.MAX_STEPS, signed, None)
+                return
+            if size_now == 0:
+                self.values.append(self.y)
+                index += 1
+                continue
+            attempts += 1
+            y1, error = stepper.attempt(self.t, signed)
+            assert error is not None
+            self.proposed = y1
+            with torch.no_grad():
+                after_magnitude = y1.detach().abs()
+                scale = torch.add(atol, torch.maximum(magnitude, after_magnitude), alpha=rtol)
+                ratio = scaled_norm(error.detach(), scale, size)
+            if not ratio <= 1:
+                self.statistics.rejected += 1
+                h = size_now * memory.after_refusing(ratio)
+                if h < smallest:
+                    with torch.no_grad():
+                        self._fail(Status.STEP_TOO_SMALL, self.direction * h, error / scale)
+                    return
+                continue
+            after = target if landing else self.t + signed
+            outputs = []
+            while index < count and (after - self.times[index]) * self.direction >= 0:
+                time = self.times[index]
+                outputs.append((index, None if time == after else (time - self.t) / signed))
+                index += 1
+            if self.statistics.accepted % STIFFNESS_EVERY == 0:
+                self._look_at_stiffness(size_now)
+            self._take(signed, after, tuple(outputs))
+            magnitude = after_magnitude
+            factor = memory.after_accepting(ratio)
+            # A step cut short to land somewhere says little about the size to go on with.
+            proposed = size_now * factor
+            h = min(limit, max(h, proposed) if landing and h > size_now else proposed)
+            yield signed
+            if self.event_time is not None:
+                return
+
+    def _first_step(self, order: int) -> float:
+        settings = self.settings
+        if settings.first_step is not None:
+            return settings.first_step
+        with torch.no_grad():
+            y = self.y.detach()
+            slope = self.first
+            if slope is None:
+                slope = self.field(torch.full((), self.t, dtype=y.dtype, device=y.device), y)
+            h = initial_step(
+                self.field,
+                self.t,
+                y,
+                slope.detach(),
+                direction=self.direction,
+                order=order,
+                rtol=settings.rtol,
+                atol=settings.atol,
+                size=settings.norm_size,
+            )
+        return h if settings.max_step is None else min(h, settings.max_step)
+
+    def _take(self, h: float, after: float, outputs: tuple[tuple[int, float | None], ...]) -> None:
+        """Accept the attempted step, collecting the outputs inside it."""
+        if self.event is not None:
+            found = locate(
+                self.event, self.solver, self.field, self.t, h, self.stepper.state, self.proposed
+            )
+            if found is not None:
+                self._stop_at_event(found, outputs)
+                return
+        if self.watch is not None:
+            self.watch(self.stepper, self.t, h)
+        inside = [
+            self.stepper.inside(h, fraction) for _, fraction in outputs if fraction is not None
+        ]
+        self._record(Step(self.t, h, outputs))
+        self.stepper.accept()
+        self.t, self.last_step = after, h
+        self.values.extend(inside)
+        if outputs and outputs[-1][1] is None:
+            self.values.append(self.y)
+
+    def _record(self, step: Step) -> None:
+        self.statistics.accepted += 1
+        self.statistics.smallest_step = min(self.statistics.smallest_step, abs(step.h))  # type: ignore[type-var]
+        if self.keep and len(self.trace.steps) % self.settings.piece == 0:
+            self.trace.checkpoints.append(self.stepper.state)
+        self.trace.steps.append(step)
+
+    def _stop_at_event(self, h: float, outputs: tuple[tuple[int, float | None], ...]) -> None:
+        """Step to the event instead; outputs before it are lost only if they lie beyond it."""
+        for index, _ in outputs:
+            ahead = self.times[index] - self.t
+            if abs(ahead) < abs(h):
+                self.stepper.attempt(self.t, ahead)
+                self._record(Step(self.t, ahead, ((index, None),)))
+                self.stepper.accept()
+                self.t += ahead
+                h -= ahead
+                self.values.append(self.y)
+        self.stepper.attempt(self.t, h)
+        self._record(Step(self.t, h, ((len(self.values), None),)))
+        self.stepper.accept()
+        self.t += h
+        self.event_time = self.t
+        self.values.append(self.y)
+
+    def _look_at_stiffness(self, size: float) -> None:
+        pair = self.stepper.stage_pair(size * self.direction)
+        if pair is None:
+            return
+        slope, distance = (torch.linalg.vector_norm(part).item() for part in pair)
+        if distance > 0 and math.isfinite(slope):
+            known = self.statistics.stiffness
+            estimate = size * slope / distance
+            self.statistics.stiffness = estimate if known != known else max(known, estimate)
+
+    def _fail(self, status: Status, h: float, ratio: Tensor | None) -> None:
+        counted = self.field.count
+        if ratio is None:
+            slope_time = torch.full((), self.t, dtype=self.y.dtype, device=self.y.device)
+            with torch.no_grad():
+                ratio = self.field(slope_time, self.y.detach())
+        self.failure = explain_failure(
+            status,
+            field=self.field,
+            t=self.t,
+            h=h,
+            end=self.end,
+            y=self.y.detach(),
+            y0=self.y0.detach(),
+            sample=worst_sample(ratio.detach(), self.field.packing.batched),
+            method=self.solver.name,
+            implicit=self.solver.implicit,
+            rtol=self.settings.rtol,
+            steps=self.statistics.accepted,
+        )
+        self.field.count = counted

@@ -1,0 +1,76 @@
+"""Step by step: a solve as an iterator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from undamped.errors import SolveError
+from undamped.solvers.evaluation import CountedField
+from undamped.solvers.integration import Integration
+from undamped.solvers.packing import Packing
+from undamped.solvers.solve import _read_settings, choose_solver
+from undamped.solvers.solver import Solver
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Where an iterated solve has got to.
+
+    Args:
+        t: Time.
+        y: State, in the form the start had.
+        step: Size of the last step.
+        evaluations: Evaluations of the field so far.
+        rejected: Refused steps so far.
+    """
+
+    t: float
+    y: Any
+    step: float
+    evaluations: int
+    rejected: int
+
+
+def iterate(
+    field: Callable[[Any, Any], Any],
+    y0: Any,
+    start: float,
+    end: float,
+    *,
+    method: str | Solver = "dopri5",
+    rtol: float | None = None,
+    atol: float | None = None,
+    options: dict[str, Any] | None = None,
+) -> Iterator[Reached]:
+    """Yield after every accepted step; leave the loop whenever enough has been seen.
+
+    Args:
+        field: f(t, y) → dy/dt.
+        y0: A tensor of any shape, or a tuple of tensors.
+        start: Time of y0.
+        end: Time at which to stop at the latest.
+        method: A registry name or a solver.
+        rtol: Relative tolerance, 1e-7 if not given.
+        atol: Absolute tolerance, 1e-9 if not given.
+        options: Further settings by name, as in `undamped.solvers.solve`.
+
+    Example:
+        >>> for reached in iterate(lambda t, y: -y, torch.ones(3), 0.0, 10.0):
+        ...     if reached.y.norm() < 0.1:
+        ...         break
+    """
+    solver = choose_solver(method)
+    settings = _read_settings(solver, rtol, atol, options or {})
+    packing = Packing.of(y0)
+    counted = CountedField(field, packing)
+    y = packing.pack(y0, "the start")
+    first = counted.first(torch.full((), start, dtype=y.dtype, device=y.device), y)
+    run = Integration(counted, solver, y, (start, end), settings, first=first)
+    for step in run.advance():
+        yield Reached(run.t, packing.unpack(run.y), step, counted.count, run.statistics.rejected)
+    if run.failure is not None:
+        raise SolveError(run.failure.message)

@@ -1,0 +1,83 @@
+"""One tensor inside, whatever the user has: a tensor, or a tuple of tensors of any shapes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from undamped.errors import ShapeError, explain
+
+Value = Tensor | tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How a user's state became one tensor.
+
+    A tuple whose members share their first dimension becomes (batch, features), so that samples
+    stay rows; any other tuple becomes one flat vector. A single tensor stays as it is.
+    """
+
+    shapes: tuple[torch.Size, ...]
+    single: bool
+    batched: bool
+
+    @classmethod
+    def of(cls, value: Value) -> Packing:
+        """Read the packing off a state."""
+        if isinstance(value, Tensor):
+            return cls((value.shape,), True, value.dim() > 1)
+        shapes = tuple(member.shape for member in value)
+        leading = {shape[:1] for shape in shapes}
+        return cls(shapes, False, len(leading) == 1 and len(shapes[0]) > 0)
+
+    def pack(self, value: Any, what: str = "the field") -> Tensor:
+        """Turn what a user returned into the one tensor, checking its shape."""
+        if self.single:
+            if isinstance(value, Tensor) and value.shape == self.shapes[0]:
+                return value
+            raise self._wrong(value, what)
+        if not isinstance(value, tuple | list) or [m.shape for m in value] != list(self.shapes):
+            raise self._wrong(value, what)
+        if self.batched:
+            return torch.cat(
+                [
+                    member.flatten(1) if member.dim() > 1 else member.unsqueeze(1)
+                    for member in value
+                ],
+                dim=1,
+            )
+        return torch.cat([member.reshape(-1) for member in value])
+
+    def unpack(self, packed: Tensor) -> Any:
+        """Turn the one tensor, possibly with leading time, back into the user's form."""
+        if self.single:
+            return packed
+        lead = packed.shape[: packed.dim() - (2 if self.batched else 1)]
+        sizes = [math.prod(s[1:]) if self.batched else math.prod(s) for s in self.shapes]
+        parts = packed.split(sizes, dim=-1)
+        return tuple(
+            part.reshape(*lead, *shape) for part, shape in zip(parts, self.shapes, strict=True)
+        )
+
+    def _wrong(self, value: Any, what: str) -> ShapeError:
+        def show(v: Any) -> str:
+            if isinstance(v, Tensor):
+                return str(tuple(v.shape))
+            if isinstance(v, tuple | list):
+                return "(" + ", ".join(show(m) for m in v) + ")"
+            return f"a {type(v).__name__}"
+
+        expected = ", ".join(str(tuple(shape)) for shape in self.shapes)
+        return ShapeError(
+            explain(
+                f"value of {what}",
+                expected=f"the shape of the state, {expected}",
+                got=show(value),
+                remedy="A field returns dy/dt, one number for every number of the state.",
+            )
+        )

@@ -1,0 +1,267 @@
+"""Integration with a step size, a time and an end for every sample of a batch.
+
+A sample that refuses a step, or has finished, takes a step of size zero: its state stays bit for
+bit what it was, and repeating the solve needs nothing but times and sizes. With `compact`, only
+samples still under way are shown to the field at all.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from undamped.solvers.evaluation import CountedField
+from undamped.solvers.explicit.runge_kutta import RungeKutta
+from undamped.solvers.failure import explain_failure
+from undamped.solvers.settings import Settings
+from undamped.solvers.trace import Failure, Statistics, Status, Step, Trace
+
+
+class PerSampleIntegration:
+    """One solve in which every sample has its own step size.
+
+    Args:
+        field: The field; it is given times of shape (batch, 1, …) and must treat samples apart.
+        solver: An explicit method with an error estimate.
+        y0: Start values, (batch, …).
+        times: Output times (outputs, batch), each column increasing or decreasing.
+        settings: Tolerances and limits.
+        first: f at the start, where it is known.
+        keep: Whether to keep states for recomputation.
+        compact: Whether the field sees only unfinished samples.
+    """
+
+    def __init__(
+        self,
+        field: CountedField,
+        solver: RungeKutta,
+        y0: Tensor,
+        times: Tensor,
+        settings: Settings,
+        *,
+        first: Tensor | None = None,
+        keep: bool = False,
+        compact: bool = False,
+    ) -> None:
+        self.field, self.solver, self.settings, self.times = field, solver, settings, times
+        self.keep, self.compact, self.first = keep, compact, first
+        self.y0 = self.y = y0
+        batch = y0.shape[0]
+        self.column = (batch,) + (1,) * (y0.dim() - 1)
+        self.t = times[0].clone()
+        self.direction = torch.sign(times[-1] - times[0])
+        self.index = torch.ones(batch, dtype=torch.long, device=y0.device)
+        self.values: list[Tensor] = [y0] + [torch.full_like(y0, math.nan) for _ in times[1:]]
+        self.trace = Trace()
+        self.statistics = Statistics()
+        self.failure: Failure | None = None
+        self.sample_steps = torch.zeros(batch, dtype=torch.long, device=y0.device)
+
+    def run(self) -> None:
+        """Go on until every sample is done, or one cannot go on."""
+        started = self.field.count
+        self._loop()
+        self.statistics.evaluations = self.field.count - started
+        self.trace.final = (self.y,)
+
+    def _loop(self) -> None:
+        settings, solver = self.settings, self.solver
+        assert solver.error_order is not None
+        exponent = 1 / (solver.error_order + 1)
+        h = self._first_steps(exponent)
+        first, before = self.first, torch.ones_like(h)
+        smallest = 16 * 2.3e-16 * self.times.abs().amax(0)
+        last_output = self.times.shape[0] - 1
+        everything = torch.arange(h.shape[0], device=h.device)
+        for attempts in range(settings.max_steps + 1):
+            self._skip_empty_intervals()
+            active = self.index <= last_output
+            rows = everything if bool(active.all()) else active.nonzero().squeeze(1)
+            if not len(rows):
+                return
+            if attempts == settings.max_steps:
+                self._fail(Status.MAX_STEPS, int(rows[0]), h)
+                return
+            if not self.compact:
+                rows = everything
+            target = self.times.gather(0, self.index.clamp_max(last_output).unsqueeze(0))[0]
+            remaining = torch.where(active, (target - self.t).abs(), torch.zeros_like(h))
+            landing = h >= remaining * (1 - 1e-12)
+            size = torch.where(landing, remaining, h)
+            signed = (size * self.direction)[rows]
+            y, t = self.y[rows], self.t[rows]
+            column = (len(rows), *self.column[1:])
+            y1, taken = solver.stages(
+                self.field,
+                t.view(column),
+                signed.view(column),
+                y,
+                first=None if first is None else first[rows],
+                last=True,
+            )
+            self.statistics.sample_evaluations += (len(taken) - (first is not None)) * len(rows)
+            ratio = self._ratios(signed.view(column), taken, y, y1)
+            good = (ratio <= 1) & active[rows]
+            self._advance(rows, good, y1, signed, landing[rows], target[rows])
+            first = self._next_first(first, rows, good, taken)
+            h = h.clone()
+            factor, before = self._factors(ratio, good, before, rows, exponent)
+            proposed = size[rows] * factor
+            cut = good & landing[rows] & (h[rows] > size[rows])
+            proposed = torch.where(cut, torch.maximum(h[rows], proposed), proposed)
+            if settings.max_step is not None:
+                proposed = proposed.clamp_max(settings.max_step)
+            h[rows] = torch.where(active[rows], proposed, h[rows])
+            stuck = active[rows] & ~good & (proposed < smallest[rows])
+            if bool(stuck.any()):
+                self._fail(Status.STEP_TOO_SMALL, int(rows[stuck.nonzero()[0, 0]]), h)
+                return
+
+    def _skip_empty_intervals(self) -> None:
+        """An output at the time already reached needs no step."""
+        count = self.times.shape[0]
+        while True:
+            waiting = self.index < count
+            target = self.times.gather(0, self.index.clamp_max(count - 1).unsqueeze(0))[0]
+            here = waiting & (target == self.t)
+            if not bool(here.any()):
+                return
+            # Only a zero interval at the very start, or repeated times, come here.
+            self._write(here.nonzero().squeeze(1))
+
+    def _write(self, rows: Tensor) -> None:
+        index = self.index[rows]
+        for output in index.unique().tolist():
+            chosen = rows[index == output]
+            self.values[output] = self.values[output].index_copy(0, chosen, self.y[chosen])
+            self._note(output, chosen)
+        self.index = self.index.index_add(0, rows, torch.ones_like(rows))
+
+    def _note(self, output: int, rows: Tensor) -> None:
+        """Remember which samples wrote an output after the last recorded step."""
+        step = Step(0.0, 0.0, ((output, None),), landed=rows)
+        self._record(step)
+
+    def _record(self, step: Step) -> None:
+        if self.keep and len(self.trace.steps) % self.settings.piece == 0:
+            self.trace.checkpoints.append((self.y,))
+        self.trace.steps.append(step)
+
+    def _advance(
+        self,
+        rows: Tensor,
+        good: Tensor,
+        y1: Tensor,
+        signed: Tensor,
+        landing: Tensor,
+        target: Tensor,
+    ) -> None:
+        taken = torch.where(good, signed, torch.zeros_like(signed))
+        column = (len(rows), *self.column[1:])
+        everyone = len(rows) == self.y.shape[0]
+        self._record(
+            Step(self.t[rows].view(column), taken.view(column), rows=None if everyone else rows)
+        )
+        new = torch.where(good.view(column), y1, self.y[rows])
+        self.y = new if everyone else self.y.index_copy(0, rows, new)
+        time = torch.where(landing, target, self.t[rows] + signed)
+        self.t = self.t.index_copy(0, rows, torch.where(good, time, self.t[rows]))
+        self.sample_steps = self.sample_steps.index_add(0, rows, good.long())
+        accepted = int(good.sum())
+        self.statistics.accepted += accepted
+        self.statistics.rejected += int((~good & (self.index[rows] < self.times.shape[0])).sum())
+        if accepted:
+            self.statistics.smallest_step = min(
+                self.statistics.smallest_step, float(signed[good].abs().min())
+            )
+        landed = rows[good & landing]
+        if len(landed):
+            self._write(landed)
+
+    def _ratios(self, h: Tensor, taken: list[Tensor], y: Tensor, y1: Tensor) -> Tensor:
+        with torch.no_grad():
+            error = self.solver.estimate(h, taken)
+            assert error is not None
+            scale = torch.maximum(y.abs(), y1.abs()) * self.settings.rtol + self.settings.atol
+            ratio = (error / scale).flatten(1).to(h.dtype)
+            ratio = torch.linalg.vector_norm(ratio, dim=1) / math.sqrt(max(ratio.shape[1], 1))
+            return torch.nan_to_num(ratio, nan=math.inf)
+
+    def _factors(
+        self, ratio: Tensor, good: Tensor, before: Tensor, rows: Tensor, exponent: float
+    ) -> tuple[Tensor, Tensor]:
+        control = self.settings.control
+        error = ratio.clamp_min(1e-10)
+        onward = (
+            control.safety
+            * error ** (-(control.integral + control.proportional) * exponent)
+            * before[rows] ** (control.proportional * exponent)
+        ).clamp(control.shrink, control.grow)
+        again = (control.safety * error**-exponent).clamp(control.shrink, 0.9)
+        again = torch.where(torch.isfinite(ratio), again, torch.full_like(again, control.shrink))
+        kept = before.index_copy(0, rows, torch.where(good, error, before[rows]))
+        return torch.where(good, onward, again), kept
+
+    def _next_first(
+        self, first: Tensor | None, rows: Tensor, good: Tensor, taken: list[Tensor]
+    ) -> Tensor | None:
+        if not self.solver.tableau.reuses_last:
+            return None
+        column = (len(rows), *self.column[1:])
+        slope = torch.where(good.view(column), taken[-1], taken[0])
+        if first is None or len(rows) == self.y.shape[0]:
+            return slope if len(rows) == self.y.shape[0] else None
+        return first.index_copy(0, rows, slope)
+
+    @torch.no_grad()
+    def _first_steps(self, exponent: float) -> Tensor:
+        """Choose every sample's first step as for a single one."""
+        settings = self.settings
+        if settings.first_step is not None:
+            return torch.full_like(self.t, settings.first_step)
+        y, time = self.y, self.t.view(self.column)
+        slope = self.field(time.to(y.dtype), y) if self.first is None else self.first
+        scale = y.abs() * settings.rtol + settings.atol
+
+        def norm(value: Tensor) -> Tensor:
+            ratio = (value / scale).flatten(1).to(self.t.dtype)
+            return torch.linalg.vector_norm(ratio, dim=1) / math.sqrt(max(ratio.shape[1], 1))
+
+        d0, d1 = norm(y), norm(slope)
+        h0 = torch.where((d0 < 1e-5) | (d1 < 1e-5), torch.full_like(d0, 1e-6), 0.01 * d0 / d1)
+        ahead = (h0 * self.direction).view(self.column)
+        moved = self.field((time + ahead).to(y.dtype), y + ahead.to(y.dtype) * slope)
+        d2 = norm(moved - slope) / h0
+        largest = torch.maximum(d1, d2)
+        h1 = torch.where(
+            largest <= 1e-15, (h0 * 1e-3).clamp_min(1e-6), (0.01 / largest) ** exponent
+        )
+        h = torch.minimum(100 * h0, torch.nan_to_num(h1, nan=1e-6))
+        return h if settings.max_step is None else h.clamp_max(settings.max_step)
+
+    def _fail(self, status: Status, sample: int, h: Tensor) -> None:
+        counted = self.field.count
+        self.failure = explain_failure(
+            status,
+            field=self.field,
+            t=float(self.t[sample]),
+            h=float(h[sample] * self.direction[sample]),
+            end=float(self.times[-1, sample]),
+            y=self.y,
+            y0=self.y0,
+            sample=sample,
+            method=self.solver.name,
+            implicit=self.solver.implicit,
+            rtol=self.settings.rtol,
+            steps=int(self.sample_steps[sample]),
+            row=sample,
+        )
+        self.field.count = counted
+
+    def statuses(self) -> list[Status]:
+        """Return how each sample ended."""
+        done = (self.index >= self.times.shape[0]).tolist()
+        other = Status.DONE if self.failure is None else self.failure.status
+        return [Status.DONE if ok else other for ok in done]

@@ -1,0 +1,1 @@
+"""Reversible methods: a step can be undone to rounding, so gradients need no stored steps."""

@@ -1,0 +1,100 @@
+"""Output times: read, checked, and made differentiable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from undamped.errors import OptionError, ShapeError, explain
+from undamped.solvers.evaluation import CountedField
+
+Times = Tensor | Sequence[float]
+
+
+def read_times(t: Times, y: Tensor) -> Tensor:
+    """Return output times as a float64 tensor, (outputs,) or (outputs, batch), checked.
+
+    Args:
+        t: One list of times for all, or a column for each sample.
+        y: The packed start value.
+    """
+    times = t if isinstance(t, Tensor) else torch.tensor(t, dtype=torch.float64)
+    times = times.detach().to(device=y.device, dtype=torch.float64)
+    if times.dim() not in (1, 2) or times.shape[0] < 2:
+        raise ShapeError(
+            explain(
+                "times",
+                expected="at least two, in one list or one column per sample",
+                got=f"shape {tuple(times.shape)}",
+                remedy="Give the start first, then the times to look at.",
+            )
+        )
+    if times.dim() == 2 and (y.dim() < 2 or times.shape[1] != y.shape[0]):
+        raise ShapeError(
+            explain(
+                "times",
+                expected=f"(outputs, batch) with a batch of {y.shape[0] if y.dim() else 0}",
+                got=tuple(times.shape),
+                remedy="Give every sample its column of times.",
+            )
+        )
+    if not bool(torch.isfinite(times).all()):
+        raise OptionError(
+            explain(
+                "times",
+                expected="finite numbers",
+                got="NaN or infinity",
+                remedy="Check where they were computed.",
+            )
+        )
+    steps = times.diff(dim=0)
+    strict = times.dim() == 1
+    rising = (steps > 0) if strict else (steps >= 0)
+    falling = (steps < 0) if strict else (steps <= 0)
+    if not bool((rising.all(0) | falling.all(0)).all()):
+        raise OptionError(_not_monotone(times))
+    return times
+
+
+def _not_monotone(times: Tensor) -> str:
+    listed = times if times.dim() == 1 else times[:, 0]
+    shown = ", ".join(f"{value:.6g}" for value in listed[:6].tolist())
+    return explain(
+        "times",
+        expected="strictly increasing or strictly decreasing times",
+        got=f"[{shown}{', …' if len(listed) > 6 else ''}]",
+        remedy="Sort them and drop repetitions; to go back in time, start from the latest.",
+    )
+
+
+def _columns(t: Tensor, y: Tensor) -> Tensor:
+    """Shape (outputs,) or (outputs, batch) times so that they multiply (outputs, …) states."""
+    return t.reshape(*t.shape, *(1,) * (y.dim() + 1 - t.dim())).to(y.dtype)
+
+
+def shift_start(t: Any, field: CountedField, y: Tensor) -> Tensor:
+    """Return the start value as a function of the start time: dy/dt₀ = −f(t₀, y₀)."""
+    if not (isinstance(t, Tensor) and t.requires_grad):
+        return y
+    column = _columns(t, y)[0]
+    with torch.no_grad():
+        slope = field(column if t.dim() == 2 else column.reshape(()), y.detach())
+    return y - (column - column.detach()) * slope
+
+
+def shift_outputs(t: Any, field: CountedField, values: Tensor) -> Tensor:
+    """Return the outputs as functions of their times: dy(t)/dt = f(t, y(t))."""
+    if not (isinstance(t, Tensor) and t.requires_grad):
+        return values
+    columns = _columns(t, values[0])
+    with torch.no_grad():
+        slopes = torch.stack(
+            [
+                field(column if t.dim() == 2 else column.reshape(()), value)
+                for column, value in zip(columns, values.detach(), strict=True)
+            ]
+        )
+    return values + (columns - columns.detach()) * slopes

@@ -1,0 +1,55 @@
+"""Sparsity and dependency depth of attention whose answer is known."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from undamped.analysis import attention, attention_of
+from undamped.errors import OptionError, ShapeError
+
+
+def test_uniform_attention_reaches_everything_directly():
+    weights = np.tril(np.ones((10, 10))) / np.arange(1, 11)[:, None]
+    found = attention(weights)
+    assert found.sparsity == 10
+    assert found.depth == 0
+    assert found.reached == 1.0
+    json.dumps(found.to_dict(), allow_nan=False)
+    assert found.plot().data
+
+
+def test_attention_to_the_step_before_makes_one_long_chain():
+    found = attention(np.diag(np.ones(7), -1))
+    assert found.sparsity == 1
+    # From step 7 back to step 0 a chain passes six states in between.
+    np.testing.assert_array_equal(found.depths, np.arange(6, -1, -1))
+    assert found.depth == 6
+
+
+def test_chains_that_are_too_weak_do_not_count():
+    weights = np.zeros((5, 5))
+    weights[4, 3] = weights[3, 1] = 0.3
+    weights[1, 0] = 0.3
+    found = attention(weights, threshold=0.05)
+    np.testing.assert_array_equal(found.depths, [-1, 1, -1, 0])
+    assert found.reached == 0.5
+
+
+def test_attention_layers_are_read_from_a_transformer():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(4, 2, 8)
+    net = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    found = attention_of(net, torch.randn(6, 3, 4))
+    assert len(found) == 2
+    np.testing.assert_allclose(found[0].weights.sum(1), 1, rtol=1e-5)
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_errors():
+    with pytest.raises(OptionError, match="attention"):
+        attention_of(nn.Linear(2, 2), torch.randn(3, 2))
+    with pytest.raises(ShapeError):
+        attention(np.ones((2, 3)))

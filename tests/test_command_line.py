@@ -1,0 +1,238 @@
+"""The command line: what it says, what it leaves behind, and what it does with bad input."""
+
+import json
+import os
+import re
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from undamped import cli
+from undamped.errors import UndampedError
+from undamped.registry import models, tasks
+
+TINY = ["task.length=6", "model.hidden_size=4", "train.steps=3", "train.batch_size=4"]
+
+
+def invoke(*words):
+    """Run the command line in this process; return exit code, output and message."""
+    result = CliRunner().invoke(cli.app, list(words), catch_exceptions=True)
+    if isinstance(result.exception, UndampedError):
+        return 2, result.stdout, str(result.exception)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.output
+
+
+def ok(*words):
+    code, out, message = invoke(*words)
+    assert code == 0, message
+    return out
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    ok("train", "adding", "gru", *TINY, "--out", str(folder))
+    return folder / "adding-gru-1"
+
+
+def test_list_names_everything():
+    out = ok("list")
+    for name in [*models, *tasks]:
+        assert name in out
+    assert set(json.loads(ok("list", "--json"))["models"]) == set(models)
+
+
+@pytest.mark.parametrize("name", [*models, *tasks])
+def test_show_explains_everything(name):
+    out = ok("show", name)
+    page = json.loads(ok("show", name, "--json"))
+    assert page["summary"] and page["reference"] and page["options"]
+    assert page["options"][0]["name"] in out
+    if page["kind"] == "model":
+        assert page["equation"] and page["promise"]
+
+
+def test_train_ends_with_a_screen_worth_reading(tmp_path):
+    out = ok("train", "adding", "gru", *TINY, "--baseline", "lstm", "--out", str(tmp_path))
+    for word in ("a guess", "gru", "lstm, same time", "parameters", "Trained in", "The run:"):
+        assert word in out
+    assert "What to try next" in out and "undamped compare adding gru" in out
+    assert (tmp_path / "adding-lstm-1" / "run.json").exists()
+
+
+def test_train_json(tmp_path):
+    said = json.loads(
+        ok("train", "adding", "gru", *TINY, "seed=4", "--json", "--out", str(tmp_path))
+    )
+    assert said["status"] == "finished" and said["seed"] == 4
+    assert said["task"]["options"]["length"] == 6
+
+
+def test_config_file_and_command_line(tmp_path):
+    config = tmp_path / "settings.toml"
+    config.write_text(
+        'seed = 9\n[task]\nname = "adding"\nlength = 7\n[model]\nname = "gru"\nhidden_size = 5\n'
+        "[train]\nsteps = 2\nbatch_size = 4\n"
+    )
+    said = json.loads(ok("train", "--config", str(config), "train.steps=3", "--json",
+                         "--out", str(tmp_path)))  # fmt: skip
+    assert said["seed"] == 9 and said["model"]["options"]["hidden_size"] == 5
+    assert said["result"]["steps"] == 3, "the command line wins"
+    assert said["task"]["options"]["length"] == 7
+
+
+def test_compare(tmp_path):
+    words = ["compare", "adding", "gru", "unicornn", *TINY, "unicornn.dt=0.2", "--seeds", "2"]
+    said = json.loads(ok(*words, "--json", "--out", str(tmp_path)))
+    assert [row["model"] for row in said["models"]] == ["gru", "unicornn"]
+    row = said["models"][1]
+    assert len(row["test"]["scores"]) == 2 and row["test"]["std"] >= 0
+    assert row["parameters"] > 0 and row["seconds"] > 0 and row["peak_memory_bytes"] > 1e6
+    assert said["chance"]["mse"] == pytest.approx(1 / 6)
+    out = ok(*words, "--out", str(tmp_path), "--picture", str(tmp_path / "curves.png"))
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "±" in out and "peak memory" in out
+
+
+def test_compare_over_several_delays(tmp_path):
+    out = ok("compare", "transfer-copy", "gru", "task.delay=3", "task.test_delays=3,5",
+             "model.hidden_size=4", "train.steps=2", "--out", str(tmp_path))  # fmt: skip
+    assert "delay 5" in out
+
+
+def test_predict_on_the_test_part(trained):
+    assert "a guess has" in ok("predict", str(trained))
+    said = json.loads(ok("predict", str(trained), "--json"))
+    assert len(said["examples"]) == 4 and "mse" in said
+
+
+def test_predict_on_files(trained, tmp_path):
+    array = np.random.default_rng(0).random((3, 9, 2)).astype(np.float32)
+    np.save(tmp_path / "many.npy", array)
+    many = json.loads(ok("predict", str(trained), str(tmp_path / "many.npy"), "--json"))
+    assert len(many) == 3
+    np.savetxt(tmp_path / "one.csv", array[1], delimiter=",", header="number,mark", comments="")
+    one = json.loads(ok("predict", str(trained), str(tmp_path / "one.csv"), "--json"))
+    assert one[0]["answer"] == pytest.approx(many[1]["answer"], abs=1e-5)
+
+
+def test_a_character_model_goes_on_with_a_text(tmp_path):
+    ok("train", "characters", "gru", "model.hidden_size=32", "train.steps=150",
+       "train.learning_rate=0.02", "--out", str(tmp_path))  # fmt: skip
+    run = str(tmp_path / "characters-gru-1")
+    said = json.loads(ok("predict", run, "--prompt", "h", "--length", "4", "--temperature", "0.05",
+                         "--json"))  # fmt: skip
+    assert said["text"] == "ello"
+    assert "h" in ok("predict", run)
+
+
+BAD = {
+    "unknown model": (["train", "copy", "lstmm"], "Did you mean 'lstm'"),
+    "unknown task": (["train", "coppy"], "Did you mean 'copy'"),
+    "misspelt option": (["train", "copy", "lstm", "model.hiden_size=3"], "'hidden_size'"),
+    "misspelt train option": (["train", "copy", "lstm", "train.lerning_rate=3"], "'learning_rate'"),
+    "misspelt part": (["train", "copy", "lstm", "modle.hidden_size=3"], "Did you mean"),
+    "negative size": (["train", "copy", "lstm", "model.hidden_size=-3"], "at least 1"),
+    "text for a number": (["train", "copy", "lstm", "train.steps=many"], "a whole number"),
+    "negative delay": (["train", "copy", "lstm", "task.delay=-1"], "at least 1"),
+    "bad seed": (["train", "copy", "lstm", "seed=x"], "a whole number"),
+    "bad choice": (["train", "copy", "rnn", "model.nonlinearity=gelu"], "'tanh', 'relu'"),
+    "missing text file": (["train", "characters", "gru", "task.file=no.txt"], "no such file"),
+    "missing config": (["train", "--config", "no.toml"], "no such file"),
+    "missing run": (["resume", "no-run"], "no such folder"),
+    "missing run to predict": (["predict", "no-run"], "no such folder"),
+    "three names": (["train", "copy", "lstm", "gru"], "undamped compare"),
+    "no model to compare": (["compare", "copy"], "at least one model"),
+    "settings of another": (["compare", "copy", "lstm", "gru.dropout=0.1"], "Add gru"),
+    "resume and settings": (["train", "copy", "--resume", "x"], "nothing beside it"),
+    "unknown to show": (["show", "unicron"], "Did you mean 'unicornn'"),
+    "two budgets": (["train", "copy", "lstm", "train.steps=2", "train.seconds=1"], "Keep one"),
+    "bad picture": (["compare", "copy", "lstm", "--picture", "x.pdf"], ".png or .svg"),
+    "short digits": (["train", "digits", "lstm", "task.length=3"], "at least 8"),
+    "another's option": (["compare", "copy", "lstm", "model.dt=0.1"], "option of lstm"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD, ids=str)
+def test_bad_input_is_one_sentence_and_leaves_nothing(case, tmp_path, monkeypatch):
+    words, expected = BAD[case]
+    monkeypatch.chdir(tmp_path)
+    code, out, message = invoke(*words)
+    assert code == 2 and out == ""
+    assert expected in message
+    assert "\n" not in message.strip()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_main_prints_the_sentence_and_exits_with_2(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["undamped", "train", "copy", "lstmm"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr()
+    assert ended.value.code == 2 and said.out == ""
+    assert re.fullmatch(r"model 'lstmm': expected .*Did you mean 'lstm'\?\n", said.err)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_unwritable_folder(tmp_path):
+    tmp_path.chmod(0o500)
+    code, _, message = invoke("train", "adding", "gru", *TINY, "--out", str(tmp_path / "runs"))
+    assert code == 2 and "can be written to" in message
+
+
+def test_a_file_where_a_folder_belongs(tmp_path):
+    (tmp_path / "runs").write_text("in the way")
+    code, _, message = invoke("train", "adding", "gru", *TINY, "--out", str(tmp_path / "runs"))
+    assert code == 2 and "can be written to" in message
+    code, _, message = invoke("train", "adding", "gru", *TINY, "--out", "/proc/nowhere")
+    assert code == 2 and "can be written to" in message
+
+
+def test_bad_config_files(tmp_path):
+    bad = tmp_path / "bad.toml"
+    bad.write_text("[model\n")
+    code, _, message = invoke("train", "--config", str(bad))
+    assert code == 2 and "TOML" in message
+    bad.write_text("[modell]\nhidden_size = 3\n")
+    code, _, message = invoke("train", "--config", str(bad))
+    assert code == 2 and "Did you mean" in message
+
+
+def test_bad_data_files(trained, tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (os.system, ("touch owned",))
+
+    np.save(tmp_path / "objects.npy", np.array([Evil()], dtype=object), allow_pickle=True)
+    np.save(tmp_path / "narrow.npy", np.zeros((5, 1)))
+    np.save(tmp_path / "empty.npy", np.zeros((0, 2)))
+    np.save(tmp_path / "gaps.npy", np.full((5, 2), np.nan))
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "narrow.npy").read_bytes()[:40])
+    (tmp_path / "ragged.csv").write_text("1,2\n3\n")
+    (tmp_path / "words.csv").write_text("a,b\n1,two\n")
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "data.xyz").write_text("1,2\n")
+    for file in sorted(tmp_path.iterdir()):
+        code, out, message = invoke("predict", str(trained), str(file))
+        assert code == 2 and out == "", file
+        assert "expected" in message and "\n" not in message.strip(), message
+    code, _, message = invoke("predict", str(trained), str(tmp_path / "missing.npy"))
+    assert code == 2 and "no such file" in message
+    code, _, message = invoke("predict", str(trained), "--prompt", "x")
+    assert code == 2 and "character model" in message
+
+
+def test_damaged_run(trained, tmp_path):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(trained, copy)
+    (copy / "model.safetensors").write_bytes(b"not tensors")
+    code, _, message = invoke("predict", str(copy))
+    assert code == 2 and "a damaged one" in message
+    (copy / "run.json").write_text("{")
+    code, _, message = invoke("resume", str(copy))
+    assert code == 2 and "a damaged one" in message

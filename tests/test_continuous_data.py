@@ -1,0 +1,74 @@
+"""Data generators: shapes, geometry, seeds."""
+
+import pytest
+import torch
+
+from undamped.errors import UnknownNameError
+from undamped.tasks.continuous_data import (
+    DENSITIES,
+    annuli,
+    density,
+    point_clouds,
+    spiral_trajectories,
+    spirals,
+)
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 5])
+def test_annuli_are_a_ball_in_a_shell(dimension):
+    x, y = annuli(400, dimension, seeded())
+    radius = torch.linalg.vector_norm(x, dim=1)
+    assert x.shape == (400, dimension)
+    assert float(radius[y == 0].max()) <= 0.5 + 1e-6
+    assert 1 - 1e-6 <= float(radius[y == 1].min()) and float(radius[y == 1].max()) <= 1.5 + 1e-6
+    # filled evenly: half of a ball's volume lies within 2^(−1/d) of its radius
+    inside = (radius[y == 0] < 0.5 * 0.5 ** (1 / dimension)).float().mean()
+    assert abs(float(inside) - 0.5) < 0.12
+
+
+def test_the_same_seed_gives_the_same_data():
+    for make in (
+        lambda g: annuli(20, 2, g)[0],
+        lambda g: spirals(20, g)[0],
+        lambda g: spiral_trajectories(3, 7, g)[0],
+        lambda g: point_clouds(5, 11, g)[0],
+        *[lambda g, name=name: density(name, 20, g) for name in DENSITIES],
+    ):
+        assert torch.equal(make(seeded(3)), make(seeded(3)))
+        assert not torch.equal(make(seeded(3)), make(seeded(4)))
+
+
+@pytest.mark.parametrize("name", DENSITIES)
+def test_densities_lie_in_the_picture(name):
+    points = density(name, 2000, seeded())
+    assert points.shape == (2000, 2) and float(points.abs().max()) < 4
+    assert float(points.std()) > 0.5
+
+
+def test_checkerboard_has_no_black_squares():
+    x, y = density("checkerboard", 4000, seeded()).unbind(1)
+    assert bool(((torch.floor(x) + torch.floor(y)) % 2 == 0).all())
+
+
+def test_spirals_and_clouds():
+    x, y = spirals(100, seeded(), noise=0.0)
+    assert x.shape == (100, 2) and len(x[y == 0]) == 50
+    clouds, label = point_clouds(8, 50, seeded())
+    assert clouds.shape == (8, 50, 3) and label.tolist() == [0, 1, 2, 3] * 2
+    assert torch.allclose(torch.linalg.vector_norm(clouds[0], dim=1), torch.ones(50), atol=1e-5)
+
+
+def test_spiral_trajectories_shrink():
+    path, times = spiral_trajectories(4, 30, seeded())
+    assert path.shape == (30, 4, 2) and times.shape == (30,)
+    radius = torch.linalg.vector_norm(path, dim=2)
+    assert bool((radius[-1] < radius[0]).all())
+
+
+def test_unknown_densities_are_refused():
+    with pytest.raises(UnknownNameError, match="moons"):
+        density("moon", 3, seeded())

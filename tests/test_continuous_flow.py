@@ -1,0 +1,172 @@
+"""Flows: densities against closed forms, the trace in its three ways, sampling both ways."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from undamped.errors import OptionError
+from undamped.fields import BottleneckField, ConcatSquashField, ContinuousFlow
+from undamped.fields.trace import bottleneck_trace, draw_noise, field_and_trace
+
+
+@pytest.fixture(autouse=True)
+def double():
+    torch.manual_seed(0)
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+class Linear(nn.Module):
+    """ż = A z: invertible, with x = exp(A T) z in closed form."""
+
+    def __init__(self):
+        super().__init__()
+        self.matrix = nn.Parameter(torch.tensor([[0.4, -0.9], [0.7, 0.2]]))
+
+    def forward(self, t, z):
+        return z @ self.matrix.T
+
+
+@pytest.mark.parametrize("gradient", ["checkpoint", "adjoint", "backprop"])
+def test_log_density_of_a_linear_flow_is_the_change_of_variables(gradient):
+    field = Linear()
+    flow = ContinuousFlow(
+        field, 2, trace="exact", end=1.5, rtol=1e-9, atol=1e-10, gradient=gradient
+    )
+    x = torch.randn(6, 2)
+    transport = torch.matrix_exp(field.matrix * 1.5)
+    normal = torch.distributions.MultivariateNormal(torch.zeros(2), transport @ transport.T)
+    found, wanted = flow.log_prob(x), normal.log_prob(x)
+    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-6)
+    (a,) = torch.autograd.grad(found.sum(), field.matrix)
+    (b,) = torch.autograd.grad(wanted.sum(), field.matrix)
+    torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_the_end_time_can_be_learned():
+    field = Linear()
+    flow = ContinuousFlow(field, 2, trace="exact", train_end=True, rtol=1e-9, atol=1e-10)
+    x = torch.randn(4, 2)
+    (found,) = torch.autograd.grad(flow.log_prob(x).sum(), flow.root_end)
+    root = flow.root_end.detach().clone().requires_grad_()
+    transport = torch.matrix_exp(field.matrix.detach() * root**2)
+    normal = torch.distributions.MultivariateNormal(torch.zeros(2), transport @ transport.T)
+    (wanted,) = torch.autograd.grad(normal.log_prob(x).sum(), root)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_sampling_and_density_agree():
+    flow = ContinuousFlow(ConcatSquashField(2, 16), 2, rtol=1e-8, atol=1e-9).eval()
+    with torch.no_grad():
+        x, density = flow.sample(20, generator=torch.Generator().manual_seed(1))
+        again = flow(x)
+    torch.testing.assert_close(density, again.log_prob, rtol=1e-5, atol=1e-6)
+    assert flow.evaluations > 0
+
+
+def test_a_density_integrates_to_one():
+    flow = ContinuousFlow(ConcatSquashField(2, 16), 2, rtol=1e-6, atol=1e-6).eval()
+    grid = torch.linspace(-7, 7, 71)
+    points = torch.cartesian_prod(grid, grid)
+    with torch.no_grad():
+        total = float(flow.log_prob(points).exp().sum()) * float(grid[1] - grid[0]) ** 2
+    assert abs(total - 1) < 5e-3
+
+
+def test_the_exact_trace_is_the_trace():
+    field = ConcatSquashField(3, 8)
+    z = torch.randn(5, 3)
+    t = torch.tensor(0.3)
+    _, trace, frobenius = field_and_trace(field, t, z, None)
+    for k in range(5):
+        jacobian = torch.autograd.functional.jacobian(
+            lambda row: field(t, row.unsqueeze(0)).squeeze(0), z[k]
+        )
+        torch.testing.assert_close(trace[k].detach(), jacobian.trace())
+        torch.testing.assert_close(frobenius[k].detach(), jacobian.pow(2).sum())
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "rademacher"])
+def test_hutchinson_is_unbiased(kind):
+    field = ConcatSquashField(3, 8)
+    z = torch.randn(1, 3).expand(40000, 3)
+    t = torch.tensor(0.3)
+    with torch.no_grad():
+        noise = draw_noise(kind, z.shape, z, torch.Generator().manual_seed(0))
+        _, exact, wanted = field_and_trace(field, t, z[:1], None)
+        _, estimate, frobenius = field_and_trace(field, t, z, noise)
+    assert abs(float(estimate.mean() - exact)) < 5 * float(estimate.std()) / 200
+    assert abs(float(frobenius.mean() - wanted)) < 5 * float(frobenius.std()) / 200
+
+
+def test_the_bottleneck_is_unbiased_and_quieter():
+    field = BottleneckField(12, 2, 8)
+    z = torch.randn(1, 12).expand(20000, 12)
+    t = torch.tensor(0.3)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        _, exact, _ = field_and_trace(field, t, z[:1], None)
+        few = draw_noise("gaussian", torch.Size((20000, 2)), z, generator)
+        value, estimate = bottleneck_trace(field, t, z, few)
+        many = draw_noise("gaussian", z.shape, z, generator)
+        _, plain, _ = field_and_trace(field, t, z, many)
+    torch.testing.assert_close(value[:1], field(t, z[:1]).detach())
+    assert abs(float(estimate.mean() - exact)) < 5 * float(estimate.std()) / 20000**0.5
+    assert float(estimate.var()) < float(plain.var())
+
+
+def test_noise_is_fixed_during_a_solve():
+    seen = []
+
+    class Watch(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = ConcatSquashField(2, 8)
+
+        def forward(self, t, z):
+            return self.inner(t, z)
+
+    flow = ContinuousFlow(Watch(), 2)
+    dynamics = flow._dynamics(torch.randn(4, 2), None, None)
+    for t in (0.1, 0.2):
+        z = torch.ones(4, 2)
+        nought = torch.zeros(4)
+        seen.append(dynamics(torch.tensor(t * 0), (z, nought, nought, nought))[1])
+    assert torch.equal(seen[0], seen[1])
+    flow.eval()
+    assert flow._dynamics(torch.randn(4, 2), None, None).noise is None
+
+
+def test_a_conditional_flow_depends_on_its_condition_and_trains_its_encoder():
+    encoder = nn.Linear(3, 2)
+    flow = ContinuousFlow(ConcatSquashField(2, 8, context_size=2), 2)
+    label = torch.randn(5, 3)
+    log_prob = flow.log_prob(torch.zeros(5, 2), encoder(label))
+    assert float(log_prob.detach().std()) > 1e-4
+    log_prob.sum().backward()
+    assert float(encoder.weight.grad.abs().max()) > 0
+    sample, _ = flow.sample(5, context=encoder(label).detach())
+    assert sample.shape == (5, 2)
+
+
+def test_regularisers_of_a_linear_flow():
+    field = Linear()
+    with torch.no_grad():
+        field.matrix.copy_(torch.tensor([[0.0, -1.0], [1.0, 0.0]]))  # a rotation: ‖f‖ = ‖z‖
+    flow = ContinuousFlow(field, 2, trace="exact", end=0.5, rtol=1e-8, atol=1e-9)
+    x = torch.randn(4, 2)
+    result = flow(x)
+    torch.testing.assert_close(result.kinetic, 0.5 * x.pow(2).sum(1), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(result.jacobian, torch.full((4,), 1.0), rtol=1e-5, atol=1e-6)
+    normal = -0.5 * (x.pow(2).sum(1) + 2 * math.log(2 * math.pi))
+    torch.testing.assert_close(result.log_prob, normal, rtol=1e-6, atol=1e-6)
+
+
+def test_a_bottleneck_trace_needs_a_bottleneck():
+    with pytest.raises(OptionError, match="BottleneckField"):
+        ContinuousFlow(ConcatSquashField(2, 8), 2, trace="bottleneck")
+    flow = ContinuousFlow(BottleneckField(6, 2, 8), 6, trace="bottleneck")
+    (-flow.log_prob(torch.randn(7, 6)).mean()).backward()

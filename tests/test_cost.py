@@ -1,0 +1,46 @@
+"""Parameters and flops that can be counted by hand."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import undamped
+from undamped.analysis import cost, count_flops, count_parameters
+from undamped.errors import OptionError
+
+
+def test_flops_and_parameters_of_an_elman_network():
+    net = nn.RNN(3, 5)
+    assert count_parameters(net) == 5 * 3 + 5 * 5 + 10
+    # Two flops for each product with its addition: per step and sequence 2 (3·5 + 5·5).
+    assert count_flops(net, torch.zeros(7, 4, 3)) == 7 * 4 * 2 * 40
+    assert count_flops(nn.LSTM(3, 5), torch.zeros(7, 4, 3)) == 7 * 4 * 2 * 160
+    # An oscillator has no recurrent matrix, so only its input costs a product.
+    assert count_flops(undamped.UnICORNN(3, 5), torch.zeros(7, 4, 3)) == 7 * 4 * 2 * 15
+
+
+def test_cost_grows_with_length():
+    found = cost(undamped.LSTM(3, 8), (10, 20, 40), batch=2, repeats=1)
+    assert found.flops.tolist() == [found.flops[0] * n for n in (1, 2, 4)]
+    assert (found.seconds > 0).all()
+    assert found.memory.size == 0
+    assert found.plot().data
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_batch_first_and_input_size():
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+    net = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+    found = cost(net, (8, 16), batch=3, input_size=4, repeats=1)
+    assert found.flops[1] > 2 * found.flops[0]
+    with pytest.raises(OptionError, match="input_size"):
+        cost(net, (8,))
+
+
+def test_peak_memory_is_measured_in_a_process_of_its_own():
+    found = cost(nn.LSTM(8, 64), (4000,), batch=16, repeats=1, memory=True)
+    # At the very least the outputs, 4000 · 16 · 64 numbers of 4 bytes, have to be there.
+    assert np.all(found.memory > 4000 * 16 * 64 * 4)

@@ -1,0 +1,94 @@
+"""The lecture's analysis, checked; and the comparison of gradients."""
+
+import itertools
+
+import pytest
+import torch
+
+from undamped.analysis.ode_gradients import compare_gradients
+from undamped.analysis.stiffness import (
+    adjoint_decay,
+    compare_stiffness,
+    eigenvalue_pairs,
+    heavy_ball_matrix,
+    stiffness,
+)
+from undamped.errors import DataError
+from undamped.fields import PerceptronField
+
+
+def spectrum(sign, generator=torch.Generator().manual_seed(0)):
+    rates = sign * torch.tensor([1.0, 3.0, 10.0, 50.0], dtype=torch.float64)
+    q, _ = torch.linalg.qr(torch.randn(4, 4, generator=generator, dtype=torch.float64))
+    return q @ torch.diag(rates) @ q.T
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_without_damping_the_stiffness_is_the_root(sign):
+    matrix = spectrum(sign)
+    found = compare_stiffness(matrix, [0.0])
+    assert abs(found.first_order - 50) < 1e-9
+    assert abs(found.second_order[0] - found.root) < 1e-8
+
+
+def test_light_damping_of_a_stable_field_changes_nothing():
+    found = compare_stiffness(spectrum(-1), [0.0, 0.5, 1.0, 1.9])  # 2√1 = 2
+    for value in found.second_order:
+        assert abs(value - found.root) < 1e-6
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_inequality_of_the_lecture_points_the_other_way_under_damping(sign):
+    # |c₁ c₂| = |λ| for each pair, hence S(B) ≥ √S(A) whatever the damping.
+    found = compare_stiffness(spectrum(sign), [0.0, 0.5, 1.0, 3.0, 8.0])
+    assert all(value >= found.root * (1 - 1e-9) for value in found.second_order)
+    assert found.second_order[-1] > 1.5 * found.root
+    if sign == 1:
+        assert all(b > a for a, b in itertools.pairwise(found.second_order))
+
+
+def test_eigenvalues_of_the_adjoint_come_in_pairs():
+    torch.manual_seed(1)
+    jacobian = torch.randn(5, 5, dtype=torch.float64)
+    gamma, span = 0.3, 2.5
+    pairs = eigenvalue_pairs(jacobian, gamma, span)
+    t_minus_T = -span
+    assert torch.allclose(pairs.sum(1), torch.full((5,), t_minus_T * gamma, dtype=pairs.dtype))
+    # and they are the eigenvalues of −M, M = (t − T)[[0, I], [F, −γI]]
+    direct = torch.linalg.eigvals(-t_minus_T * heavy_ball_matrix(jacobian, gamma))
+    for value in pairs.reshape(-1):
+        assert float((direct - value).abs().min()) < 1e-8
+    # so in every pair one real part is at least −γ(T − t)/2
+    assert bool((pairs.real.amax(1) >= -gamma * span / 2 - 1e-12).all())
+
+
+def test_the_adjoint_of_a_node_vanishes_and_that_of_a_heavy_ball_does_not():
+    torch.manual_seed(0)
+
+    class Contracting(torch.nn.Module):
+        def forward(self, t, h):
+            return -torch.tanh(h)
+
+    found = adjoint_decay(Contracting(), 0.1 * torch.randn(4, 3).double(), [1.0, 5.0, 20.0])
+    assert found.first_order[-1] < 1e-7
+    assert found.second_order[-1] > 0.1
+    assert set(found.to_dict()) == {"times", "first_order", "second_order"}
+    assert len(found.plot().data) == 2
+    assert len(compare_stiffness(spectrum(1), [0.0, 1.0]).plot().data) == 3
+
+
+def test_a_singular_matrix_has_no_stiffness():
+    with pytest.raises(DataError, match="singular"):
+        stiffness(torch.zeros(2, 2))
+
+
+def test_the_four_ways_are_compared():
+    torch.manual_seed(0)
+    field = PerceptronField(3, 16)
+    found = compare_gradients(field, torch.randn(8, 3), [0.0, 1.0], repetitions=1)
+    assert [way.name for way in found.ways] == ["checkpoint", "backprop", "adjoint", "reversible"]
+    for way in found.ways:
+        assert way.error < 1e-3 and way.seconds > 0 and way.evaluations > 0
+    assert found["checkpoint"].saved_bytes < found["backprop"].saved_bytes
+    assert found["checkpoint"].error == pytest.approx(found["backprop"].error, rel=0.2, abs=1e-6)
+    assert len(found.plot().data) == 3 and "adjoint" in found.to_dict()

@@ -1,0 +1,188 @@
+"""The page in a real browser: Debian's chromium, driven by Playwright, without a network."""
+
+import shutil
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import undamped
+from test_report import big_report
+from undamped import report
+from undamped.report.watch import Watch
+from undamped.training.run import Run
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+    # The driver's event loop closes its pipes after the interpreter has begun to look away.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory):
+    torch.manual_seed(0)
+    reports = [
+        report.diagnose(net, steps=80, batch=2)
+        for net in (undamped.UnICORNN(2, 8), undamped.LSTM(2, 8))
+    ]
+    return report.write(tmp_path_factory.mktemp("page") / "page.html", reports)
+
+
+@pytest.fixture
+def opened(browser, page_file):
+    def open_page(width=1280, height=900, scheme="light", address=None):
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, offline=True
+        )
+        page = context.new_page()
+        page.problems, page.requests = [], []
+        page.on("console", lambda m: page.problems.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda e: page.problems.append(str(e)))
+        page.on("request", lambda r: page.requests.append(r.url))
+        page.goto(address or page_file.as_uri())
+        page.wait_for_selector("html[data-ready=yes]")
+        return page
+
+    yield open_page
+    for context in browser.contexts:
+        context.close()
+
+
+def lines(page, plot):
+    return page.locator(f"#plot-{plot} .scatterlayer .trace").count()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+def test_opens_offline_without_errors_and_draws_everything(opened, width, scheme):
+    page = opened(width=width, scheme=scheme)
+    assert page.problems == []
+    assert all(url.startswith("file:") for url in page.requests)
+    assert lines(page, "gradient") == 2
+    assert lines(page, "recall") == 2
+    assert lines(page, "spectrum") == 3  # two models and the unit circle
+    assert page.locator("#plot-gradient .main-svg").first.bounding_box()["width"] > 0.8 * width * (
+        0.6 if width > 1000 else 1
+    )
+    # Nothing sticks out sideways, on a phone least of all.
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    background = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    assert (background == "rgb(255, 255, 255)") == (scheme == "light")
+
+
+def test_models_and_theme_are_switched_with_the_keyboard(opened):
+    page = opened()
+    page.locator("input[data-model='1']").focus()
+    page.keyboard.press("Space")
+    assert lines(page, "gradient") == 1
+    assert not page.locator("ul.verdicts > li[data-model='1']").is_visible()
+    page.keyboard.press("Space")
+    assert lines(page, "gradient") == 2
+    page.locator("#theme").focus()
+    page.keyboard.press("Enter")
+    dark = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    assert dark != "rgb(255, 255, 255)"
+    assert page.problems == []
+
+
+def test_plots_are_zoomed_with_keys_and_hovered(opened):
+    page = opened()
+    plot = page.locator("#plot-gradient")
+    plot.focus()
+    span = "document.getElementById('plot-gradient')._fullLayout.xaxis.range"
+    before = page.evaluate(span)
+    page.keyboard.press("+")
+    after = page.evaluate(span)
+    assert after[1] - after[0] < before[1] - before[0]
+    page.keyboard.press("0")
+    assert np.allclose(page.evaluate(span), before)
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    steady = page.evaluate(
+        "(() => { const g = document.getElementById('plot-gradient'), l = g._fullLayout;"
+        " return [l.xaxis._offset + l.xaxis.d2p(40),"
+        " l.yaxis._offset + l.yaxis.d2p(g.data[0].y[40])]; })()"
+    )
+    page.mouse.move(box["x"] + steady[0] - 3, box["y"] + steady[1])
+    page.mouse.move(box["x"] + steady[0], box["y"] + steady[1])
+    page.wait_for_selector("#plot-gradient .hoverlayer .hovertext")
+    assert "unicornn" in page.locator("#plot-gradient .hoverlayer").text_content()
+
+
+def test_every_control_is_reached_with_tab(opened):
+    page = opened()
+    reached = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
+    assert {"theme", "INPUT", "plot-gradient", "plot-recall", "plot-spectrum", "SUMMARY"} <= reached
+
+
+def test_prints_in_light_with_everything_unfolded(opened):
+    page = opened(scheme="dark")
+    page.emulate_media(media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details").first.get_attribute("open") is not None
+    assert not page.locator("#theme").is_visible()
+    background = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    assert background == "rgb(255, 255, 255)"
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.problems == []
+
+
+def test_nasty_names_run_nothing(opened, tmp_path):
+    from dataclasses import replace
+
+    nasty = (
+        "<img src=x onerror=\"document.title='hit'\"></script><script>document.title='hit'</script>"
+    )
+    path = report.write(
+        tmp_path / "nasty.html", [replace(big_report(0), name=nasty, verdict=nasty)]
+    )
+    page = opened(address=path.as_uri())
+    assert page.title() != "hit"
+    assert page.locator("img").count() == 0
+    assert page.problems == []
+
+
+def test_ten_runs_of_a_thousand_points(opened, tmp_path):
+    path = report.write(tmp_path / "ten.html", [big_report(i) for i in range(10)])
+    start = time.perf_counter()
+    page = opened(address=path.as_uri())
+    seconds = time.perf_counter() - start
+    assert lines(page, "gradient") == 10
+    print(f"ten runs drawn after {seconds:.2f} s")  # a figure to read; machines differ
+
+
+def test_live_page_follows_a_run(browser, tmp_path):
+    run = Run.create(tmp_path, "run")
+    rows = [{"step": 1, "train_loss": 2.0, "valid_loss": 1.5}]
+    run.update(status="running", model={"name": "lstm"}, task={"name": "copy"})
+    run.write_metrics(rows)
+    with Watch(run.path) as watch:
+        page = browser.new_page()
+        problems = []
+        page.on("pageerror", lambda e: problems.append(str(e)))
+        page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+        page.goto(watch.url)
+        page.wait_for_selector("#plot-valid_loss .main-svg")
+        assert page.locator("#title").inner_text() == "lstm on copy"
+        run.write_metrics([*rows, {"step": 7, "train_loss": 1.0, "valid_loss": 1.0}])
+        run.update(status="finished")
+        sync_api.expect(page.locator("#status")).to_contain_text("step 7")
+        assert problems == []
+        page.close()

@@ -1,0 +1,314 @@
+"""Diagnosis, remedies, the page as text, runs, and the live page."""
+
+import json
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import undamped
+from undamped import report
+from undamped.analysis.gradient_flow import summarise
+from undamped.errors import OptionError, RunError
+from undamped.registry import models
+from undamped.report import ModelReport, Remedy, Score
+from undamped.report.page import embedded
+from undamped.report.remedies import remedies
+from undamped.report.tables import headline
+from undamped.report.watch import Watch
+from undamped.training.run import Run
+
+
+def flow(norms, name="model"):
+    norms = np.asarray(norms, dtype=float)
+    return summarise(norms[None, :, None], np.arange(len(norms)), 0.01, "states", name)
+
+
+def big_report(index):
+    rng = np.random.default_rng(index)
+    steps = np.arange(1000)
+    return ModelReport(
+        name=f"run {index}",
+        verdict="gradients reach 1000 of 1000 steps",
+        gradient_flow=flow(np.exp(-0.01 * index * (999 - steps))),
+        curve=[
+            {"step": int(s), "train_loss": rng.random(), "valid_loss": rng.random(),
+             "valid_accuracy": rng.random()}
+            for s in steps
+        ],
+        options={"model": {"name": "unicornn", "options": {"dt": 0.1}}},
+    )  # fmt: skip
+
+
+class UserClass(nn.Module):
+    """Neither a state nor an input_size."""
+
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Conv1d(4, 4, 3, padding=2)
+
+    def forward(self, x):
+        return self.mix(x.permute(1, 2, 0))[..., : len(x)].permute(2, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("model", "through"),
+    [
+        (nn.LSTM(4, 6), "states"),
+        (nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8), 1, enable_nested_tensor=False),
+         "inputs"),
+        (UserClass(), "inputs"),
+        (undamped.SequenceModel("gru", 4, 2, hidden_size=5), "states"),
+    ],
+    ids=["lstm", "transformer", "user", "model"],
+)  # fmt: skip
+def test_diagnose_reads_anything(model, through):
+    torch.manual_seed(0)
+    found = report.diagnose(model, torch.randn(60, 3, 4), name="it")
+    assert found.gradient_flow.through == through
+    assert "60 steps" in found.verdict
+    assert "<h2" in report.page([found])
+
+
+@pytest.mark.parametrize("name", [name for name in models if hasattr(models[name], "cell_class")])
+def test_diagnose_every_registered_recurrent_model(name):
+    torch.manual_seed(0)
+    net = undamped.build(name, input_size=2, hidden_size=8)
+    found = report.diagnose(net, steps=60, batch=2, compare=False)
+    assert found.name == name
+    assert found.spectrum is not None
+    assert len(found.promises) == len(net.cell_class.promises)
+    assert found.cost.parameters == sum(p.numel() for p in net.parameters() if p.requires_grad)
+    assert found.recall is not None
+
+
+def test_verdict_names_an_lstm_of_the_same_size():
+    torch.manual_seed(0)
+    found = report.diagnose(undamped.UnICORNN(2, 8), steps=200, batch=2)
+    assert found.verdict.startswith(
+        "gradients reach 200 of 200 steps; an LSTM of this size reaches"
+    )
+    assert found.tone == "good"
+
+
+def test_needs_inputs_where_no_size_is_known():
+    with pytest.raises(OptionError, match="Give inputs"):
+        report.diagnose(UserClass())
+
+
+def test_remedies_name_the_change_and_its_command():
+    vanishing, exploding = flow(0.5 ** np.arange(100)[::-1]), flow(1.5 ** np.arange(100)[::-1])
+    steady = flow(np.ones(1000))
+    small = remedies(undamped.UnICORNN(1, 4, dt=0.0005), steady, command="undamped diagnose",
+                     model="unicornn")  # fmt: skip
+    assert "Δt is too small for 1000 steps" in small[0].advice
+    assert small[0].command.startswith("undamped diagnose unicornn model.dt=")
+    large = remedies(undamped.UnICORNN(1, 4, dt=1.0, alpha=100.0), steady, model="unicornn")
+    assert "Δt is too large" in large[0].advice
+    for module, name in ((nn.LSTM(1, 4), ""), (undamped.RNN(1, 4), "rnn")):
+        found = remedies(module, vanishing, model=name)
+        assert any(r.command.endswith("unicornn") for r in found)
+        assert any("within 7 steps" in r.advice for r in found)
+    clip = remedies(nn.RNN(1, 4), exploding, command="undamped train copy", model="rnn")
+    assert any(r.command == "undamped train copy rnn train.clip=1" for r in clip)
+    assert not remedies(nn.LSTM(1, 4), steady)
+
+
+def test_suggested_step_heals_the_complaint():
+    steady = flow(np.ones(1000))
+    for dt, alpha in ((0.0005, 1.0), (1.0, 100.0)):
+        net = undamped.UnICORNN(1, 4, dt=dt, alpha=alpha)
+        (found,) = remedies(net, steady, model="unicornn")
+        better = float(found.command.rpartition("=")[2])
+        assert not remedies(undamped.UnICORNN(1, 4, dt=better, alpha=alpha), steady)
+
+
+def test_headline_puts_the_farthest_first_and_explosions_last():
+    far = ModelReport("far", "x", gradient_flow=flow(np.ones(100)))
+    near = ModelReport("near", "y", gradient_flow=flow(0.5 ** np.arange(100)[::-1]))
+    wild = ModelReport("wild", "z", gradient_flow=flow(2.0 ** np.arange(100)[::-1]))
+    assert headline([wild, near, far]) == (
+        "far: gradients reach 100 of 100 steps; near reaches 7; wild explodes."
+    )
+
+
+class Collector(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.outside = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.outside += [v for k, v in attributes if k in ("src", "href") and v[0] != "#"]
+
+
+def test_nothing_in_a_name_becomes_markup():
+    nasty = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+    found = replace(
+        big_report(0),
+        name=nasty,
+        verdict=nasty,
+        remedies=[Remedy(nasty, nasty)],
+        command=nasty,
+        path=nasty,
+        options={nasty: nasty},
+        versions={nasty: nasty},
+        score=Score(nasty, 0.5),
+    )
+    text = report.page([found], title=nasty)
+    parsed = Collector()
+    head, _, rest = text.partition('<script type="application/json" id="data">')
+    data, _, program = rest.partition("</script>")
+    parsed.feed(head)
+    assert "script" not in parsed.tags
+    assert "img" not in parsed.tags
+    assert parsed.outside == []
+    assert "<" not in data
+    assert json.loads(data)["plots"][0]["traces"][0]["name"].startswith("&lt;/script&gt;")
+    assert program.count("<script>") >= 2
+    assert nasty not in text
+
+
+def test_json_in_a_script_stays_there():
+    assert "<" not in embedded({"a": "</script>"})
+    assert json.loads(embedded({"a": "<\u2028>"})) == {"a": "<\u2028>"}
+
+
+def test_ten_runs_of_a_thousand_points_fit_in_six_megabytes(tmp_path):
+    path = report.write(tmp_path / "deep" / "page.html", [big_report(i) for i in range(10)])
+    assert path.stat().st_size < 6_000_000
+    assert [p.name for p in path.parent.iterdir()] == ["page.html"]
+
+
+def test_same_names_are_told_apart_and_nothing_is_refused():
+    text = report.page([big_report(1), big_report(1)])
+    assert "run 1 (2)" in text
+    with pytest.raises(OptionError, match="at least one"):
+        report.page([])
+    assert "Nothing was measured" in report.page([ModelReport("bare")])
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = Run.create(tmp_path, "adding-lstm")
+    options = {"hidden_size": 6}
+    made.update(
+        status="finished",
+        command="undamped train adding lstm",
+        seed=0,
+        task={"name": "adding", "options": {"length": 30, "seed": 0}},
+        model={"name": "lstm", "options": options, "parameters": 10},
+        train={"steps": 2},
+        versions={"torch": "2"},
+        result={"test": {"mse": 0.2, "loss": 0.2}},
+    )
+    made.write_metrics([{"step": 1, "train_loss": 1.0, "valid_loss": 0.5, "valid_mse": 0.5}])
+    torch.manual_seed(0)
+    made.save_model(made.empty_model())
+    return made
+
+
+def test_a_run_becomes_a_report(run):
+    from undamped.report.runs import report_run
+
+    found = report_run(run.path, compare=False)
+    assert found.score.value == 0.2
+    assert found.score.chance == pytest.approx(1 / 6, abs=0.01)
+    assert found.curve[0]["valid_loss"] == 0.5
+    assert found.command == "undamped train adding lstm"
+    assert found.gradient_flow.length == 30
+    text = report.page([found])
+    assert "undamped train adding lstm" in text
+    assert "Training: loss" in text
+    (run.path / "model.safetensors").unlink()
+    assert report_run(run, compare=False).verdict.startswith("not trained yet")
+
+
+def test_command_line_writes_pages(run, tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from undamped.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    runner = CliRunner()
+    done = runner.invoke(app, ["report", str(run.path), str(run.path), "--out", "both.html"])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "both.html").is_file()
+    words = ["diagnose", "unicornn", "task.delay=15", "model.hidden_size=6", "--no-memory"]
+    done = runner.invoke(app, [*words, "--json"])
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.output)
+    assert answer["models"][0]["gradient_flow"]["verdict"] == "steady"
+    assert len(answer["models"][0]["gradient_flow"]["norms"]) == 35
+    assert (tmp_path / "diagnosis.html").is_file()
+    done = runner.invoke(app, ["diagnose", "lstm", "--steps", "50", "--no-memory"])
+    assert "gradients vanish" in done.output
+    done = runner.invoke(app, ["diagnose", str(run.path), "--no-memory"])
+    assert (run.path / "report.html").is_file()
+    done = runner.invoke(app, ["diagnose", "lstm", "gru"])
+    assert isinstance(done.exception, OptionError)
+
+
+def fetch(url, host=None):
+    request = urllib.request.Request(url, headers={"Host": host} if host else {})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return answer.read().decode()
+
+
+def test_watch_serves_the_curves_and_stops_cleanly(run):
+    before = threading.active_count()
+    with Watch(run.path) as watch:
+        state = json.loads(fetch(watch.url + "state.json"))
+        assert state["status"] == "finished"
+        assert state["title"] == "lstm on adding"
+        assert state["rows"][0]["valid_loss"] == 0.5
+        assert "live.js" in fetch(watch.url)
+        assert "fetch" in fetch(watch.url + "live.js")
+        with pytest.raises(urllib.error.HTTPError):
+            fetch(watch.url + "../run.json")
+        with pytest.raises(urllib.error.HTTPError):  # a name that another site points here
+            fetch(watch.url, host="evil.example:80")
+        port = int(watch.url.rsplit(":", 1)[1].strip("/"))
+        with pytest.raises(RunError, match="free port"):
+            Watch(run.path, port=port)
+    watch.stop()
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() <= before
+
+
+def test_watch_waits_for_a_run_that_has_not_begun(tmp_path):
+    with Watch(tmp_path) as watch:
+        assert watch.state()["status"] == "waiting"
+    with pytest.raises(RunError, match="run folder"):
+        Watch(tmp_path / "nowhere")
+
+
+def test_training_writes_its_page_and_serves_a_live_one(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from undamped.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "copy", "lstm", "task.delay=5", "model.hidden_size=4", "train.steps=2"]
+    done = CliRunner().invoke(app, [*words, "--watch"])
+    assert done.exit_code == 0, done.output
+    page = tmp_path / "runs" / "copy-lstm-1" / "report.html"
+    assert "undamped" in page.read_text(encoding="utf-8")
+    assert "Watch it at http://127.0.0.1:" in done.stderr
+    port = int(done.stderr.partition("127.0.0.1:")[2].partition("/")[0])
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+    done = CliRunner().invoke(app, [*words, "--no-page"])
+    assert not (tmp_path / "runs" / "copy-lstm-2" / "report.html").exists()

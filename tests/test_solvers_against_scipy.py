@@ -1,0 +1,174 @@
+"""Values and gradients beside SciPy and torchdiffeq, on classical problems and neural fields."""
+
+import numpy as np
+import pytest
+import scipy.integrate
+import torch
+from torch import nn
+
+import undamped.solvers as ours
+
+# Problems of the DETEST set (Hull, Enright, Fellen and Sedgwick, 1972): a class each.
+PROBLEMS = {
+    "A1": (lambda t, y: -y, [1.0]),
+    "A2": (lambda t, y: -(y**3) / 2, [1.0]),
+    "A3": (lambda t, y: y * torch.cos(t), [1.0]),
+    "A4": (lambda t, y: y / 4 * (1 - y / 20), [1.0]),
+    "B1": (
+        lambda t, y: torch.stack((2 * (y[0] - y[0] * y[1]), -(y[1] - y[0] * y[1]))),
+        [1.0, 3.0],
+    ),
+    "B2": (
+        lambda t, y: torch.stack((-y[0] + y[1], y[0] - 2 * y[1] + y[2], y[1] - y[2])),
+        [2.0, 0.0, 1.0],
+    ),
+    "B4": (
+        lambda t, y: torch.stack(
+            (
+                -y[1] - y[0] * y[2] / torch.sqrt(y[0] ** 2 + y[1] ** 2),
+                y[0] - y[1] * y[2] / torch.sqrt(y[0] ** 2 + y[1] ** 2),
+                y[0] / torch.sqrt(y[0] ** 2 + y[1] ** 2),
+            )
+        ),
+        [3.0, 0.0, 0.0],
+    ),
+    "B5": (
+        lambda t, y: torch.stack((y[1] * y[2], -y[0] * y[2], -0.51 * y[0] * y[1])),
+        [0.0, 1.0, 1.0],
+    ),
+    "D1": (
+        lambda t, y: torch.stack(
+            (
+                y[2],
+                y[3],
+                -y[0] / (y[0] ** 2 + y[1] ** 2) ** 1.5,
+                -y[1] / (y[0] ** 2 + y[1] ** 2) ** 1.5,
+            )
+        ),
+        [0.9, 0.0, 0.0, (1.1 / 0.9) ** 0.5],
+    ),
+    "E2": (
+        lambda t, y: torch.stack((y[1], (1 - y[0] ** 2) * y[1] - y[0])),  # Van der Pol
+        [2.0, 0.0],
+    ),
+}
+TIMES = [0.0, 1.3, 4.0, 10.0]
+
+
+def scipy_values(field, start, times, rtol=1e-12):
+    def call(t, y):
+        return field(torch.tensor(t, dtype=torch.float64), torch.from_numpy(np.array(y))).numpy()
+
+    found = scipy.integrate.solve_ivp(
+        call, (times[0], times[-1]), start, method="DOP853", t_eval=times, rtol=rtol, atol=1e-13
+    )
+    return torch.from_numpy(found.y.T)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("method", ["dopri5", "tsit5", "dopri8", "bosh3"])
+def test_detest_problems_to_the_tolerance(name, method):
+    field, start = PROBLEMS[name]
+    tolerance = 1e-5 if method == "bosh3" else 1e-8
+    with torch.no_grad():
+        values = ours.odeint(
+            field,
+            torch.tensor(start, dtype=torch.float64),
+            torch.tensor(TIMES, dtype=torch.float64),
+            method=method,
+            rtol=tolerance,
+            atol=tolerance,
+        )
+    reference = scipy_values(field, start, TIMES)
+    assert float((values - reference).abs().max()) < 100 * tolerance * float(reference.abs().max())
+
+
+def van_der_pol(stiffness):
+    def field(t, y):
+        q, p = y[..., 0], y[..., 1]
+        return torch.stack((p, stiffness * ((1 - q**2) * p - q)), dim=-1)
+
+    return field
+
+
+@pytest.mark.parametrize("method", ["sdirk4", "radau5"])
+def test_stiff_van_der_pol_by_implicit_methods(method):
+    field = van_der_pol(1000.0)
+    start = torch.tensor([[2.0, 0.0], [1.8, 0.0]], dtype=torch.float64)
+    with torch.no_grad():
+        solution = ours.solve(field, start, [0.0, 0.3], method=method, rtol=1e-4, atol=1e-5)
+    for row, value in zip(start, solution.final, strict=True):
+        reference = scipy.integrate.solve_ivp(
+            lambda t, y: field(t, torch.from_numpy(np.array(y))).numpy(),
+            (0, 0.3),
+            row.numpy(),
+            method="Radau",
+            rtol=1e-8,
+            atol=1e-10,
+        ).y[:, -1]
+        assert abs(float(value[0]) - reference[0]) < 1e-3
+    assert solution.accepted < 100
+
+
+class NeuralField(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 16)
+        self.second = nn.Linear(16, 3)
+
+    def forward(self, t, y):
+        time = torch.zeros_like(y[..., :1]) + t
+        return self.second(torch.tanh(self.first(torch.cat((y, time), dim=-1))))
+
+
+def neural_problem():
+    torch.manual_seed(3)
+    return NeuralField().double(), torch.randn(5, 3, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("gradient", ["checkpoint", "backprop", "adjoint"])
+def test_neural_fields_agree_with_torchdiffeq(gradient, backwards):
+    torchdiffeq = pytest.importorskip("torchdiffeq")
+    field, start = neural_problem()
+    times = torch.tensor([0.0, 0.4, 1.5], dtype=torch.float64)
+    times = times.flip(0) if backwards else times
+    results = []
+    for solver, more in (
+        (torchdiffeq.odeint, {"rtol": 1e-10, "atol": 1e-12}),
+        (ours.odeint, {"rtol": 1e-9, "atol": 1e-10, "gradient": gradient}),
+    ):
+        y0 = start.clone().requires_grad_()
+        values = solver(field, y0, times, **more)
+        loss = (values.sin() * torch.tensor([1.0, 2.0, 3.0]).view(3, 1, 1)).sum()
+        results.append((values.detach(), torch.autograd.grad(loss, [y0, *field.parameters()])))
+    (reference, wanted), (values, found) = results
+    assert float((values - reference).abs().max()) < 1e-7
+    for a, b in zip(found, wanted, strict=True):
+        assert float((a - b).abs().max()) < 1e-6
+
+
+@pytest.mark.parametrize("name", ["euler", "midpoint", "rk4"])
+def test_fixed_steps_agree_with_torchdiffeq_to_rounding(name):
+    torchdiffeq = pytest.importorskip("torchdiffeq")
+    field, start = neural_problem()
+    times = torch.linspace(0, 1, 11, dtype=torch.float64)
+    if name == "rk4":
+        pytest.skip("torchdiffeq's rk4 is the 3/8 rule, another method of the same order")
+    with torch.no_grad():
+        reference = torchdiffeq.odeint(field, start, times, method=name)
+        values = ours.odeint(field, start, times, method=name)
+    assert float((values - reference).abs().max()) < 1e-13
+
+
+def test_tuples_of_any_shapes():
+    def field(t, state):
+        a, b = state
+        return -a * b.sum(), torch.cos(t) * torch.ones_like(b)
+
+    start = (torch.ones(2, 3, dtype=torch.float64), torch.zeros(4, dtype=torch.float64))
+    a, b = ours.odeint(field, start, torch.tensor([0.0, 1.0], dtype=torch.float64))
+    assert a.shape == (2, 2, 3) and b.shape == (2, 4)
+    # b = sin t, and a = exp(−∫ 4 sin t dt)
+    assert float((b[-1] - np.sin(1.0)).abs().max()) < 1e-7
+    assert float((a[-1] - np.exp(-4 * (1 - np.cos(1.0)))).abs().max()) < 1e-6

@@ -1,0 +1,29 @@
+"""Two processes that share every batch learn what one process learns."""
+
+import torch
+
+from undamped.training import fit
+from undamped.training.files import read_tensors
+
+
+def trained(tmp_path, devices):
+    return fit(
+        "gru",
+        "adding",
+        model_options={"hidden_size": 6},
+        task_options={"length": 8},
+        train={"steps": 6, "batch_size": 16, "validate_every": 2, "devices": devices},
+        out=tmp_path,
+        progress=False,
+    )
+
+
+def test_data_parallel_on_two_processes(tmp_path):
+    alone, together = trained(tmp_path, 1), trained(tmp_path, 2)
+    mine = read_tensors(alone.path / "model.safetensors")[0]
+    theirs = read_tensors(together.path / "model.safetensors")[0]
+    for name, tensor in mine.items():
+        torch.testing.assert_close(tensor, theirs[name], atol=1e-6, rtol=1e-5)
+    assert abs(alone.result["test"]["mse"] - together.result["test"]["mse"]) < 1e-5
+    for a, b in zip(alone.metrics(), together.metrics(), strict=True):
+        assert abs(a["valid_mse"] - b["valid_mse"]) < 1e-5
