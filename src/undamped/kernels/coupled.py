@@ -136,14 +136,6 @@ def coupled_scan(
     return output, tuple(finals)
 
 
-def usable(*tensors: Tensor) -> bool:
-    """Say whether the kernels can take these tensors: on the CPU, float32 or float64, one type."""
-    first = tensors[0]
-    return first.dtype in (torch.float32, torch.float64) and all(
-        tensor.device.type == "cpu" and tensor.dtype == first.dtype for tensor in tensors
-    )
-
-
 def _finished(lengths: Tensor | None, steps: int) -> list[Tensor] | None:
     """Return for each time the rows whose sequence is over, or None without lengths."""
     if lengths is None:
