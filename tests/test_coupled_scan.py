@@ -65,7 +65,7 @@ def everything(scan, cell, x, state, lengths):
 
 
 @pytest.mark.parametrize(("name", "options"), KERNELS)
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=4)
 @given(
     data=st.data(),
     time=st.integers(1, 6),
