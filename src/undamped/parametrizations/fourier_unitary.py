@@ -80,4 +80,6 @@ class FourierUnitary(MatrixSet):
 
 def _reflect(vector: Tensor, rows: Tensor) -> Tensor:
     size = (vector.conj() * vector).real.sum()
-    return rows - (rows @ vector.conj()).unsqueeze(-1) * (2 / size * vector)
+    flat = rows.reshape(-1, rows.shape[-1])
+    along = (flat @ vector.conj()).unsqueeze(1)
+    return torch.addmm(flat, along, (2 / size * vector).unsqueeze(0), alpha=-1).view(rows.shape)
