@@ -52,7 +52,8 @@ def test_show_explains_everything(name):
     assert page["summary"] and page["reference"] and page["options"]
     assert page["options"][0]["name"] in out
     if page["kind"] == "model":
-        assert page["equation"] and page["promise"]
+        assert page["equation"]
+        assert page.get("promise") or not hasattr(models[name], "cell_class")
 
 
 def test_train_ends_with_a_screen_worth_reading(tmp_path):

@@ -262,3 +262,21 @@ def test_only_invertible_cells_run_backwards(name):
     else:
         with pytest.raises(OptionError, match="invertible"):
             cell.inverse(x, state, cell.constants())
+
+
+@every
+def test_mixed_precision_stops_at_the_door(name):
+    """What is carried a long way is not rounded to eight bits; gradients still flow."""
+    net = build(name).float()
+    before = torch.nn.Linear(3, 3)
+    x = inputs().float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rounded = before(x)
+        assert rounded.dtype == torch.bfloat16
+        output, _ = net(rounded)
+        last, _ = net.last(x)
+        step, _ = net.step(x[0])
+    assert output.dtype == last.dtype == step.dtype == torch.float32
+    assert torch.equal(output, net(rounded.float())[0])
+    output.sum().backward()
+    assert before.weight.grad is not None

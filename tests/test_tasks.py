@@ -22,7 +22,7 @@ def test_every_task_keeps_the_contract(name):
         steps = batch.inputs.shape[0]
         assert task.input_kind == "symbols" or batch.inputs.shape[-1] == task.input_size
         if task.readout == "every":
-            assert batch.targets.shape[:2] == (steps, batch.size)
+            assert batch.targets.shape[:2] == (steps, batch.inputs.shape[1])
         count = task.count(split, 5)
         assert count is None or count >= 1
         classes = (task.output_size,) if batch.targets.dtype == torch.long else ()
@@ -46,7 +46,10 @@ def test_held_out_parts_differ_from_training_and_end(name):
     seen = [task.batch(split, 0, 8).inputs for split in ("train", "valid", "test")]
     assert not torch.equal(seen[0], seen[1]) and not torch.equal(seen[1], seen[2])
     count = task.count("test", 100)
-    assert sum(task.batch("test", i, 100).size for i in range(count)) == task.held_out["test"]
+    assert (
+        sum(task.batch("test", i, 100).inputs.shape[1] for i in range(count))
+        == task.held_out["test"]
+    )
 
 
 def test_copy_after_the_marker():

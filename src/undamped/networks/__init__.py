@@ -39,6 +39,7 @@ from undamped.networks.models import (
     scoRNN,
     uRNN,
 )
+from undamped.networks.point_model import PointModel
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.sequence_model import SequenceModel
 
@@ -67,6 +68,7 @@ __all__ = [
     "MomentumRNN",
     "NesterovLSTM",
     "NesterovRNN",
+    "PointModel",
     "RMSPropLSTM",
     "RMSPropRNN",
     "RNNOrth",

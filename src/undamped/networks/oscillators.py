@@ -19,7 +19,13 @@ from undamped.docstrings import documented_arguments
 from undamped.errors import OptionError, explain
 from undamped.kernels import Gradient, Layer, OscillatorStream, advance_stack, oscillator_stack
 from undamped.kernels.dispatch import implementation
-from undamped.networks.recurrent import Recurrent, join_features, padding_mask, reverse_time
+from undamped.networks.recurrent import (
+    Recurrent,
+    in_full_precision,
+    join_features,
+    padding_mask,
+    reverse_time,
+)
 from undamped.options import Option, PositiveInt, convert
 
 
@@ -68,6 +74,7 @@ class OscillatorNetwork(Recurrent):
             return super()._run(x, states, lengths)[1]
         return self._run_kernels(x, states, lengths, every=False)[1]
 
+    @in_full_precision
     def step(self, x: Tensor, state: Tensor | State | None = None) -> tuple[Tensor, Tensor | State]:
         """Take one sample (batch, input) or (input,) of a stream; return output and state.
 
@@ -102,7 +109,7 @@ class OscillatorNetwork(Recurrent):
             >>> stream = net.stream()
             >>> outputs = [stream.push(x_t) for x_t in samples]
         """
-        weight = self.cell(0).get_parameter("weight")
+        weight = self._weight()
         if self.bidirectional or implementation(*self.parameters()) != "numba":
             raise OptionError(
                 explain(
@@ -124,8 +131,13 @@ class OscillatorNetwork(Recurrent):
 
         A compiler sees one operator per layer instead: the chunks are Python.
         """
-        tensors = (x, self.cell(0).get_parameter("weight"), *states[0])
+        tensors = (x, self._weight(), *states[0])
         return implementation(*tensors) == "numba" and not torch.compiler.is_compiling()
+
+    def _weight(self) -> Tensor:
+        cell = self.cell(0)
+        assert isinstance(cell, UnICORNNCell)
+        return cell.weight
 
     def _run_kernels(
         self, x: Tensor, states: list[State], lengths: Tensor | None, *, every: bool

@@ -8,7 +8,9 @@ be anything at all and changes neither outputs, final states nor gradients.
 
 from __future__ import annotations
 
+import functools
 import inspect
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -20,6 +22,27 @@ from undamped.docstrings import documented_arguments
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.options import DropoutRate, NonNegativeFloat, Option, PositiveInt, check, options_of
 from undamped.parametrizations.singular_band import orthogonality_penalty
+
+
+def in_full_precision(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep a method out of mixed precision.
+
+    What a network carries over thousands of steps would be lost in the eight bits of a bfloat16,
+    so mixed precision stops at its door: what is around it may be rounded, the walk through time
+    is not.
+    """
+
+    @functools.wraps(method)
+    def run(self: Recurrent, input: Any, *arguments: Any, **named: Any) -> Any:
+        packed = isinstance(input, PackedSequence)
+        kind = (input.data if packed else input).device.type
+        if not torch.is_autocast_enabled(kind):
+            return method(self, input, *arguments, **named)
+        with torch.autocast(kind, enabled=False):
+            whole = input.to(next(self.parameters()).dtype)
+            return method(self, whole, *arguments, **named)
+
+    return run
 
 
 class Recurrent(nn.Module):
@@ -173,6 +196,7 @@ class Recurrent(nn.Module):
 
     # Calls
 
+    @in_full_precision
     def forward(
         self,
         input: Tensor | PackedSequence,
@@ -197,6 +221,7 @@ class Recurrent(nn.Module):
             return output.squeeze(1), _map_state(final, lambda part: part.squeeze(1))
         return output.transpose(0, 1) if self.batch_first else output, final
 
+    @in_full_precision
     def last(
         self,
         input: Tensor,
@@ -221,6 +246,7 @@ class Recurrent(nn.Module):
             return output.squeeze(0), _map_state(final, lambda part: part.squeeze(1))
         return output, final
 
+    @in_full_precision
     def step(self, x: Tensor, state: Tensor | State | None = None) -> tuple[Tensor, Tensor | State]:
         """Take one sample (batch, input) or (input,) of a stream; return output and state.
 

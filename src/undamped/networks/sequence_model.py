@@ -66,6 +66,16 @@ class SequenceModel(nn.Module):
                 raise OptionError(
                     f"{network}.{fixed}: expected to be left out, got a value. The task sets it."
                 )
+        member = models[network]
+        if not (isinstance(member, type) and issubclass(member, Recurrent)):
+            raise OptionError(
+                explain(
+                    network,
+                    expected="a recurrent model, since the input is a sequence",
+                    got="one that reads single vectors",
+                    remedy="Choose another; 'undamped list' shows all.",
+                )
+            )
         self.input_size = input_size
         self.input_kind = input_kind
         self.readout = readout

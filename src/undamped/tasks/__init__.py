@@ -6,16 +6,19 @@ from undamped.tasks.characters import Characters
 from undamped.tasks.copying import Copy, TransferCopy
 from undamped.tasks.denoise import Denoise
 from undamped.tasks.digits import NoisePaddedDigits
+from undamped.tasks.points import Annuli, Spirals
 from undamped.tasks.task import Batch, Chance, Split, Task
 
 __all__ = [
     "Adding",
+    "Annuli",
     "Batch",
     "Chance",
     "Characters",
     "Copy",
     "Denoise",
     "NoisePaddedDigits",
+    "Spirals",
     "Split",
     "Task",
     "TransferCopy",

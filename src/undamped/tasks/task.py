@@ -26,14 +26,11 @@ _SPLIT_NUMBER = {"train": 0, "valid": 1, "test": 2}
 class Batch(NamedTuple):
     """What a model sees and should answer; time first."""
 
-    inputs: Tensor  # (time, batch, features), or (time, batch) for symbols
+    inputs: (
+        Tensor  # (time, batch, features), (time, batch) for symbols, (batch, features) for points
+    )
     targets: Tensor  # (batch, …) for one answer, (time, batch, …) for one at every step
     lengths: Tensor | None = None  # (batch,)
-
-    @property
-    def size(self) -> int:
-        """How many sequences the batch holds."""
-        return self.inputs.shape[1]
 
 
 @dataclass(frozen=True)
@@ -58,6 +55,8 @@ class Task(ABC):
     readout: Literal["last", "every"] = "last"
     metric: ClassVar[str] = "accuracy"
     higher_is_better: ClassVar[bool] = True
+    sequential: ClassVar[bool] = True
+    """Whether inputs are sequences; otherwise they are single vectors."""
     carries_state: bool = False
     """Whether a batch goes on where the one before it ended, so that state is handed on."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undamped.networks.point_model import PointModel
 from undamped.networks.sequence_model import SequenceModel
 from undamped.tasks.task import Batch, Split, Task
 
@@ -36,7 +37,7 @@ def detach_state(state: Any) -> Any:
 
 @torch.no_grad()
 def evaluate(
-    model: SequenceModel,
+    model: SequenceModel | PointModel,
     task: Task,
     split: Split,
     batch_size: int,

@@ -14,6 +14,7 @@ import torch
 
 from undamped.errors import NonFiniteError, OptionError, UndampedError
 from undamped.memory import memory_use, reset_peak_memory
+from undamped.networks.point_model import PointModel
 from undamped.networks.sequence_model import SequenceModel
 from undamped.options import check, options_of
 from undamped.registry import models, tasks
@@ -26,7 +27,7 @@ from undamped.training.run import Run, machine, model_for, versions
 
 
 def fit(
-    model: str | SequenceModel,
+    model: str | SequenceModel | PointModel,
     task: str | Task,
     *,
     model_options: Mapping[str, Any] | None = None,
@@ -41,7 +42,7 @@ def fit(
     """Train a model on a task.
 
     Args:
-        model: A registry name, or a `SequenceModel` of your own.
+        model: A registry name, or a `SequenceModel` or `PointModel` of your own.
         task: A registry name, or a `Task` of your own.
         model_options: Options of the network, when a name was given.
         task_options: Options of the task, when a name was given.
@@ -122,7 +123,12 @@ def resume(path: str | Path, *, progress: bool = True) -> Run:
 
 
 def _train(
-    run: Run, model: SequenceModel, task: Task, options: TrainOptions, seed: int, progress: bool
+    run: Run,
+    model: SequenceModel | PointModel,
+    task: Task,
+    options: TrainOptions,
+    seed: int,
+    progress: bool,
 ) -> Run:
     from undamped.training.checkpoint import load_checkpoint
     from undamped.training.module import TrainingModule
@@ -250,7 +256,7 @@ def _checked(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
 MODEL_OPTIONS = ("embedding_size", "readout")
 
 
-def _try_one_batch(model: SequenceModel, task: Task, options: TrainOptions) -> None:
+def _try_one_batch(model: SequenceModel | PointModel, task: Task, options: TrainOptions) -> None:
     """Run one small batch forward and back: bad shapes and slow first calls come out here."""
     batch = task.batch("train", 0, min(2, options.batch_size))
     dtype = torch.float64 if options.precision == "64-true" else torch.float32

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.errors import NonFiniteError
+from undamped.networks.point_model import PointModel
 from undamped.networks.sequence_model import SequenceModel
 from undamped.tasks.task import Batch
 
@@ -26,7 +27,7 @@ def _finite(value: Any) -> bool:
     return True
 
 
-def check_loss(loss: Tensor, step: int, model: SequenceModel, batch: Batch) -> None:
+def check_loss(loss: Tensor, step: int, model: SequenceModel | PointModel, batch: Batch) -> None:
     """Stop at a loss that is not finite and name the first layer that went wrong."""
     if math.isfinite(loss.item()):
         return
@@ -53,13 +54,15 @@ def check_gradient(norm: Tensor, step: int, model: nn.Module) -> None:
 
 
 @torch.no_grad()
-def _first_bad_layer(model: SequenceModel, batch: Batch) -> str:
+def _first_bad_layer(model: SequenceModel | PointModel, batch: Batch) -> str:
     """Run the batch again, part by part; the first part that goes wrong is the answer."""
     for name, parameter in model.named_parameters():
         if not _finite(parameter):
             return f"the weights {name}"
     if not _finite(batch.inputs):
         return "the input data"
+    if isinstance(model, PointModel):
+        return "the loss itself" if _finite(model(batch.inputs)) else "the output of network"
     _, state = model.network(model.encode(batch.inputs), None, batch.lengths)
     parts = (state,) if isinstance(state, Tensor) else state
     for number, layer in enumerate(zip(*parts, strict=True)):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.errors import OptionError
+from undamped.networks.point_model import PointModel
 from undamped.networks.sequence_model import SequenceModel
 from undamped.tasks.task import Batch, Task
 from undamped.training.checkpoint import Checkpoint, Progress, restore, save_checkpoint
@@ -25,7 +26,8 @@ from undamped.training.run import Run
 
 PLAIN_STEPS_BETWEEN_VALIDATIONS = 50
 VALIDATIONS = 25
-SUMS = ("loss", "metric", "metric_count", "steps", "norm")
+EVALUATIONS = ("evaluations", "evaluations_backward")  # of a field, by models that have one
+SUMS = ("loss", "metric", "metric_count", "steps", "norm", *EVALUATIONS)
 
 
 class TaskBatches:
@@ -48,8 +50,9 @@ class TaskBatches:
             batch = self.task.batch("train", number, self.size)
             if world > 1:
                 answers_first = self.task.readout == "last"
+                sequential = self.task.sequential
                 batch = Batch(
-                    batch.inputs[:, rank::world],
+                    batch.inputs[:, rank::world] if sequential else batch.inputs[rank::world],
                     batch.targets[rank::world] if answers_first else batch.targets[:, rank::world],
                     None if batch.lengths is None else batch.lengths[rank::world],
                 )
@@ -71,7 +74,7 @@ class TrainingModule(L.LightningModule):
 
     def __init__(
         self,
-        model: SequenceModel,
+        model: SequenceModel | PointModel,
         task: Task,
         options: TrainOptions,
         seed: int,
@@ -92,8 +95,7 @@ class TrainingModule(L.LightningModule):
         self.gradient_norm = math.nan
         self.latest: dict[str, float] = {}
         self._carried: Any = None
-        if not self.progress.since:
-            self.progress.since = dict.fromkeys(SUMS, 0.0)
+        self.progress.since = {**dict.fromkeys(SUMS, 0.0), **self.progress.since}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Arrive in a spawned process, where Lightning would start talking again."""
@@ -210,7 +212,8 @@ class TrainingModule(L.LightningModule):
         return self.progress.step % (self.task.count("train", self.options.batch_size) or 1) == 0
 
     def _learn_truncated(self, batch: Batch, optimizer: Any, window: int) -> float:
-        if batch.lengths is not None or self.model.network.bidirectional:
+        sequence = isinstance(self.model, SequenceModel) and not self.model.network.bidirectional
+        if batch.lengths is not None or not sequence:
             raise OptionError(
                 "train.truncate: expected sequences of one length and a network of one direction, "
                 "got others. Leave train.truncate out."
@@ -249,6 +252,8 @@ class TrainingModule(L.LightningModule):
         metric, count = self.task.score(prediction.detach(), batch)
         self.progress.since["metric"] += metric.item()
         self.progress.since["metric_count"] += count
+        for name in EVALUATIONS:
+            self.progress.since[name] += getattr(self.model.network, name, 0)
         return loss.item(), detach_state(state)
 
     def _penalty(self, like: Tensor) -> Tensor:
@@ -299,6 +304,9 @@ class TrainingModule(L.LightningModule):
             "valid_loss": scores.loss,
             f"valid_{metric}": scores.metric,
         }
+        for name in EVALUATIONS:
+            if hasattr(self.model.network, name):
+                row[name] = since[name] / max(1, since["steps"])
         progress.since = dict.fromkeys(SUMS, 0.0)
         progress.rows.append(row)
         self.latest["valid"] = scores.metric

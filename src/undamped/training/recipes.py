@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from undamped.options import options_of
+from undamped.registry import models
+
 Settings = dict[str, dict[str, Any]]
 
 ANY = "*"
@@ -31,6 +34,8 @@ RECIPES: dict[tuple[str, str], Settings] = {
     ("transfer-copy", ANY): {"train": {"steps": 2000, "batch_size": 64, "clip": 1.0}},
     ("denoise", ANY): {"train": {"steps": 2000, "batch_size": 64, "clip": 1.0}},
     ("adding", ANY): {"train": {"steps": 2000, "batch_size": 64, "clip": 1.0}},
+    ("annuli", ANY): {"model": {"hidden_size": 32}, "train": {"steps": 500, "batch_size": 128}},
+    ("spirals", ANY): {"model": {"hidden_size": 32}, "train": {"steps": 500, "batch_size": 128}},
     ("characters", ANY): {
         "train": {"steps": 1000, "batch_size": 32, "clip": 1.0, "learning_rate": 2e-3}
     },
@@ -52,6 +57,9 @@ def recommended(task: str, model: str) -> Settings:
 def merged(task: str, model: str, given: Settings) -> Settings:
     """Put what was said over what is recommended; a budget that was said replaces the other."""
     settings = recommended(task, model)
+    if model in models:
+        known = options_of(models[model])
+        settings["model"] = {k: v for k, v in settings["model"].items() if k in known}
     if any(name in given.get("train", {}) for name in _BUDGETS):
         for name in _BUDGETS:
             settings["train"].pop(name, None)

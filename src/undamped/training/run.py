@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 from undamped.errors import RunError, explain
+from undamped.networks.point_model import PointModel
 from undamped.networks.sequence_model import SequenceModel
 from undamped.options import check
 from undamped.registry import models, tasks
@@ -191,7 +192,7 @@ class Run:
         task_class = tasks[name]
         return task_class(**check(name, task_class, settings["task"]["options"]))
 
-    def empty_model(self) -> SequenceModel:
+    def empty_model(self) -> SequenceModel | PointModel:
         """Build the model of the run with fresh weights."""
         settings = self.settings
         name = settings["model"]["name"]
@@ -206,7 +207,7 @@ class Run:
             )
         return model_for(self.task(), name, settings["model"]["options"])
 
-    def model(self) -> SequenceModel:
+    def model(self) -> SequenceModel | PointModel:
         """Build the model of the run with its best weights, ready to predict."""
         model = self.empty_model()
         self.load_into(model)
@@ -223,8 +224,10 @@ class Run:
         write_tensors(self.path / "model.safetensors", module.state_dict())
 
 
-def model_for(task: Task, name: str, options: dict[str, Any]) -> SequenceModel:
+def model_for(task: Task, name: str, options: dict[str, Any]) -> SequenceModel | PointModel:
     """Build the model that answers a task."""
+    if not task.sequential:
+        return PointModel(name, task.input_size, task.output_size, **options)
     return SequenceModel(
         name,
         task.input_size,

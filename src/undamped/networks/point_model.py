@@ -1,0 +1,60 @@
+"""A whole model for single vectors: what `SequenceModel` is for sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from undamped.errors import OptionError, explain
+from undamped.networks.recurrent import Recurrent
+from undamped.options import PositiveInt
+from undamped.registry import models
+
+
+class PointModel(nn.Module):
+    """A model of the registry that reads vectors, with the interface training expects.
+
+    Args:
+        network: The registry name of the model.
+        input_size: Features of the input.
+        output_size: Features of the answer: classes, or regression targets.
+        network_options: The options of the model.
+
+    Example:
+        >>> model = PointModel("hbnode", input_size=2, output_size=2, hidden_size=16)
+        >>> model(torch.randn(8, 2)).shape
+        torch.Size([8, 2])
+    """
+
+    def __init__(
+        self,
+        network: str,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        **network_options: Any,
+    ) -> None:
+        super().__init__()
+        member = models[network]
+        if isinstance(member, type) and issubclass(member, Recurrent):
+            raise OptionError(
+                explain(
+                    network,
+                    expected="a model that reads single vectors, as this task has no sequences",
+                    got="a recurrent one",
+                    remedy="Choose another; 'undamped list' shows all.",
+                )
+            )
+        self.network: nn.Module = models.build(
+            network, input_size=input_size, output_size=output_size, **network_options
+        )
+
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Return the answers (batch, output) to inputs (batch, input)."""
+        return self.network(x)
+
+    def run(
+        self, x: Tensor, lengths: Tensor | None = None, state: Any = None
+    ) -> tuple[Tensor, None]:
+        """Return the answers, and no state."""
+        return self.network(x), None
