@@ -20,5 +20,5 @@ def test_a_quick_run_reports_what_it_measured(monkeypatch):
     assert "exprnn" in result.markdown() and ticks
     console = Console(width=120, record=True, quiet=True)
     console.print(result.summary())
-    figure = result.figures()["speed"]
-    assert len(figure.data[0].y) == len(result.timings)
+    (axes,) = result.figures()["speed"].axes
+    assert len(axes.patches) == len(result.timings)

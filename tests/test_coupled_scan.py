@@ -25,6 +25,7 @@ OTHERS = [
     ("eurnn", {"capacity": 1}),
     ("eurnn", {"capacity": 1, "unitary": False}),
     ("eurnn", {"style": "fft", "capacity": 1}),
+    ("rnn-orth", {"nonlinearity": "modrelu"}),
     ("ornn", {"nonlinearity": "modrelu", "reflections": 2}),
 ]
 KERNELS = [(name, {}) for name in COUPLED] + OTHERS

@@ -14,7 +14,7 @@ def test_a_small_run(tmp_path, task):
         delay=4,
         steps=4,
         networks=("exprnn", "nnrnn", "lstm"),
-        batch_size=4,
+        batch_size=64,
         units=6,
         out=tmp_path,
     )
@@ -24,7 +24,8 @@ def test_a_small_run(tmp_path, task):
     assert curve["updates"][-1] == 4 and len(curve["losses"]) == len(curve["updates"])
     assert curve["options"]["train"]["constrained_learning_rate"] == 1e-4
     assert "exprnn" in found.markdown()
-    assert len(found.figures()["curves"].data) == 3
+    (axes,) = found.figures()["curves"].axes
+    assert len(axes.lines) == 4
     assert found.outcomes["lstm"].solved_after(1e9) == found.outcomes["lstm"].updates[0]
     assert found.outcomes["lstm"].solved_after(0.0) is None
 

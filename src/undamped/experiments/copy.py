@@ -4,19 +4,16 @@ The thesis trains expRNN, nnRNN, RNN-orth, EURNN, LSTM and RNN on the copy task 
 of units; here scoRNN, uRNN and oRNN stand beside them, and the same networks can be sent to the
 denoise and adding tasks. Settings are the thesis's (table A.1) where it has some.
 
-    python -m undamped.experiments.copy copy --delay 200 --steps 1000
+    undamped reproduce copy delay=200 steps=1000 --out pictures/
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, Literal
 
-import typer
-
-app = typer.Typer(add_completion=False, help=__doc__)
+from undamped.options import NonNegativeInt, PositiveInt, unknown_name
 
 SOLVED = 0.01
 """The loss below which a network counts as having learnt to copy."""
@@ -31,17 +28,18 @@ NETWORKS: dict[str, dict[str, dict[str, Any]]] = {
         "train": {"learning_rate": 1e-3, "constrained_learning_rate": 1e-3, "beta2": 0.5},
     },
     "ornn": {
-        "model": {"nonlinearity": "modrelu"},
+        "model": {"nonlinearity": "modrelu", "reflections": "units"},
         "train": {"learning_rate": 1e-3, "constrained_learning_rate": 1e-4},
     },
     "rnn-orth": {
-        "model": {"initialisation": "random"},
+        "model": {"initialisation": "random", "nonlinearity": "modrelu"},
         "train": {"learning_rate": 2e-4},
     },
     "lstm": {"train": {"learning_rate": 5e-4}},
     "rnn": {"train": {"learning_rate": 1e-3, "beta2": 0.9}},
 }
 """Model and training options of each network; the optimiser is RMSprop throughout."""
+LINES = ("-", "--", "-.")
 
 
 @dataclass(frozen=True)
@@ -140,31 +138,37 @@ class CopyExperiment:
 
     def figures(self) -> dict[str, Any]:
         """Return the picture of all curves."""
-        from undamped.analysis.figures import add_line, new_figure
+        from matplotlib.figure import Figure
 
-        figure = new_figure(
-            f"Learning to {self.task}, delay {self.delay}",
-            "updates",
-            "loss (cross entropy)" if self.task != "adding" else "loss (mean squared error)",
-            f"The dashed line is a guess ({self.chance:.3f}); below it something is remembered.",
-            log_y=True,
-        )
+        from undamped.analysis.figures import PALETTE
+
+        figure = Figure(figsize=(8, 5), layout="constrained")
+        axes = figure.subplots()
         for index, (name, outcome) in enumerate(self.outcomes.items()):
-            add_line(figure, outcome.updates, outcome.losses, name, index)
-        figure.add_hline(y=self.chance, line_dash="dash", line_color="black")
+            style = {"color": PALETTE[index % len(PALETTE)], "linestyle": LINES[index % len(LINES)]}
+            axes.plot(outcome.updates, outcome.losses, label=name, **style)
+        axes.axhline(self.chance, color="black", linewidth=1, linestyle=":", label="a guess")
+        axes.set_yscale("log")
+        axes.set_xlabel("updates")
+        squared = self.task == "adding"
+        axes.set_ylabel("loss (mean squared error)" if squared else "loss (cross entropy, nats)")
+        axes.set_title(
+            f"Learning to {self.task}, delay {self.delay}: below the dotted line it is memory"
+        )
+        axes.legend(fontsize="small")
         return {"curves": figure}
 
 
 def run(
     *,
-    task: str = "copy",
-    delay: int = 200,
-    steps: int = 1000,
-    networks: tuple[str, ...] = tuple(NETWORKS),
-    batch_size: int = 64,
-    units: int = UNITS,
-    seed: int = 0,
-    out: str | Path = "runs",
+    task: Literal["copy", "denoise", "adding"] = "copy",
+    delay: PositiveInt = 200,
+    steps: PositiveInt = 1000,
+    networks: Sequence[str] = tuple(NETWORKS),
+    batch_size: PositiveInt = 64,
+    units: PositiveInt = UNITS,
+    seed: NonNegativeInt = 0,
+    out: str = "runs",
     tick: Callable[[str], None] | None = None,
 ) -> CopyExperiment:
     """Train all networks, one after the other.
@@ -187,11 +191,14 @@ def run(
     size = {"length" if task == "adding" else "delay": delay}
     outcomes = {}
     for name in networks:
+        if name not in NETWORKS:
+            raise unknown_name("network of this experiment", name, list(NETWORKS))
         chosen = NETWORKS[name]
+        own = {k: units if v == "units" else v for k, v in chosen.get("model", {}).items()}
         finished = fit(
             name,
             task,
-            model_options={"hidden_size": units, **chosen.get("model", {})},
+            model_options={"hidden_size": units, **own},
             task_options=size,
             train={
                 "optimizer": "rmsprop",
@@ -224,42 +231,3 @@ def _outcome(finished: Any) -> Outcome:
         parameters=settings["model"]["parameters"],
         options={key: settings[key] for key in ("model", "train")},
     )
-
-
-@app.command()
-def main(
-    task: Annotated[str, typer.Argument(help="copy, denoise or adding.")] = "copy",
-    delay: Annotated[int, typer.Option(help="Delay of the task.")] = 200,
-    steps: Annotated[int, typer.Option(help="Updates of each network.")] = 1000,
-    networks: Annotated[str, typer.Option(help="Names, separated by commas.")] = ",".join(NETWORKS),
-    batch: Annotated[int, typer.Option(help="Sequences per update.")] = 64,
-    units: Annotated[int, typer.Option(help="Hidden units.")] = UNITS,
-    seed: Annotated[int, typer.Option(help="Seed.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for runs, numbers and picture.")] = Path("runs"),
-) -> None:
-    """Train, print the table, and write numbers and picture."""
-    from rich.console import Console
-
-    from undamped.training.files import write_json, write_text
-
-    console = Console()
-    found = run(
-        task=task,
-        delay=delay,
-        steps=steps,
-        networks=tuple(networks.split(",")),
-        batch_size=batch,
-        units=units,
-        seed=seed,
-        out=out,
-        tick=console.print,
-    )
-    console.print(found.summary())
-    out.mkdir(parents=True, exist_ok=True)
-    name, figure = f"{task}-{delay}", found.figures()["curves"]
-    write_json(out / f"{name}.json", found.to_dict())
-    write_text(out / f"{name}.html", figure.to_html(include_plotlyjs=True))
-
-
-if __name__ == "__main__":
-    app()
