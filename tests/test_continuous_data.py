@@ -24,7 +24,7 @@ def test_annuli_are_a_ball_in_a_shell(dimension):
     radius = torch.linalg.vector_norm(x, dim=1)
     assert x.shape == (400, dimension)
     assert float(radius[y == 0].max()) <= 0.5 + 1e-6
-    assert 1 - 1e-6 <= float(radius[y == 1].min()) and float(radius[y == 1].max()) <= 1.5 + 1e-6
+    assert float(radius[y == 1].min()) >= 1 - 1e-6 and float(radius[y == 1].max()) <= 1.5 + 1e-6
     # filled evenly: half of a ball's volume lies within 2^(−1/d) of its radius
     inside = (radius[y == 0] < 0.5 * 0.5 ** (1 / dimension)).float().mean()
     assert abs(float(inside) - 0.5) < 0.12

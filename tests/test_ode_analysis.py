@@ -17,7 +17,8 @@ from undamped.errors import DataError
 from undamped.fields import PerceptronField
 
 
-def spectrum(sign, generator=torch.Generator().manual_seed(0)):
+def spectrum(sign):
+    generator = torch.Generator().manual_seed(0)
     rates = sign * torch.tensor([1.0, 3.0, 10.0, 50.0], dtype=torch.float64)
     q, _ = torch.linalg.qr(torch.randn(4, 4, generator=generator, dtype=torch.float64))
     return q @ torch.diag(rates) @ q.T

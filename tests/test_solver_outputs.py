@@ -99,6 +99,29 @@ def test_gradients_reach_own_end_times():
     torch.testing.assert_close(found, wanted.detach(), rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("steps", ["batch", "sample"])
+def test_every_part_of_the_step_control_matters(steps):
+    def field(t, y):
+        return torch.sin(5 * t * y)
+
+    def evaluations(**parts):
+        control = ours.StepControl(**parts)
+        return solve(
+            field, START, [0.0, 3.0], rtol=1e-5, atol=1e-5, steps=steps,
+            options={"control": control},
+        )  # fmt: skip
+
+    plain = evaluations()
+    for parts in (
+        {"integral": 0.5}, {"proportional": 0.4}, {"derivative": 0.3}, {"safety": 0.6},
+        {"grow": 1.1}, {"shrink": 0.85},
+    ):  # fmt: skip
+        other = evaluations(**parts)
+        torch.testing.assert_close(other.values, plain.values, rtol=1e-3, atol=1e-3)
+        if "shrink" not in parts:
+            assert not torch.equal(other.values, plain.values), parts
+
+
 def test_an_empty_interval_leaves_a_sample_where_it_was():
     times = torch.tensor([[0.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
     end = solve(turn, START, times).final

@@ -28,10 +28,12 @@ from undamped.networks.continuous import (
     RKNet,
     StableResidualModel,
 )
+from undamped.networks.flows import FFJORD
 from undamped.solvers import odeint
 from undamped.version import __version__
 
 __all__ = [
+    "FFJORD",
     "GHBNODE",
     "GRU",
     "HBNODE",

@@ -27,9 +27,10 @@ class SmallField(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 8))
-        for layer in (self.net[0], self.net[2]):
+        layers = nn.Linear(8, 64), nn.Linear(64, 8)
+        for layer in layers:
             nn.init.normal_(layer.weight, std=0.5)
+        self.net = nn.Sequential(layers[0], nn.Tanh(), layers[1])
 
     def forward(self, t: Tensor, y: Tensor) -> Tensor:
         """Return dy/dt."""
@@ -234,7 +235,7 @@ def _time(
         with torch.no_grad():
             solve(model, y, times, rtol=TOLERANCE, atol=TOLERANCE)
 
-    def gradient_of(run_it: Callable[[Tensor], Tensor]) -> Callable[[], None]:
+    def gradient_of(run_it: Callable[[Tensor], Any]) -> Callable[[], None]:
         def work() -> None:
             model.zero_grad()
             run_it(y.clone().requires_grad_()).pow(2).mean().backward()

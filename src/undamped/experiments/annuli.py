@@ -80,7 +80,8 @@ class AnnuliResult:
     def markdown(self) -> str:
         """Return a table: means over seeds, evaluations of the last epoch."""
         lines = [
-            "| model | parameters | test accuracy % | worst seed % | forward NFE | backward NFE | s |",
+            "| model | parameters | test accuracy % | worst seed % | forward NFE | backward NFE "
+            "| s |",
             "|---|---|---|---|---|---|---|",
         ]
         for name in dict.fromkeys(run.model for run in self.runs):
@@ -106,11 +107,11 @@ class AnnuliResult:
         for name, panel in zip(names, panels, strict=True):
             runs = self.of(name)
             for axis, which in ((left, "forward"), (right, "backward")):
-                curves = torch.tensor([getattr(run, which) for run in runs])
-                axis.plot(curves.mean(0), color=COLOURS[name], label=name)
+                curves = torch.tensor([getattr(run, which) for run in runs], dtype=torch.float64)
+                axis.plot(curves.mean(0).numpy(), color=COLOURS[name], label=name)
                 axis.set_xlabel("epoch")
                 axis.set_ylabel(f"{which} evaluations")
-            path, label = runs[0].paths
+            path, label = (part.numpy() for part in runs[0].paths)
             for k in range(path.shape[1]):
                 colour = "#0072B2" if label[k] else "#D55E00"
                 panel.plot(path[:, k, 0], path[:, k, 1], color=colour, linewidth=0.5, alpha=0.7)

@@ -72,9 +72,9 @@ class DensityResult:
         figure = Figure(figsize=(6, 2 * len(self.runs)), layout="constrained")
         rows = figure.subplots(len(self.runs), 3, squeeze=False)
         for run, axes in zip(self.runs, rows, strict=True):
-            axes[0].plot(run.truth[:, 0], run.truth[:, 1], ".", markersize=1, color="#444444")
-            axes[1].imshow(run.image.T, origin="lower", extent=(-3.5, 3.5, -3.5, 3.5))
-            axes[2].plot(run.samples[:, 0], run.samples[:, 1], ".", markersize=1, color="#0072B2")
+            axes[0].plot(*run.truth.T.numpy(), ".", markersize=1, color="#444444")
+            axes[1].imshow(run.image.T.numpy(), origin="lower", extent=(-3.5, 3.5, -3.5, 3.5))
+            axes[2].plot(*run.samples.T.numpy(), ".", markersize=1, color="#0072B2")
             for axis, title in zip(axes, (run.name, "learned density", "samples"), strict=True):
                 axis.set_title(title, fontsize=8)
                 axis.set_xlim(-3.5, 3.5)
