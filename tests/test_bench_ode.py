@@ -22,8 +22,8 @@ def test_reports():
 
 
 def test_own_steps_save_evaluations():
-    found = list(ode.mixed_stiffness().values())
-    assert found[1] < found[0] and found[2] < 0.5 * found[0]
+    found = list(ode.mixed_stiffness(end=1.5).values())
+    assert found[2] < 0.6 * min(found[0], found[1])
 
 
 def test_timing_a_small_field():

@@ -311,8 +311,12 @@ def memory_work(way: str, steps: int) -> Callable[[], None]:
     return work
 
 
-def mixed_stiffness() -> dict[str, float]:
-    """Count evaluations per sample on Van der Pol oscillators, most mild and a few stiff."""
+def mixed_stiffness(end: float = 10.0) -> dict[str, float]:
+    """Count evaluations per sample on Van der Pol oscillators, most mild and a few stiff.
+
+    Args:
+        end: Time to solve to.
+    """
     stiffness = torch.tensor([0.5] * 20 + [2.0] * 8 + [10.0] * 3 + [50.0], dtype=torch.float64)
     angle = torch.linspace(0, 2 * math.pi, len(stiffness) + 1, dtype=torch.float64)[:-1]
     # The stiffness rides in the state, so that the field fits whichever samples are under way.
@@ -332,7 +336,7 @@ def mixed_stiffness() -> dict[str, float]:
             solution = solve(
                 oscillators,
                 start,
-                [0.0, 10.0],
+                [0.0, end],
                 rtol=1e-6,
                 atol=1e-8,
                 **more,  # type: ignore[arg-type]
