@@ -17,18 +17,10 @@ from undamped.networks import (
     UnICORNN,
     build,
 )
-from undamped.networks.continuous import (
-    GHBNODE,
-    HBNODE,
-    NODE,
-    SONODE,
-    DataControlledNODE,
-    DepthVariantNODE,
-    ResNet,
-    RKNet,
-    StableResidualModel,
-)
+from undamped.networks.continuous import NODE, DataControlledNODE, DepthVariantNODE, RKNet
 from undamped.networks.flows import FFJORD
+from undamped.networks.residual_models import ResNet, StableResidualModel
+from undamped.networks.second_order import GHBNODE, HBNODE, SONODE
 from undamped.solvers import odeint
 from undamped.version import __version__
 

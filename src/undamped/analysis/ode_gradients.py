@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.solvers import McCallumFoster, Solver, solve
-from undamped.solvers.solve import Gradient, choose_solver
+from undamped.solvers.choices import Gradient, choose_solver
 
 WAYS: tuple[Gradient, ...] = ("checkpoint", "backprop", "adjoint", "reversible")
 

@@ -7,7 +7,7 @@ from undamped.fields.continuous_flow import BottleneckField, ConcatSquashField, 
 from undamped.fields.trace import NoiseKind, TraceKind
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
-from undamped.solvers.solve import Gradient
+from undamped.solvers.choices import Gradient
 
 
 @models.register("ffjord")
