@@ -193,13 +193,13 @@ def indrnn(x, cell):
 
 
 def goru(x, cell):
-    n, O = cell.hidden_size, scipy.linalg.expm(skew(free(cell, "orthogonal")))
+    n, turn = cell.hidden_size, scipy.linalg.expm(skew(free(cell, "orthogonal")))
     V, U, b = array(cell.input_weight), array(cell.gate_weight), array(cell.gate_bias)
     h, outputs = np.zeros((x.shape[1], n)), []
     for x_t in x:
         r = sigmoid(x_t @ V[:n].T + h @ U[:n].T + b[:n])
         u = sigmoid(x_t @ V[n : 2 * n].T + h @ U[n:].T + b[n:])
-        c = modrelu(x_t @ V[2 * n :].T + r * (h @ O.T), array(cell.bias))
+        c = modrelu(x_t @ V[2 * n :].T + r * (h @ turn.T), array(cell.bias))
         h = u * h + (1 - u) * c
         outputs.append(h)
     return np.stack(outputs)
@@ -261,10 +261,8 @@ def filtered(kind, u, drive):
     """The drives of the momentum networks over a whole sequence of projected inputs."""
     v, m, drives = np.zeros_like(u[0]), np.zeros_like(u[0]), []
     for k, u_t in enumerate(u):
-        if kind == "nesterov":
-            mu = (k % drive.restart) / (k % drive.restart + 3)
-        else:
-            mu = drive.momentum
+        within = k % drive.restart
+        mu = within / (within + 3) if kind == "nesterov" else drive.momentum
         v = mu * v + drive.step * u_t
         m = drive.decay * m + (1 - drive.decay) * u_t**2
         size = np.sqrt(m + drive.softening)

@@ -25,6 +25,7 @@ OTHERS = [
     ("eurnn", {"capacity": 1}),
     ("eurnn", {"capacity": 1, "unitary": False}),
     ("eurnn", {"style": "fft", "capacity": 1}),
+    ("rnn-orth", {"nonlinearity": "modrelu"}),
     ("ornn", {"nonlinearity": "modrelu", "reflections": 2}),
 ]
 KERNELS = [(name, {}) for name in COUPLED] + OTHERS
@@ -65,7 +66,7 @@ def everything(scan, cell, x, state, lengths):
 
 
 @pytest.mark.parametrize(("name", "options"), KERNELS)
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=4)
 @given(
     data=st.data(),
     time=st.integers(1, 6),

@@ -228,7 +228,7 @@ def test_layers_of_rotations(size, layers, style, unitary):
     assert isometry_defect(W) < 1e-12
     assert W.is_complex() == unitary
     rows = torch.randn(3, size, dtype=W.dtype)
-    torch.testing.assert_close(maps.apply(free, rows), rows @ W.T)
+    torch.testing.assert_close(maps.transform(free, rows), rows @ W.T)
     if style == "fft":
         assert (W.abs() > 1e-12).all()  # log₂ n layers mix everything with everything
 
@@ -250,8 +250,8 @@ def test_the_fourier_product_and_its_adjoint():
     free = maps.sample_free(torch.Generator().manual_seed(1)).double()
     W = maps(free)
     rows = torch.randn(4, 6, dtype=torch.complex128)
-    torch.testing.assert_close(maps.apply(free, rows), rows @ W.T)
-    torch.testing.assert_close(maps.apply_adjoint(free, maps.apply(free, rows)), rows)
+    torch.testing.assert_close(maps.transform(free, rows), rows @ W.T)
+    torch.testing.assert_close(maps.transform_back(free, maps.transform(free, rows)), rows)
 
 
 @pytest.mark.parametrize("size", [2, 5, 8])

@@ -1,6 +1,7 @@
 """The recurrent family against the papers' equations, and what is particular to single cells."""
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -203,7 +204,7 @@ def test_constants_are_computed_once_for_a_stream(monkeypatch):
     with torch.no_grad():
         state = None
         for x_t in x:
-            before, state = net.step(x_t, state)
+            _, state = net.step(x_t, state)
         assert len(calls) == 1
         net(x)
         assert len(calls) == 1
@@ -231,6 +232,18 @@ def test_remembered_constants_never_leak_into_training():
         net.step(inputs()[0])
     net(inputs())[0].sum().backward()
     assert all(p.grad is not None for p in net.parameters())
+
+
+@pytest.mark.parametrize("name", ["exprnn", "nnrnn", "goru", "antisymmetric", "eurnn"])
+def test_networks_survive_pickling_and_copying(name):
+    net, x = perturbed(name), inputs()
+    for other in (pickle.loads(pickle.dumps(net)), copy.deepcopy(net)):
+        assert torch.equal(other(x)[0], net(x)[0])
+        assert type(other.cell(0)).__name__ == type(net.cell(0)).__name__
+        optimiser = torch.optim.SGD(other.parameters(), lr=0.1)
+        other(x)[0].square().sum().backward()
+        optimiser.step()
+        assert not torch.equal(other(x)[0], net(x)[0])
 
 
 def test_full_capacity_stays_unitary_and_moves_with_the_optimiser():

@@ -48,12 +48,11 @@ def measure_polynomial_growth(cell: Any, generator: torch.Generator) -> Result:
     scales.fill_(1.0)
     lower.add_(_noise(lower, generator, 0.2))
     matrix, norms = cell.recurrent_matrix(), []
-    for doublings in range(1, 13):
+    for _ in range(12):
         matrix = matrix @ matrix
         norms.append(torch.linalg.matrix_norm(matrix, 2).log2().item())
-        last = doublings
     # Between t and 4t; a power of t larger than the number of blocks would be exponential.
-    power = (norms[last - 1] - norms[last - 3]) / 2
+    power = (norms[-1] - norms[-3]) / 2
     return power, len(scales) - 1 + 0.1, "power p with ‖Wᵗ‖ ~ tᵖ at t = 4096"
 
 

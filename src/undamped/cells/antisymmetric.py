@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
@@ -72,6 +73,10 @@ class AntisymmetricRNNCell(CoupledCell):
         free = torch.randn(hidden_size, hidden_size) * weight_std * hidden_size**-0.5
         self.weight: Tensor = nn.Parameter(free - free.t())
         parametrize.register_parametrization(self, "weight", Skew(hidden_size))
+
+    def constrained_parameters(self) -> Iterable[nn.Parameter]:
+        """None: A is linear in its free numbers, and is trained like any other matrix."""
+        return ()
 
     def constants(self) -> State:
         """A − γI."""

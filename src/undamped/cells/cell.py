@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from undamped.errors import OptionError
 from undamped.options import NonNegativeInt, PositiveInt
@@ -78,6 +79,16 @@ class Cell(nn.Module, ABC):
         """Compute what is the same at every step of a pass."""
         return ()
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle a cell with parametrised matrices too, as spawned processes need it.
+
+        torch gives such a module a class of its own, which no other process can import, and
+        refuses to pickle it; here the original class goes, and the other side makes the new one.
+        """
+        if not parametrize.is_parametrized(self):
+            return super().__reduce_ex__(protocol)
+        return _unpickle_parametrized, (type(self).__bases__[0], self.__dict__.copy())
+
     def steady_constants(self) -> State:
         """Return `constants`, remembered while no gradient is wanted and no parameter changes.
 
@@ -125,6 +136,15 @@ class Cell(nn.Module, ABC):
         outputs are zero.
         """
         return reference_scan(self, x, state, lengths)
+
+
+def _unpickle_parametrized(cell_class: type[Cell], contents: dict[str, Any]) -> Cell:
+    cell = cell_class.__new__(cell_class)
+    cell.__dict__.update(contents)
+    parametrize._inject_new_class(cell)
+    for name in cell.parametrizations:  # type: ignore[union-attr]
+        parametrize._inject_property(cell, name)
+    return cell
 
 
 def reference_scan(

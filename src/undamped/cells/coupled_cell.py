@@ -10,10 +10,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from undamped.cells.cell import Cell, State, reference_scan
-from undamped.kernels.coupled import coupled_scan, usable
+from undamped.kernels.coupled import coupled_scan
+from undamped.kernels.dispatch import implementation
 
 if TYPE_CHECKING:
     from undamped.kernels.coupled import Operator, Step
+
+
+def runs_compiled(*tensors: Tensor) -> bool:
+    """Say whether the compiled kernels can take these tensors, here and now."""
+    return not torch.compiler.is_compiling() and implementation(*tensors) == "numba"
 
 
 class CoupledCell(Cell):
@@ -51,7 +57,7 @@ class CoupledCell(Cell):
         """Walk through time with the fused kernels, or plainly where they cannot run."""
         constants = self.steady_constants()
         linear, own = self.linear_tensors(constants), self.elementwise_tensors(constants)
-        if torch.compiler.is_compiling() or not usable(x, *state, *linear, *own):
+        if not runs_compiled(x, *state, *linear, *own):
             return reference_scan(self, x, state, lengths)
         return coupled_scan(
             self.elementwise(), self.operator(), self.project(x), state, linear, own, lengths

@@ -104,8 +104,8 @@ class EURNNCell(UnitaryCell):
         if self._forms_matrix:
             return super().product(state, constants)
         if not self.unitary:
-            return self.maps.apply(self.free, state[0])
-        return to_pair(self.maps.apply(self.free, to_complex(state[0])))
+            return self.maps.transform(self.free, state[0])
+        return to_pair(self.maps.transform(self.free, to_complex(state[0])))
 
     def threshold(self) -> Tensor:
         """b, with the shift that makes modReLU the identity at b = 0."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from undamped.cells.cell import Cell, State
+from undamped.kernels.independent import independent_scan
 from undamped.options import PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise
 
@@ -48,6 +49,8 @@ class IndRNNCell(Cell):
 
     promises = (Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ g^(1/T) at every step"),)
 
+    fused = True
+
     def __init__(
         self,
         input_size: PositiveInt,
@@ -80,6 +83,11 @@ class IndRNNCell(Cell):
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """relu(w ⊙ h + V x + b)."""
         return (torch.relu(self.weight * state[0] + projected),)
+
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """Walk through time in the kernel for independent units."""
+        output, final = independent_scan(self.project(x), self.weight, state[0], lengths=lengths)
+        return output, (final,)
 
     def after_optimizer_step(self, step: int) -> None:
         """Clamp the recurrent weights."""

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from undamped.cells.cell import State, reference_scan
-from undamped.cells.coupled_cell import CoupledCell
+from undamped.cells.coupled_cell import CoupledCell, runs_compiled
 from undamped.cells.momentum_drive import Drive
-from undamped.kernels.coupled import coupled_scan, usable
+from undamped.kernels.coupled import coupled_scan
 from undamped.options import Fraction, PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise
 
@@ -90,7 +90,7 @@ class MomentumCell(CoupledCell):
         """Filter the whole input, then walk through time with the fused kernels."""
         constants = self.steady_constants()
         own = self.elementwise_tensors(constants)
-        if torch.compiler.is_compiling() or not usable(x, *state, *constants, *own):
+        if not runs_compiled(x, *state, *constants, *own):
             return reference_scan(self, x, state, lengths)
         pushed, filtered = self.drive.sequence(self.project(x), self._filter_state(state), lengths)
         output, final = coupled_scan(

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional as F
 
+from undamped.cells.activations import modrelu
+from undamped.cells.cell import State, reference_scan
+from undamped.cells.coupled_cell import runs_compiled
 from undamped.cells.rnn import RNNCell
+from undamped.kernels.coupled import coupled_scan
 from undamped.options import PositiveInt
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 from undamped.promises import Kind, Promise
@@ -29,7 +34,7 @@ class RNNOrthCell(RNNCell):
     Args:
         input_size: Number of features of the input at each step.
         hidden_size: Number of hidden units.
-        nonlinearity: The function φ.
+        nonlinearity: The function φ; for modrelu b is its threshold.
         initialisation: How the rotation is drawn.
 
     Example:
@@ -51,10 +56,37 @@ class RNNOrthCell(RNNCell):
         input_size: PositiveInt,
         hidden_size: PositiveInt,
         *,
-        nonlinearity: Literal["tanh", "relu"] = "tanh",
+        nonlinearity: Literal["tanh", "relu", "modrelu"] = "tanh",
         initialisation: OrthogonalStart = "henaff",
     ) -> None:
-        super().__init__(input_size, hidden_size, nonlinearity=nonlinearity)
+        plain = "tanh" if nonlinearity == "modrelu" else nonlinearity
+        super().__init__(input_size, hidden_size, nonlinearity=plain)
+        self.thresholds = nonlinearity == "modrelu"
         self.weight_hh.data.copy_(orthogonal_start(initialisation, hidden_size))
         nn.init.zeros_(self.bias_ih)
         nn.init.zeros_(self.bias_hh)
+
+    def project(self, x: Tensor) -> Tensor:
+        """W_xh x, and b where it is not a threshold."""
+        return F.linear(x, self.weight_ih) if self.thresholds else super().project(x)
+
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """φ(W_hh h + projected)."""
+        if not self.thresholds:
+            return super().advance(projected, state, constants)
+        total = projected + F.linear(state[0], self.weight_hh)
+        return (modrelu(total, self.bias_ih + self.bias_hh),)
+
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """Walk through time in torch's kernel, or in the coupled one for modReLU."""
+        if not self.thresholds:
+            return super().scan(x, state, lengths)
+        bias = self.bias_ih + self.bias_hh
+        if not runs_compiled(x, *state, bias):
+            return reference_scan(self, x, state, lengths)
+        from undamped.kernels.coupled_activation import ModRelu
+        from undamped.kernels.coupled_operators import Dense
+
+        return coupled_scan(
+            ModRelu(), Dense(), self.project(x), state, (self.weight_hh,), (bias,), lengths
+        )

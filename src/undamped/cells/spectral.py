@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from undamped.cells.activations import Activation
 from undamped.cells.isometric_cell import IsometricCell
@@ -61,6 +63,10 @@ class SpectralRNNCell(IsometricCell):
         self.margin = margin
         start = orthogonal_start(initialisation, hidden_size)
         self.constrain(start, SingularBand(hidden_size, margin))
+
+    def constrained_parameters(self) -> Iterable[nn.Parameter]:
+        """U and Z; the singular values are plain numbers."""
+        return self.free_parameters()[:2]
 
     def step_gradient_bound(self) -> Tensor:
         """1 + m: φ has slopes between 0 and 1."""

@@ -73,7 +73,7 @@ class URNNCell(UnitaryCell):
         """W h, by transforms where W is not formed."""
         if self._forms_matrix:
             return super().product(state, constants)
-        return to_pair(self.maps.apply(constants[0], to_complex(state[0])))
+        return to_pair(self.maps.transform(constants[0], to_complex(state[0])))
 
     def operator(self) -> Operator:
         """A dense product, or the transforms."""
@@ -81,4 +81,4 @@ class URNNCell(UnitaryCell):
             return super().operator()
         from undamped.kernels.coupled_structured import Structured
 
-        return Structured(self.maps.apply, self.maps.apply_adjoint)
+        return Structured(self.maps.transform, self.maps.transform_back)

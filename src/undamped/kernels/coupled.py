@@ -29,6 +29,9 @@ from torch.autograd.function import once_differentiable
 class Operator(ABC):
     """A linear map of rows, and the gradients of the tensors it is made of."""
 
+    width: int = 0
+    """How wide an answer is; 0 where it is as wide as what is read."""
+
     @abstractmethod
     def bind(self, tensors: Sequence[Tensor]) -> None:
         """Take the tensors the map is made of, detached, and prepare to be applied."""
@@ -79,7 +82,8 @@ class Step(ABC):
         self.product_rows = product
         self.carried = carried.numpy()
         self.memory = None if memory is None else memory.numpy()
-        self.carried_rows, self.memory_rows = carried, memory
+        self.carried_rows: Any = carried
+        self.memory_rows: Any = memory
 
     def bind_backward(self, gradient: Tensor, projected_gradient: Tensor | None) -> None:
         """Take the arrays that `backward` fills: (time, batch, …) for the operator's answer and,
@@ -132,14 +136,6 @@ def coupled_scan(
     return output, tuple(finals)
 
 
-def usable(*tensors: Tensor) -> bool:
-    """Say whether the kernels can take these tensors: on the CPU, float32 or float64, one type."""
-    first = tensors[0]
-    return first.dtype in (torch.float32, torch.float64) and all(
-        tensor.device.type == "cpu" and tensor.dtype == first.dtype for tensor in tensors
-    )
-
-
 def _finished(lengths: Tensor | None, steps: int) -> list[Tensor] | None:
     """Return for each time the rows whose sequence is over, or None without lengths."""
     if lengths is None:
@@ -174,8 +170,7 @@ class _CoupledScan(torch.autograd.Function):
         if step.in_place:
             product = carried[1:]
         else:
-            answer = linear_width(operator, projected, carried)
-            product = projected.new_empty(steps, batch, answer)
+            product = projected.new_empty(steps, batch, operator.width or carried.shape[2])
         step.bind(parameters, projected, product, carried, memory)
         finished = _finished(lengths, steps)
         for t in range(steps):
@@ -209,7 +204,8 @@ class _CoupledScan(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, output_gradient: Tensor, *final_gradients: Tensor) -> Any:
+    def backward(ctx: Any, *gradients: Tensor) -> Any:  # type: ignore[override]
+        output_gradient, *final_gradients = gradients
         step, operator, finished = ctx.step, ctx.operator, ctx.finished
         carried, memory, product, projected, *tensors = ctx.saved_tensors
         linear, parameters = tensors[: ctx.counts[1]], tensors[ctx.counts[1] :]
@@ -228,25 +224,19 @@ class _CoupledScan(torch.autograd.Function):
         memory_array = None if memory_flow is None else memory_flow.numpy()
         shown = flow[:, : ctx.widths[0]]
         for t in range(steps - 1, -1, -1):
-            rows = None if finished is None else finished[t]
-            waiting = rows is not None and len(rows) > 0
-            if waiting:
+            shown_gradient, waiting = output_gradient[t], None
+            if finished is not None and len(rows := finished[t]):
                 # A finished sequence neither shows its output nor moves: its gradient waits.
-                kept = (flow[rows], None if memory_flow is None else memory_flow[rows])
-                shown += output_gradient[t].index_fill(0, rows, 0)
-            else:
-                kept = None
-                shown += output_gradient[t]
-            if waiting:
-                flow[rows] = 0
-                if memory_flow is not None:
-                    memory_flow[rows] = 0
+                waiting = [(part, part[rows]) for part in (flow, memory_flow) if part is not None]
+                for part, _ in waiting:
+                    part[rows] = 0
+                shown_gradient = shown_gradient.index_fill(0, rows, 0)
+            shown += shown_gradient
             step.backward(t, flow_array, memory_array)
             operator.transpose(gradient[t], flow if step.passes_on else None, flow)
-            if kept is not None:
-                flow[rows] = kept[0]
-                if memory_flow is not None:
-                    memory_flow[rows] = kept[1]
+            if waiting is not None and finished is not None:
+                for part, kept in waiting:
+                    part[finished[t]] = kept
         linear_gradients = operator.gradients(carried[:-1].flatten(0, 1), gradient.flatten(0, 1))
         parameter_gradients = [torch.from_numpy(part) for part in step.parameter_gradients]
         step.release()
@@ -274,15 +264,9 @@ def _split(tensors: Sequence[Tensor], counts: Sequence[int]) -> list[list[Tensor
     return parts
 
 
-def linear_width(operator: Operator, projected: Tensor, carried: Tensor) -> int:
-    """Return how wide the operator's answer is."""
-    return getattr(operator, "width", None) or carried.shape[-1]
-
-
 def _last_gradients(
     carried: Tensor, memory: Tensor | None, widths: list[int], finals: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor | None]:
     """Join the gradients of the final state, as buffers that the way back overwrites."""
-    flow = torch.cat(finals[: len(widths)], dim=1).contiguous()
-    flow = flow.clone() if len(widths) == 1 else flow
+    flow = torch.cat(list(finals[: len(widths)]), dim=1)
     return flow, None if memory is None else finals[-1].contiguous().clone()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numba import njit
 
 from undamped.kernels.coupled import Step
+from undamped.kernels.coupled_squash import tanh_rows
 
 
 @njit(nogil=True, cache=True)
@@ -125,8 +125,8 @@ class Tanh(Step):
     in_place = True
 
     def forward(self, t: int) -> None:
-        """Torch's own vectorised function, in place."""
-        torch.tanh_(self.product_rows[t])
+        """Squash in place."""
+        tanh_rows(self.product, self.product_rows, t)
 
     def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:
         """The slope 1 − h² from the new state alone."""

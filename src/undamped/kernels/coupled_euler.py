@@ -8,6 +8,7 @@ import torch
 from numba import njit
 
 from undamped.kernels.coupled import Step
+from undamped.kernels.coupled_squash import sigmoid_rows, tanh_rows
 
 
 @njit(nogil=True, cache=True)
@@ -154,7 +155,7 @@ class Euler(Step):
 
     def forward(self, t: int) -> None:
         """Keep the tanh: its slope is all the way back needs."""
-        torch.tanh_(self.product_rows[t])
+        tanh_rows(self.product, self.product_rows, t)
         _euler_forward(self.product, self.carried, t, self.step)
 
     def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:
@@ -181,8 +182,8 @@ class GatedEuler(Step):
             self.gate_rows = torch.empty_like(self.product_rows)
             self.gates = self.gate_rows.numpy()
         _gated_sum(self.product, self.projected, t, self.gates)
-        torch.tanh_(self.product_rows[t])
-        torch.sigmoid_(self.gate_rows[t])
+        tanh_rows(self.product, self.product_rows, t)
+        sigmoid_rows(self.gates, self.gate_rows, t)
         _gated_forward(self.product, self.gates, self.carried, t, self.step)
 
     def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:
@@ -214,7 +215,7 @@ class Lipschitz(Step):
     def forward(self, t: int) -> None:
         """Keep the tanh in the first half of the product."""
         _lipschitz_sum(self.product, self.projected, self.carried, t, self.step)
-        torch.tanh_(self.product_rows[t, :, : self.carried.shape[2]])
+        tanh_rows(self.product, self.product_rows, t, 0, self.carried.shape[2])
         _lipschitz_forward(self.product, self.carried, t, self.step)
 
     def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:
@@ -240,7 +241,7 @@ class CoupledOscillator(Step):
 
     def forward(self, t: int) -> None:
         """Keep the tanh."""
-        torch.tanh_(self.product_rows[t])
+        tanh_rows(self.product, self.product_rows, t)
         _cornn_forward(self.product, self.carried, t, *self.numbers)
 
     def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:

@@ -8,6 +8,7 @@ import torch
 from numba import njit
 
 from undamped.kernels.coupled import Step
+from undamped.kernels.coupled_squash import sigmoid_rows, tanh_rows
 
 
 @njit(nogil=True, cache=True)
@@ -213,7 +214,7 @@ class WeightedSum(Step):
 
     def forward(self, t: int) -> None:
         """Keep the tanh."""
-        torch.tanh_(self.product_rows[t])
+        tanh_rows(self.product, self.product_rows, t)
         _mix_forward(self.product, self.carried, t, *self.parameters)
 
     def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:
@@ -242,8 +243,8 @@ class FastGate(_Kept):
         self.keep(t)
         shift, closed, always = self.parameters
         _shifted(self.product, t, self.kept, shift)
-        torch.sigmoid_(self.kept_rows[t])
-        torch.tanh_(self.product_rows[t])
+        sigmoid_rows(self.kept, self.kept_rows, t)
+        tanh_rows(self.product, self.product_rows, t)
         _fast_gate_forward(self.product, self.kept, self.carried, t, closed, always)
 
     def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:
@@ -270,19 +271,26 @@ class LongShort(Step):
     def forward(self, t: int) -> None:
         """Keep the values of all gates."""
         size = self.carried.shape[2]
-        row = self.product_rows[t]
-        torch.sigmoid_(row[:, : 2 * size])
-        torch.tanh_(row[:, 2 * size : 3 * size])
-        torch.sigmoid_(row[:, 3 * size :])
+        sigmoid_rows(self.product, self.product_rows, t, 0, 2 * size)
+        tanh_rows(self.product, self.product_rows, t, 2 * size, 3 * size)
+        sigmoid_rows(self.product, self.product_rows, t, 3 * size)
         _lstm_memory(self.product, self.memory, t)
-        torch.tanh(self.memory_rows[t + 1], out=self.carried_rows[t + 1])
+        self.carried_rows[t + 1] = self.memory_rows[t + 1]
+        tanh_rows(self.carried, self.carried_rows, t + 1)
         _lstm_show(self.product, self.carried, t)
 
     def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:
         """The squashed memory is computed again rather than kept."""
-        shown = torch.tanh(self.memory_rows[t + 1]).numpy()
+        shown = self.memory_rows[t + 1 : t + 2].clone()
+        tanh_rows(shown.numpy(), shown, 0)
         _lstm_backward(
-            self.product, self.memory, shown, t, carried_gradient, memory_gradient, self.gradient
+            self.product,
+            self.memory,
+            shown.numpy()[0],
+            t,
+            carried_gradient,
+            memory_gradient,
+            self.gradient,
         )
 
 
@@ -300,7 +308,7 @@ class GatedOrthogonal(_Kept):
         self.keep(t)
         size = self.carried.shape[2]
         _goru_gates(self.product, self.projected, t, size)
-        torch.sigmoid_(self.product_rows[t, :, : 2 * size])
+        sigmoid_rows(self.product, self.product_rows, t, 0, 2 * size)
         _goru_forward(self.product, self.projected, self.kept, self.carried, t, self.parameters[0])
 
     def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:

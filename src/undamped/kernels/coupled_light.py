@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from numba import njit
 from torch import Tensor
 
 from undamped.kernels.coupled import Operator, Step
+from undamped.kernels.coupled_squash import sigmoid_rows
 
 
 @njit(nogil=True, cache=True)
@@ -114,7 +114,7 @@ class LightRecurrence(Step):
     def forward(self, t: int) -> None:
         """Keep the gates."""
         _gates(self.projected, self.product, self.memory, t, *self.parameters)
-        torch.sigmoid_(self.product_rows[t])
+        sigmoid_rows(self.product, self.product_rows, t)
         _light_forward(self.projected, self.product, self.memory, self.carried, t)
 
     def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:

@@ -13,8 +13,6 @@ from undamped.kernels.coupled import Operator
 class Dense(Operator):
     """rows → rows Wᵀ for a matrix W (answer, read)."""
 
-    width = 0
-
     def bind(self, tensors: Sequence[Tensor]) -> None:
         """Take W, and its transpose in memory: the order that the product reads."""
         (self.matrix,) = (tensor.contiguous() for tensor in tensors)
@@ -36,8 +34,6 @@ class Dense(Operator):
 
 class LowRank(Operator):
     """rows → rows − (rows A) B for A (size, m) and B (m, size): O(m·size) a row."""
-
-    width = 0
 
     def bind(self, tensors: Sequence[Tensor]) -> None:
         """Take A and B."""

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from undamped.kernels.coupled import Operator
 
-CHUNK = 1 << 21
-"""Numbers per chunk when the gradient of all steps is taken: bounds the memory it needs."""
+CHUNK = 1 << 18
+"""Numbers per chunk when the gradient of all steps is taken: what the caches hold."""
 
 
 class Structured(Operator):

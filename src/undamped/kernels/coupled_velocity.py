@@ -32,7 +32,8 @@ class _DecayingSum(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Any:
+    def backward(ctx: Any, *gradients: Tensor) -> Any:  # type: ignore[override]
+        (gradient,) = gradients
         (decays,) = ctx.saved_tensors
         result = torch.empty_like(gradient, memory_format=torch.contiguous_format)
         flow = torch.zeros_like(gradient[0])

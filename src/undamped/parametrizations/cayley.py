@@ -57,7 +57,7 @@ class ScaledCayley(MatrixSet):
         turned = (matrix * self.signs.to(matrix)).double()
         try:
             free = cayley_transform(turned).triu(1)
-        except torch.linalg.LinAlgError:
+        except RuntimeError:  # a singular system
             raise self.refuse(matrix, "WD without an eigenvalue −1") from None
         if not torch.allclose(cayley_transform(skew(free)), turned, atol=1e-4):
             raise self.refuse(matrix, "WD without an eigenvalue −1")

@@ -43,7 +43,7 @@ class FourierUnitary(MatrixSet):
         drawn[:3] *= math.pi
         return drawn
 
-    def apply(self, free: Tensor, rows: Tensor) -> Tensor:
+    def transform(self, free: Tensor, rows: Tensor) -> Tensor:
         """Return W applied to each complex row (…, size)."""
         first, second, third = torch.polar(torch.ones_like(free[:3]), free[:3])
         reflect_first, reflect_second = torch.complex(free[3:7:2], free[4:7:2])
@@ -52,7 +52,7 @@ class FourierUnitary(MatrixSet):
         rows = _reflect(reflect_second, torch.fft.ifft(second * rows, norm="ortho"))
         return third * rows
 
-    def apply_adjoint(self, free: Tensor, rows: Tensor) -> Tensor:
+    def transform_back(self, free: Tensor, rows: Tensor) -> Tensor:
         """Return Wᴴ = W⁻¹ applied to each complex row (…, size)."""
         first, second, third = torch.polar(torch.ones_like(free[:3]), -free[:3])
         reflect_first, reflect_second = torch.complex(free[3:7:2], free[4:7:2])
@@ -63,7 +63,7 @@ class FourierUnitary(MatrixSet):
     def forward(self, *free: Tensor) -> Tensor:
         """Form the matrix, by applying the product to the identity."""
         eye = torch.eye(self.size, dtype=free[0].dtype.to_complex(), device=free[0].device)
-        return self.apply(free[0], eye).mT
+        return self.transform(free[0], eye).mT
 
     def right_inverse(self, matrix: Tensor) -> Tensor:
         """Refuse: 7n numbers reach a thin subset, and are not read off a matrix."""
@@ -80,4 +80,6 @@ class FourierUnitary(MatrixSet):
 
 def _reflect(vector: Tensor, rows: Tensor) -> Tensor:
     size = (vector.conj() * vector).real.sum()
-    return rows - (rows @ vector.conj()).unsqueeze(-1) * (2 / size * vector)
+    flat = rows.reshape(-1, rows.shape[-1])
+    along = (flat @ vector.conj()).unsqueeze(1)
+    return torch.addmm(flat, along, (2 / size * vector).unsqueeze(0), alpha=-1).view(rows.shape)

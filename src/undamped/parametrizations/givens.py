@@ -114,7 +114,7 @@ class Givens(MatrixSet):
         alone = torch.arange(self.size, device=self.partner.device).unsqueeze(0)
         return torch.cat([self.partner, alone])
 
-    def apply(self, free: Tensor, rows: Tensor) -> Tensor:
+    def transform(self, free: Tensor, rows: Tensor) -> Tensor:
         """Return W applied to each row (…, size), layer by layer."""
         for (keep_re, keep_im, off_re, off_im), partner in zip(
             self.coefficients(free), self.partners(), strict=True
@@ -130,7 +130,7 @@ class Givens(MatrixSet):
         """Multiply the layers out."""
         kind = free[0].dtype.to_complex() if self.unitary else free[0].dtype
         eye = torch.eye(self.size, dtype=kind, device=free[0].device)
-        return self.apply(free[0], eye).mT
+        return self.transform(free[0], eye).mT
 
     def right_inverse(self, matrix: Tensor) -> Tensor:
         """Refuse: a few layers reach a thin subset, and angles are not read off a matrix."""

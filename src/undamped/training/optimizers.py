@@ -15,8 +15,8 @@ from undamped.training.options import TrainOptions
 def constrained_parameters(model: nn.Module) -> set[nn.Parameter]:
     """Return the parameters behind matrices that are kept in a set.
 
-    These are the originals of `torch.nn.utils.parametrize`, and whatever a module lists in
-    `constrained_parameters()`.
+    These are the originals of `torch.nn.utils.parametrize`, except in a module that says itself
+    which it is, by `constrained_parameters()`: some originals are plain numbers.
     """
     found = {
         parameter for name, parameter in model.named_parameters() if "parametrizations." in name
@@ -26,6 +26,7 @@ def constrained_parameters(model: nn.Module) -> set[nn.Parameter]:
         if callable(listing):
             listed = listing()
             assert isinstance(listed, Iterable)
+            found -= set(module.parameters())
             found.update(listed)
     return found
 

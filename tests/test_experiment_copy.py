@@ -1,0 +1,43 @@
+"""The copy experiment runs, and its table says what was measured."""
+
+import json
+
+import pytest
+
+from undamped.experiments import copy
+
+
+@pytest.mark.parametrize("task", ["copy", "adding"])
+def test_a_small_run(tmp_path, task):
+    found = copy.run(
+        task=task,
+        delay=4,
+        steps=4,
+        networks=("exprnn", "nnrnn", "lstm"),
+        batch_size=64,
+        units=6,
+        out=tmp_path,
+    )
+    data = json.loads(json.dumps(found.to_dict()))
+    assert list(data["networks"]) == ["exprnn", "nnrnn", "lstm"]
+    curve = data["networks"]["exprnn"]
+    assert curve["updates"][-1] == 4 and len(curve["losses"]) == len(curve["updates"])
+    assert curve["options"]["train"]["constrained_learning_rate"] == 1e-4
+    assert "exprnn" in found.markdown()
+    (axes,) = found.figures()["curves"].axes
+    assert len(axes.lines) == 4
+    assert found.outcomes["lstm"].solved_after(1e9) == found.outcomes["lstm"].updates[0]
+    assert found.outcomes["lstm"].solved_after(0.0) is None
+
+
+def test_only_constrained_matrices_get_the_second_learning_rate():
+    import undamped
+    from undamped.training.optimizers import constrained_parameters
+
+    nnrnn = undamped.nnRNN(3, 4)
+    assert constrained_parameters(nnrnn) == {nnrnn.cell(0).free_parameters()[0]}
+    spectral = undamped.SpectralRNN(3, 4)
+    assert constrained_parameters(spectral) == set(spectral.cell(0).free_parameters()[:2])
+    assert constrained_parameters(undamped.AntisymmetricRNN(3, 4)) == set()
+    exprnn = undamped.expRNN(3, 4, num_layers=2)
+    assert len(constrained_parameters(exprnn)) == 2
