@@ -103,7 +103,7 @@ class _Differentiable(torch.autograd.Function):
             assert isinstance(run, Integration)
             times = list(run.times[: len(run.values)])
             if run.event_time is not None:
-                times[-1:] = [run.event_time] if len(times) == len(run.values) else []
+                times[-1] = run.event_time
             pulled, totals = Adjoint(
                 problem.solver, problem.field, times, ctx.values, problem.tensors, problem.settings
             ).solve(incoming)
