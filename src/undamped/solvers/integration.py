@@ -140,10 +140,12 @@ class Integration:
             y1, error = stepper.attempt(self.t, signed)
             assert error is not None
             self.proposed = y1
-            with torch.no_grad():
-                after_magnitude = y1.detach().abs()
-                scale = torch.add(atol, torch.maximum(magnitude, after_magnitude), alpha=rtol)
-                ratio = scaled_norm(error.detach(), scale, size)
+            # Entering no_grad costs as much as several small operations: only where needed.
+            if torch.is_grad_enabled():
+                y1, error = y1.detach(), error.detach()
+            after_magnitude = y1.abs()
+            scale = torch.add(atol, torch.maximum(magnitude, after_magnitude), alpha=rtol)
+            ratio = scaled_norm(error, scale, size)
             if not ratio <= 1:
                 self.statistics.rejected += 1
                 h = size_now * memory.after_refusing(ratio)

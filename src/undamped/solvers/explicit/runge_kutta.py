@@ -90,8 +90,13 @@ def stage_times(t: Number, h: Number, nodes: Row, y: Tensor) -> Sequence[Tensor]
     """Return t + c h for every node, as the tensors a field expects."""
     if isinstance(t, Tensor):
         return [(t + h * node).to(y.dtype) for node in nodes]
-    assert not isinstance(h, Tensor)
-    return torch.tensor([t + h * node for node in nodes], dtype=y.dtype, device=y.device).unbind()
+    return torch.add(t, _node_tensor(nodes, y.dtype, y.device), alpha=h).unbind()  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=64)
+def _node_tensor(nodes: Row, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return nodes as a tensor: making one anew costs as much as five small operations."""
+    return torch.tensor(nodes, dtype=dtype, device=device)
 
 
 @lru_cache(maxsize=256)
