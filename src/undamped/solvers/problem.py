@@ -69,6 +69,7 @@ class Problem:
                 self.settings,
                 first=first,
                 keep=self.keep,
+                record=self.gradient == "reversible",
                 event=self.event,
                 watch=None if self.dense is None else self.dense.watch,
             )
