@@ -175,6 +175,10 @@ def test_ffjord_by_name(options):
     assert flow.evaluations > 0 and flow.evaluations_backward > 0
     with pytest.raises(OptionError, match="condition"):
         undamped.FFJORD(2, bottleneck_size=1, context_size=1)
+    with pytest.raises(OptionError, match="bottleneck"):
+        undamped.FFJORD(2, bottleneck_size=1, hidden_layers=3)
+    with pytest.raises(OptionError, match="hutchinson"):
+        undamped.FFJORD(2, trace="exact", noise="rademacher")
 
 
 def test_a_bottleneck_trace_needs_a_bottleneck():

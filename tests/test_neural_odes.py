@@ -293,6 +293,11 @@ def test_options_of_models(options):
     out.sum().backward()
 
 
+def test_an_augmentation_of_nothing_is_refused():
+    with pytest.raises(OptionError, match="augmented_size"):
+        undamped.NODE(2, 2, augmentation="input")
+
+
 def test_a_fixed_step_method_needs_a_step():
     with pytest.raises(OptionError, match="step_size"):
         NeuralODE(PerceptronField(2), method="rk4")

@@ -139,6 +139,14 @@ def test_choices_that_do_not_fit_together():
         solve(decay, ONE, [0.0, 1.0], gradient="magic")  # type: ignore[arg-type]
 
 
+def test_steps_of_their_own_need_samples():
+    with pytest.raises(ShapeError, match="batch in its first dimension"):
+        solve(decay, torch.tensor(1.0), [0.0, 1.0], steps="sample")
+    pair = (torch.ones(2), torch.ones(3))
+    with pytest.raises(ShapeError, match="batch in its first dimension"):
+        solve(lambda t, y: y, pair, [0.0, 1.0], steps="sample")
+
+
 def test_an_odd_state_has_no_momenta():
     with pytest.raises(ShapeError, match="momenta"):
         solve(decay, ONE, [0.0, 1.0], method="leapfrog")

@@ -143,8 +143,6 @@ def test_a_sample_does_not_feel_its_neighbours():
 @pytest.mark.parametrize("shape", [(3,), (3, 2), (3, 2, 4, 4)])
 def test_own_steps_work_for_any_state_shape(shape):
     start = torch.rand(shape, dtype=torch.float64) + 0.5
-    if len(shape) == 1:
-        start = start.unsqueeze(1)
     end = solve(lambda t, y: -y * (1 + t), start, [0.0, 1.0], steps="sample").final
     torch.testing.assert_close(end, start * math.exp(-1.5), rtol=1e-6, atol=1e-8)
 

@@ -88,9 +88,9 @@ class DensityResult:
 def run(
     *,
     names: tuple[str, ...] = ("moons", "checkerboard", "rings"),
-    iterations: int = 300,
+    iterations: int = 600,
     batch: int = 256,
-    hidden_size: int = 32,
+    hidden_size: int = 48,
     seed: int = 0,
     tick: Callable[[str], None] | None = None,
 ) -> DensityResult:

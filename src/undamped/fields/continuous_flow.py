@@ -209,6 +209,15 @@ class ContinuousFlow(nn.Module):
                     remedy="Use BottleneckField, or trace='hutchinson'.",
                 )
             )
+        if trace == "exact" and noise != "gaussian":
+            raise OptionError(
+                explain(
+                    "noise",
+                    expected="to be left out with trace='exact', which draws none",
+                    got=f"'{noise}'",
+                    remedy="Choose trace='hutchinson' to use it.",
+                )
+            )
         self.field, self.size = field, size
         self.trace: TraceKind = trace
         self.noise: NoiseKind = noise

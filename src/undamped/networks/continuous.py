@@ -11,6 +11,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from undamped.errors import OptionError, explain
 from undamped.fields.augmented import Augmentation
 from undamped.fields.data_controlled import Controlled, DepthNetwork
 from undamped.fields.depth_variant import Basis, GalerkinField, StackedODE
@@ -90,6 +91,15 @@ class NODE(ContinuousModel):
         gradient: Gradient = "checkpoint",
     ) -> None:
         super().__init__()
+        if augmentation != "zero" and not augmented_size:
+            raise OptionError(
+                explain(
+                    "augmentation",
+                    expected="to be left out with augmented_size=0, which adds nothing",
+                    got=f"'{augmentation}'",
+                    remedy="Set augmented_size to the number of features to add.",
+                )
+            )
         size = input_size + augmented_size
         self.start = (
             Augmentation(input_size, augmented_size, augmentation)

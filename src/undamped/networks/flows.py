@@ -72,6 +72,15 @@ class FFJORD(ContinuousFlow):
                     remedy="Leave out the bottleneck or the condition.",
                 )
             )
+        if bottleneck_size and hidden_layers != 2:
+            raise OptionError(
+                explain(
+                    "hidden_layers",
+                    expected="to be left out with a bottleneck, which has one on either side",
+                    got=hidden_layers,
+                    remedy="Leave out one of the two.",
+                )
+            )
         if bottleneck_size:
             field = BottleneckField(input_size, bottleneck_size, hidden_size)
         else:

@@ -31,6 +31,7 @@ class Integration:
         settings: Tolerances and limits.
         first: f(times[0], y0), where it is known.
         keep: Whether to keep states for recomputation.
+        record: Whether to write down the steps, for repeating or undoing them.
         event: A function whose zero ends the solve.
         watch: Called with (stepper, t, h) before a step is accepted.
     """
@@ -45,11 +46,12 @@ class Integration:
         *,
         first: Tensor | None = None,
         keep: bool = False,
+        record: bool = False,
         event: Event | None = None,
         watch: Callable[[Stepper, float, float], None] | None = None,
     ) -> None:
         self.field, self.solver, self.settings, self.times = field, solver, settings, times
-        self.event, self.watch, self.keep = event, watch, keep
+        self.event, self.watch, self.keep, self.record = event, watch, keep, record or keep
         self.y0 = y0
         self.t, self.end = times[0], times[-1]
         self.direction = 1.0 if self.end >= self.t else -1.0
@@ -61,7 +63,6 @@ class Integration:
         self.failure: Failure | None = None
         self.event_time: float | None = None
         self.adaptive = settings.step_size is None and solver.adaptive
-        self.last_step = 0.0
         self.proposed = y0
 
     @property
@@ -140,10 +141,12 @@ class Integration:
             y1, error = stepper.attempt(self.t, signed)
             assert error is not None
             self.proposed = y1
-            with torch.no_grad():
-                after_magnitude = y1.detach().abs()
-                scale = torch.add(atol, torch.maximum(magnitude, after_magnitude), alpha=rtol)
-                ratio = scaled_norm(error.detach(), scale, size)
+            # Entering no_grad costs as much as several small operations: only where needed.
+            if torch.is_grad_enabled():
+                y1, error = y1.detach(), error.detach()
+            after_magnitude = y1.abs()
+            scale = torch.add(atol, torch.maximum(magnitude, after_magnitude), alpha=rtol)
+            ratio = scaled_norm(error, scale, size)
             if not ratio <= 1:
                 self.statistics.rejected += 1
                 h = size_now * memory.after_refusing(ratio)
@@ -206,16 +209,22 @@ class Integration:
         inside = [
             self.stepper.inside(h, fraction) for _, fraction in outputs if fraction is not None
         ]
-        self._record(Step(self.t, h, outputs))
+        if self.record:
+            self._record(Step(self.t, h, outputs))
+        self._count(h)
         self.stepper.accept()
-        self.t, self.last_step = after, h
+        self.t = after
         self.values.extend(inside)
         if outputs and outputs[-1][1] is None:
             self.values.append(self.y)
 
+    def _count(self, h: float) -> None:
+        statistics = self.statistics
+        statistics.accepted += 1
+        if abs(h) < statistics.smallest_step:
+            statistics.smallest_step = abs(h)
+
     def _record(self, step: Step) -> None:
-        self.statistics.accepted += 1
-        self.statistics.smallest_step = min(self.statistics.smallest_step, abs(step.h))  # type: ignore[type-var]
         if self.keep and len(self.trace.steps) % self.settings.piece == 0:
             self.trace.checkpoints.append(self.stepper.state)
         self.trace.steps.append(step)
@@ -227,12 +236,14 @@ class Integration:
             if abs(ahead) < abs(h):
                 self.stepper.attempt(self.t, ahead)
                 self._record(Step(self.t, ahead, ((index, None),)))
+                self._count(ahead)
                 self.stepper.accept()
                 self.t += ahead
                 h -= ahead
                 self.values.append(self.y)
         self.stepper.attempt(self.t, h)
         self._record(Step(self.t, h, ((len(self.values), None),)))
+        self._count(h)
         self.stepper.accept()
         self.t += h
         self.event_time = self.t

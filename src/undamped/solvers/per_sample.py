@@ -188,7 +188,7 @@ class PerSampleIntegration:
             error = self.solver.estimate(h, taken)
             assert error is not None
             scale = torch.maximum(y.abs(), y1.abs()) * self.settings.rtol + self.settings.atol
-            ratio = (error / scale).flatten(1).to(h.dtype)
+            ratio = (error / scale).reshape(len(y), -1).to(h.dtype)
             ratio = torch.linalg.vector_norm(ratio, dim=1) / math.sqrt(max(ratio.shape[1], 1))
             return torch.nan_to_num(ratio, nan=math.inf)
 
@@ -231,7 +231,7 @@ class PerSampleIntegration:
         scale = y.abs() * settings.rtol + settings.atol
 
         def norm(value: Tensor) -> Tensor:
-            ratio = (value / scale).flatten(1).to(self.t.dtype)
+            ratio = (value / scale).reshape(len(y), -1).to(self.t.dtype)
             return torch.linalg.vector_norm(ratio, dim=1) / math.sqrt(max(ratio.shape[1], 1))
 
         d0, d1 = norm(y), norm(slope)

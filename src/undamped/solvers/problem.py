@@ -69,6 +69,7 @@ class Problem:
                 self.settings,
                 first=first,
                 keep=self.keep,
+                record=self.gradient == "reversible",
                 event=self.event,
                 watch=None if self.dense is None else self.dense.watch,
             )
@@ -103,7 +104,7 @@ class _Differentiable(torch.autograd.Function):
             assert isinstance(run, Integration)
             times = list(run.times[: len(run.values)])
             if run.event_time is not None:
-                times[-1:] = [run.event_time] if len(times) == len(run.values) else []
+                times[-1] = run.event_time
             pulled, totals = Adjoint(
                 problem.solver, problem.field, times, ctx.values, problem.tensors, problem.settings
             ).solve(incoming)

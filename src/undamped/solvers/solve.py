@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from undamped.errors import NonFiniteError, SolveError, explain
+from undamped.errors import NonFiniteError, ShapeError, SolveError, explain
 from undamped.solvers.choices import Gradient, Steps, check_choices, choose_solver, read_settings
 from undamped.solvers.dense import DenseOutput
 from undamped.solvers.evaluation import CountedField
@@ -77,6 +77,15 @@ def solve(
     times = read_times(t, start)
     own_steps = steps == "sample" or times.dim() == 2
     check_choices(solver, settings, gradient, own_steps, steps, compact, event, dense)
+    if own_steps and not (start.dim() if packing.single else packing.batched):
+        raise ShapeError(
+            explain(
+                "the start y0",
+                expected="a batch in its first dimension, the same in every member",
+                got=f"shapes {[tuple(shape) for shape in packing.shapes]}",
+                remedy="Steps of their own belong to samples; use steps='batch' for other states.",
+            )
+        )
     if not bool(torch.isfinite(start).all()):
         raise NonFiniteError(
             explain(

@@ -32,7 +32,7 @@ def read_times(t: Times, y: Tensor) -> Tensor:
                 remedy="Give the start first, then the times to look at.",
             )
         )
-    if times.dim() == 2 and (y.dim() < 2 or times.shape[1] != y.shape[0]):
+    if times.dim() == 2 and (y.dim() < 1 or times.shape[1] != y.shape[0]):
         raise ShapeError(
             explain(
                 "times",

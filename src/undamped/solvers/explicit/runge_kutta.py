@@ -90,8 +90,13 @@ def stage_times(t: Number, h: Number, nodes: Row, y: Tensor) -> Sequence[Tensor]
     """Return t + c h for every node, as the tensors a field expects."""
     if isinstance(t, Tensor):
         return [(t + h * node).to(y.dtype) for node in nodes]
-    assert not isinstance(h, Tensor)
-    return torch.tensor([t + h * node for node in nodes], dtype=y.dtype, device=y.device).unbind()
+    return torch.add(t, _node_tensor(nodes, y.dtype, y.device), alpha=h).unbind()  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=64)
+def _node_tensor(nodes: Row, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return nodes as a tensor: making one anew costs as much as five small operations."""
+    return torch.tensor(nodes, dtype=dtype, device=device)
 
 
 @lru_cache(maxsize=256)
@@ -102,21 +107,20 @@ def _used(row: Row) -> tuple[tuple[int, float], ...]:
 
 def combine(y: Tensor | None, h: Number, row: Sequence[float], taken: Sequence[Tensor]) -> Tensor:
     """Return y + h Σ a_j k_j, differentiable any number of times where gradients are on."""
-    pairs = [(a, taken[j]) for j, a in _used(tuple(row))]
+    (j, a), *rest = _used(tuple(row))
     if isinstance(h, Tensor):
-        total = torch.mul(pairs[0][1], pairs[0][0])
-        for a, k in pairs[1:]:
-            total = torch.add(total, k, alpha=a)
+        total = torch.mul(taken[j], a)
+        for j, a in rest:
+            total = torch.add(total, taken[j], alpha=a)
         total = h.to(total.dtype) * total
         return total if y is None else y + total
-    (a, k), *rest = pairs
-    total = torch.mul(k, a * h) if y is None else torch.add(y, k, alpha=a * h)
+    total = torch.mul(taken[j], a * h) if y is None else torch.add(y, taken[j], alpha=a * h)
     if torch.is_grad_enabled():
-        for a, k in rest:
-            total = torch.add(total, k, alpha=a * h)
+        for j, a in rest:
+            total = torch.add(total, taken[j], alpha=a * h)
     else:
-        for a, k in rest:
-            total.add_(k, alpha=a * h)
+        for j, a in rest:
+            total.add_(taken[j], alpha=a * h)
     return total
 
 
