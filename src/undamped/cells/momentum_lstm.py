@@ -61,7 +61,7 @@ class MomentumLSTMBase(MomentumCell):
 
     def elementwise(self) -> Step:
         """The kernel of the gates."""
-        from undamped.kernels.coupled_gated import LongShort
+        from undamped.kernels.coupled_lstm import LongShort
 
         return LongShort()
 
