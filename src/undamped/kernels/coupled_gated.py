@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from numba import njit
 
@@ -11,7 +12,7 @@ from undamped.kernels.coupled import Step
 from undamped.kernels.coupled_squash import sigmoid_rows, tanh_rows
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _mix_forward(product: Any, carried: Any, t: int, new: Any, old: Any) -> None:
     alpha, beta = new[0], old[0]
     for b in range(product.shape[1]):
@@ -19,7 +20,7 @@ def _mix_forward(product: Any, carried: Any, t: int, new: Any, old: Any) -> None
             carried[t + 1, b, j] = alpha * product[t, b, j] + beta * carried[t, b, j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _mix_backward(
     product: Any,
     carried: Any,
@@ -31,27 +32,31 @@ def _mix_backward(
     new_gradient: Any,
     old_gradient: Any,
 ) -> None:
-    alpha, beta, one = new[0], old[0], product.dtype.type(1)
+    alpha, beta, one, size = new[0], old[0], product.dtype.type(1), flow.shape[1]
+    # Sums per unit first: a sum over units would keep the loop from being vectorised.
+    news, olds = np.zeros(size, product.dtype), np.zeros(size, product.dtype)
     for b in range(flow.shape[0]):
-        first, second = product.dtype.type(0), product.dtype.type(0)
-        for j in range(flow.shape[1]):
-            value, given = product[t, b, j], flow[b, j]
-            first += given * value
-            second += given * carried[t, b, j]
-            gradient[t, b, j] = alpha * given * (one - value * value)
-            flow[b, j] = beta * given
-        new_gradient[0] += first
-        old_gradient[0] += second
+        value, given, before, result = product[t, b], flow[b], carried[t, b], gradient[t, b]
+        for j in range(size):
+            news[j] += given[j] * value[j]
+        for j in range(size):
+            olds[j] += given[j] * before[j]
+        for j in range(size):
+            result[j] = alpha * given[j] * (one - value[j] * value[j])
+        for j in range(size):
+            given[j] *= beta
+    new_gradient[0] += news.sum()
+    old_gradient[0] += olds.sum()
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _shifted(product: Any, t: int, gates: Any, shift: Any) -> None:
     for b in range(product.shape[1]):
         for j in range(product.shape[2]):
             gates[t, b, j] = product[t, b, j] + shift[j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _fast_gate_forward(
     product: Any, gates: Any, carried: Any, t: int, closed: Any, always: Any
 ) -> None:
@@ -63,7 +68,7 @@ def _fast_gate_forward(
             carried[t + 1, b, j] = weight * product[t, b, j] + z * carried[t, b, j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _fast_gate_backward(
     product: Any,
     gates: Any,
@@ -77,30 +82,37 @@ def _fast_gate_backward(
     closed_gradient: Any,
     always_gradient: Any,
 ) -> None:
-    zeta, nu, one = closed[0], always[0], product.dtype.type(1)
+    zeta, nu, one, size = closed[0], always[0], product.dtype.type(1), flow.shape[1]
+    closeds, alls = np.zeros(size, product.dtype), np.zeros(size, product.dtype)
+    opening = np.empty(size, product.dtype)
     for b in range(flow.shape[0]):
-        first, second = product.dtype.type(0), product.dtype.type(0)
-        for j in range(flow.shape[1]):
-            value, z, given = product[t, b, j], gates[t, b, j], flow[b, j]
-            first += given * (one - z) * value
-            second += given * value
-            opening = given * (carried[t, b, j] - zeta * value) * z * (one - z)
-            shift_gradient[j] += opening
-            weight = zeta * (one - z) + nu
-            gradient[t, b, j] = given * weight * (one - value * value) + opening
-            flow[b, j] = given * z
-        closed_gradient[0] += first
-        always_gradient[0] += second
+        value, z, given = product[t, b], gates[t, b], flow[b]
+        before, result = carried[t, b], gradient[t, b]
+        for j in range(size):
+            closeds[j] += given[j] * (one - z[j]) * value[j]
+        for j in range(size):
+            alls[j] += given[j] * value[j]
+        for j in range(size):
+            opening[j] = given[j] * (before[j] - zeta * value[j]) * z[j] * (one - z[j])
+        for j in range(size):
+            shift_gradient[j] += opening[j]
+        for j in range(size):
+            weight = zeta * (one - z[j]) + nu
+            result[j] = given[j] * weight * (one - value[j] * value[j]) + opening[j]
+        for j in range(size):
+            given[j] *= z[j]
+    closed_gradient[0] += closeds.sum()
+    always_gradient[0] += alls.sum()
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _goru_gates(product: Any, projected: Any, t: int, size: int) -> None:
     for b in range(product.shape[1]):
         for j in range(2 * size):
             product[t, b, j] += projected[t, b, j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _goru_forward(
     product: Any, projected: Any, candidates: Any, carried: Any, t: int, bias: Any
 ) -> None:
@@ -118,7 +130,7 @@ def _goru_forward(
             new[j] = u[j] * old[j] + (one - u[j]) * candidate[j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _goru_backward(
     product: Any,
     candidates: Any,

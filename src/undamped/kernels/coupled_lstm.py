@@ -10,7 +10,7 @@ from undamped.kernels.coupled import Step
 from undamped.kernels.coupled_squash import sigmoid_rows, tanh_rows
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _lstm_memory(product: Any, memory: Any, t: int) -> None:
     size = memory.shape[2]
     for b in range(product.shape[1]):
@@ -20,7 +20,7 @@ def _lstm_memory(product: Any, memory: Any, t: int) -> None:
             new[j] = f[j] * old[j] + i[j] * g[j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _lstm_show(product: Any, carried: Any, t: int) -> None:
     size = carried.shape[2]
     for b in range(product.shape[1]):
@@ -28,7 +28,7 @@ def _lstm_show(product: Any, carried: Any, t: int) -> None:
             carried[t + 1, b, j] *= product[t, b, j + 3 * size]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _lstm_backward(
     product: Any, memory: Any, shown: Any, t: int, flow: Any, memory_flow: Any, gradient: Any
 ) -> None:
