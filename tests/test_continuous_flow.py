@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import undamped
 from undamped.errors import OptionError
 from undamped.fields import BottleneckField, ConcatSquashField, ContinuousFlow
 from undamped.fields.trace import bottleneck_trace, draw_noise, field_and_trace
@@ -163,6 +164,17 @@ def test_regularisers_of_a_linear_flow():
     torch.testing.assert_close(result.jacobian, torch.full((4,), 1.0), rtol=1e-5, atol=1e-6)
     normal = -0.5 * (x.pow(2).sum(1) + 2 * math.log(2 * math.pi))
     torch.testing.assert_close(result.log_prob, normal, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"bottleneck_size": 1, "trace": "bottleneck"}, {"noise": "rademacher"}]
+)
+def test_ffjord_by_name(options):
+    flow = undamped.build("ffjord", input_size=2, hidden_size=8, **options)
+    (-flow.log_prob(torch.randn(5, 2)).mean()).backward()
+    assert flow.evaluations > 0 and flow.evaluations_backward > 0
+    with pytest.raises(OptionError, match="condition"):
+        undamped.FFJORD(2, bottleneck_size=1, context_size=1)
 
 
 def test_a_bottleneck_trace_needs_a_bottleneck():

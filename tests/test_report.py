@@ -18,6 +18,7 @@ import undamped
 from undamped import report
 from undamped.analysis.gradient_flow import summarise
 from undamped.errors import OptionError, RunError
+from undamped.options import options_of
 from undamped.registry import models
 from undamped.report import ModelReport, Remedy, Score
 from undamped.report.page import embedded
@@ -84,10 +85,36 @@ def test_diagnose_every_registered_recurrent_model(name):
     net = undamped.build(name, input_size=2, hidden_size=8)
     found = report.diagnose(net, steps=60, batch=2, compare=False)
     assert found.name == name
+    assert found.gradient_flow.through == "states"
+    assert np.isfinite(found.gradient_flow.norms).all()
+    assert found.gradient_flow.norms[-1] > 0
+    json.dumps(found.gradient_flow.to_dict(), allow_nan=False)
+    assert found.gradient_flow.plot().data
     assert found.spectrum is not None
     assert len(found.promises) == len(net.cell_class.promises)
     assert found.cost.parameters == sum(p.numel() for p in net.parameters() if p.requires_grad)
     assert found.recall is not None
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in models if not hasattr(models[name], "cell_class")]
+)
+def test_diagnose_every_registered_model_of_continuous_depth(name):
+    torch.manual_seed(0)
+    if "output_size" not in options_of(models[name]):
+        # A density has no answer whose gradient could be followed back; it is said in a sentence.
+        with pytest.raises(OptionError, match="expected a tensor"):
+            report.diagnose(models.build(name, input_size=2), torch.randn(5, 2))
+        return
+    model = models.build(name, input_size=2, output_size=3)
+    x = torch.randn(5, 2)
+    before = model(x)
+    found = report.diagnose(model, x)
+    assert found.gradient_flow.length > 5
+    assert (found.gradient_flow.norms > 0).all()
+    assert "points in depth" in found.verdict
+    torch.testing.assert_close(model(x), before)
+    assert "<h2" in report.page([found])
 
 
 def test_verdict_names_an_lstm_of_the_same_size():
@@ -255,6 +282,19 @@ def test_command_line_writes_pages(run, tmp_path, monkeypatch):
     assert (run.path / "report.html").is_file()
     done = runner.invoke(app, ["diagnose", "lstm", "gru"])
     assert isinstance(done.exception, OptionError)
+
+
+@pytest.mark.parametrize("model", ["hbnode", "resnet"])
+def test_training_on_points_ends_in_a_page_too(model, tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from undamped.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["train", "annuli", model, "train.steps=2"])
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "runs" / f"annuli-{model}-1" / "report.html").read_text(encoding="utf-8")
+    assert "points in depth" in page
 
 
 def fetch(url, host=None):

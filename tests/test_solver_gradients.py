@@ -75,7 +75,7 @@ def test_checkpoints_give_the_gradient_of_back_propagation(method, options):
 
 @pytest.mark.parametrize("method", ["alf", "reversible-heun", "tao", McCallumFoster("rk4")])
 def test_reversing_gives_the_gradient_of_back_propagation(method):
-    options = {"step_size": 0.01}
+    options = {"step_size": 0.04}
     wanted, _ = gradients(method, "backprop", options=options)
     found, _ = gradients(method, "reversible", options=options)
     for a, b in zip(found, wanted, strict=True):

@@ -33,7 +33,7 @@ def test_the_declared_order_is_the_measured_one(name):
     if name == "tao":
         counts[2] = (400, 800)
     if solvers[name].implicit:
-        counts = {1: (60, 120), 2: (30, 60), 4: (8, 16), 5: (5, 10)}
+        counts = {1: (25, 50), 2: (12, 24), 4: (8, 16), 5: (5, 10)}
     coarse, fine = counts[order]
     # The error of a high order drowns in rounding unless the time is long.
     end = 8.0 if order == 8 else 2.0

@@ -96,11 +96,11 @@ def test_stiff_van_der_pol_by_implicit_methods(method):
     field = van_der_pol(1000.0)
     start = torch.tensor([[2.0, 0.0], [1.8, 0.0]], dtype=torch.float64)
     with torch.no_grad():
-        solution = ours.solve(field, start, [0.0, 0.3], method=method, rtol=1e-4, atol=1e-5)
+        solution = ours.solve(field, start, [0.0, 0.1], method=method, rtol=1e-4, atol=1e-5)
     for row, value in zip(start, solution.final, strict=True):
         reference = scipy.integrate.solve_ivp(
             lambda t, y: field(t, torch.from_numpy(np.array(y))).numpy(),
-            (0, 0.3),
+            (0, 0.1),
             row.numpy(),
             method="Radau",
             rtol=1e-8,
@@ -148,13 +148,12 @@ def test_neural_fields_agree_with_torchdiffeq(gradient, backwards):
         assert float((a - b).abs().max()) < 1e-6
 
 
-@pytest.mark.parametrize("name", ["euler", "midpoint", "rk4"])
+# Not rk4: torchdiffeq's is the 3/8 rule, another method of the same order.
+@pytest.mark.parametrize("name", ["euler", "midpoint"])
 def test_fixed_steps_agree_with_torchdiffeq_to_rounding(name):
     torchdiffeq = pytest.importorskip("torchdiffeq")
     field, start = neural_problem()
     times = torch.linspace(0, 1, 11, dtype=torch.float64)
-    if name == "rk4":
-        pytest.skip("torchdiffeq's rk4 is the 3/8 rule, another method of the same order")
     with torch.no_grad():
         reference = torchdiffeq.odeint(field, start, times, method=name)
         values = ours.odeint(field, start, times, method=name)

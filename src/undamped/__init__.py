@@ -45,22 +45,16 @@ from undamped.networks import (
     scoRNN,
     uRNN,
 )
-from undamped.networks.continuous import (
-    GHBNODE,
-    HBNODE,
-    NODE,
-    SONODE,
-    DataControlledNODE,
-    DepthVariantNODE,
-    ResNet,
-    RKNet,
-    StableResidualModel,
-)
+from undamped.networks.continuous import NODE, DataControlledNODE, DepthVariantNODE, RKNet
+from undamped.networks.flows import FFJORD
+from undamped.networks.residual_models import ResNet, StableResidualModel
+from undamped.networks.second_order import GHBNODE, HBNODE, SONODE
 from undamped.solvers import odeint
 from undamped.version import __version__
 
 __all__ = [
     "EURNN",
+    "FFJORD",
     "GHBNODE",
     "GORU",
     "GRU",

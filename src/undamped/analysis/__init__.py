@@ -5,6 +5,7 @@ They never train. Each returns a small record with `.plot()` and `.to_dict()`.
 
 from undamped.analysis.attention import Attention, attention, attention_of
 from undamped.analysis.cost import Cost, cost, count_flops, count_parameters
+from undamped.analysis.depth_flow import depth_flow
 from undamped.analysis.fisher_memory import FisherMemory, fisher_memory
 from undamped.analysis.gradient_flow import GradientFlow, gradient_flow
 from undamped.analysis.jacobian import (
@@ -46,13 +47,10 @@ from undamped.analysis.oscillators import (
 from undamped.analysis.promises import Measurement, measure
 from undamped.analysis.recall import Recall, recall
 from undamped.analysis.result import Result
-from undamped.analysis.stability import (
-    EulerStability,
-    euler_stability,
-    heavy_ball_pairs,
-    stiffness_ratio,
-)
+from undamped.analysis.stability import EulerStability, euler_stability
+from undamped.analysis.stiffness import compare_stiffness, eigenvalue_pairs
 from undamped.analysis.trend import Trend
+from undamped.analysis.unicornn import gradient_bound, long_term_gradient, state_bound
 
 __all__ = [
     "Attention",
@@ -78,20 +76,24 @@ __all__ = [
     "Trend",
     "attention",
     "attention_of",
+    "compare_stiffness",
     "cost",
     "count_flops",
     "count_parameters",
     "critical_weight_scale",
+    "depth_flow",
     "effective_steps",
+    "eigenvalue_pairs",
     "energy_drift",
     "euler_stability",
     "fisher_memory",
+    "gradient_bound",
     "gradient_flow",
-    "heavy_ball_pairs",
     "henrici_number",
     "inversion_error",
     "jacobian_of",
     "jacobian_product",
+    "long_term_gradient",
     "lyapunov_exponents",
     "mean_field",
     "measure",
@@ -102,6 +104,6 @@ __all__ = [
     "schur_structure",
     "simulate_depth",
     "spectrum",
+    "state_bound",
     "step_jacobians",
-    "stiffness_ratio",
 ]

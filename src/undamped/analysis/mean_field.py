@@ -15,23 +15,17 @@ fixed points both maps converge like e^(−l/ξ), with 1/ξ_q = −log(χ₁ + �
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from undamped.analysis.figures import add_line, new_figure
+from undamped.analysis.mean_field_theory import Activation, Theory, root
 from undamped.analysis.result import Result
-from undamped.errors import OptionError, explain
-from undamped.options import unknown_name
 
 Array = NDArray[Any]
-Activation = Literal["tanh", "erf", "relu"]
-Function = Callable[[Array], Array]
-POINTS = 160
 
 
 @dataclass(frozen=True)
@@ -61,7 +55,7 @@ class MeanField(Result):
         grid = np.linspace(0, 1, 101)
         add_line(figure, grid, grid, "no change", 1)
         if math.isfinite(self.q) and self.q > 0:
-            theory = _Theory(self.activation, self.weight_scale, self.bias_scale)
+            theory = Theory(self.activation, self.weight_scale, self.bias_scale)
             mapped = [theory.next_c(self.q, c) for c in grid]
             add_line(figure, grid, mapped, "map", 0)
         return figure
@@ -130,128 +124,6 @@ class DepthSimulation(Result):
         return figure
 
 
-@cache
-def _quadrature() -> tuple[Array, Array]:
-    nodes, weights = np.polynomial.hermite_e.hermegauss(POINTS)
-    kept = weights > 1e-300
-    return nodes[kept], weights[kept] / math.sqrt(2 * math.pi)
-
-
-def _functions(activation: str) -> tuple[Function, Function, Function]:
-    """Return φ, φ' and φ''."""
-    if activation == "tanh":
-        return (
-            np.tanh,
-            lambda u: 1 / np.cosh(np.clip(u, -300, 300)) ** 2,
-            lambda u: -2 * np.tanh(u) / np.cosh(np.clip(u, -300, 300)) ** 2,
-        )
-    if activation == "erf":
-        from scipy.special import erf
-
-        scale = 2 / math.sqrt(math.pi)
-        return erf, lambda u: scale * np.exp(-(u**2)), lambda u: -2 * u * scale * np.exp(-(u**2))
-    return lambda u: np.maximum(u, 0), lambda u: (u > 0) * 1.0, np.zeros_like
-
-
-class _Theory:
-    def __init__(self, activation: str, weight_scale: float, bias_scale: float) -> None:
-        if activation not in ("tanh", "erf", "relu"):
-            raise unknown_name("activation", activation, ["tanh", "erf", "relu"])
-        if not weight_scale > 0 or bias_scale < 0:
-            raise OptionError(
-                explain(
-                    "scales",
-                    expected="σ_w above 0 and σ_b at least 0",
-                    got=f"{weight_scale} and {bias_scale}",
-                    remedy="They are standard deviations.",
-                )
-            )
-        self.activation = activation
-        self.weight, self.bias = weight_scale**2, bias_scale**2
-        self.value, self.slope, self.bend = _functions(activation)
-
-    def mean(self, function: Function, q: float) -> float:
-        nodes, weights = _quadrature()
-        return float(weights @ function(math.sqrt(q) * nodes))
-
-    def next_q(self, q: float) -> float:
-        if self.activation == "relu":
-            return self.weight * q / 2 + self.bias
-        return self.weight * self.mean(lambda u: self.value(u) ** 2, q) + self.bias
-
-    def chi(self, q: float) -> float:
-        if self.activation == "relu":
-            return self.weight / 2
-        return self.weight * self.mean(lambda u: self.slope(u) ** 2, q)
-
-    def slope_q(self, q: float) -> float:
-        # d q'/d q = χ₁ + σ_w² E[φ'' φ]; for relu φ''φ = δ(u) relu(u) = 0.
-        if self.activation == "relu":
-            return self.weight / 2
-        return self.chi(q) + self.weight * self.mean(lambda u: self.bend(u) * self.value(u), q)
-
-    def pair(self, function: Function, q: float, c: float) -> float:
-        """E[g(u₁) g(u₂)] for variance q and correlation c."""
-        nodes, weights = _quadrature()
-        first = math.sqrt(q) * nodes
-        second = math.sqrt(q) * (c * nodes[:, None] + math.sqrt(max(0.0, 1 - c * c)) * nodes)
-        return float((weights * function(first)) @ (function(second) @ weights))
-
-    def next_c(self, q: float, c: float) -> float:
-        c = min(max(float(c), -1.0), 1.0)
-        if self.activation == "relu":  # kinks spoil quadrature; the integral is known
-            angle = math.acos(c)
-            part = (math.sin(angle) + (math.pi - angle) * c) / (2 * math.pi)
-            return (self.weight * q * part + self.bias) / q
-        if self.activation == "erf":
-            part = 2 / math.pi * math.asin(2 * q * c / (1 + 2 * q))
-            return (self.weight * part + self.bias) / q
-        return (self.weight * self.pair(self.value, q, c) + self.bias) / q
-
-    def slope_c(self, q: float, c: float) -> float:
-        c = min(max(float(c), -1.0), 1.0)
-        if self.activation == "relu":
-            return self.weight * (math.pi - math.acos(c)) / (2 * math.pi)
-        if self.activation == "erf":
-            return self.weight * 4 / (math.pi * math.sqrt((1 + 2 * q) ** 2 - (2 * q * c) ** 2))
-        return self.weight * self.pair(self.slope, q, c)
-
-    def fixed_q(self) -> float:
-        if self.activation == "relu":
-            rate = self.weight / 2
-            if rate >= 1:
-                return float("inf") if self.bias or rate > 1 else 1.0
-            return self.bias / (1 - rate)
-        if self.bias == 0 and self.slope_q(0.0) <= 1:
-            return 0.0
-        return _root(lambda q: self.next_q(q) - q, *self._bracket())
-
-    def _bracket(self) -> tuple[float, float]:
-        # φ² ≤ 1 for tanh and erf, so q' never exceeds σ_w² + σ_b².
-        high = self.weight + self.bias
-        low = max(self.bias, 1e-12)
-        while self.next_q(low) <= low and low > 1e-300:
-            low *= 1e-3
-        return low, high * (1 + 1e-9)
-
-    def fixed_c(self, q: float) -> float:
-        if not math.isfinite(q) or q == 0 or self.slope_c(q, 1.0) <= 1 + 1e-12:
-            return 1.0
-        high = 1 - 1e-9
-        if self.next_c(q, high) >= high:
-            return 1.0
-        return _root(lambda c: self.next_c(q, c) - c, 0.0, high)
-
-
-def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    from scipy.optimize import brentq
-
-    at_low = function(low)
-    if at_low <= 0:
-        return low
-    return float(brentq(function, low, high, xtol=1e-14, rtol=1e-13))  # type: ignore[arg-type]
-
-
 def _depth(slope: float) -> float:
     if slope <= 0:
         return 0.0
@@ -268,7 +140,7 @@ def mean_field(
         weight_scale: σ_w; weights have variance σ_w²/N.
         bias_scale: σ_b.
     """
-    theory = _Theory(activation, weight_scale, bias_scale)
+    theory = Theory(activation, weight_scale, bias_scale)
     q = theory.fixed_q()
     finite = math.isfinite(q)
     chi = theory.chi(q if finite else 1.0)
@@ -303,17 +175,17 @@ def critical_weight_scale(activation: Activation = "tanh", *, bias_scale: float 
         return math.sqrt(2.0)
 
     def excess(weight_scale: float) -> float:
-        theory = _Theory(activation, weight_scale, bias_scale)
+        theory = Theory(activation, weight_scale, bias_scale)
         return theory.chi(theory.fixed_q()) - 1
 
     # χ₁ = 1 exactly where a zero-bias network leaves q* = 0; with a bias it lies higher.
-    low = 1 / _Theory(activation, 1.0, 0.0).slope(np.zeros(1)).item()
+    low = 1 / Theory(activation, 1.0, 0.0).slope(np.zeros(1)).item()
     if bias_scale == 0:
         return low
     high = low
     while excess(high) < 0:
         high *= 1.5
-    return _root(lambda scale: -excess(scale), low, high)
+    return root(lambda scale: -excess(scale), low, high)
 
 
 def phase_diagram(
@@ -334,7 +206,7 @@ def phase_diagram(
     chi = np.empty((len(rows), len(columns)))
     for i, bias_scale in enumerate(rows):
         for j, weight_scale in enumerate(columns):
-            theory = _Theory(activation, float(weight_scale), float(bias_scale))
+            theory = Theory(activation, float(weight_scale), float(bias_scale))
             q = theory.fixed_q()
             chi[i, j] = theory.chi(q if math.isfinite(q) else 1.0)
     return PhaseDiagram(activation, columns, rows, chi)
@@ -363,7 +235,7 @@ def simulate_depth(
         start_c: Correlation of the two inputs.
         seed: Seed of the weights.
     """
-    theory = _Theory(activation, weight_scale, bias_scale)
+    theory = Theory(activation, weight_scale, bias_scale)
     draw = np.random.default_rng(seed)
     h = draw.standard_normal((2, width))
     h -= h.mean(1, keepdims=True)

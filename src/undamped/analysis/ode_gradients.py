@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.solvers import McCallumFoster, Solver, solve
-from undamped.solvers.solve import Gradient, choose_solver
+from undamped.solvers.choices import Gradient, choose_solver
 
 WAYS: tuple[Gradient, ...] = ("checkpoint", "backprop", "adjoint", "reversible")
 
@@ -96,7 +96,7 @@ def compare_gradients(
     """Compare checkpoint, backprop, adjoint and reversible gradients on a field.
 
     A method that cannot be reversed is wrapped (McCallum and Foster) for the reversible way,
-    with fixed steps; an own row of the report says so.
+    with fixed steps; `method` of its row says so.
 
     Args:
         field: The field.

@@ -1,4 +1,4 @@
-"""Stability of a step: forward Euler's criterion, stiffness, the pairing of heavy-ball adjoints.
+"""Stability of a step: forward Euler's criterion along a trajectory, and its stiffness.
 
 Forward Euler with step h follows y' = f(y) without blowing up where |1 + hλ| ≤ 1 for every
 eigenvalue λ of the Jacobian of f (Haber and Ruthotto, 2017). An undamped oscillator has imaginary
@@ -93,51 +93,5 @@ def _largest_step(eigenvalues: NDArray[np.complex128]) -> float:
     return max(0.0, float((-2 * moving.real / np.abs(moving) ** 2).min()))
 
 
-def stiffness_ratio(matrix: ArrayLike) -> float:
-    """Return max |λ| / min |λ| of a matrix; infinite for a singular one.
-
-    Args:
-        matrix: The Jacobian (n, n) of a field.
-    """
-    return _ratio(np.abs(np.linalg.eigvals(_matrices(matrix)[0])))
-
-
 def _ratio(sizes: Array) -> float:
     return float(sizes.max() / sizes.min()) if sizes.min() > 0 else float("inf")
-
-
-def heavy_ball_matrix(jacobian: ArrayLike, damping: float) -> Array:
-    """Return the matrix of ḧ + γḣ = F h as a first-order system in (h, ḣ).
-
-    Args:
-        jacobian: The Jacobian F (n, n) of the field.
-        damping: The damping γ.
-    """
-    inner = _matrices(jacobian)[0]
-    n = len(inner)
-    return np.block([[np.zeros((n, n)), np.eye(n)], [inner, -damping * np.eye(n)]])
-
-
-def heavy_ball_pairs(jacobian: ArrayLike, damping: float, span: float) -> Array:
-    """Return the sums of the paired eigenvalues of the heavy-ball adjoint's exponent.
-
-    Over a time `span` = t − T the adjoint is multiplied by exp(−M) with M = (t − T)·H, and the
-    eigenvalues of H solve μ² + γμ = λ for each eigenvalue λ of F, two for each λ. Those of −M
-    therefore come in pairs whose sum is (t − T)γ: not all of them can vanish together.
-
-    Args:
-        jacobian: The Jacobian F (n, n) of the field, constant in time.
-        damping: The damping γ.
-        span: t − T, negative when going back from T.
-    """
-    exponent = -span * np.linalg.eigvals(heavy_ball_matrix(jacobian, damping))
-    rest = list(exponent)
-    wanted = span * damping
-    sums = []
-    while rest:
-        first = rest.pop()
-        # The partner is the one whose sum comes nearest to what the theory says; whether it
-        # really is that sum is for the reader to judge.
-        partner = min(range(len(rest)), key=lambda i: abs(first + rest[i] - wanted))
-        sums.append(first + rest.pop(partner))
-    return np.asarray(sums)

@@ -129,17 +129,21 @@ class UnrolledTorch(Unrolled):
 class UnrolledModule(Unrolled):
     """Any module called as `(x, state) -> (y, state)`, one step at a time.
 
-    What it does inside a step is not visible, so its state is one layer, and the output of a
-    step does not come from the state after it but from the state before it.
+    What it does inside a step is not visible, so its state is one layer. Where its output is
+    part of its state, as in most recurrent networks, the output is read from there; where it is
+    not, it comes from the state before the step, and that is the state looked at.
     """
 
-    output_is_state = False
     layers = 1
 
-    def __init__(self, module: nn.Module, batch_first: bool, wrapped: Any) -> None:
+    def __init__(
+        self, module: nn.Module, batch_first: bool, wrapped: Any, output_part: int | None
+    ) -> None:
         self.module = module
         self.axis = 1 if batch_first else 0
+        self.output_is_state = output_part is not None
         self._wrapped = wrapped
+        self._output_part = output_part
 
     def prepare(self) -> None:
         """Nothing is known about such a module."""
@@ -151,7 +155,11 @@ class UnrolledModule(Unrolled):
     def step(self, x: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
         """Call the module with a sequence of one step."""
         output, state = self.module(x.unsqueeze(self.axis), _restore(states[0], self._wrapped))
-        return output.squeeze(self.axis), [separate(_flatten(state))]
+        parts = separate(_flatten(state))
+        output = output.squeeze(self.axis)
+        if self._output_part is not None:
+            output = _like_output(parts[self._output_part], output)
+        return output, [parts]
 
 
 def separate(state: State) -> State:
@@ -181,25 +189,50 @@ def unroll(module: nn.Module, x: Tensor) -> Unrolled | None:
 def _try_steps(module: nn.Module, x: Tensor, batch_first: bool) -> Unrolled | None:
     """Find out by calling it whether a module hands a state from call to call."""
     first = x[:1].transpose(0, 1) if batch_first else x[:1]
+    if first.is_floating_point():  # zeros would make everything look alike
+        noise = torch.randn(first.shape, generator=torch.Generator().manual_seed(0))
+        first = noise.to(first)
     try:
         with torch.no_grad():
             answer = module(first)
-            if not (isinstance(answer, tuple) and len(answer) == 2):
+            if not _is_step(answer, first):
                 return None
-            output, state = answer
-            parts = _flatten(state)
-            shaped = isinstance(output, Tensor) and output.shape[:2] == first.shape[:2]
-            if not parts or not shaped:
-                return None
-            again = module(first, state)
+            again = module(first, answer[1])
     except (TypeError, ValueError, RuntimeError, AttributeError, IndexError):
         return None
-    if not isinstance(again, tuple) or len(again) != 2:
+    if not _is_step(again, first):
         return None
-    fits = [a.shape for a in _flatten(again[1])] == [p.shape for p in parts]
-    batch = x.shape[1]
-    batched = all(batch in part.shape for part in parts)
-    return UnrolledModule(module, batch_first, state) if fits and batched else None
+    before, after = _flatten(answer[1]), _flatten(again[1])
+    fits = [part.shape for part in before] == [part.shape for part in after]
+    if not fits or not all(x.shape[1] in part.shape for part in before):
+        return None
+    outputs = [pair[0].squeeze(1 if batch_first else 0) for pair in (answer, again)]
+    part = _output_part(outputs, [before, after])
+    return UnrolledModule(module, batch_first, answer[1], part)
+
+
+def _is_step(answer: Any, x: Tensor) -> bool:
+    """Whether an answer is an output at every step together with a state made of tensors."""
+    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], Tensor)):
+        return False
+    return answer[0].shape[:2] == x.shape[:2] and bool(_flatten(answer[1]))
+
+
+def _output_part(outputs: list[Tensor], states: list[State]) -> int | None:
+    """Say which part of the state the output is, if it is one, in both of two steps."""
+    for index in range(len(states[0])):
+        pairs = [
+            (_like_output(state[index], output), output)
+            for state, output in zip(states, outputs, strict=True)
+        ]
+        if all(a.shape == b.shape and torch.equal(a, b) for a, b in pairs):
+            return index
+    return None
+
+
+def _like_output(part: Tensor, output: Tensor) -> Tensor:
+    """Return a state, or its last layer if it has an axis of layers before the output's."""
+    return part[-1] if part.dim() == output.dim() + 1 else part
 
 
 def _flatten(state: Any) -> State:

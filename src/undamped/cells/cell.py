@@ -140,7 +140,7 @@ class Cell(nn.Module, ABC):
 
 def _unpickle_parametrized(cell_class: type[Cell], contents: dict[str, Any]) -> Cell:
     cell = cell_class.__new__(cell_class)
-    cell.__dict__.update(contents)
+    vars(cell).update(contents)
     parametrize._inject_new_class(cell)
     for name in cell.parametrizations:  # type: ignore[union-attr]
         parametrize._inject_property(cell, name)

@@ -6,7 +6,18 @@ import sys
 
 import typer
 
-from undamped.cli import compare, diagnose, list_, predict, report, resume, show, train
+from undamped.cli import (
+    bench,
+    compare,
+    diagnose,
+    list_,
+    predict,
+    report,
+    reproduce,
+    resume,
+    show,
+    train,
+)
 from undamped.errors import UndampedError
 
 app = typer.Typer(
@@ -26,6 +37,8 @@ app.command("resume")(resume.resume)
 app.command("predict")(predict.predict)
 app.command("diagnose")(diagnose.diagnose)
 app.command("report")(report.report)
+app.command("bench")(bench.bench)
+app.command("reproduce")(reproduce.reproduce)
 
 
 def main() -> None:

@@ -98,6 +98,7 @@ def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
 
     import undamped.tasks  # noqa: F401 (enters the tasks)
     from undamped.cli.settings import read_settings
+    from undamped.options import options_of
     from undamped.registry import models, tasks
     from undamped.report import diagnose as measure
     from undamped.report.runs import diagnose_task
@@ -111,9 +112,16 @@ def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
     torch.manual_seed(settings.seed)
     given = settings.model_options(model_name)
     if task_name is None:
+        inputs = None
         options = {"hidden_size": 64, "input_size": 1, **given}
+        if not hasattr(models[model_name], "cell_class"):  # it works in depth, not in time
+            sizes = {"input_size": 2, "output_size": 2}
+            known = options_of(models[model_name])
+            options = {**{k: v for k, v in sizes.items() if k in known}, **given}
+            inputs = torch.randn(64, options["input_size"])
         return measure(
             models.build(model_name, **options),
+            inputs,
             steps=steps,
             memory=memory,
             seed=settings.seed,

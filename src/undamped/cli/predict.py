@@ -10,6 +10,7 @@ import typer
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from undamped.networks.point_model import PointModel
     from undamped.networks.sequence_model import SequenceModel
     from undamped.tasks.characters import Characters
     from undamped.training.run import Run
@@ -40,12 +41,13 @@ def predict(
     """
     import undamped.tasks  # noqa: F401 (enters the tasks)
     from undamped.errors import OptionError
+    from undamped.networks.sequence_model import SequenceModel
     from undamped.tasks.characters import Characters
     from undamped.training.run import Run
 
     opened = Run.open(run)
     model, task = opened.model(), opened.task()
-    if isinstance(task, Characters):
+    if isinstance(task, Characters) and isinstance(model, SequenceModel):
         start = prompt or str(task.text)[:1]
         _continue(model, task, start, length, temperature, seed, as_json)
     elif prompt is not None:
@@ -55,8 +57,13 @@ def predict(
         )
     elif data is None:
         _answer_test(opened, model, as_json)
-    else:
+    elif isinstance(model, SequenceModel):
         _answer_file(model, data, as_json)
+    else:
+        raise OptionError(
+            f"{data}: expected a run whose model reads sequences, got one that reads single "
+            "vectors. Load it with undamped.training.Run and call its model."
+        )
 
 
 def _continue(
@@ -85,7 +92,7 @@ def _continue(
         console().print(Text(prompt, style="bold") + Text(text), soft_wrap=True)
 
 
-def _answer_test(run: Run, model: SequenceModel, as_json: bool) -> None:
+def _answer_test(run: Run, model: SequenceModel | PointModel, as_json: bool) -> None:
     import torch
 
     from undamped.cli.screen import console, metric_name, number, print_json

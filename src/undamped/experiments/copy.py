@@ -145,8 +145,13 @@ class CopyExperiment:
         figure = Figure(figsize=(8, 5), layout="constrained")
         axes = figure.subplots()
         for index, (name, outcome) in enumerate(self.outcomes.items()):
-            style = {"color": PALETTE[index % len(PALETTE)], "linestyle": LINES[index % len(LINES)]}
-            axes.plot(outcome.updates, outcome.losses, label=name, **style)
+            axes.plot(
+                outcome.updates,
+                outcome.losses,
+                label=name,
+                color=PALETTE[index % len(PALETTE)],
+                linestyle=LINES[index % len(LINES)],
+            )
         axes.axhline(self.chance, color="black", linewidth=1, linestyle=":", label="a guess")
         axes.set_yscale("log")
         axes.set_xlabel("updates")

@@ -38,7 +38,7 @@ def denoise(
         f"Gradient norm after training on denoise (delay {delay})",
         "step t",
         "‖∂L/∂h(t)‖ relative to its end",
-        "L is the loss on the ten recalled symbols, which begins at the dashed end of the input.",
+        "L is the loss on the ten symbols that have to be said in the last ten steps.",
         log_y=True,
     )
     results = {}

@@ -21,7 +21,7 @@ from undamped.fields.trace import (
 )
 from undamped.options import PositiveFloat, PositiveInt
 from undamped.solvers import Solution, Solver, solve
-from undamped.solvers.solve import Gradient
+from undamped.solvers.choices import Gradient
 
 
 class ConcatSquashField(nn.Module):

@@ -14,7 +14,7 @@ from undamped.fields.neural_ode import NeuralODE
 from undamped.fields.perceptron import ACTIVATIONS, Activation
 from undamped.options import PositiveFloat, PositiveInt
 from undamped.solvers import Solution, Solver
-from undamped.solvers.solve import Gradient
+from undamped.solvers.choices import Gradient
 
 Basis = Literal["fourier", "chebyshev", "polynomial", "piecewise"]
 

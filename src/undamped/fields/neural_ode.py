@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from undamped.errors import OptionError
 from undamped.options import PositiveFloat, PositiveInt
 from undamped.solvers import Solution, Solver, solve
-from undamped.solvers.solve import Gradient, choose_solver
+from undamped.solvers.choices import Gradient, choose_solver
 
 
 class NeuralODE(nn.Module):

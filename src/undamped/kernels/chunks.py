@@ -37,7 +37,7 @@ def chunk_length(steps: int, columns: int, layers: int, item_size: int) -> int:
         item_size: Bytes of a number.
     """
     # Each layer keeps positions, tanh and a gradient; one more buffer is shared.
-    per_step = columns * item_size * (3 * layers + 1)
+    per_step = max(1, columns * item_size * (3 * layers + 1))
     fitting = int(cache_bytes() * SHARE) // per_step
     fitting -= fitting % SHORTEST  # whole multiples, see `products`
     return min(steps, max(SHORTEST, min(LONGEST, fitting)))

@@ -3,7 +3,8 @@
 A row of A·B is the same bits whether A has eight rows or eight thousand, but not when it is one
 of a few left over: the library takes other routines for those, which add in another order.
 Streams and short last chunks would differ in the last bit from one long pass. So the number of
-rows is rounded up to a multiple of eight.
+rows is rounded up to a multiple of eight. (The number of columns is what it is: where a layer's
+width is not a multiple of eight, a row may still differ in its last bit with its place.)
 """
 
 from __future__ import annotations

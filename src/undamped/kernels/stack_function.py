@@ -20,7 +20,7 @@ class _Spec:
     """What is not a tensor."""
 
     layers: tuple[tuple[float, tuple[int, ...], tuple[int, ...]], ...]
-    gradient: Gradient
+    gradient: Gradient | None  # None when nobody will ask for one
     every: bool
 
     def layers_of(self, parameters: tuple[Tensor, ...]) -> list[Layer]:
@@ -55,8 +55,10 @@ def oscillator_stack(
     Returns:
         The positions of the last layer (time, batch, hidden) or None, and the final state.
     """
-    spec = _Spec(tuple((c.alpha, c.sources, c.sizes) for c in layers), gradient, every)
     parameters = [t for c in layers for t in (c.input_weight, c.bias, c.weight, c.step)]
+    wanted = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *state, *parameters))
+    wiring = tuple((c.alpha, c.sources, c.sizes) for c in layers)
+    spec = _Spec(wiring, gradient if wanted else None, every)
     output, position, velocity = _Stack.apply(spec, x, *state, masks, lengths, *parameters)
     return (output if every else None), (position, velocity)
 
@@ -75,15 +77,13 @@ class _Stack(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         work = plan(*_detached(spec, x, masks, lengths, parameters))
         state = torch.stack([position.detach(), velocity.detach()])
-        output = x.new_empty(work.steps if spec.every else 0, work.columns)
-        differentiated = any(ctx.needs_input_grad)
+        output = x.new_empty(work.steps if spec.every else 0, work.batch, work.hidden)
         kept = run_stack(
             work,
             state.view(2, len(work.layers), work.columns),
-            spec.gradient if differentiated else None,
-            output if spec.every else None,
+            spec.gradient,
+            output.view(work.steps, work.columns) if spec.every else None,
         )
-        output = output.view(-1, work.batch, work.hidden)
         position_end, velocity_end = state[0].clone(), state[1].clone()
         if kept is not None:
             # The output stands for the last of the stored positions, so that torch notices if

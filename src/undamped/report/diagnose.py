@@ -6,16 +6,19 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from undamped.analysis.cost import Cost, cost
+from undamped.analysis.cost import Cost, cost, count_parameters
+from undamped.analysis.depth_flow import depth_flow, flows_in_depth
 from undamped.analysis.gradient_flow import GradientFlow, Loss, gradient_flow
 from undamped.analysis.jacobian import Spectrum, spectrum, step_jacobians
 from undamped.analysis.promises import Measurement, measure
 from undamped.analysis.recall import Recall, recall
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.networks import LSTM, Recurrent, SequenceModel
+from undamped.networks.point_model import PointModel
 from undamped.registry import models
 from undamped.report.data import ModelReport
 from undamped.report.remedies import remedies
@@ -46,7 +49,7 @@ def diagnose(
     Args:
         model: One of our networks or models, a module of torch, or one of your own.
         inputs: What it takes; if none, random numbers (or symbols) for a model that says its
-            `input_size`.
+            `input_size`. For a model of continuous depth, (batch, features).
         steps: Length of the random inputs.
         batch: Number of random sequences.
         loss: The loss for gradient flow; see `gradient_flow`.
@@ -63,9 +66,23 @@ def diagnose(
         >>> report = diagnose(undamped.UnICORNN(6, 32), steps=500)
         >>> report.verdict
     """
+    if isinstance(model, PointModel):
+        model = model.network
     network = model.network if isinstance(model, SequenceModel) else model
     entered = models.name_of(type(network)) or ""
     title = name or entered or type(model).__name__
+    if inputs is not None and inputs.dim() == 2 and flows_in_depth(model):
+        flow = depth_flow(model, inputs, loss=loss, fraction=fraction, seed=seed, name=title)
+        return ModelReport(
+            name=title,
+            verdict=_verdict(flow, None).replace("steps", "points in depth"),
+            tone=_tone(flow),
+            gradient_flow=flow,
+            cost=_depth_cost(model, inputs, title),
+            options=dict(options or {}),
+            versions=versions(),
+            command=command,
+        )
     x = _random_inputs(model, steps, batch, seed) if inputs is None else inputs
     flow = gradient_flow(model, x, loss=loss, fraction=fraction, name=title)
     remembered = _recall(network, flow.length, title, seed)
@@ -166,9 +183,15 @@ def _promises(network: nn.Module) -> list[Measurement]:
 def _cost(network: nn.Module, length: int, name: str, memory: bool) -> Cost | None:
     lengths = sorted({max(2, length // part) for part in (8, 4, 2)})
     try:
-        return cost(copy.deepcopy(network), lengths, repeats=1, memory=memory, name=name)
+        return cost(copy.deepcopy(network), lengths, repeats=3, memory=memory, name=name)
     except (OptionError, RuntimeError):
         return None
+
+
+def _depth_cost(model: nn.Module, inputs: Tensor, name: str) -> Cost:
+    """Parameters alone: there is no length to measure against."""
+    none = np.zeros(0, dtype=np.int64)
+    return Cost(count_parameters(model), none, none, none.astype(float), none, len(inputs), name)
 
 
 def _options(network: nn.Module) -> dict[str, Any]:

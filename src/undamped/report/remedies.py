@@ -107,9 +107,9 @@ def _oscillators(
         best = _round(min(1.0, 3 * cells[0].dt))
         found.append(
             Remedy(
-                f"Gradients travel, but inputs leave little trace: a linear readout recovers "
-                f"{recall.capacity:.2g} of them from {cells[0].hidden_size} oscillators; a larger "
-                f"Δt takes in more, try model.dt={best:g}",
+                f"Gradients travel, but inputs leave little trace: a linear readout of "
+                f"{cells[0].hidden_size} oscillators recovers {recall.capacity:.2f} of them in "
+                f"all; a larger Δt takes in more, try model.dt={best:g}",
                 f"{own} model.dt={best:g}",
             )
         )

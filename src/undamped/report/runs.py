@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import nn
 
-from undamped.networks import SequenceModel
 from undamped.report.data import ModelReport, Score
 from undamped.report.diagnose import diagnose
 from undamped.tasks.task import Task
@@ -51,7 +51,7 @@ def report_run(run: Run | str | Path, *, compare: bool = True, memory: bool = Fa
 
 
 def diagnose_task(
-    model: SequenceModel,
+    model: nn.Module,
     task: Task,
     *,
     name: str,
@@ -60,7 +60,7 @@ def diagnose_task(
     command: str = "",
     verb: Literal["train", "diagnose"] = "train",
 ) -> ModelReport:
-    """Measure a model on sequences of a task.
+    """Measure a model on data of a task.
 
     Args:
         model: The model.
@@ -75,7 +75,6 @@ def diagnose_task(
 
     batch = task.batch("test", 0, BATCH)
     entered = tasks.name_of(type(task)) or type(task).__name__
-
     return diagnose(
         model,
         batch.inputs.to(_dtype(model)) if batch.inputs.is_floating_point() else batch.inputs,
@@ -87,8 +86,8 @@ def diagnose_task(
     )
 
 
-def _dtype(model: SequenceModel) -> torch.dtype:
-    return model.head.weight.dtype
+def _dtype(model: nn.Module) -> torch.dtype:
+    return next(p.dtype for p in model.parameters() if p.is_floating_point())
 
 
 def _score(settings: dict[str, Any], task: Task) -> Score | None:

@@ -122,7 +122,10 @@ def costs(reports: Sequence[ModelReport]) -> str:
     rows = []
     for index, report in enumerate(reports):
         cost = report.cost
-        if cost is None or not len(cost.lengths):
+        if cost is None:
+            continue
+        if not len(cost.lengths):
+            rows.append((index, (report.name, f"{cost.parameters:,}", "", "", "")))
             continue
         length = int(cost.lengths[-1])
         memory = f"{cost.memory[-1] / 2**20:.1f} MB" if len(cost.memory) else "not measured"

@@ -78,7 +78,9 @@ def decade_ticks(drawn: Sequence[Trace]) -> dict[str, Any]:
     """Return ticks of a log axis that do not crowd: whole decades, or 1, 2 and 5 of them."""
     values = [v for trace in drawn for v in trace["y"] if v and v > 0]
     decades = np.log10(max(values) / min(values)) if values else 0.0
-    return {"dtick": "D2"} if decades < 2 else ({"dtick": 1} if decades < 10 else {})
+    if decades < 2:
+        return {"dtick": "D2", "tickformat": ".3~g"}
+    return {"dtick": 1} if decades < 10 else {}
 
 
 def recall_traces(reports: Sequence[ModelReport]) -> list[Trace]:

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from undamped.errors import SolveError
+from undamped.solvers.choices import choose_solver, read_settings
 from undamped.solvers.evaluation import CountedField
 from undamped.solvers.integration import Integration
 from undamped.solvers.packing import Packing
-from undamped.solvers.solve import _read_settings, choose_solver
 from undamped.solvers.solver import Solver
 
 
@@ -64,7 +64,7 @@ def iterate(
         ...         break
     """
     solver = choose_solver(method)
-    settings = _read_settings(solver, rtol, atol, options or {})
+    settings = read_settings(solver, rtol, atol, options or {})
     packing = Packing.of(y0)
     counted = CountedField(field, packing)
     y = packing.pack(y0, "the start")

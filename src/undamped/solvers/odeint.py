@@ -7,7 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from undamped.solvers.solve import Gradient, solve
+from undamped.solvers.choices import Gradient
+from undamped.solvers.solve import solve
 from undamped.solvers.solver import Solver
 
 

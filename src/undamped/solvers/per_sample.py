@@ -71,7 +71,7 @@ class PerSampleIntegration:
         assert solver.error_order is not None
         exponent = 1 / (solver.error_order + 1)
         h = self._first_steps(exponent)
-        first, before = self.first, torch.ones_like(h)
+        first, before, earlier = self.first, torch.ones_like(h), torch.ones_like(h)
         smallest = 16 * 2.3e-16 * self.times.abs().amax(0)
         last_output = self.times.shape[0] - 1
         everything = torch.arange(h.shape[0], device=h.device)
@@ -107,7 +107,10 @@ class PerSampleIntegration:
             self._advance(rows, good, y1, signed, landing[rows], target[rows])
             first = self._next_first(first, rows, good, taken)
             h = h.clone()
-            factor, before = self._factors(ratio, good, before, rows, exponent)
+            factor = self._factors(ratio, good, before[rows], earlier[rows], exponent)
+            error = ratio.clamp_min(1e-10)
+            earlier = earlier.index_copy(0, rows, torch.where(good, before[rows], earlier[rows]))
+            before = before.index_copy(0, rows, torch.where(good, error, before[rows]))
             proposed = size[rows] * factor
             cut = good & landing[rows] & (h[rows] > size[rows])
             proposed = torch.where(cut, torch.maximum(h[rows], proposed), proposed)
@@ -190,19 +193,21 @@ class PerSampleIntegration:
             return torch.nan_to_num(ratio, nan=math.inf)
 
     def _factors(
-        self, ratio: Tensor, good: Tensor, before: Tensor, rows: Tensor, exponent: float
-    ) -> tuple[Tensor, Tensor]:
+        self, ratio: Tensor, good: Tensor, before: Tensor, earlier: Tensor, exponent: float
+    ) -> Tensor:
+        """Return what every step size is to be multiplied by, as `ControlMemory` does for one."""
         control = self.settings.control
+        p, i, d = control.proportional, control.integral, control.derivative
         error = ratio.clamp_min(1e-10)
         onward = (
             control.safety
-            * error ** (-(control.integral + control.proportional) * exponent)
-            * before[rows] ** (control.proportional * exponent)
+            * error ** (-(i + p + d) * exponent)
+            * before ** ((p + 2 * d) * exponent)
+            * earlier ** (-d * exponent)
         ).clamp(control.shrink, control.grow)
         again = (control.safety * error**-exponent).clamp(control.shrink, 0.9)
         again = torch.where(torch.isfinite(ratio), again, torch.full_like(again, control.shrink))
-        kept = before.index_copy(0, rows, torch.where(good, error, before[rows]))
-        return torch.where(good, onward, again), kept
+        return torch.where(good, onward, again)
 
     def _next_first(
         self, first: Tensor | None, rows: Tensor, good: Tensor, taken: list[Tensor]

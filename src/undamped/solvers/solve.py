@@ -3,152 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from undamped.errors import NonFiniteError, OptionError, SolveError, explain
-from undamped.options import check, convert
-from undamped.registry import solvers
+from undamped.errors import NonFiniteError, SolveError, explain
+from undamped.solvers.choices import Gradient, Steps, check_choices, choose_solver, read_settings
 from undamped.solvers.dense import DenseOutput
-from undamped.solvers.evaluation import CountedField, dependencies
+from undamped.solvers.evaluation import CountedField
 from undamped.solvers.events import Event, with_event_gradient
-from undamped.solvers.explicit.runge_kutta import RungeKutta
-from undamped.solvers.gradients.adjoint import Adjoint
-from undamped.solvers.gradients.replay import Replay
 from undamped.solvers.integration import Integration
 from undamped.solvers.packing import Packing
 from undamped.solvers.per_sample import PerSampleIntegration
-from undamped.solvers.settings import Settings
+from undamped.solvers.problem import Problem, run_problem
 from undamped.solvers.solution import Solution
 from undamped.solvers.solver import Solver
 from undamped.solvers.times import Times, read_times, shift_outputs, shift_start
 from undamped.solvers.trace import Status
-
-Gradient = Literal["checkpoint", "backprop", "adjoint", "reversible"]
-Steps = Literal["batch", "sample"]
-Run = Integration | PerSampleIntegration
-
-
-@dataclass
-class Problem:
-    """One solve with everything it needs; `begin` makes a run of it."""
-
-    field: CountedField
-    solver: Solver
-    times: Tensor
-    settings: Settings
-    gradient: Gradient
-    per_sample: bool
-    compact: bool
-    event: Event | None
-    dense: DenseOutput | None
-    tensors: list[Tensor]
-    first: Tensor | None = None
-    keep: bool = False
-    run: Run | None = None
-
-    def begin(self, y0: Tensor) -> Run:
-        """Solve from y0."""
-        first, self.first = self.first, None
-        if self.per_sample:
-            assert isinstance(self.solver, RungeKutta)
-            times = self.times
-            if times.dim() == 1:
-                times = times.unsqueeze(1).expand(-1, y0.shape[0])
-            self.run = PerSampleIntegration(
-                self.field,
-                self.solver,
-                y0,
-                times,
-                self.settings,
-                first=first,
-                keep=self.keep,
-                compact=self.compact,
-            )
-        else:
-            self.run = Integration(
-                self.field,
-                self.solver,
-                y0,
-                self.times.tolist(),
-                self.settings,
-                first=first,
-                keep=self.keep,
-                event=self.event,
-                watch=None if self.dense is None else self.dense.watch,
-            )
-        self.run.run()
-        return self.run
-
-
-class _Differentiable(torch.autograd.Function):
-    """A solve without a graph, whose way back is one of the three that need none."""
-
-    @staticmethod
-    def forward(ctx: Any, problem: Problem, y0: Tensor, *tensors: Tensor) -> Tensor:
-        run = problem.begin(y0.detach())
-        values = torch.stack(run.values)
-        ctx.problem, ctx.values = problem, values if problem.gradient == "adjoint" else None
-        ctx.save_for_backward(y0)
-        run.statistics.kept_bytes = _bytes(problem, run, values)
-        return values
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> tuple[Any, ...]:
-        problem: Problem = ctx.problem
-        (y0,) = ctx.saved_tensors
-        run = problem.run
-        assert run is not None
-        counted = problem.field.count
-        (incoming,) = gradients
-        if problem.gradient == "adjoint":
-            assert isinstance(run, Integration)
-            times = list(run.times[: len(run.values)])
-            if run.event_time is not None:
-                times[-1:] = [run.event_time] if len(times) == len(run.values) else []
-            pulled, totals = Adjoint(
-                problem.solver, problem.field, times, ctx.values, problem.tensors, problem.settings
-            ).solve(incoming)
-        else:
-            start = problem.times[0]
-            begin = start.item() if start.dim() == 0 else start
-            replay = Replay(
-                problem.solver,
-                problem.field,
-                run.trace,
-                begin,
-                problem.tensors,
-                problem.settings.piece,
-            )
-            go = (
-                replay.by_reversing if problem.gradient == "reversible" else replay.from_checkpoints
-            )
-            pulled, totals = go(y0, incoming)
-        run.statistics.evaluations_backward += problem.field.count - counted
-        return None, pulled, *totals
-
-
-def _bytes(problem: Problem, run: Run, values: Tensor) -> int:
-    """Return how many bytes are held for the way back."""
-    kept = [part for state in run.trace.checkpoints for part in state]
-    if problem.gradient == "reversible":
-        kept = list(run.trace.final)
-    elif problem.gradient == "adjoint":
-        kept = [values]
-    return sum(part.numel() * part.element_size() for part in kept)
-
-
-def choose_solver(method: str | Solver) -> Solver:
-    """Return a method by its registry name, or as it was given."""
-    if isinstance(method, Solver):
-        return method
-    return solvers[method]()
 
 
 def solve(
@@ -198,13 +70,13 @@ def solve(
         >>> solution.evaluations, solution.values[-1]
     """
     solver = choose_solver(method)
-    settings = _read_settings(solver, rtol, atol, options or {})
+    settings = read_settings(solver, rtol, atol, options or {})
     packing = Packing.of(y0)
     counted = CountedField(field, packing)
     start = packing.pack(y0, "the start")
     times = read_times(t, start)
     own_steps = steps == "sample" or times.dim() == 2
-    _check_choices(solver, settings, gradient, own_steps, steps, compact, event, dense)
+    check_choices(solver, settings, gradient, own_steps, steps, compact, event, dense)
     if not bool(torch.isfinite(start).all()):
         raise NonFiniteError(
             explain(
@@ -227,41 +99,8 @@ def solve(
         dense=DenseOutput(solver, counted) if dense else None,
         tensors=[],
     )
-    values = _run(problem, start, parameters)
+    values = run_problem(problem, start, parameters)
     return _report(problem, values, t, packing, on_failure)
-
-
-def _run(problem: Problem, start: Tensor, parameters: Sequence[Tensor]) -> Tensor:
-    """Run a problem in the way its gradient asks for; return the outputs (outputs, …)."""
-    counted = problem.field
-    time = problem.times[0].to(start.dtype)
-    if time.dim():
-        time = time.view(-1, *(1,) * (start.dim() - 1))
-    elif problem.per_sample:
-        time = time.expand(start.shape[0]).reshape(-1, *(1,) * (start.dim() - 1))
-    if not torch.is_grad_enabled():
-        problem.first = counted.first(time, start)
-        return torch.stack(problem.begin(start).values)
-    if problem.gradient == "backprop":
-        problem.first = counted.first(time, start)
-        return torch.stack(problem.begin(start).values)
-    # One evaluation with a graph shows what the field depends on, and is the first stage too.
-    marker = torch.ones((), requires_grad=True) * 1.0
-    assert marker.grad_fn is not None
-    number = marker.grad_fn._sequence_nr()
-    leaf = start.detach().requires_grad_()
-    slope = counted.first(time, leaf)
-    named = [*parameters, *problem.solver.tensors()]
-    found = dependencies(counted.function, named, slope, number)
-    problem.tensors = [tensor for tensor in found if tensor is not leaf]
-    problem.first = slope.detach()
-    problem.keep = problem.gradient == "checkpoint" and (
-        bool(problem.tensors) or start.requires_grad
-    )
-    if not problem.tensors and not start.requires_grad:
-        with torch.no_grad():
-            return torch.stack(problem.begin(start).values)
-    return _Differentiable.apply(problem, start, *problem.tensors)
 
 
 def _report(
@@ -315,78 +154,3 @@ def _report(
 
 class NonFiniteSolveError(SolveError, NonFiniteError):
     """A solve met a value that is not a finite number."""
-
-
-def _read_settings(
-    solver: Solver, rtol: float | None, atol: float | None, options: dict[str, Any]
-) -> Settings:
-    chosen = check("options", Settings, options)
-    for reserved in ("rtol", "atol", "norm_size"):
-        if reserved in chosen:
-            raise OptionError(
-                f"options.{reserved}: expected it as an argument of its own, got it among the "
-                "options. Pass rtol= and atol= to solve."
-            )
-    fixed = not solver.adaptive or chosen.get("step_size") is not None
-    for name, value in (("rtol", rtol), ("atol", atol)):
-        if value is None:
-            continue
-        if fixed:
-            raise OptionError(
-                explain(
-                    f"{name} of '{solver.name}'",
-                    expected="to be left out, since the steps are fixed",
-                    got=value,
-                    remedy="Choose a method with step control, such as 'dopri5', or set only "
-                    "options={'step_size': …}.",
-                )
-            )
-        chosen[name] = convert(float, value, name)
-    if fixed and ("first_step" in chosen or "max_step" in chosen or "control" in chosen):
-        raise OptionError(
-            f"options of '{solver.name}': expected step_size or max_steps, got step control for "
-            "fixed steps. Leave first_step, max_step and control out."
-        )
-    return Settings(**chosen)
-
-
-def _check_choices(
-    solver: Solver,
-    settings: Settings,
-    gradient: str,
-    own_steps: bool,
-    steps: str,
-    compact: bool,
-    event: object,
-    dense: bool,
-) -> None:
-    convert(Gradient, gradient, "gradient")
-    convert(Steps, steps, "steps")
-    if gradient == "reversible" and not solver.reversible:
-        raise OptionError(
-            explain(
-                "gradient='reversible'",
-                expected="a reversible method",
-                got=f"'{solver.name}'",
-                remedy="Use method='reversible-heun' or 'alf', or McCallumFoster(base='rk4').",
-            )
-        )
-    if compact and not own_steps:
-        raise OptionError(
-            "compact: expected steps='sample', got one step size for the batch. All samples of "
-            "a batch with one step size finish together."
-        )
-    if own_steps and not (solver.per_sample and solver.adaptive and settings.step_size is None):
-        raise OptionError(
-            explain(
-                "a step size for every sample",
-                expected="an explicit method that chooses its steps",
-                got=f"'{solver.name}'" + (" with a fixed step_size" if settings.step_size else ""),
-                remedy="Use 'dopri5', 'tsit5', 'bosh3', 'heun' or 'dopri8'.",
-            )
-        )
-    if own_steps and (event is not None or dense or gradient in ("adjoint", "reversible")):
-        raise OptionError(
-            "a step size for every sample: expected gradient='checkpoint' or 'backprop' and "
-            "neither event nor dense, got another choice. Use steps='batch' for those."
-        )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import overload
 
 from torch import Tensor
 
@@ -36,11 +39,44 @@ class Step:
     landed: Tensor | None = None
 
 
+class StepLog(Sequence[Step]):
+    """The steps of a solve, sixteen bytes each unless there is more to say about one."""
+
+    def __init__(self) -> None:
+        self._times, self._sizes = array("d"), array("d")
+        self._special: dict[int, Step] = {}
+
+    def append(self, step: Step) -> None:
+        """Add a step."""
+        plain = not (isinstance(step.h, Tensor) or step.outputs)
+        if not plain:
+            self._special[len(self._times)] = step
+        self._times.append(float(step.t) if plain else 0.0)
+        self._sizes.append(float(step.h) if plain else 0.0)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._times)
+
+    @overload
+    def __getitem__(self, index: int) -> Step: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Step]: ...
+
+    def __getitem__(self, index: int | slice) -> Step | list[Step]:
+        """Return a step, or several."""
+        if isinstance(index, slice):
+            return [self[k] for k in range(*index.indices(len(self)))]
+        special = self._special.get(index)
+        return special or Step(self._times[index], self._sizes[index])
+
+
 @dataclass
 class Trace:
     """Everything needed to repeat the accepted steps of a solve."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: StepLog = field(default_factory=StepLog)
     checkpoints: list[SolverState] = field(default_factory=list)
     final: SolverState = ()
 

@@ -39,14 +39,28 @@
     });
   }
 
+  function drawOne(plot) {
+    Plotly.react(element(plot), plot.traces, layout(plot), config);
+  }
+
+  function nameTheme() {
+    button.textContent = isDark() ? "Light" : "Dark";
+    button.setAttribute("aria-pressed", String(isDark()));
+  }
+
   function draw() {
-    for (const plot of data.plots) {
-      Plotly.react(element(plot), plot.traces, layout(plot), config);
+    data.plots.forEach(drawOne);
+    nameTheme();
+  }
+
+  // What is in view first, the rest one by one, so that the page answers in between.
+  function drawRest(waiting) {
+    if (!waiting.length) {
+      root.dataset.drawn = "yes";
+      return;
     }
-    if (button) {
-      button.textContent = isDark() ? "Light" : "Dark";
-      button.setAttribute("aria-pressed", String(isDark()));
-    }
+    drawOne(waiting[0]);
+    setTimeout(() => drawRest(waiting.slice(1)), 0);
   }
 
   function show(model, visible) {
@@ -63,6 +77,7 @@
 
   function keys(plot, event) {
     const drawn = element(plot);
+    if (!drawn._fullLayout) return;
     const range = drawn._fullLayout.xaxis.range.slice();
     const width = range[1] - range[0];
     const moves = { ArrowLeft: [-0.1, -0.1], ArrowRight: [0.1, 0.1], "+": [0.1, -0.1], "-": [-0.125, 0.125] };
@@ -79,7 +94,10 @@
     event.preventDefault();
   }
 
-  draw();
+  const visible = (plot) => element(plot).getBoundingClientRect().top < 1.5 * window.innerHeight;
+  const first = data.plots.filter(visible);
+  first.forEach(drawOne);
+  nameTheme();
   for (const plot of data.plots) {
     element(plot).addEventListener("keydown", (event) => keys(plot, event));
   }
@@ -104,4 +122,5 @@
     draw();
   });
   root.dataset.ready = "yes";
+  setTimeout(() => drawRest(data.plots.filter((plot) => !first.includes(plot))), 0);
 })();

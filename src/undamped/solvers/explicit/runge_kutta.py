@@ -8,6 +8,7 @@ place; and the last evaluation of a step is the first of the next.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 import torch
@@ -93,9 +94,15 @@ def stage_times(t: Number, h: Number, nodes: Row, y: Tensor) -> Sequence[Tensor]
     return torch.tensor([t + h * node for node in nodes], dtype=y.dtype, device=y.device).unbind()
 
 
+@lru_cache(maxsize=256)
+def _used(row: Row) -> tuple[tuple[int, float], ...]:
+    """Return the coefficients that are not zero, with their places."""
+    return tuple((j, a) for j, a in enumerate(row) if a != 0)
+
+
 def combine(y: Tensor | None, h: Number, row: Sequence[float], taken: Sequence[Tensor]) -> Tensor:
     """Return y + h Σ a_j k_j, differentiable any number of times where gradients are on."""
-    pairs = [(a, k) for a, k in zip(row, taken, strict=False) if a != 0]
+    pairs = [(a, taken[j]) for j, a in _used(tuple(row))]
     if isinstance(h, Tensor):
         total = torch.mul(pairs[0][1], pairs[0][0])
         for a, k in pairs[1:]:

@@ -1,0 +1,92 @@
+"""FFJORD by name: a continuous flow with the field its authors use."""
+
+from __future__ import annotations
+
+from undamped.errors import OptionError, explain
+from undamped.fields.continuous_flow import BottleneckField, ConcatSquashField, ContinuousFlow
+from undamped.fields.trace import NoiseKind, TraceKind
+from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped.registry import models
+from undamped.solvers.choices import Gradient
+
+
+@models.register("ffjord")
+class FFJORD(ContinuousFlow):
+    """A free-form continuous normalising flow.
+
+    Equation:
+        ż = f(t, z),  d log p(z(t))/dt = −tr ∂f/∂z
+
+    Symbols:
+        z state, from a normal distribution at 0 to the data at T; f layers gated by time, or a
+        perceptron through a bottleneck.
+
+    Promise:
+        Invertible: samples and densities come from the same field, solved either way.
+
+    Args:
+        input_size: Features of the data.
+        hidden_size: Width of the field.
+        hidden_layers: Its hidden layers, without a bottleneck.
+        context_size: Features of a condition; 0 for none.
+        bottleneck_size: Features of a bottleneck in the field; 0 for none.
+        trace: How the trace is had while training.
+        noise: Distribution of the noise of its estimate.
+        end: T.
+        train_end: Whether T is learned.
+        method: Solver.
+        tolerance: Relative and absolute tolerance.
+        gradient: How gradients are taken.
+
+    Example:
+        >>> flow = undamped.FFJORD(2)
+        >>> loss = -flow.log_prob(torch.randn(64, 2)).mean()
+
+    Reference:
+        W. Grathwohl and others. FFJORD: free-form continuous dynamics for scalable reversible
+        generative models. ICLR, 2019.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        *,
+        hidden_size: PositiveInt = 64,
+        hidden_layers: PositiveInt = 2,
+        context_size: NonNegativeInt = 0,
+        bottleneck_size: NonNegativeInt = 0,
+        trace: TraceKind = "hutchinson",
+        noise: NoiseKind = "gaussian",
+        end: PositiveFloat = 0.5,
+        train_end: bool = False,
+        method: str = "dopri5",
+        tolerance: PositiveFloat = 1e-5,
+        gradient: Gradient = "checkpoint",
+    ) -> None:
+        if bottleneck_size and context_size:
+            raise OptionError(
+                explain(
+                    "bottleneck_size",
+                    expected="0 for a conditional flow",
+                    got=bottleneck_size,
+                    remedy="Leave out the bottleneck or the condition.",
+                )
+            )
+        if bottleneck_size:
+            field = BottleneckField(input_size, bottleneck_size, hidden_size)
+        else:
+            field = ConcatSquashField(
+                input_size, hidden_size, hidden_layers=hidden_layers, context_size=context_size
+            )
+        super().__init__(
+            field,
+            input_size,
+            trace=trace,
+            noise=noise,
+            end=end,
+            train_end=train_end,
+            method=method,
+            rtol=tolerance,
+            atol=tolerance,
+            gradient=gradient,
+        )

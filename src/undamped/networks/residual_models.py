@@ -1,0 +1,110 @@
+"""Discrete depth: residual networks, plain and stable, beside which the flows stand."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from undamped.fields.stable_residual import StableKind, StableResidual
+from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from undamped.registry import models
+
+
+@models.register("resnet")
+class ResNet(nn.Module):
+    """A residual network of perceptron blocks: the discrete baseline.
+
+    Equation:
+        h' = h + W₂ tanh(W₁ h + b₁) + b₂, with parameters of its own in every block
+
+    Symbols:
+        h features.
+
+    Args:
+        input_size: Features of the input.
+        output_size: Classes or targets.
+        hidden_size: Width inside a block.
+        depth: Blocks.
+        width: Features between blocks; 0 keeps the input's own number.
+
+    Example:
+        >>> model = undamped.ResNet(2, 2, depth=6)
+
+    Reference:
+        K. He and others. Deep residual learning for image recognition. CVPR, 2016.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        *,
+        hidden_size: PositiveInt = 32,
+        depth: PositiveInt = 6,
+        width: NonNegativeInt = 0,
+    ) -> None:
+        super().__init__()
+        size = width or input_size
+        self.start = nn.Linear(input_size, size) if width else nn.Identity()
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.Linear(size, hidden_size), nn.Tanh(), nn.Linear(hidden_size, size))
+            for _ in range(depth)
+        )
+        self.head = nn.Linear(size, output_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return scores or values, (batch, output)."""
+        x = self.start(x)
+        for block in self.blocks:
+            x = x + block(x)
+        return self.head(x)
+
+
+@models.register("stable-residual")
+class StableResidualModel(nn.Module):
+    """A stable deep residual network with a linear layer before and after it.
+
+    Equation:
+        As for `StableResidual`.
+
+    Symbols:
+        As for `StableResidual`.
+
+    Promise:
+        Every kind but the antisymmetric is inverted layer by layer, so that training it takes
+        the memory of one layer.
+
+    Args:
+        input_size: Features of the input.
+        output_size: Classes or targets.
+        width: Features of the layers.
+        depth: Layers.
+        kind: Which ODE and discretisation.
+        step_size: h.
+        gamma: Diffusion, for the antisymmetric and midpoint kinds.
+
+    Example:
+        >>> model = undamped.StableResidualModel(2, 2, width=8, depth=50, kind="leapfrog")
+
+    Reference:
+        E. Haber, L. Ruthotto. 2017. B. Chang and others. AAAI, 2018.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        *,
+        width: PositiveInt = 8,
+        depth: PositiveInt = 50,
+        kind: StableKind = "hamiltonian",
+        step_size: PositiveFloat = 0.1,
+        gamma: NonNegativeFloat = 0.0,
+    ) -> None:
+        super().__init__()
+        self.start = nn.Linear(input_size, width)
+        self.layers = StableResidual(width, depth, kind=kind, step_size=step_size, gamma=gamma)
+        self.head = nn.Linear(width, output_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return scores or values, (batch, output)."""
+        return self.head(self.layers(self.start(x)))

@@ -1,0 +1,98 @@
+"""The choices of a solve: read, checked, and refused where they would change nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from undamped.errors import OptionError, explain
+from undamped.options import check, convert
+from undamped.registry import solvers
+from undamped.solvers.settings import Settings
+from undamped.solvers.solver import Solver
+
+Gradient = Literal["checkpoint", "backprop", "adjoint", "reversible"]
+Steps = Literal["batch", "sample"]
+
+
+def choose_solver(method: str | Solver) -> Solver:
+    """Return a method by its registry name, or as it was given."""
+    if isinstance(method, Solver):
+        return method
+    return solvers[method]()
+
+
+def read_settings(
+    solver: Solver, rtol: float | None, atol: float | None, options: dict[str, Any]
+) -> Settings:
+    """Return the settings of a solve, refusing those a method has no use for."""
+    chosen = check("options", Settings, options)
+    for reserved in ("rtol", "atol", "norm_size"):
+        if reserved in chosen:
+            raise OptionError(
+                f"options.{reserved}: expected it as an argument of its own, got it among the "
+                "options. Pass rtol= and atol= to solve."
+            )
+    fixed = not solver.adaptive or chosen.get("step_size") is not None
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if value is None:
+            continue
+        if fixed:
+            raise OptionError(
+                explain(
+                    f"{name} of '{solver.name}'",
+                    expected="to be left out, since the steps are fixed",
+                    got=value,
+                    remedy="Choose a method with step control, such as 'dopri5', or set only "
+                    "options={'step_size': …}.",
+                )
+            )
+        chosen[name] = convert(float, value, name)
+    if fixed and ("first_step" in chosen or "max_step" in chosen or "control" in chosen):
+        raise OptionError(
+            f"options of '{solver.name}': expected step_size or max_steps, got step control for "
+            "fixed steps. Leave first_step, max_step and control out."
+        )
+    return Settings(**chosen)
+
+
+def check_choices(
+    solver: Solver,
+    settings: Settings,
+    gradient: str,
+    own_steps: bool,
+    steps: str,
+    compact: bool,
+    event: object,
+    dense: bool,
+) -> None:
+    """Refuse choices that do not fit together."""
+    convert(Gradient, gradient, "gradient")
+    convert(Steps, steps, "steps")
+    if gradient == "reversible" and not solver.reversible:
+        raise OptionError(
+            explain(
+                "gradient='reversible'",
+                expected="a reversible method",
+                got=f"'{solver.name}'",
+                remedy="Use method='reversible-heun' or 'alf', or McCallumFoster(base='rk4').",
+            )
+        )
+    if compact and not own_steps:
+        raise OptionError(
+            "compact: expected steps='sample', got one step size for the batch. All samples of "
+            "a batch with one step size finish together."
+        )
+    if own_steps and not (solver.per_sample and solver.adaptive and settings.step_size is None):
+        raise OptionError(
+            explain(
+                "a step size for every sample",
+                expected="an explicit method that chooses its steps",
+                got=f"'{solver.name}'" + (" with a fixed step_size" if settings.step_size else ""),
+                remedy="Use 'dopri5', 'tsit5', 'bosh3', 'heun' or 'dopri8'.",
+            )
+        )
+    if own_steps and (event is not None or dense or gradient in ("adjoint", "reversible")):
+        raise OptionError(
+            "a step size for every sample: expected gradient='checkpoint' or 'backprop' and "
+            "neither event nor dense, got another choice. Use steps='batch' for those."
+        )

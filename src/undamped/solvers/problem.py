@@ -1,0 +1,169 @@
+"""A solve with everything it needs, run in the way its gradient asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from undamped.solvers.choices import Gradient
+from undamped.solvers.dense import DenseOutput
+from undamped.solvers.evaluation import CountedField, dependencies
+from undamped.solvers.events import Event
+from undamped.solvers.explicit.runge_kutta import RungeKutta
+from undamped.solvers.gradients.adjoint import Adjoint
+from undamped.solvers.gradients.replay import Replay
+from undamped.solvers.integration import Integration
+from undamped.solvers.per_sample import PerSampleIntegration
+from undamped.solvers.settings import Settings
+from undamped.solvers.solver import Solver
+
+Run = Integration | PerSampleIntegration
+
+
+@dataclass
+class Problem:
+    """One solve with everything it needs; `begin` makes a run of it."""
+
+    field: CountedField
+    solver: Solver
+    times: Tensor
+    settings: Settings
+    gradient: Gradient
+    per_sample: bool
+    compact: bool
+    event: Event | None
+    dense: DenseOutput | None
+    tensors: list[Tensor]
+    first: Tensor | None = None
+    keep: bool = False
+    run: Run | None = None
+
+    def begin(self, y0: Tensor) -> Run:
+        """Solve from y0."""
+        first, self.first = self.first, None
+        if self.per_sample:
+            assert isinstance(self.solver, RungeKutta)
+            times = self.times
+            if times.dim() == 1:
+                times = times.unsqueeze(1).expand(-1, y0.shape[0])
+            self.run = PerSampleIntegration(
+                self.field,
+                self.solver,
+                y0,
+                times,
+                self.settings,
+                first=first,
+                keep=self.keep,
+                compact=self.compact,
+            )
+        else:
+            self.run = Integration(
+                self.field,
+                self.solver,
+                y0,
+                self.times.tolist(),
+                self.settings,
+                first=first,
+                keep=self.keep,
+                event=self.event,
+                watch=None if self.dense is None else self.dense.watch,
+            )
+        self.run.run()
+        return self.run
+
+
+class _Differentiable(torch.autograd.Function):
+    """A solve without a graph, whose way back is one of the three that need none."""
+
+    @staticmethod
+    def forward(ctx: Any, problem: Problem, y0: Tensor, *tensors: Tensor) -> Tensor:
+        run = problem.begin(y0.detach())
+        values = torch.stack(run.values)
+        ctx.problem, ctx.values = problem, values if problem.gradient == "adjoint" else None
+        ctx.save_for_backward(y0)
+        run.statistics.kept_bytes = _bytes(problem, run, values)
+        return values
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Any, ...]:
+        problem: Problem = ctx.problem
+        (y0,) = ctx.saved_tensors
+        run = problem.run
+        assert run is not None
+        counted = problem.field.count
+        (incoming,) = gradients
+        if problem.gradient == "adjoint":
+            assert isinstance(run, Integration)
+            times = list(run.times[: len(run.values)])
+            if run.event_time is not None:
+                times[-1:] = [run.event_time] if len(times) == len(run.values) else []
+            pulled, totals = Adjoint(
+                problem.solver, problem.field, times, ctx.values, problem.tensors, problem.settings
+            ).solve(incoming)
+        else:
+            start = problem.times[0]
+            begin = start.item() if start.dim() == 0 else start
+            replay = Replay(
+                problem.solver,
+                problem.field,
+                run.trace,
+                begin,
+                problem.tensors,
+                problem.settings.piece,
+            )
+            go = (
+                replay.by_reversing if problem.gradient == "reversible" else replay.from_checkpoints
+            )
+            pulled, totals = go(y0, incoming)
+        run.statistics.evaluations_backward += problem.field.count - counted
+        return None, pulled, *totals
+
+
+def _bytes(problem: Problem, run: Run, values: Tensor) -> int:
+    """Return how many bytes are held for the way back."""
+    kept = [part for state in run.trace.checkpoints for part in state]
+    if problem.gradient == "reversible":
+        kept = list(run.trace.final)
+    elif problem.gradient == "adjoint":
+        kept = [values]
+    return sum(part.numel() * part.element_size() for part in kept)
+
+
+def run_problem(problem: Problem, start: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+    """Run a problem in the way its gradient asks for; return the outputs (outputs, …)."""
+    counted = problem.field
+    time = problem.times[0].to(start.dtype)
+    if time.dim():
+        time = time.view(-1, *(1,) * (start.dim() - 1))
+    elif problem.per_sample:
+        time = time.expand(start.shape[0]).reshape(-1, *(1,) * (start.dim() - 1))
+    if not torch.is_grad_enabled():
+        problem.first = counted.first(time, start)
+        return torch.stack(problem.begin(start).values)
+    if problem.gradient == "backprop":
+        problem.first = counted.first(time, start)
+        return torch.stack(problem.begin(start).values)
+    # One evaluation with a graph shows what the field depends on, and is the first stage too.
+    marker = torch.ones((), requires_grad=True) * 1.0
+    assert marker.grad_fn is not None
+    number = marker.grad_fn._sequence_nr()
+    leaf = start.detach().requires_grad_()
+    slope = counted.first(time, leaf)
+    named = [*parameters, *problem.solver.tensors()]
+    found = dependencies(counted.function, named, slope, number)
+    problem.tensors = [tensor for tensor in found if tensor is not leaf]
+    problem.first = slope.detach()
+    problem.keep = problem.gradient == "checkpoint" and (
+        bool(problem.tensors) or start.requires_grad
+    )
+    if not problem.tensors and not start.requires_grad:
+        with torch.no_grad():
+            return torch.stack(problem.begin(start).values)
+    return _Differentiable.apply(problem, start, *problem.tensors)

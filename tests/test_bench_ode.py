@@ -1,0 +1,35 @@
+"""The benchmark runs, and its reports hold what was measured."""
+
+import json
+
+import torch
+
+from undamped.bench import ode
+from undamped.bench.timing import Timing
+
+
+def test_reports():
+    timing = ode.FieldTiming(
+        "a field",
+        {"undamped": 10, "bare field": 10},
+        {"bare field": Timing((1.0,)), "undamped": Timing((1.2,))},
+        {"undamped checkpoint": Timing((3.0,))},
+    )
+    bench = ode.OdeBenchmark((timing,), {"reversible": {100: 5}}, {"batch": 3.0}, 1)
+    assert abs(timing.over_bare - 1.2) < 1e-12
+    assert "a field" in json.dumps(bench.to_dict()) and "reversible" in bench.markdown()
+    assert len(bench.figures()) == 2 and bench.summary().row_count == 5
+
+
+def test_own_steps_save_evaluations():
+    found = list(ode.mixed_stiffness(end=1.5).values())
+    assert found[2] < 0.6 * min(found[0], found[1])
+
+
+def test_timing_a_small_field():
+    found = ode._time("tiny", ode.SmallField(), torch.randn(4, 8), [0.0, 0.5], 1, None)
+    assert found.over_bare > 0 and "undamped adjoint" in found.gradients
+
+
+def test_memory_work_runs():
+    ode.memory_work("reversible", 20)()

@@ -1,0 +1,53 @@
+"""Gradient flow in depth against closed forms."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from undamped.analysis import depth_flow
+from undamped.errors import OptionError
+from undamped.fields.neural_ode import NeuralODE
+
+
+class LinearField(nn.Module):
+    def __init__(self, matrix):
+        super().__init__()
+        self.matrix = nn.Parameter(matrix)
+
+    def forward(self, t, h):
+        return h @ self.matrix.T
+
+
+@pytest.mark.parametrize("rate", [-3.0, 0.0])
+def test_a_linear_ode_has_the_adjoint_of_its_exponential(rate):
+    # ḣ = A h with A = rate·I + rotation: ‖∂L/∂h(s)‖ = e^(rate (1 − s)) for ‖∂L/∂h(1)‖ = 1.
+    matrix = torch.tensor([[rate, -2.0], [2.0, rate]], dtype=torch.float64)
+    flow = NeuralODE(LinearField(matrix), rtol=1e-9, atol=1e-10)
+    found = depth_flow(flow, torch.randn(4, 2, dtype=torch.float64), points=10)
+    expected = np.exp(rate * (1 - np.linspace(0, 1, 11)))
+    np.testing.assert_allclose(found.norms, expected, rtol=1e-6)
+    assert found.trend.rate == pytest.approx(-rate / 10, abs=1e-6)
+    assert "solve" not in flow.__dict__
+
+
+def test_blocks_of_a_residual_network():
+    class Residual(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = nn.ModuleList(nn.Linear(3, 3, bias=False) for _ in range(4))
+            for block in self.blocks:
+                nn.init.eye_(block.weight)
+
+        def forward(self, x):
+            for block in self.blocks:
+                x = x + block(x)
+            return x
+
+    found = depth_flow(Residual(), torch.randn(2, 3))
+    np.testing.assert_allclose(found.norms, [16, 8, 4, 2], rtol=1e-5)
+
+
+def test_refuses_what_has_no_depth():
+    with pytest.raises(OptionError, match="residual blocks"):
+        depth_flow(nn.Linear(2, 2), torch.randn(3, 2))

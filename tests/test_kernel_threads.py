@@ -1,0 +1,105 @@
+"""Kernels beside threads and forked workers."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+import undamped
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def gradients(net, x):
+    output, _ = net(x)
+    return [output.detach(), *torch.autograd.grad((output**2).sum(), net.parameters())]
+
+
+def test_splitting_columns_changes_nothing(two_threads):
+    torch.manual_seed(0)
+    net = undamped.UnICORNN(3, 40, 2)
+    x = torch.randn(100, 33, 3)
+    both = gradients(net, x)
+    torch.set_num_threads(1)
+    one = gradients(net, x)
+    for a, b in zip(both, one, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5 * float(b.abs().max()))
+
+
+def test_several_python_threads_at_once(two_threads):
+    torch.manual_seed(0)
+    net = undamped.UnICORNN(3, 32, 2)
+    inputs = [torch.randn(80, 20, 3) for _ in range(6)]
+    expected = [net(x)[0].detach() for x in inputs]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            found = list(pool.map(lambda x: gradients(net, x)[0], inputs))
+            assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+class Features(Dataset):
+    """Items that are made by a network inside a worker."""
+
+    def __init__(self, net):
+        self.net = net
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        x = torch.full((100, 20, 3), float(index))
+        return gradients(self.net, x)[0]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_beside_data_loader_workers(two_threads):
+    torch.manual_seed(0)
+    items = Features(undamped.UnICORNN(3, 32, 1))
+    expected = [items[i] for i in range(4)]  # with two threads, before the fork
+    loader = DataLoader(items, batch_size=None, num_workers=2)
+    for found, want in zip(loader, expected, strict=True):
+        torch.testing.assert_close(found, want)
+
+
+class Scans(Dataset):
+    """Items made by a kernel over two threads of a forked process, without any torch in it."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        torch.set_num_threads(2)
+        return torch.from_numpy(scan())
+
+
+def scan():
+    from undamped.kernels import columns, oscillator_numba
+
+    rows, ones = np.ones((100, 640)), np.ones(640)
+    y, z = np.zeros(640), np.zeros(640)
+    kernel = oscillator_numba.forward(False)
+    columns.over_columns(kernel, 100, 640, rows, ones, ones / 10, ones, 1.0, y, z, ones)
+    return rows
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_the_pool_is_made_anew_after_a_fork(two_threads):
+    expected = torch.from_numpy(scan())
+    for found in DataLoader(Scans(), batch_size=None, num_workers=1, timeout=60):
+        assert torch.equal(found, expected)
+
+
+def test_importing_the_library_does_not_load_numba():
+    import subprocess
+    import sys
+
+    code = "import sys, undamped; sys.exit('numba' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
