@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor, nn
 
@@ -52,6 +52,9 @@ class EURNNCell(UnitaryCell):
 
     softening = 0.01
     learns_start = False
+    layer_cost: ClassVar[int] = 64
+    """A layer costs about as much as a dense product with so many rows (measured at 128 and
+    1024 units): below that the matrix is formed."""
 
     def __init__(
         self,
@@ -81,8 +84,7 @@ class EURNNCell(UnitaryCell):
 
     @property
     def _forms_matrix(self) -> bool:
-        # A layer costs about as much as a dense product with an eighth of the rows.
-        return 8 * self.maps.layers > self.hidden_size
+        return self.layer_cost * self.maps.layers >= self.hidden_size
 
     def constrained_parameters(self) -> Iterable[nn.Parameter]:
         """The angles."""

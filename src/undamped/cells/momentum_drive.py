@@ -40,7 +40,7 @@ class Drive:
     momentum: float = 0.0
     step: float = 1.0
     decay: float = 0.0
-    softening: float = 1e-8
+    softening: float = 1e-6
     restart: int = 1
 
     def forward(self, u: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:

@@ -61,7 +61,7 @@ class MomentumLSTMBase(MomentumCell):
 
     def elementwise(self) -> Step:
         """The kernel of the gates."""
-        from undamped.kernels.coupled_gated import LongShort
+        from undamped.kernels.coupled_lstm import LongShort
 
         return LongShort()
 
@@ -186,7 +186,7 @@ class RMSPropLSTMCell(MomentumLSTMBase):
         *,
         step: PositiveFloat = 0.6,
         decay: Fraction = 0.9,
-        softening: PositiveFloat = 1e-8,
+        softening: PositiveFloat = 1e-6,
     ) -> None:
         drive = Drive("rmsprop", step=step, decay=decay, softening=softening)
         super().__init__(input_size, hidden_size, drive)
@@ -233,7 +233,7 @@ class AdamLSTMCell(MomentumLSTMBase):
         momentum: Fraction = 0.6,
         step: PositiveFloat = 0.6,
         decay: Fraction = 0.999,
-        softening: PositiveFloat = 1e-8,
+        softening: PositiveFloat = 1e-6,
     ) -> None:
         drive = Drive("adam", momentum, step, decay, softening)
         super().__init__(input_size, hidden_size, drive)

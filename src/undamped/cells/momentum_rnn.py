@@ -231,7 +231,7 @@ class RMSPropRNNCell(MomentumCell):
         *,
         step: PositiveFloat = 0.6,
         decay: Fraction = 0.9,
-        softening: PositiveFloat = 1e-8,
+        softening: PositiveFloat = 1e-6,
     ) -> None:
         drive = Drive("rmsprop", step=step, decay=decay, softening=softening)
         super().__init__(input_size, hidden_size, drive)
@@ -277,7 +277,7 @@ class AdamRNNCell(MomentumCell):
         momentum: Fraction = 0.6,
         step: PositiveFloat = 0.6,
         decay: Fraction = 0.999,
-        softening: PositiveFloat = 1e-8,
+        softening: PositiveFloat = 1e-6,
     ) -> None:
         drive = Drive("adam", momentum, step, decay, softening)
         super().__init__(input_size, hidden_size, drive)

@@ -10,7 +10,7 @@ transposed product a step, and leaves the gradient of L to one large product at 
 Complex states are pairs of real ones side by side, so a complex matrix is a real one of twice
 the size and needs nothing of its own here.
 
-What is elementwise is a `Step` (`coupled_activation`, `coupled_euler`, `coupled_gated`), what is
+What is elementwise is a `Step` (`coupled_activation`, `coupled_euler`, `coupled_gated`, …), what is
 linear an `Operator` (`coupled_operators`). The meaning of both is the `advance` of the cell that
 uses them; `cells.cell.reference_scan` is the reference, and takes over off the CPU.
 """

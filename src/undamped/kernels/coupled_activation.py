@@ -11,7 +11,7 @@ from undamped.kernels.coupled import Step
 from undamped.kernels.coupled_squash import tanh_rows
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _tanh_backward(carried: Any, t: int, flow: Any, gradient: Any) -> None:
     one = carried.dtype.type(1)
     for b in range(flow.shape[0]):
@@ -20,7 +20,7 @@ def _tanh_backward(carried: Any, t: int, flow: Any, gradient: Any) -> None:
             gradient[t, b, j] = flow[b, j] * (one - value * value)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _relu_forward(carried: Any, t: int, leak: float) -> None:
     zero, slope = carried.dtype.type(0), carried.dtype.type(leak)
     for b in range(carried.shape[1]):
@@ -29,7 +29,7 @@ def _relu_forward(carried: Any, t: int, leak: float) -> None:
             carried[t + 1, b, j] = value if value > zero else slope * value
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _relu_backward(carried: Any, t: int, flow: Any, gradient: Any, leak: float) -> None:
     zero, slope = carried.dtype.type(0), carried.dtype.type(leak)
     for b in range(flow.shape[0]):
@@ -38,7 +38,7 @@ def _relu_backward(carried: Any, t: int, flow: Any, gradient: Any, leak: float) 
             gradient[t, b, j] = given if carried[t + 1, b, j] > zero else slope * given
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _modrelu_forward(carried: Any, t: int, bias: Any) -> None:
     zero = carried.dtype.type(0)
     for b in range(carried.shape[1]):
@@ -49,7 +49,7 @@ def _modrelu_forward(carried: Any, t: int, bias: Any) -> None:
             carried[t + 1, b, j] = zero if value == zero else signed
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _modrelu_backward(carried: Any, t: int, flow: Any, gradient: Any, bias_gradient: Any) -> None:
     # The slope is one wherever something came through, and the new value has the old one's sign.
     zero = carried.dtype.type(0)
@@ -61,7 +61,7 @@ def _modrelu_backward(carried: Any, t: int, flow: Any, gradient: Any, bias_gradi
             bias_gradient[j] += zero if value == zero else signed
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _complex_modrelu_forward(
     product: Any, carried: Any, t: int, bias: Any, softening: float
 ) -> None:
@@ -81,7 +81,7 @@ def _complex_modrelu_forward(
             new_im[j] = scale[j] * im[j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _complex_modrelu_backward(
     product: Any,
     t: int,

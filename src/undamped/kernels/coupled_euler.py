@@ -11,7 +11,7 @@ from undamped.kernels.coupled import Step
 from undamped.kernels.coupled_squash import sigmoid_rows, tanh_rows
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _euler_forward(product: Any, carried: Any, t: int, step: float) -> None:
     dt = product.dtype.type(step)
     for b in range(product.shape[1]):
@@ -19,7 +19,7 @@ def _euler_forward(product: Any, carried: Any, t: int, step: float) -> None:
             carried[t + 1, b, j] = carried[t, b, j] + dt * product[t, b, j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _euler_backward(product: Any, t: int, flow: Any, gradient: Any, step: float) -> None:
     dt, one = product.dtype.type(step), product.dtype.type(1)
     for b in range(flow.shape[0]):
@@ -28,7 +28,7 @@ def _euler_backward(product: Any, t: int, flow: Any, gradient: Any, step: float)
             gradient[t, b, j] = dt * flow[b, j] * (one - value * value)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _gated_sum(product: Any, projected: Any, t: int, gates: Any) -> None:
     size = product.shape[2]
     for b in range(product.shape[1]):
@@ -40,7 +40,7 @@ def _gated_sum(product: Any, projected: Any, t: int, gates: Any) -> None:
             total[j] += first[j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _gated_forward(product: Any, gates: Any, carried: Any, t: int, step: float) -> None:
     dt = product.dtype.type(step)
     for b in range(product.shape[1]):
@@ -48,7 +48,7 @@ def _gated_forward(product: Any, gates: Any, carried: Any, t: int, step: float) 
             carried[t + 1, b, j] = carried[t, b, j] + dt * gates[t, b, j] * product[t, b, j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _gated_backward(
     product: Any, gates: Any, t: int, flow: Any, gradient: Any, projected_gradient: Any, step: float
 ) -> None:
@@ -65,7 +65,7 @@ def _gated_backward(
             both[j] = candidate[j] + opening[j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _lipschitz_sum(product: Any, projected: Any, carried: Any, t: int, step: float) -> None:
     size = carried.shape[2]
     dt = product.dtype.type(step)
@@ -78,7 +78,7 @@ def _lipschitz_sum(product: Any, projected: Any, carried: Any, t: int, step: flo
             linear[j] = inner[j] + given[j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _lipschitz_forward(active: Any, carried: Any, t: int, step: float) -> None:
     dt = active.dtype.type(step)
     for b in range(carried.shape[1]):
@@ -86,7 +86,7 @@ def _lipschitz_forward(active: Any, carried: Any, t: int, step: float) -> None:
             carried[t + 1, b, j] += dt * active[t, b, j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _lipschitz_backward(
     active: Any, t: int, flow: Any, gradient: Any, projected_gradient: Any, step: float
 ) -> None:
@@ -103,7 +103,7 @@ def _lipschitz_backward(
             second[j] = inner[j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _cornn_forward(
     product: Any, carried: Any, t: int, step: float, stiffness: float, damping: float
 ) -> None:
@@ -120,7 +120,7 @@ def _cornn_forward(
             new_y[j] = y[j] + dt * new_z[j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _cornn_backward(
     product: Any, t: int, flow: Any, gradient: Any, step: float, stiffness: float, damping: float
 ) -> None:

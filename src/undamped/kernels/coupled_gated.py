@@ -1,9 +1,10 @@
-"""Elementwise parts with gates: FastRNN, FastGRNN, LSTM, GORU."""
+"""Elementwise parts with gates: FastRNN, FastGRNN, GORU."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from numba import njit
 
@@ -11,7 +12,7 @@ from undamped.kernels.coupled import Step
 from undamped.kernels.coupled_squash import sigmoid_rows, tanh_rows
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _mix_forward(product: Any, carried: Any, t: int, new: Any, old: Any) -> None:
     alpha, beta = new[0], old[0]
     for b in range(product.shape[1]):
@@ -19,7 +20,7 @@ def _mix_forward(product: Any, carried: Any, t: int, new: Any, old: Any) -> None
             carried[t + 1, b, j] = alpha * product[t, b, j] + beta * carried[t, b, j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _mix_backward(
     product: Any,
     carried: Any,
@@ -31,27 +32,31 @@ def _mix_backward(
     new_gradient: Any,
     old_gradient: Any,
 ) -> None:
-    alpha, beta, one = new[0], old[0], product.dtype.type(1)
+    alpha, beta, one, size = new[0], old[0], product.dtype.type(1), flow.shape[1]
+    # Sums per unit first: a sum over units would keep the loop from being vectorised.
+    news, olds = np.zeros(size, product.dtype), np.zeros(size, product.dtype)
     for b in range(flow.shape[0]):
-        first, second = product.dtype.type(0), product.dtype.type(0)
-        for j in range(flow.shape[1]):
-            value, given = product[t, b, j], flow[b, j]
-            first += given * value
-            second += given * carried[t, b, j]
-            gradient[t, b, j] = alpha * given * (one - value * value)
-            flow[b, j] = beta * given
-        new_gradient[0] += first
-        old_gradient[0] += second
+        value, given, before, result = product[t, b], flow[b], carried[t, b], gradient[t, b]
+        for j in range(size):
+            news[j] += given[j] * value[j]
+        for j in range(size):
+            olds[j] += given[j] * before[j]
+        for j in range(size):
+            result[j] = alpha * given[j] * (one - value[j] * value[j])
+        for j in range(size):
+            given[j] *= beta
+    new_gradient[0] += news.sum()
+    old_gradient[0] += olds.sum()
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _shifted(product: Any, t: int, gates: Any, shift: Any) -> None:
     for b in range(product.shape[1]):
         for j in range(product.shape[2]):
             gates[t, b, j] = product[t, b, j] + shift[j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _fast_gate_forward(
     product: Any, gates: Any, carried: Any, t: int, closed: Any, always: Any
 ) -> None:
@@ -63,7 +68,7 @@ def _fast_gate_forward(
             carried[t + 1, b, j] = weight * product[t, b, j] + z * carried[t, b, j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _fast_gate_backward(
     product: Any,
     gates: Any,
@@ -77,74 +82,37 @@ def _fast_gate_backward(
     closed_gradient: Any,
     always_gradient: Any,
 ) -> None:
-    zeta, nu, one = closed[0], always[0], product.dtype.type(1)
+    zeta, nu, one, size = closed[0], always[0], product.dtype.type(1), flow.shape[1]
+    closeds, alls = np.zeros(size, product.dtype), np.zeros(size, product.dtype)
+    opening = np.empty(size, product.dtype)
     for b in range(flow.shape[0]):
-        first, second = product.dtype.type(0), product.dtype.type(0)
-        for j in range(flow.shape[1]):
-            value, z, given = product[t, b, j], gates[t, b, j], flow[b, j]
-            first += given * (one - z) * value
-            second += given * value
-            opening = given * (carried[t, b, j] - zeta * value) * z * (one - z)
-            shift_gradient[j] += opening
-            weight = zeta * (one - z) + nu
-            gradient[t, b, j] = given * weight * (one - value * value) + opening
-            flow[b, j] = given * z
-        closed_gradient[0] += first
-        always_gradient[0] += second
+        value, z, given = product[t, b], gates[t, b], flow[b]
+        before, result = carried[t, b], gradient[t, b]
+        for j in range(size):
+            closeds[j] += given[j] * (one - z[j]) * value[j]
+        for j in range(size):
+            alls[j] += given[j] * value[j]
+        for j in range(size):
+            opening[j] = given[j] * (before[j] - zeta * value[j]) * z[j] * (one - z[j])
+        for j in range(size):
+            shift_gradient[j] += opening[j]
+        for j in range(size):
+            weight = zeta * (one - z[j]) + nu
+            result[j] = given[j] * weight * (one - value[j] * value[j]) + opening[j]
+        for j in range(size):
+            given[j] *= z[j]
+    closed_gradient[0] += closeds.sum()
+    always_gradient[0] += alls.sum()
 
 
-@njit(nogil=True, cache=True)
-def _lstm_memory(product: Any, memory: Any, t: int) -> None:
-    size = memory.shape[2]
-    for b in range(product.shape[1]):
-        i, f, g = product[t, b, :size], product[t, b, size : 2 * size], product[t, b, 2 * size :]
-        old, new = memory[t, b], memory[t + 1, b]
-        for j in range(size):
-            new[j] = f[j] * old[j] + i[j] * g[j]
-
-
-@njit(nogil=True, cache=True)
-def _lstm_show(product: Any, carried: Any, t: int) -> None:
-    size = carried.shape[2]
-    for b in range(product.shape[1]):
-        for j in range(size):
-            carried[t + 1, b, j] *= product[t, b, j + 3 * size]
-
-
-@njit(nogil=True, cache=True)
-def _lstm_backward(
-    product: Any, memory: Any, shown: Any, t: int, flow: Any, memory_flow: Any, gradient: Any
-) -> None:
-    size, one = memory.shape[2], product.dtype.type(1)
-    for b in range(flow.shape[0]):
-        # One array written per loop: the compiler then vectorises it.
-        i, f = product[t, b, :size], product[t, b, size : 2 * size]
-        g, o = product[t, b, 2 * size : 3 * size], product[t, b, 3 * size :]
-        g_i, g_f = gradient[t, b, :size], gradient[t, b, size : 2 * size]
-        g_g, g_o = gradient[t, b, 2 * size : 3 * size], gradient[t, b, 3 * size :]
-        squashed, given, kept, old = shown[b], flow[b], memory_flow[b], memory[t, b]
-        for j in range(size):
-            kept[j] += given[j] * o[j] * (one - squashed[j] * squashed[j])
-        for j in range(size):
-            g_i[j] = kept[j] * g[j] * i[j] * (one - i[j])
-        for j in range(size):
-            g_f[j] = kept[j] * old[j] * f[j] * (one - f[j])
-        for j in range(size):
-            g_g[j] = kept[j] * i[j] * (one - g[j] * g[j])
-        for j in range(size):
-            g_o[j] = given[j] * squashed[j] * o[j] * (one - o[j])
-        for j in range(size):
-            kept[j] *= f[j]
-
-
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _goru_gates(product: Any, projected: Any, t: int, size: int) -> None:
     for b in range(product.shape[1]):
         for j in range(2 * size):
             product[t, b, j] += projected[t, b, j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _goru_forward(
     product: Any, projected: Any, candidates: Any, carried: Any, t: int, bias: Any
 ) -> None:
@@ -162,7 +130,7 @@ def _goru_forward(
             new[j] = u[j] * old[j] + (one - u[j]) * candidate[j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _goru_backward(
     product: Any,
     candidates: Any,
@@ -260,37 +228,6 @@ class FastGate(_Kept):
             closed,
             always,
             *self.parameter_gradients,
-        )
-
-
-class LongShort(Step):
-    """The LSTM step: gates i, f, g, o from product + projected, a memory beside the state."""
-
-    has_memory = True
-
-    def forward(self, t: int) -> None:
-        """Keep the values of all gates."""
-        size = self.carried.shape[2]
-        sigmoid_rows(self.product, self.product_rows, t, 0, 2 * size)
-        tanh_rows(self.product, self.product_rows, t, 2 * size, 3 * size)
-        sigmoid_rows(self.product, self.product_rows, t, 3 * size)
-        _lstm_memory(self.product, self.memory, t)
-        self.carried_rows[t + 1] = self.memory_rows[t + 1]
-        tanh_rows(self.carried, self.carried_rows, t + 1)
-        _lstm_show(self.product, self.carried, t)
-
-    def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:
-        """The squashed memory is computed again rather than kept."""
-        shown = self.memory_rows[t + 1 : t + 2].clone()
-        tanh_rows(shown.numpy(), shown, 0)
-        _lstm_backward(
-            self.product,
-            self.memory,
-            shown.numpy()[0],
-            t,
-            carried_gradient,
-            memory_gradient,
-            self.gradient,
         )
 
 

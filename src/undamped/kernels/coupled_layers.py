@@ -13,7 +13,7 @@ from torch import Tensor
 from undamped.kernels.coupled import Operator
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _layers(rows: Any, coefficients: Any, partners: Any, paired: bool, out: Any) -> None:
     # Row by row, so that all layers find the row in the nearest cache.
     size = partners.shape[1]
@@ -37,7 +37,7 @@ def _layers(rows: Any, coefficients: Any, partners: Any, paired: bool, out: Any)
         out[b] = now
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _layer_gradients(
     inputs: Any, gradients: Any, coefficients: Any, partners: Any, paired: bool, result: Any
 ) -> None:

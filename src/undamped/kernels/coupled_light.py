@@ -12,7 +12,7 @@ from undamped.kernels.coupled import Operator, Step
 from undamped.kernels.coupled_squash import sigmoid_rows
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _gates(projected: Any, product: Any, memory: Any, t: int, forget: Any, reset: Any) -> None:
     size = memory.shape[2]
     for b in range(memory.shape[1]):
@@ -24,7 +24,7 @@ def _gates(projected: Any, product: Any, memory: Any, t: int, forget: Any, reset
             r[j] = given[j + size] + reset[j] * c[j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _light_forward(projected: Any, product: Any, memory: Any, carried: Any, t: int) -> None:
     size, one = memory.shape[2], product.dtype.type(1)
     for b in range(memory.shape[1]):
@@ -38,7 +38,7 @@ def _light_forward(projected: Any, product: Any, memory: Any, carried: Any, t: i
             shown[j] = r[j] * new[j] + (one - r[j]) * passing[j]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _light_backward(
     projected: Any,
     product: Any,

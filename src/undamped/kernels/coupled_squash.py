@@ -16,7 +16,7 @@ from torch import Tensor
 from undamped.kernels.tanh_numba import tanh
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _tanh_rows(rows: Any, t: int, first: int, last: int) -> None:
     for b in range(rows.shape[1]):
         row = rows[t, b, first:last]
@@ -24,7 +24,7 @@ def _tanh_rows(rows: Any, t: int, first: int, last: int) -> None:
             row[j] = tanh(row[j])
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _sigmoid_rows(rows: Any, t: int, first: int, last: int) -> None:
     half = rows.dtype.type(0.5)
     for b in range(rows.shape[1]):

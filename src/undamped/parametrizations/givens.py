@@ -147,9 +147,9 @@ class Givens(MatrixSet):
 
 def _pairs(size: int, layer: int, style: GivensStyle) -> Tensor:
     """Return the first coordinate of each pair of a layer."""
-    if style == "tunable":
-        return torch.arange(layer % 2, size - 1, 2)
     every = torch.arange(size)
+    if style == "tunable":
+        return every[layer % 2 : size - 1 : 2]
     return every[(every // 2**layer) % 2 == 0]
 
 
