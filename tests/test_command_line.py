@@ -226,6 +226,20 @@ def test_bad_data_files(trained, tmp_path):
     assert code == 2 and "character model" in message
 
 
+def test_a_table_is_put_between_its_markers(tmp_path):
+    from undamped.cli.bench import fill_table
+
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- bench ode -->\nold\n<!-- end -->\nafter\n")
+    for _ in range(2):
+        fill_table(page, "ode", "| new |\n")
+    assert page.read_text() == "before\n<!-- bench ode -->\n| new |\n<!-- end -->\nafter\n"
+    code, _, message = invoke("bench", "unicornn", "--table", str(page))
+    assert code == 2 and "<!-- bench unicornn -->" in message
+    code, _, message = invoke("reproduce", "annuli", "epoch=3")
+    assert code == 2 and "Did you mean 'epochs'" in message
+
+
 def test_damaged_run(trained, tmp_path):
     import shutil
 

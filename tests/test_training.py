@@ -151,7 +151,9 @@ def test_dropout_is_random_but_repeatable(tmp_path):
 
 
 def test_constrained_matrices_get_the_second_learning_rate():
-    class Kept(nn.Module):
+    class Says(nn.Module):
+        """Says itself what is constrained; its other parametrised matrix is not."""
+
         def __init__(self):
             super().__init__()
             self.matrix = orthogonal(nn.Linear(4, 4))
@@ -166,15 +168,19 @@ def test_constrained_matrices_get_the_second_learning_rate():
         def decayed_parameters(self):
             return {self.decayed: 0.25}
 
-    model = Kept()
+    class Kept(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.plain = orthogonal(nn.Linear(4, 4))
+            self.says = Says()
+
+    whole = Kept()
+    model = whole.says
     options = TrainOptions(learning_rate=0.1, constrained_learning_rate=0.003, weight_decay=0.5)
-    inside = constrained_parameters(model)
-    assert inside == {model.matrix.parametrizations.weight.original, model.listed}
-    rates = {
-        p: (g["lr"], g["weight_decay"])
-        for g in parameter_groups(model, options)
-        for p in g["params"]
-    }
+    inside = constrained_parameters(whole)
+    assert inside == {whole.plain.parametrizations.weight.original, model.listed}
+    groups = parameter_groups(whole, options)
+    rates = {p: (g["lr"], g["weight_decay"]) for g in groups for p in g["params"]}
     assert rates[model.listed] == (0.003, 0.0)
     assert rates[model.free] == (0.1, 0.5)
     assert rates[model.decayed] == (0.1, 0.25)

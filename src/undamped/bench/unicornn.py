@@ -182,18 +182,6 @@ def run(
     return UnicornnBenchmark(torch.get_num_threads(), timings, memory, streaming)
 
 
-def refresh(text: str, result: UnicornnBenchmark) -> str:
-    """Put a result's tables between the markers of docs/performance.md.
-
-    Args:
-        text: The page as it is.
-        result: The latest run.
-    """
-    start, end = "<!-- bench unicornn -->", "<!-- end -->"
-    before, rest = text.split(start, 1)
-    return f"{before}{start}\n{result.markdown()}{end}{rest.split(end, 1)[1]}"
-
-
 def _time_shape(shape: Shape, rounds: int, tick: Callable[[str], None] | None) -> dict[str, Timing]:
     candidates = _candidates(shape)
     fast = {name: work for name, work in candidates.items() if name not in SLOW}
