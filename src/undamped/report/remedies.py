@@ -20,6 +20,10 @@ LITTLE = 0.1
 """Share of the units below which the linear memory capacity counts as little."""
 
 
+ROOM = 0.5
+"""Radians a step below which an oscillator can take steps three times as large."""
+
+
 def remedies(
     module: nn.Module,
     flow: GradientFlow,
@@ -103,7 +107,11 @@ def _oscillators(
                 f"{own} model.dt={best:g}",
             )
         )
-    elif recall is not None and recall.capacity < LITTLE * cells[0].hidden_size:
+    elif (
+        recall is not None
+        and recall.capacity < LITTLE * cells[0].hidden_size
+        and steps.max() * stiffness < ROOM
+    ):
         best = _round(min(1.0, 3 * cells[0].dt))
         found.append(
             Remedy(
