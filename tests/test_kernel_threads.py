@@ -103,3 +103,48 @@ def test_importing_the_library_does_not_load_numba():
 
     code = "import sys, undamped; sys.exit('numba' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("gradient", ["reversible", "checkpoint", "stored"])
+@pytest.mark.parametrize("every", [True, False])
+def test_parts_of_the_batch_give_what_the_whole_gives(gradient, every):
+    """Two threads, each with half of the batch: the same outputs, states and gradients."""
+    from undamped.kernels.batch_parts import batch_parts
+
+    torch.manual_seed(0)
+    net = undamped.ResidualUnICORNN(
+        3, 128, num_layers=3, skip=2, dropout=0.3, gradient=gradient, dt=0.2
+    ).double()
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(70, 72, 3, generator=generator, dtype=torch.float64)
+    lengths = torch.randint(1, 71, (72,), generator=generator)
+    state = tuple(torch.randn(3, 72, 128, generator=generator).double() for _ in range(2))
+
+    def run(threads):
+        torch.set_num_threads(threads)
+        assert len(batch_parts(70, 72, 128)) == threads
+        torch.manual_seed(2)
+        net.zero_grad()
+        given = x.clone().requires_grad_(True)
+        start = tuple(part.clone().requires_grad_(True) for part in state)
+        output, final = (net if every else net.last)(given, start, lengths)
+        (output.square().sum() + final[1].sum()).backward()
+        found = [output, *final, given.grad, *(part.grad for part in start)]
+        return [t.detach().clone() for t in [*found, *(p.grad for p in net.parameters())]]
+
+    for alone, together in zip(run(1), run(2), strict=True):
+        torch.testing.assert_close(together, alone, atol=1e-11, rtol=1e-9)
+    assert torch.get_num_threads() == 2, "torch's own setting is left alone"
+
+
+def test_an_error_in_a_part_reaches_the_caller():
+    from undamped.kernels.batch_parts import in_parallel
+
+    torch.set_num_threads(2)
+
+    def fail():
+        raise ValueError("in a thread")
+
+    with pytest.raises(ValueError, match="in a thread"):
+        in_parallel([lambda: 1, fail])
+    assert in_parallel([lambda: 1, lambda: 2]) == [1, 2]

@@ -160,8 +160,8 @@ def run_stack(
         work: The layers and the input.
         state: (2, layers, columns), position and velocity; advanced in place.
         gradient: What to keep for a backward pass; None for nothing.
-        output: Where the positions of the last layer go, (steps, columns); None if nobody
-            reads them.
+        output: Where the positions of the last layer go, (steps, batch, hidden); None if
+            nobody reads them. Any strides will do, except for "stored", which keeps them.
     """
     from undamped.kernels import oscillator_numba as kernels
 
@@ -178,8 +178,6 @@ def run_stack(
         outputs = [work.input(start, stop)]
         for at in range(len(work.layers)):
             positions = buffers[at][: stop - start]
-            if output is not None and at == len(work.layers) - 1:
-                positions = output[start:stop]
             work.project(at, outputs, positions)
             over_columns(
                 kernels.forward(masked),
@@ -192,6 +190,8 @@ def run_stack(
                 alive,
             )
             outputs.append(work.seen(at, positions))
+        if output is not None:
+            output[start:stop] = positions.view(stop - start, work.batch, work.hidden)
     return Kept(torch.stack(borders), spacing) if borders else None
 
 
@@ -199,7 +199,7 @@ def _run_stored(work: Work, state: Tensor, output: Tensor | None) -> Kept:
     shape = (work.steps, work.columns)
     layers = len(work.layers)
     positions = [state.new_empty(shape) for _ in range(layers - (output is not None))]
-    positions += [] if output is None else [output]
+    positions += [] if output is None else [output.view(shape)]
     curves = [state.new_empty(shape) for _ in range(layers)]
     borders = []
     for start, stop in work.chunks:
@@ -210,8 +210,23 @@ def _run_stored(work: Work, state: Tensor, output: Tensor | None) -> Kept:
     return Kept(torch.stack(borders), 1, tuple(positions), tuple(curves))
 
 
-def plan(layers: list[Layer], x: Tensor, lengths: Tensor | None, masks: Tensor | None) -> Work:
-    """Choose a chunk length and prepare the work on `x` (steps, batch, input)."""
+def plan(
+    layers: list[Layer],
+    x: Tensor,
+    lengths: Tensor | None,
+    masks: Tensor | None,
+    part: slice = slice(None),
+) -> Work:
+    """Choose a chunk length and prepare the work on a part of the batch.
+
+    The length is that for the whole batch: parts run at the same time and share the cache.
+    """
     columns = x.shape[1] * layers[0].weight.shape[0]
     chunk = chunk_length(x.shape[0], columns, len(layers), x.element_size())
-    return Work(layers, x, lengths, masks, chunk)
+    return Work(
+        layers,
+        x[:, part],
+        None if lengths is None else lengths[part],
+        None if masks is None else masks[:, part],
+        chunk,
+    )

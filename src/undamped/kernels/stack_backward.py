@@ -62,7 +62,7 @@ class BackwardPass:
         work: The layers and the input, as in the forward pass.
         kept: What the forward pass kept.
         final: (2, layers, columns), the state after the last step.
-        grad_output: (steps, columns) or None.
+        grad_output: (steps, batch, hidden) or None.
         gradients: Where the sums go; `state` starts as the gradient of the final state.
     """
 
@@ -93,6 +93,9 @@ class BackwardPass:
                 self._from_start(first, self.kept.borders[first // spacing].clone())
             else:
                 self._segment(first, last)
+
+    def warn(self) -> None:
+        """Say so if running backwards in time was not exact enough."""
         if self.missed:
             warnings.warn(
                 "running backwards in time missed a kept state by "
@@ -175,7 +178,7 @@ class BackwardPass:
         masked, alive = work.alive(start, stop)
         grads = [buffer[:size] for buffer in self.grads]
         if self.grad_output is not None:
-            grads[top] = self.grad_output[start:stop]
+            grads[top] = self.grad_output[start:stop].reshape(size, work.columns).contiguous()
         grad_projected = grads.pop()
         rows = grad_projected.view(-1, work.hidden)
         grad_x = None if sums.x is None else sums.x[start:stop].view(-1, sums.x.shape[-1])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from undamped.kernels.batch_parts import batch_parts, in_parallel
 from undamped.kernels.reference import reference_oscillator_scan
 from undamped.kernels.stack import Gradient, Kept, Layer, plan, run_stack
 from undamped.kernels.stack_backward import BackwardPass, Gradients
@@ -22,6 +24,13 @@ class _Spec:
     layers: tuple[tuple[float, tuple[int, ...], tuple[int, ...]], ...]
     gradient: Gradient | None  # None when nobody will ask for one
     every: bool
+
+    def parts(self, steps: int, state: Tensor) -> list[slice]:
+        """Return the shares of the batch; what is stored whole is not shared."""
+        batch, hidden = state.shape[2:]
+        if self.gradient == "stored":
+            return [slice(0, batch)]
+        return batch_parts(steps, batch, hidden)
 
     def layers_of(self, parameters: tuple[Tensor, ...]) -> list[Layer]:
         layers = []
@@ -75,16 +84,22 @@ class _Stack(torch.autograd.Function):
         lengths: Tensor | None,
         *parameters: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        work = plan(*_detached(spec, x, masks, lengths, parameters))
-        state = torch.stack([position.detach(), velocity.detach()])
-        output = x.new_empty(work.steps if spec.every else 0, work.batch, work.hidden)
-        kept = run_stack(
-            work,
-            state.view(2, len(work.layers), work.columns),
-            spec.gradient,
-            output.view(work.steps, work.columns) if spec.every else None,
-        )
-        position_end, velocity_end = state[0].clone(), state[1].clone()
+        whole = _detached(spec, x, masks, lengths, parameters)
+        start = torch.stack([position.detach(), velocity.detach()])  # (2, layers, batch, hidden)
+        layers, batch, hidden = start.shape[1:]
+        output = x.new_empty(x.shape[0] if spec.every else 0, batch, hidden)
+
+        def share(part: slice) -> tuple[Tensor, Kept | None]:
+            work = plan(*whole, part)
+            state = start[:, :, part].contiguous()
+            inner = state.view(2, layers, work.columns)
+            kept = run_stack(work, inner, spec.gradient, output[:, part] if spec.every else None)
+            return state, kept
+
+        found = in_parallel([partial(share, part) for part in spec.parts(x.shape[0], start)])
+        end = torch.cat([state for state, _ in found], dim=2)
+        position_end, velocity_end = end[0].clone(), end[1].clone()
+        kept = _together([part for _, part in found if part is not None])
         if kept is not None:
             # The output stands for the last of the stored positions, so that torch notices if
             # somebody changes it in place.
@@ -117,33 +132,66 @@ class _Stack(torch.autograd.Function):
         if torch.is_grad_enabled():
             inputs = (x, position, velocity, *parameters)
             return _differentiable_gradients(spec, inputs, masks, lengths, grads, ctx)
-        work = plan(*_detached(spec, x, masks, lengths, parameters))
-        shape = (2, len(work.layers), work.columns)
+        whole = _detached(spec, x, masks, lengths, parameters)
+        end = torch.stack([position_end, velocity_end])  # (2, layers, batch, hidden)
+        grad_end = torch.stack([grads[1], grads[2]])
+        layers, _, hidden = end.shape[1:]
         positions, curves = kept_tensors[: ctx.stored], kept_tensors[ctx.stored :]
         if output is not None:
-            positions = (*positions, output.view(-1, work.columns))
-        kept = Kept(borders, ctx.border_spacing, tuple(positions), tuple(curves))
-        sums = Gradients(
-            torch.stack([grads[1], grads[2]]).view(shape),
-            torch.zeros(3, *shape[1:], dtype=torch.float64),
-            [torch.zeros_like(c.input_weight) for c in work.layers],
-            x.new_empty(x.shape) if ctx.needs_input_grad[1] else None,
-        )
-        BackwardPass(
-            work,
-            kept,
-            torch.stack([position_end, velocity_end]).view(shape),
-            grads[0].contiguous().view(-1, work.columns) if spec.every else None,
-            sums,
-        ).run()
-        totals = sums.columns.view(3, -1, work.batch, work.hidden).sum(2).to(x.dtype)
+            positions = (*positions, output.view(output.shape[0], -1))
+
+        def share(part: slice) -> BackwardPass:
+            work = plan(*whole, part)
+            shape = (2, layers, work.columns)
+            columns = slice(part.start * hidden, part.stop * hidden)
+            border = borders[..., columns].contiguous()
+            sums = Gradients(
+                grad_end[:, :, part].reshape(shape).clone(),
+                torch.zeros(3, *shape[1:], dtype=torch.float64),
+                [torch.zeros_like(c.input_weight) for c in work.layers],
+                torch.empty_like(work.x).contiguous() if ctx.needs_input_grad[1] else None,
+            )
+            visit = BackwardPass(
+                work,
+                Kept(border, ctx.border_spacing, tuple(positions), tuple(curves)),
+                end[:, :, part].reshape(shape),
+                grads[0][:, part] if spec.every else None,
+                sums,
+            )
+            visit.run()
+            return visit
+
+        visits = in_parallel([partial(share, part) for part in spec.parts(x.shape[0], end)])
+        next((visit for visit in visits if visit.missed), visits[0]).warn()
+        sums = [visit.gradients for visit in visits]
+        by_column = torch.cat([part.columns for part in sums], dim=-1)
+        totals = by_column.view(3, layers, -1, hidden).sum(2).to(x.dtype)
+        weights = [
+            sum(parts[1:], parts[0]) for parts in zip(*(p.input_weights for p in sums), strict=True)
+        ]
         gradients = [
             gradient
-            for at, input_weight in enumerate(sums.input_weights)
+            for at, input_weight in enumerate(weights)
             for gradient in (input_weight, totals[2, at], totals[0, at], totals[1, at])
         ]
-        initial = sums.state.view(2, -1, work.batch, work.hidden)
-        return (None, sums.x, initial[0], initial[1], None, None, *gradients)
+        initial = torch.cat([part.state for part in sums], dim=-1).view(2, layers, -1, hidden)
+        grad_x = [part.x for part in sums if part.x is not None]
+        return (
+            None,
+            torch.cat(grad_x, dim=1) if grad_x else None,
+            initial[0],
+            initial[1],
+            None,
+            None,
+            *gradients,
+        )
+
+
+def _together(parts: list[Kept]) -> Kept | None:
+    """Put what was kept of each part of the batch side by side; columns are batch × hidden."""
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return Kept(torch.cat([part.borders for part in parts], dim=-1), parts[0].every)
 
 
 def _detached(
