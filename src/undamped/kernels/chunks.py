@@ -12,7 +12,7 @@ from pathlib import Path
 
 SHORTEST, LONGEST = 16, 1024
 FALLBACK = 8 << 20
-SHARE = 0.5  # of the last-level cache; the rest is for weights and whoever else runs
+SHARE = 0.75  # of the last-level cache; the rest is for weights and whoever else runs
 
 
 @cache

@@ -167,7 +167,8 @@ class _Stack(torch.autograd.Function):
         by_column = torch.cat([part.columns for part in sums], dim=-1)
         totals = by_column.view(3, layers, -1, hidden).sum(2).to(x.dtype)
         weights = [
-            sum(parts[1:], parts[0]) for parts in zip(*(p.input_weights for p in sums), strict=True)
+            torch.stack(parts).sum(0)
+            for parts in zip(*(part.input_weights for part in sums), strict=True)
         ]
         gradients = [
             gradient
