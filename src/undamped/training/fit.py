@@ -71,6 +71,11 @@ def fit(
     )
     options = TrainOptions(**check("train", TrainOptions, settings["train"]))
     built_task = _build_task(task, settings["task"], seed)
+    if built_task.carries_state and options.devices * options.nodes > 1:
+        raise OptionError(
+            "train.devices: expected 1 for a task whose state is carried from batch to batch, got "
+            f"{options.devices * options.nodes}. A checkpoint holds the state of one process."
+        )
     if not isinstance(model, str):
         settings["model"] = {}
     with _random_numbers(seed):
