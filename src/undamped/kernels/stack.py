@@ -191,7 +191,8 @@ def run_stack(
             )
             outputs.append(work.seen(at, positions))
         if output is not None:
-            output[start:stop] = positions.view(stop - start, work.batch, work.hidden)
+            top = buffers[-1][: stop - start]
+            output[start:stop] = top.view(stop - start, work.batch, work.hidden)
     return Kept(torch.stack(borders), spacing) if borders else None
 
 
