@@ -25,7 +25,7 @@ RECIPES: dict[tuple[str, str], Settings] = {
             "learning_rate": 1e-2,
             "batch_size": 64,
             "clip": 1.0,
-            "epochs": 30,
+            "epochs": 24,
             "schedule": "cosine",
         },
     },
