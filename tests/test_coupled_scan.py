@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 import undamped
 from undamped.cells.cell import reference_scan
 from undamped.cells.coupled_cell import CoupledCell
-from undamped.kernels.coupled_velocity import decaying_sum
 from undamped.networks.recurrent import Recurrent
 from undamped.registry import models
 
@@ -128,14 +127,3 @@ def test_half_precision_takes_the_plain_loop():
     x = torch.randn(5, 3, 3, dtype=torch.bfloat16)
     output, _ = cell.scan(x, cell.initial_state(3, x))
     assert output.dtype == torch.bfloat16 and output.isfinite().all()
-
-
-def test_decaying_sums():
-    terms = torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True)
-    first = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
-    decays = torch.rand(5, 2, dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda u, v: decaying_sum(u, decays, v), (terms, first))
-    value = first
-    for u, a, result in zip(terms, decays, decaying_sum(terms, decays, first), strict=True):
-        value = a.unsqueeze(-1) * value + u
-        torch.testing.assert_close(result, value)

@@ -65,9 +65,9 @@ class IncrementalRNNCell(Cell):
         """U."""
         return (self.weight_hh,)
 
-    def project(self, x: Tensor) -> Tensor:
-        """V x + b."""
-        return F.linear(x, self.input_weight, self.bias)
+    def input_tensors(self) -> State:
+        """V and b."""
+        return self.input_weight, self.bias
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """K Euler steps, then the increment."""

@@ -48,13 +48,18 @@ class MomentumLSTMBase(MomentumCell):
     def _own(self) -> int:
         return 2
 
-    def _shifted(self, pushed: Tensor) -> Tensor:
-        return pushed + self.bias_hh
+    def input_tensors(self) -> State:
+        """W, b, and what is added after the filter."""
+        return self.weight_ih, self.bias_ih, self.bias_hh
+
+    def project(self, x: Tensor) -> Tensor:
+        """u = W x + b."""
+        return F.linear(x, self.weight_ih, self.bias_ih)
 
     def advance_driven(self, pushed: Tensor, state: State, constants: State) -> State:
         """One step of the gates."""
         hidden, memory = state[:2]
-        gates = self._shifted(pushed) + F.linear(hidden, constants[0])
+        gates = pushed + self.bias_hh + F.linear(hidden, constants[0])
         i, f, g, o = gates.chunk(4, dim=-1)
         memory = torch.sigmoid(f) * memory + torch.sigmoid(i) * torch.tanh(g)
         return torch.sigmoid(o) * torch.tanh(memory), memory

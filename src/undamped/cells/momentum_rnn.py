@@ -50,9 +50,9 @@ class MomentumCell(CoupledCell):
         """U."""
         return (self.weight_hh,)
 
-    def project(self, x: Tensor) -> Tensor:
-        """u = W x + b."""
-        return F.linear(x, self.weight_ih, self.bias_ih)
+    def input_tensors(self) -> State:
+        """W and b."""
+        return self.weight_ih, self.bias_ih
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """Filter the input, then step."""
@@ -87,25 +87,28 @@ class MomentumCell(CoupledCell):
         return Tanh()
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """Filter the whole input, then walk through time with the fused kernels."""
+        """Filter and walk through time with the fused kernels."""
         constants = self.steady_constants()
-        own = self.elementwise_tensors(constants)
-        if not runs_compiled(x, *state, *constants, *own):
+        if not runs_compiled(x, *state, *constants):
             return reference_scan(self, x, state, lengths)
-        pushed, filtered = self.drive.sequence(self.project(x), self._filter_state(state), lengths)
+        filters = self._filter_state(state)
+        kept = filters[:-1] if self.drive.counts else filters
         output, final = coupled_scan(
             self.elementwise(),
             self.operator(),
-            self._shifted(pushed),
+            self.drive.projection(len(x), filters),
+            x,
             state[: self._own],
-            constants[:1],
-            own,
-            lengths,
+            input_tensors=self.input_tensors(),
+            linear=constants[:1],
+            filters=tuple(kept),
+            lengths=lengths,
         )
-        return output, (*final, *self._split_filter(filtered))
-
-    def _shifted(self, pushed: Tensor) -> Tensor:
-        return pushed
+        own, filtered = final[: self._own], list(final[self._own :])
+        if self.drive.counts:
+            made = len(x) if lengths is None else lengths.to(x).unsqueeze(-1)
+            filtered.append(filters[-1] + made)
+        return output, (*own, *self._split_filter(filtered))
 
 
 class MomentumRNNCell(MomentumCell):

@@ -87,6 +87,16 @@ class RNNOrthCell(RNNCell):
         from undamped.kernels.coupled_activation import ModRelu
         from undamped.kernels.coupled_operators import Dense
 
+        from undamped.kernels.coupled_projection import Linear
+
         return coupled_scan(
-            ModRelu(), Dense(), self.project(x), state, (self.weight_hh,), (bias,), lengths
+            ModRelu(),
+            Dense(),
+            Linear(),
+            x,
+            state,
+            input_tensors=(self.weight_ih,),
+            linear=(self.weight_hh,),
+            parameters=(bias,),
+            lengths=lengths,
         )
