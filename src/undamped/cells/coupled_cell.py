@@ -31,6 +31,12 @@ class CoupledCell(Cell):
 
     fused = True
 
+    @property
+    def products(self) -> float:
+        """How many products with a hidden × hidden matrix a step costs."""
+        tensors = self.linear_tensors(self.steady_constants())
+        return sum(tensor.numel() for tensor in tensors) / self.hidden_size**2
+
     @abstractmethod
     def elementwise(self) -> Step:
         """Return the kernel of the elementwise part."""

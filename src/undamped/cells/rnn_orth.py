@@ -86,7 +86,6 @@ class RNNOrthCell(RNNCell):
             return reference_scan(self, x, state, lengths)
         from undamped.kernels.coupled_activation import ModRelu
         from undamped.kernels.coupled_operators import Dense
-
         from undamped.kernels.coupled_projection import Linear
 
         return coupled_scan(

@@ -89,7 +89,7 @@ class Now:
     new_memory: Any
     """The same after this step."""
     flow: Any
-    """On the way back: the gradient of `new`, to be overwritten with what goes to `old` directly."""
+    """On the way back: the gradient of `new`, overwritten with what goes to `old` directly."""
     memory_flow: Any
     """The same for the memory."""
     product_gradient: Any

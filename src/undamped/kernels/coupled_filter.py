@@ -1,4 +1,4 @@
-"""A projection of `coupled_scan` that also filters in time, as momentum networks filter their input.
+"""A projection of `coupled_scan` that also filters in time, as momentum networks do.
 
     u = V x + b,   v' = a v + s u,   m' = β m + (1 − β) u²
     answer: v' + d,  s u/√(m' + δ) + d,  or v'/√(m' + δ) + d

@@ -177,4 +177,6 @@ def _walks(
 
 def _sums(parts: list[list[Tensor]]) -> list[Tensor]:
     """Add up the gradients of all shares."""
-    return [torch.stack(same).sum(0) if len(same) > 1 else same[0] for same in zip(*parts, strict=True)]
+    if len(parts) == 1:
+        return parts[0]
+    return [torch.stack(same).sum(0) for same in zip(*parts, strict=True)]

@@ -103,9 +103,7 @@ class LightRecurrence(Step):
 
     def forward(self, now: Now) -> None:
         """Memory, then what is shown of it."""
-        _light_forward(
-            now.projected, now.old_memory, now.new_memory, now.new, *now.parameters
-        )
+        _light_forward(now.projected, now.old_memory, now.new_memory, now.new, *now.parameters)
 
     def backward(self, now: Now) -> None:
         """All four parts of the projection at once."""

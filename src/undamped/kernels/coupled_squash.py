@@ -1,7 +1,7 @@
 """tanh and sigmoid inside the coupled kernels.
 
-Both are compiled on their own and joined by LLVM: kernels with five gates would take long to compile
-if Numba put the source of tanh into each of them.
+Both are compiled on their own and joined by LLVM: kernels with five gates would take long to
+compile if Numba put the source of tanh into each of them.
 """
 
 from __future__ import annotations

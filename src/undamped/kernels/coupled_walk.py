@@ -1,4 +1,4 @@
-"""One share of the batch on its way through time, there and back, a chunk of steps after another."""
+"""One share of the batch on its way through time, there and back, chunk after chunk of steps."""
 
 from __future__ import annotations
 
@@ -171,12 +171,7 @@ class Walk:
         step, operator, now, share = self.step, self.operator, self.now, self.share
         steps = stop - start
         read = share.carried[start:stop].flatten(0, 1)
-        if step.reads_product:
-            product, projected = self.product[:steps], self.projected[:steps]
-            self.projection.again(chunk, x, projected)
-            add = projected.flatten(0, 1) if step.adds_projection else None
-            operator.apply(read, add, product.flatten(0, 1))
-            products, inputs = product.numpy(), projected.numpy()
+        products, inputs = self.sums_again(chunk, x, read)
         gradients = self.product_gradient[:steps].unbind()
         product_gradients = self.product_gradient.numpy()
         projected_gradients = self.projected_gradient.numpy()
@@ -190,7 +185,7 @@ class Walk:
             waiting = None if over is None else self.set_aside(over)
             shown += given[i] if over is None else given[i].index_fill(0, over, 0)
             now.old, now.new = arrays[i], arrays[i + 1]
-            if step.reads_product:
+            if products is not None:
                 now.product, now.projected = products[i], inputs[i]
             if memories is not None:
                 now.old_memory, now.new_memory = memories[i], memories[i + 1]
@@ -202,6 +197,17 @@ class Walk:
                 self.bring_back(over, waiting)
         self.add_linear(operator.gradients(read, self.product_gradient[:steps].flatten(0, 1)))
         return self.projected_gradient[:steps]
+
+    def sums_again(self, chunk: int, x: Tensor, read: Tensor) -> tuple[Any, Any]:
+        """Find products and projected input of a chunk again, where the step needs them."""
+        step, steps = self.step, len(x)
+        if not step.reads_product:
+            return None, None
+        product, projected = self.product[:steps], self.projected[:steps]
+        self.projection.again(chunk, x, projected)
+        add = projected.flatten(0, 1) if step.adds_projection else None
+        self.operator.apply(read, add, product.flatten(0, 1))
+        return product.numpy(), projected.numpy()
 
     def set_aside(self, rows: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Take the gradients of sequences that are over out of the flows: they wait."""
