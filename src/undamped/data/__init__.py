@@ -1,0 +1,1 @@
+"""Data on disk: fetching published sets, and reading files into arrays."""
