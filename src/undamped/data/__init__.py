@@ -1,1 +1,1 @@
-"""Data on disk: fetching published sets, and reading files into arrays."""
+"""Data: from files on disk to arrays that a task can use."""
