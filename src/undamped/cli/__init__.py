@@ -10,6 +10,7 @@ from undamped.cli import (
     bench,
     compare,
     diagnose,
+    export,
     list_,
     predict,
     report,
@@ -35,6 +36,7 @@ app.command("train")(train.train)
 app.command("compare")(compare.compare)
 app.command("resume")(resume.resume)
 app.command("predict")(predict.predict)
+app.command("export")(export.export)
 app.command("diagnose")(diagnose.diagnose)
 app.command("report")(report.report)
 app.command("bench")(bench.bench)
