@@ -9,6 +9,7 @@ import typer
 from undamped.cli import (
     bench,
     compare,
+    data,
     diagnose,
     export,
     list_,
@@ -39,6 +40,7 @@ app.command("predict")(predict.predict)
 app.command("export")(export.export)
 app.command("diagnose")(diagnose.diagnose)
 app.command("report")(report.report)
+app.add_typer(data.app, name="data")
 app.command("bench")(bench.bench)
 app.command("reproduce")(reproduce.reproduce)
 
