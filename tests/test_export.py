@@ -1,20 +1,26 @@
 """ONNX files: every network, every way to read it out, against PyTorch in onnxruntime."""
 
+import copy
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from typer.testing import CliRunner
 
+from undamped import cli
 from undamped.data.preparation import Preparation
 from undamped.errors import OptionError, RunError
-from undamped.export import Subject, check, export_onnx, onnx_file
+from undamped.export import Subject, check, export_onnx, onnx_file, subject_of
 from undamped.export.sequence import sequence_model
 from undamped.export.step import step_model
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.sequence_model import SequenceModel
 from undamped.registry import models
+from undamped.training.run import Run
 
 NETWORKS = [
     name
@@ -38,6 +44,23 @@ def carried(found):
     return {name.removesuffix("_out"): v for name, v in found.items() if name.endswith("_out")}
 
 
+def close(got, model, x, lengths=None):
+    """Within 1e-5 of PyTorch, or within its own rounding where that is larger.
+
+    A network that divides by small numbers, or is drawn with large weights, makes something of
+    the last bit; how much is seen by asking PyTorch in double precision.
+    """
+    with torch.no_grad():
+        wanted, state = model.run(x, lengths)
+        exact, exact_state = copy.deepcopy(model).double().run(x.double(), lengths)
+    pairs = [(wanted.transpose(0, 1), exact.transpose(0, 1))]
+    pairs += zip(parts(state), parts(exact_state), strict=True)
+    found = [got["scores"], *carried(got).values()]
+    for one, (single, double) in zip(found, pairs, strict=True):
+        rounding = check.difference(single.numpy(), double.numpy())
+        assert check.difference(one, single.numpy()) < max(1e-5, 8 * rounding)
+
+
 def parts(state):
     return (state,) if isinstance(state, Tensor) else state
 
@@ -57,12 +80,8 @@ def test_every_network_answers_as_pytorch_does(name):
             for i, end in enumerate(() if given is None else given):
                 padded[i, end:] = np.nan
             found = answers(session, samples=padded, **feeds)
-            with torch.no_grad():
-                x = torch.from_numpy(samples).transpose(0, 1)
-                wanted, state = subject.model.run(x, None if given is None else torch.tensor(given))
-            assert check.difference(found["scores"], wanted.transpose(0, 1).numpy()) < 1e-5
-            for got, part in zip(carried(found).values(), parts(state), strict=True):
-                assert check.difference(got, part.numpy()) < 1e-5
+            x = torch.from_numpy(samples).transpose(0, 1)
+            close(found, subject.model, x, None if given is None else torch.tensor(given))
     first = answers(session, samples=samples[:, :13])
     second = answers(session, samples=samples[:, 13:], **carried(first))
     whole = answers(session, samples=samples)
@@ -75,7 +94,7 @@ def test_every_network_answers_as_pytorch_does(name):
 
 
 @pytest.mark.parametrize("readout", ["last", "every", "mean"])
-@pytest.mark.parametrize("name", ["unicornn", "residual-unicornn", "dense-indrnn", "urnn", "lstm"])
+@pytest.mark.parametrize("name", ["unicornn", "residual-unicornn", "dense-indrnn", "eurnn", "lstm"])
 def test_two_directions(name, readout):
     subject = Subject(build(name, bidirectional=True, readout=readout), classes=())
     assert check.check_sequence(sequence_model(subject), subject) < 1e-5
@@ -189,9 +208,7 @@ def test_a_channel_that_is_never_there():
 )
 def test_numbers_come_in_their_own_units(changes):
     preparation = prepared(**changes)
-    model = build(
-        readout=preparation.readout, input_size=2, output_size=preparation.output_size
-    )
+    model = build(readout=preparation.readout, input_size=2, output_size=preparation.output_size)
     subject = Subject(model, preparation)
     onnx_model = sequence_model(subject)
     assert check.check_sequence(onnx_model, subject) < 1e-5
@@ -235,3 +252,68 @@ def test_an_operator_that_is_not_known_is_named(monkeypatch):
     monkeypatch.setattr(type(subject.network.cell(0)), "project", lambda self, x: x.erfinv())
     with pytest.raises(OptionError, match="erfinv"):
         sequence_model(subject)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    tiny = ["model.hidden_size=6", "train.steps=2", "train.batch_size=4"]
+    for task in (["adding", "task.length=12"], ["digits", "task.length=20"], ["characters"]):
+        result = CliRunner().invoke(
+            cli.app, ["train", task[0], "unicornn", *task[1:], *tiny, "--out", str(folder)]
+        )
+        assert result.exit_code == 0, result.output
+    return folder
+
+
+ALONE = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"torch", "undamped", "lightning", "numba", "onnx", "pandas"}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Refuse())
+import numpy as np, onnxruntime
+options = onnxruntime.SessionOptions()
+options.log_severity_level = 3
+session = onnxruntime.InferenceSession(sys.argv[1], options)
+data = np.load(sys.argv[2])
+out = session.run([sys.argv[4]], {"samples": data})[0]
+np.save(sys.argv[3], out)
+assert not {"torch", "undamped", "numba"} & set(sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "output"), [("adding", "values"), ("digits", "scores"), ("characters", "scores")]
+)
+def test_a_run_becomes_a_file_that_needs_nothing_of_ours(trained, tmp_path, name, output):
+    run, out = trained / f"{name}-unicornn-1", tmp_path / "new" / "m.onnx"
+    words = ["export", str(run), "--onnx", "--step", "--out", str(out), "--json"]
+    result = CliRunner().invoke(cli.app, words)
+    assert result.exit_code == 0, result.output
+    written = json.loads(result.stdout)
+    assert sorted(written) == [str(out), str(out.with_name("m.step.onnx"))]
+    assert max(file["difference"] for file in written.values()) < 1e-5
+    subject = subject_of(Run.open(run))
+    samples, _ = check.random_samples(subject, 15, 2, np.random.default_rng(0))
+    np.save(tmp_path / "in.npy", samples)
+    places = [str(p) for p in (out, tmp_path / "in.npy", tmp_path / "out.npy")]
+    subprocess.run([sys.executable, "-c", ALONE, *places, output], check=True)
+    wanted = check.expected(subject, samples, None, None)[output]
+    assert check.difference(np.load(tmp_path / "out.npy"), wanted) < 1e-5
+    assert subject.classes == {"adding": None, "digits": (), "characters": tuple("ehlo")}[name]
+
+
+def test_export_of_the_command_line(trained, monkeypatch):
+    run = trained / "digits-unicornn-1"
+
+    def said(*words):
+        return str(CliRunner().invoke(cli.app, ["export", str(run), *words]).exception)
+
+    assert "Add --onnx" in said()
+    assert "ends in .onnx" in said("--onnx", "--out", "model.pt")
+    assert CliRunner().invoke(cli.app, ["export", str(run), "--onnx"]).exit_code == 0
+    assert (run / "model.onnx").is_file()
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert "pip install 'undamped[onnx]'" in said("--onnx")

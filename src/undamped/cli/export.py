@@ -39,9 +39,7 @@ def export(
     from undamped.training.run import Run
 
     if not onnx:
-        raise OptionError(
-            explain("export", expected="a format", got="none", remedy="Add --onnx.")
-        )
+        raise OptionError(explain("export", expected="a format", got="none", remedy="Add --onnx."))
     opened = Run.open(run)
     path = opened.path / "model.onnx" if out is None else out
     if path.suffix != ".onnx":

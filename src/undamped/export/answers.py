@@ -46,4 +46,3 @@ def declare_answers(graph: Graph, subject: Subject, outputs: str, leading: tuple
     wide = graph.node("Mul", wide, graph.constant(np.array(prepared.target_std)))
     wide = graph.node("Add", wide, graph.constant(np.array(prepared.target_mean)))
     graph.output("values", wide, torch.float64, shape)
-

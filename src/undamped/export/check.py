@@ -44,8 +44,7 @@ def check_sequence(model: onnx.ModelProto, subject: Subject, *, seed: int = 0) -
                 feeds["times"] = times
             if given is not None:
                 feeds["lengths"] = given
-            asked = [name for name in _names(session) if not name.endswith("_out")]
-            answers = dict(zip(asked, session.run(asked, feeds), strict=True))
+            answers = _ask(session, feeds)
             truth = expected(subject, samples, times, given)
             worst = max(worst, *(difference(answers[name], truth[name]) for name in truth))
     return worst
@@ -63,8 +62,7 @@ def check_step(model: onnx.ModelProto, subject: Subject, *, seed: int = 0) -> fl
         feeds["samples"] = samples[:, t]
         if times is not None:
             feeds["times"] = times[:, t]
-        names = _names(session)
-        answers = dict(zip(names, session.run(names, feeds), strict=True))
+        answers = _ask(session, feeds)
         feeds = {name.removesuffix("_out"): v for name, v in answers.items() if "_out" in name}
         x = torch.from_numpy(samples[:, t])
         if streams:
@@ -148,5 +146,6 @@ def _answers(subject: Subject, outputs: Tensor) -> dict[str, np.ndarray]:
     return {"values": values * np.array(prepared.target_std) + np.array(prepared.target_mean)}
 
 
-def _names(session: onnxruntime.InferenceSession) -> list[str]:
-    return [output.name for output in session.get_outputs()]
+def _ask(session: onnxruntime.InferenceSession, feeds: dict[str, Any]) -> dict[str, np.ndarray]:
+    names = [output.name for output in session.get_outputs()]
+    return {n: np.asarray(v) for n, v in zip(names, session.run(names, feeds), strict=True)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from undamped.errors import OptionError, RunError, explain
 from undamped.export.subject import Subject
 from undamped.networks.sequence_model import SequenceModel
+from undamped.registry import tasks
 from undamped.tasks.task import Task
 from undamped.training.files import write_atomically
 from undamped.training.run import Run
@@ -79,10 +80,11 @@ def subject_of(run: Run) -> Subject:
     if prepared is not None:
         names = None if prepared.classes is None else tuple(prepared.classes)
         return Subject(model, prepared, names, run.path.name)
-    task = run.task()
-    asks_for_classes = type(task).loss is Task.loss  # which is cross entropy
-    names = tuple(getattr(task, "vocabulary", ())) if asks_for_classes else None
-    return Subject(model, None, names, run.path.name)
+    if tasks[run.settings["task"]["name"]].loss is not Task.loss:  # which is cross entropy
+        return Subject(model, None, None, run.path.name)
+    # Only a text has names for its classes, and only then is the task's data looked at.
+    symbols = run.task() if model.input_kind == "symbols" else None
+    return Subject(model, None, tuple(getattr(symbols, "vocabulary", ())), run.path.name)
 
 
 def require_onnx() -> None:

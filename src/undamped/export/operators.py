@@ -34,7 +34,10 @@ Value = str | ComplexValue
 
 
 def apply(
-    graph: Graph, function: Callable[..., Any], inputs: Sequence[tuple[str, int]], dtype: torch.dtype
+    graph: Graph,
+    function: Callable[..., Any],
+    inputs: Sequence[tuple[str, int]],
+    dtype: torch.dtype,
 ) -> list[str]:
     """Write down what a function of tensors (rows, features) does; return its results' names.
 
@@ -103,7 +106,7 @@ class _Record(TorchDispatchMode):
                     "export",
                     expected="a network whose step is made of operators that ONNX has",
                     got=f"one that uses '{func.name()}'",
-                    remedy="Choose another network, or use 'undamped stream' or 'undamped predict'.",
+                    remedy="Choose another network, or answer with 'undamped predict'.",
                 )
             )
         made = _OPERATORS[name](self, result, *args, **kwargs)
@@ -176,7 +179,14 @@ def _linear(
 
 
 def _product_and_sum(
-    record: _Record, result: Tensor, c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
+    record: _Record,
+    result: Tensor,
+    c: Tensor,
+    a: Tensor,
+    b: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
 ) -> Value:
     return record.node("Gemm", a, b, c, alpha=float(alpha), beta=float(beta))
 

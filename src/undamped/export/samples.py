@@ -96,12 +96,17 @@ def _held(graph: Graph, values: str, there: str, *, backwards: bool = False) -> 
     shape = graph.node("Shape", values, start=1)
     zeros = graph.node("Expand", graph.constant(np.array(0.0)), shape)
     none = graph.node("Expand", graph.constant(np.array(-1.0)), shape)
+
     def step(inner: Graph, now: dict[str, str]) -> tuple[dict[str, str], list[str]]:
         value = inner.node("Where", now["there"], now["values"], now["value"])
         place = inner.node("Where", now["there"], now["step"], now["place"])
         return {"value": value, "place": place}, [value, place]
 
-    sequences = {"values": (values, WIDE), "there": (there, torch.bool), "step": (_steps(graph, values), WIDE)}
+    sequences = {
+        "values": (values, WIDE),
+        "there": (there, torch.bool),
+        "step": (_steps(graph, values), WIDE),
+    }
     states = {"value": (zeros, WIDE), "place": (none, WIDE)}
     return graph.scan(states, sequences, step, [WIDE, WIDE], backwards=backwards)[1]
 
@@ -120,7 +125,9 @@ def _interpolated(graph: Graph, values: str, there: str) -> str:
     one = graph.constant(np.array(1.0))
     width = graph.node("Max", graph.node("Sub", right_place, left_place), one)
     slope = graph.node("Div", graph.node("Sub", from_right, from_left), width)
-    line = graph.node("Add", from_left, graph.node("Mul", slope, graph.node("Sub", step, left_place)))
+    line = graph.node(
+        "Add", from_left, graph.node("Mul", slope, graph.node("Sub", step, left_place))
+    )
     return graph.node("Where", there, values, line)
 
 

@@ -92,9 +92,7 @@ def _network(
             cell, place = network.cell(layer, direction), layer * network.directions + direction
             turned = _reversed(graph, source, lengths) if direction else source
             state = [parts[place] for parts in starts.values()]
-            output, final = scan_layer(
-                graph, cell, turned, state, running, dtype, every=every
-            )
+            output, final = scan_layer(graph, cell, turned, state, running, dtype, every=every)
             if output is not None:
                 both.append(_reversed(graph, output, lengths) if direction else output)
             ends.append(output_of(graph, cell, final, dtype))

@@ -27,7 +27,7 @@ class MeanState(NamedTuple):
 
     network: Any
     total: Tensor  # (batch, features)
-    count: int
+    steps: int
 
 
 class SequenceModel(nn.Module):
@@ -152,9 +152,9 @@ class SequenceModel(nn.Module):
             return self.head(features), state
         # In double precision: a stream may go on for longer than single precision can count.
         total = features.double() if mean is None else mean.total + features
-        count = 1 if mean is None else mean.count + 1
-        answer = self.head((total / count).to(features.dtype))
-        return answer, MeanState(state, total, count)
+        steps = 1 if mean is None else mean.steps + 1
+        answer = self.head((total / steps).to(features.dtype))
+        return answer, MeanState(state, total, steps)
 
     @torch.no_grad()
     def generate(
