@@ -87,10 +87,14 @@ class Task(ABC):
         """Return the mean loss that training makes small; here cross entropy over all answers."""
         return F.cross_entropy(prediction.flatten(0, -2), batch.targets.flatten())
 
-    def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, int]:
-        """Return the metric of a batch as a sum and a count; here right answers."""
+    def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, float]:
+        """Return what `summarise` makes the metric of, as a sum and a count; here right answers."""
         right = (prediction.argmax(-1) == batch.targets).sum()
         return right.double(), batch.targets.numel()
+
+    def summarise(self, mean_score: float) -> float:
+        """Turn the mean of all scores into the metric; here it is the metric already."""
+        return mean_score
 
     def test_parts(self) -> dict[str, Task]:
         """Return the tasks on which a trained model is tested, by name; usually itself."""

@@ -78,4 +78,4 @@ def evaluate(
     model.train(was_training)
     if world > 1:
         torch.distributed.all_reduce(sums)
-    return Scores(loss=float(sums[0] / sums[1]), metric=float(sums[2] / sums[3]))
+    return Scores(loss=float(sums[0] / sums[1]), metric=task.summarise(float(sums[2] / sums[3])))

@@ -1,0 +1,1 @@
+"""Data: files on disk become arrays."""
