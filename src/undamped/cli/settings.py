@@ -15,7 +15,7 @@ from undamped.errors import OptionError, explain
 from undamped.networks.sequence_model import SequenceModel
 from undamped.options import NonNegativeInt, check, convert, options_of, unknown_name
 from undamped.registry import models, tasks
-from undamped.training.fit import MODEL_OPTIONS
+from undamped.training.recipes import MODEL_OPTIONS
 from undamped.training.options import TrainOptions
 
 PARTS = ("task", "model", "train")
