@@ -1,1 +1,1 @@
-"""Data: files on disk become arrays."""
+"""Data: from files on disk to arrays that a task can use."""

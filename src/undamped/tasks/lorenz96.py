@@ -104,7 +104,7 @@ class Lorenz96(ArrayTask):
         squared = (prediction - batch.targets).double().square().sum()
         return squared, batch.targets.double().square().sum().item()
 
-    def summarise(self, mean_score: float) -> float:
+    def finish(self, mean_score: float) -> float:
         """The root of the error in units of the answers."""
         return math.sqrt(mean_score)
 

@@ -54,7 +54,7 @@ class PermutedMNIST(SequentialMNIST):
         self.permutation: Permutation = permutation
 
     @cached_property
-    def order(self) -> Tensor:
+    def visits(self) -> Tensor:
         """The place of the pixel that comes at each step."""
         return pixel_order(self.permutation, self._data["test"][0].shape[1])
 

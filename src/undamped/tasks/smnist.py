@@ -59,7 +59,7 @@ class SequentialMNIST(ArrayTask):
         self.split_seed = split_seed
 
     @cached_property
-    def order(self) -> Tensor:
+    def visits(self) -> Tensor:
         """The place of the pixel that comes at each step."""
         return torch.arange(self._data["test"][0].shape[1])
 
@@ -90,7 +90,7 @@ class SequentialMNIST(ArrayTask):
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
         """Lay the pixels of the chosen pictures out in time."""
         pictures, labels = self._data[split]
-        pixels = pictures[index].T[self.order]
+        pixels = pictures[index].T[self.visits]
         return Batch(pixels.unsqueeze(-1), labels[index])
 
 
