@@ -14,9 +14,11 @@ import numpy as np
 def idx(array: np.ndarray) -> bytes:
     kind = {"uint8": 8, "int8": 9, "int16": 11, "int32": 12, "float32": 13, "float64": 14}
     head = struct.pack(">HBB", 0, kind[str(array.dtype)], array.ndim)
-    return head + struct.pack(f">{array.ndim}I", *array.shape) + array.astype(
-        array.dtype.newbyteorder(">")
-    ).tobytes()
+    return (
+        head
+        + struct.pack(f">{array.ndim}I", *array.shape)
+        + array.astype(array.dtype.newbyteorder(">")).tobytes()
+    )
 
 
 def mnist(folder: Path, *, train: int = 40, test: int = 20, compressed: bool = False) -> None:
@@ -63,7 +65,9 @@ def cifar10(folder: Path, form: str = "binary") -> None:
             rows = pictures.transpose(0, 2, 3, 1).reshape(len(pictures), 1024, 3)
             Image.fromarray(rows).save(folder / f"{name}.png")
     if form == "picture":
-        train = [label for n, (_, labels) in arrays.items() if n != "test_batch" for label in labels]
+        train = [
+            label for n, (_, labels) in arrays.items() if n != "test_batch" for label in labels
+        ]
         (folder / "train_lables.json").write_text(json.dumps(train))
         (folder / "test_lables.json").write_text(json.dumps(arrays["test_batch"][1]))
 
@@ -139,3 +143,12 @@ def everything(root: Path) -> None:
     glove(root / "glove")
     for folder in root.iterdir():
         record(folder)
+
+
+def skip_unless_catalogued(name: str) -> None:
+    import pytest
+
+    from undamped.data.catalogue import all_sets
+
+    if name not in all_sets():
+        pytest.skip(f"{name} is not in the catalogue yet")

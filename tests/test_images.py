@@ -7,10 +7,10 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
-from canonical_files import cifar10, cifar_arrays, idx, mnist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from canonical_files import cifar10, cifar_arrays, idx, mnist
 from undamped.data.images import read_cifar10, read_idx, read_idx_folder
 from undamped.data.pickled_arrays import read_pickled
 from undamped.errors import DataError
@@ -70,7 +70,7 @@ def test_the_three_forms_of_cifar_hold_the_same(tmp_path, form):
     found, arrays = read_cifar10(tmp_path), cifar_arrays()
     train = [arrays[f"data_batch_{i}"] for i in range(1, 6)]
     assert np.array_equal(found.train, np.concatenate([pictures for pictures, _ in train]))
-    assert found.train_labels.tolist() == sum((labels for _, labels in train), [])
+    assert found.train_labels.tolist() == [label for _, labels in train for label in labels]
     assert np.array_equal(found.test, arrays["test_batch"][0])
     assert found.test_labels.tolist() == arrays["test_batch"][1]
 

@@ -41,7 +41,7 @@ _SKIPPED = {"PROTO", "FRAME"}
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
-class _Refusal(Exception):
+class _RefusalError(Exception):
     """The pickle asks for something that plain data never needs."""
 
 
@@ -86,11 +86,19 @@ def read_pickled(path: Path) -> Any:
     try:
         with path.open("rb") as file:
             return _plain(_Machine().run(file))
-    except _Refusal as refusal:
+    except _RefusalError as refusal:
         got = str(refusal)
     except OSError as error:
         got = error.strerror or "a file that cannot be read"
-    except (ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError, MemoryError):
+    except (
+        ValueError,
+        IndexError,
+        KeyError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+        MemoryError,
+    ):
         got = "a damaged file"
     raise DataError(
         explain(
@@ -134,7 +142,7 @@ class _Machine:
                 (result,) = self.stack
                 return result
             self._step(name, argument)
-        raise _Refusal("a file that ends too soon")
+        raise _RefusalError("a file that ends too soon")
 
     def _step(self, name: str, argument: Any) -> None:
         if name in _SKIPPED:
@@ -155,7 +163,7 @@ class _Machine:
         elif name in self.special:
             self.special[name](argument)
         else:
-            raise _Refusal(f"one that wants the opcode {name}")
+            raise _RefusalError(f"one that wants the opcode {name}")
 
     def _group(self) -> list[Any]:
         place = len(self.stack) - 1 - self.stack[::-1].index(_Mark)
@@ -175,7 +183,7 @@ class _Machine:
 
     def _mention(self, name: str) -> None:
         if name not in _NAMES:
-            raise _Refusal(f"one that wants to call {name.replace(' ', '.')!r}")
+            raise _RefusalError(f"one that wants to call {name.replace(' ', '.')!r}")
         self.stack.append(_Name(name))
 
     def _reduce(self) -> None:
@@ -185,12 +193,12 @@ class _Machine:
         if function.name == "numpy dtype":
             code = _text(arguments[0])
             if code not in _NUMBERS:
-                raise _Refusal(f"an array of the kind {code!r}")
+                raise _RefusalError(f"an array of the kind {code!r}")
             self.stack.append(_Kind(code))
         elif function.name in _ARRAY_MAKERS:
             self.stack.append(_Array())
         else:
-            raise _Refusal(f"one that wants to call {function.name.replace(' ', '.')!r}")
+            raise _RefusalError(f"one that wants to call {function.name.replace(' ', '.')!r}")
 
     def _build(self) -> None:
         state, built = self.stack.pop(), self.stack[-1]
@@ -200,7 +208,7 @@ class _Machine:
             _, shape, kind, by_columns, content = state
             built.values = _array(shape, kind, by_columns, content)
         else:
-            raise _Refusal("one that sets the state of an object")
+            raise _RefusalError("one that sets the state of an object")
 
 
 def _text(value: Any) -> str:

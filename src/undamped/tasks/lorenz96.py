@@ -104,9 +104,9 @@ class Lorenz96(ArrayTask):
         squared = (prediction - batch.targets).double().square().sum()
         return squared, batch.targets.double().square().sum().item()
 
-    def finish(self, mean_score: float) -> float:
+    def finish(self, mean: float) -> float:
         """The root of the error in units of the answers."""
-        return math.sqrt(mean_score)
+        return math.sqrt(mean)
 
 
 def integrate(start: np.ndarray, force: float, readings: int) -> np.ndarray:
@@ -128,7 +128,5 @@ def integrate(start: np.ndarray, force: float, readings: int) -> np.ndarray:
         return ((ahead - before) * behind - x + force).ravel()
 
     times = np.arange(readings) * STEP
-    solved = solve_ivp(
-        field, (0, times[-1]), start.ravel(), "DOP853", times, rtol=1e-8, atol=1e-8
-    )
+    solved = solve_ivp(field, (0, times[-1]), start.ravel(), "DOP853", times, rtol=1e-8, atol=1e-8)
     return solved.y.T.reshape(readings, *start.shape)
