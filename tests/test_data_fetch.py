@@ -12,6 +12,7 @@ import sys
 import tarfile
 import textwrap
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from undamped.data import cache, catalogue, package_index
 from undamped.data.fetch import fetch, fetch_all
 from undamped.data.progress import Listener
 from undamped.data.sources import Address, DataSet, File, Package, Pick, Source
-from undamped.errors import DataError, UndampedError
+from undamped.errors import DataError, UndampedError, UnknownNameError
 
 TEXT = b"the quick brown fox\n" * 50
 
@@ -464,3 +465,32 @@ def test_cache_root(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert cache.root() == tmp_path / "home" / ".cache" / "undamped"
+
+
+def test_the_catalogue_is_whole_and_documented():
+    page = (Path(__file__).parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
+    for name, data_set in catalogue.all_sets().items():
+        assert f"`{name}`" in page
+        assert catalogue.find(data_set.place) is catalogue.find(name.upper()) is data_set
+        assert data_set.licence and data_set.sources
+        for source in data_set.sources:
+            checksums = [file.sha256 for file in source.files]
+            for part in source.parts:
+                assert part.picks
+                if isinstance(part, Address):
+                    assert part.url.startswith("https://")
+                else:
+                    # A package is pinned as a whole, or by each of its files.
+                    assert part.sha256 or checksums
+                checksums += [part.sha256] if part.sha256 else []
+            assert all(len(checksum) == 64 for checksum in checksums)
+    assert len(catalogue.members("ucr")) == 24
+
+
+def test_any_set_of_the_archive_by_its_name():
+    found = catalogue.find("ucr/HandOutlines")
+    assert found.place == "ucr/HandOutlines"
+    assert found.sources[0].parts[0].file == "HandOutlines.zip"
+    for name in ("ucr/../x", "ucr/", "ucr/a/b", "HandOutlines"):
+        with pytest.raises(UnknownNameError):
+            catalogue.find(name)
