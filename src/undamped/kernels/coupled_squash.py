@@ -16,11 +16,11 @@ from undamped.kernels import tanh_numba
 @njit(nogil=True, cache=True, forceinline=True, error_model="numpy")
 def tanh(x: Any) -> Any:
     """The kernels' tanh."""
-    return tanh_numba.tanh(x)
+    return tanh_numba.tanh(x, tanh_numba.LIMIT)
 
 
 @njit(nogil=True, cache=True, forceinline=True, error_model="numpy")
 def sigmoid(x: Any) -> Any:
     """Return 1/(1 + e⁻ˣ) in the precision of x."""
     half = type(x)(0.5)
-    return half + half * tanh_numba.tanh(half * x)
+    return half + half * tanh_numba.tanh(half * x, tanh_numba.LIMIT)
