@@ -323,19 +323,19 @@ def test_export_of_the_command_line(trained, monkeypatch):
     assert "pip install 'undamped[onnx]'" in said("--onnx")
 
 
-def test_the_page_tells_the_truth(trained, tmp_path):
+def test_the_page_tells_the_truth(trained, tmp_path, monkeypatch, capsys):
     """What the documentation shows runs as it stands, beside NumPy and onnxruntime alone."""
     page = (Path(__file__).parents[1] / "docs" / "deploy.md").read_text(encoding="utf-8")
     sequence, step, ours = re.findall(r"```python\n(.*?)```", page, re.S)
     run = trained / "digits-unicornn-1"
     export_onnx(subject_of(Run.open(run)), tmp_path / "model.onnx", step=True)
-    (tmp_path / "runs").mkdir()
     shutil.copytree(run, tmp_path / "runs" / run.name)
     refuse = ALONE.partition("import numpy")[0]
-    for number, program in enumerate((refuse + sequence, refuse + step, ours)):
-        done = subprocess.run(
-            [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
-        )
+    for program, said in ((sequence, "UnICORNN"), (step, "[[0.")):
+        words = [sys.executable, "-c", refuse + program]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        said = ("UnICORNN", "[[0.", "'probabilities'")[number]
         assert said in done.stdout
+    monkeypatch.chdir(tmp_path)
+    exec(ours, {})
+    assert "'probabilities'" in capsys.readouterr().out
