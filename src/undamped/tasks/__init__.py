@@ -7,6 +7,7 @@ from undamped.tasks.copying import Copy, TransferCopy
 from undamped.tasks.denoise import Denoise
 from undamped.tasks.digits import NoisePaddedDigits
 from undamped.tasks.points import Annuli, Spirals
+from undamped.tasks.recordings import Recordings
 from undamped.tasks.series import SeriesTask
 from undamped.tasks.task import Batch, Chance, Split, Task
 
@@ -19,6 +20,7 @@ __all__ = [
     "Copy",
     "Denoise",
     "NoisePaddedDigits",
+    "Recordings",
     "SeriesTask",
     "Spirals",
     "Split",

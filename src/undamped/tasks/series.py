@@ -85,7 +85,7 @@ class SeriesTask(ArrayTask):
         seed: NonNegativeInt = 0,
     ) -> None:
         super().__init__(seed)
-        self._said: list[str] = []
+        self._said: list[str] = list(series_set.notes)
         self.kind = kind_of(series_set, kind, horizon, self._said)
         self.horizon = horizon if self.kind == "forecast" else None
         series_set = labelled(series_set, self.kind, self._said)
@@ -124,6 +124,7 @@ class SeriesTask(ArrayTask):
             classes=sorted_labels(series_set.targets) if stepwise else None,
             horizon=horizon or 0,
             forecast=forecast,
+            window=window,
         )
         self._say_preparation(standardise)
         self.input_size = self.preparation.input_size
@@ -178,6 +179,7 @@ class SeriesTask(ArrayTask):
             "preparation": self.preparation.to_dict(),
             "split": self.split_record,
             "data": self.notes(),
+            "columns": self.series_set.columns,
         }
 
     def describe(self) -> str:
