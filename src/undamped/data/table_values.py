@@ -14,6 +14,18 @@ if TYPE_CHECKING:
 Where = tuple[str, int]  # the file, and how many rows came before
 
 
+def is_text(piece: DataFrame, name: str) -> bool:
+    """Whether a column has values, and none of them is a number."""
+    import pandas as pd
+    from pandas.api.types import is_numeric_dtype
+
+    column: Any = piece[name]
+    if is_numeric_dtype(column) or not column.notna().any():
+        return False
+    numbers: Any = pd.to_numeric(column, errors="coerce")
+    return not numbers.notna().any()
+
+
 def numbers_of(piece: DataFrame, columns: list[str], where: Where) -> np.ndarray:
     """Return columns as float32 (rows, columns), NaN where a value is missing."""
     from pandas.api.types import is_numeric_dtype

@@ -13,7 +13,7 @@ from undamped.data.series import SeriesSet
 from undamped.data.table_columns import Columns, Layout, assign, lay_out
 from undamped.data.table_rows import ROWS_AT_ONCE, Table, open_table
 from undamped.data.table_series import series_of_rows, steps_to_series
-from undamped.data.table_values import label_codes, numbers_of, seconds_column, text_codes
+from undamped.data.table_values import is_text, label_codes, numbers_of, seconds_column, text_codes
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -62,7 +62,11 @@ def read_table(
         channels=channels,
         needs_target=needs_target and not forecast,
     )
-    lay_out(found, layout, _share_of_ids(table, found, rows), forecast)
+    first = next(table.pieces(_text(found), _labels(found), rows))
+    if channels is None:
+        _leave_text_out(first, found)
+    share = None if found.id is None else first[found.id].nunique() / max(1, len(first))
+    lay_out(found, layout, share, forecast)
     if path.stat().st_size <= in_memory:
         store = MemoryStore()
         meta = _fill(store, table, found, rows)
@@ -74,11 +78,12 @@ def read_table(
     return build(columns, meta, found, str(path))
 
 
-def _share_of_ids(table: Table, found: Columns, rows: int) -> float | None:
-    if found.id is None:
-        return None
-    piece = next(table.pieces(_text(found), _labels(found), rows))
-    return piece[found.id].nunique() / max(1, len(piece))
+def _leave_text_out(first: DataFrame, found: Columns) -> None:
+    """Drop columns without a single number: notes and names are no measurements."""
+    text = [name for name in found.channels if is_text(first, name)]
+    if text and len(text) < len(found.channels):
+        found.channels = [name for name in found.channels if name not in text]
+        found.notes.append(f"Text, and left out: {', '.join(text)}.")
 
 
 def _text(found: Columns) -> list[str]:

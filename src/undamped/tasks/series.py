@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -86,7 +87,7 @@ class SeriesTask(ArrayTask):
     ) -> None:
         super().__init__(seed)
         self._said: list[str] = list(series_set.notes)
-        self.kind = kind_of(series_set, kind, horizon, self._said)
+        self.kind: Kind = kind_of(series_set, kind, horizon, self._said)
         self.horizon = horizon if self.kind == "forecast" else None
         series_set = labelled(series_set, self.kind, self._said)
         if self.kind == "forecast":
@@ -191,7 +192,7 @@ class SeriesTask(ArrayTask):
             "step-regression": "say a number at every step",
             "forecast": f"say the next {self.horizon} values",
         }
-        return f"{self.series_set.source}: {asked[self.kind]}."
+        return f"{Path(self.series_set.source).name}: {asked[self.kind]}."
 
     # Batches
 
