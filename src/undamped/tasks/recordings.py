@@ -43,6 +43,10 @@ class Recordings(SeriesTask):
         forecast: The channels to predict; all by default.
         split_seed: Which of the possible splits.
         seed: Where the order of the batches comes from.
+
+    Reference:
+        Why copies, groups and the future have to stay on one side: S. Kaufman, S. Rosset,
+        C. Perlich. Leakage in data mining: formulation, detection, and avoidance. KDD, 2011.
     """
 
     def __init__(
