@@ -9,6 +9,7 @@ import typer
 from undamped.cli import (
     bench,
     compare,
+    data,
     diagnose,
     list_,
     predict,
@@ -37,6 +38,7 @@ app.command("resume")(resume.resume)
 app.command("predict")(predict.predict)
 app.command("diagnose")(diagnose.diagnose)
 app.command("report")(report.report)
+app.add_typer(data.app, name="data")
 app.command("bench")(bench.bench)
 app.command("reproduce")(reproduce.reproduce)
 

@@ -7,6 +7,7 @@ from undamped.tasks.copying import Copy, TransferCopy
 from undamped.tasks.denoise import Denoise
 from undamped.tasks.digits import NoisePaddedDigits
 from undamped.tasks.points import Annuli, Spirals
+from undamped.tasks.series import SeriesTask
 from undamped.tasks.task import Batch, Chance, Split, Task
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Copy",
     "Denoise",
     "NoisePaddedDigits",
+    "SeriesTask",
     "Spirals",
     "Split",
     "Task",

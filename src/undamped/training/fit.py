@@ -23,7 +23,7 @@ from undamped.training.evaluation import evaluate
 from undamped.training.options import TrainOptions
 from undamped.training.quiet import hushed
 from undamped.training.recipes import merged
-from undamped.training.run import Run, machine, model_for, versions
+from undamped.training.run import Run, machine, model_for, shape_of, versions
 
 
 def fit(
@@ -96,10 +96,12 @@ def fit(
             "name": model_name,
             "options": settings["model"],
             "parameters": sum(p.numel() for p in built_model.parameters() if p.requires_grad),
+            "shape": shape_of(built_task),
         },
         train=options.to_dict(),
         versions=versions(),
         machine=machine(),
+        **built_task.record(),
     )
     if started is not None:
         started(run)
