@@ -36,9 +36,7 @@ def test_channels_come_first_and_lengths_may_differ():
     options = {"hidden_size": 4, "num_layers": 1, "steps": 3, "random_state": 0}
     wrapped = UndampedClassifier(**options).fit(X, y)
     plain = SequenceClassifier(**options).fit([x.T for x in X], y)
-    np.testing.assert_array_equal(
-        wrapped.predict_proba(X), plain.predict_proba([x.T for x in X])
-    )
+    np.testing.assert_array_equal(wrapped.predict_proba(X), plain.predict_proba([x.T for x in X]))
 
 
 def test_a_forecast_of_the_whole_horizon():

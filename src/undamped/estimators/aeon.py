@@ -4,10 +4,13 @@ They pass aeon's own checks, so they stand in its pipelines, benchmarks and ense
 classifiers that aeon brings.
 """
 
+# aeon's abstract methods have no body and no annotation, so they seem to return None.
+# pyright: reportIncompatibleMethodOverride=false
+
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -95,7 +98,7 @@ class UndampedClassifier(_Options, BaseClassifier):
         (3,)
     """
 
-    _tags = _COLLECTION_TAGS
+    _tags: ClassVar[dict[str, Any]] = _COLLECTION_TAGS
 
     def _fit(self, X: Any, y: np.ndarray) -> UndampedClassifier:
         self.estimator_ = SequenceClassifier(**self.get_params(deep=False))
@@ -119,7 +122,7 @@ class UndampedRegressor(_Options, BaseRegressor):
         (3,)
     """
 
-    _tags = _COLLECTION_TAGS
+    _tags: ClassVar[dict[str, Any]] = _COLLECTION_TAGS
 
     def _fit(self, X: Any, y: np.ndarray) -> UndampedRegressor:
         self.estimator_ = SequenceRegressor(**self.get_params(deep=False))
@@ -130,9 +133,7 @@ class UndampedRegressor(_Options, BaseRegressor):
         return self.estimator_.predict(_time_first(X))
 
 
-class UndampedForecaster(
-    BaseForecaster, IterativeForecastingMixin, SeriesToSeriesForecastingMixin
-):
+class UndampedForecaster(BaseForecaster, IterativeForecastingMixin, SeriesToSeriesForecastingMixin):
     """`SequenceForecaster` for aeon: one series in, the value `horizon` steps ahead out.
 
     Args:
@@ -147,7 +148,7 @@ class UndampedForecaster(
         >>> UndampedForecaster(horizon=3, options={"steps": 20}).forecast(load_airline())
     """
 
-    _tags = {
+    _tags: ClassVar[dict[str, Any]] = {
         "capability:univariate": True,
         "capability:multivariate": False,
         "capability:missing_values": True,
@@ -177,9 +178,7 @@ class UndampedForecaster(
     def _predict(self, y: np.ndarray, exog: None) -> float:
         return float(self.estimator_.predict(y.squeeze(0))[self.horizon - 1])
 
-    def _series_to_series_forecast(
-        self, y: Any, prediction_horizon: int, exog: None
-    ) -> np.ndarray:
+    def _series_to_series_forecast(self, y: Any, prediction_horizon: int, exog: None) -> np.ndarray:
         """Train one network that says all values to come, and ask it."""
         series = np.asarray(y, dtype=np.float64).squeeze()
         return self._forecaster(prediction_horizon).fit(series).predict()

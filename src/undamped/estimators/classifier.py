@@ -93,7 +93,8 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the likeliest class of each series (n,)."""
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        likeliest = self.predict_proba(X).argmax(1)
+        return self.classes_[likeliest]
 
     def stream(self, samples: Iterable[Any]) -> Iterator[np.ndarray]:
         """Yield the probabilities (classes,) after each sample (channels,) of one long series.

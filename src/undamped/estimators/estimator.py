@@ -16,12 +16,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from undamped.data.preparation import Kind, Missing, Preparation
 from undamped.data.series import SeriesSet
-from undamped.errors import DataError, OptionError, explain
+from undamped.errors import DataError, explain
 from undamped.estimators.frozen import freeze, thaw
 from undamped.estimators.inputs import Collection
 from undamped.estimators.selection import Recordings
 from undamped.networks.sequence_model import SequenceModel
-from undamped.options import Range, convert
+from undamped.options import Range, convert, options_of
+from undamped.registry import models
 from undamped.training import Run, fit
 from undamped.training.defaults import suggest
 
@@ -90,6 +91,15 @@ class SequenceEstimator(BaseEstimator):
         share = convert(
             _Share, self.validation_fraction, f"{type(self).__name__}.validation_fraction"
         )
+        if share and len(series_set) < 2:
+            raise DataError(
+                explain(
+                    "X",
+                    expected="at least two series, one to learn from and one to validate",
+                    got="1 sample",
+                    remedy="Give more series, or validation_fraction=0.",
+                )
+            )
         missing = convert(Missing, self.missing, f"{type(self).__name__}.missing")
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         task = self.task_class(
@@ -116,10 +126,16 @@ class SequenceEstimator(BaseEstimator):
 
     def _choices(self, task: Recordings) -> tuple[dict[str, Any], dict[str, Any]]:
         """Put what was said over what suits the size of the data."""
-        suggested = suggest(task, self.model)
+        suggested = suggest(
+            length=int(np.median(task.series_set.lengths)) - (task.horizon or 0),
+            count=task.sequences("train"),
+            channels=task.input_size,
+            kind=self.kind,
+        )
+        known = options_of(models[self.model])
         said = {"hidden_size": self.hidden_size, "num_layers": self.num_layers}
         model = {
-            **suggested["model"],
+            **{name: value for name, value in suggested["model"].items() if name in known},
             **{name: value for name, value in said.items() if value is not None},
             **(self.model_options or {}),
         }
@@ -149,7 +165,8 @@ class SequenceEstimator(BaseEstimator):
         settings = run.settings
         if settings["status"] != "finished":
             raise KeyboardInterrupt("training was stopped before its end")
-        model = run.model()
+        with torch.random.fork_rng(devices=[]):  # fresh weights are drawn before they are replaced
+            model = run.model()
         assert isinstance(model, SequenceModel)
         self.model_ = model
         options = settings["model"]["options"]
@@ -229,7 +246,7 @@ class SequenceEstimator(BaseEstimator):
     # Pickles
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
+        state: dict[str, Any] = {**super().__getstate__()}  # type: ignore[dict-item]
         if "model_" in state:
             state["model_"] = freeze(state["model_"], **state["_built_with"])
         return state

@@ -78,7 +78,7 @@ def one_or_many(X: Any) -> tuple[Any, str]:
         numbers = bool(X) and all(np.ndim(one) == 0 for one in X)
         return ([np.asarray(X)], "numbers") if numbers else (X, "set")
     dimensions = getattr(X, "ndim", None)
-    if dimensions == 1 and getattr(X, "dtype", None) != object:
+    if dimensions == 1 and np.asarray(X).dtype.kind != "O":
         return [np.asarray(X)], "numbers"
     return X, "rows" if dimensions == 2 and not _is_frame(X) else "set"
 
@@ -107,6 +107,17 @@ def _series_of(X: Any, what: str) -> tuple[list[Any], list[str] | None]:
                 remedy="Reshape your data: a single series of numbers is X.reshape(1, -1).",
             )
         )
+    if array.ndim == 2 and array.shape[1] < SHORTEST and len(array):
+        # Somebody's table of plain features: the words are those scikit-learn's users know.
+        got = f"{array.shape[1]} feature(s) (shape={array.shape}) while a minimum of {SHORTEST} is"
+        raise DataError(
+            explain(
+                what,
+                expected="one row of values over time per series",
+                got=f"{got} required",
+                remedy="Reshape your data to (series, time, channels).",
+            )
+        )
     return list(array), None
 
 
@@ -130,7 +141,7 @@ def _series_of_frame(frame: pd.DataFrame, what: str) -> tuple[list[Any], list[st
             f"a frame with an index of {frame.index.nlevels} levels",
             "Keep two levels, (series, time).",
         )
-    if len(frame) and len(names) and all(dtype == object for dtype in frame.dtypes):
+    if len(frame) and len(names) and all(dtype.kind == "O" for dtype in frame.dtypes):
         first = frame.iloc[0, 0]
         if np.ndim(first) == 1:  # cells hold whole series
             return [_row_of_cells(row, f"{what}, row {at}") for at, row in _rows(frame)], names
@@ -206,7 +217,7 @@ def _numbers(array: np.ndarray, what: str) -> np.ndarray:
             explain(
                 what,
                 expected="real numbers",
-                got="complex data, which is not supported",
+                got="complex ones (Complex data not supported)",
                 remedy="Give real and imaginary part as two channels.",
             )
         )

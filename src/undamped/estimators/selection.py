@@ -54,5 +54,3 @@ class ChangesToCome(Recordings):
     def record(self) -> dict[str, Any]:
         """What a run has to remember."""
         return {name: value for name, value in super().record().items() if name != "preparation"}
-
-

@@ -86,7 +86,7 @@ def _column(y: Any, count: int) -> np.ndarray:
             explain(
                 "y",
                 expected="one target per series",
-                got="None, but the estimator requires y to be passed",
+                got="none: the estimator requires y to be passed, but the target y is None",
                 remedy="Give fit(X, y).",
             )
         )
@@ -98,7 +98,7 @@ def _column(y: Any, count: int) -> np.ndarray:
             explain(
                 "y",
                 expected="labels or real numbers",
-                got="complex data, which is not supported",
+                got="complex ones (Complex data not supported)",
                 remedy="Give real numbers.",
             )
         )
