@@ -11,6 +11,7 @@ from undamped.cli import (
     compare,
     data,
     diagnose,
+    export,
     list_,
     predict,
     report,
@@ -36,6 +37,7 @@ app.command("train")(train.train)
 app.command("compare")(compare.compare)
 app.command("resume")(resume.resume)
 app.command("predict")(predict.predict)
+app.command("export")(export.export)
 app.command("diagnose")(diagnose.diagnose)
 app.command("report")(report.report)
 app.add_typer(data.app, name="data")

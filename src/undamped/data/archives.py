@@ -6,6 +6,7 @@ no link, no device, no more files and bytes than allowed. Only wanted members ar
 
 from __future__ import annotations
 
+import fnmatch
 import gzip
 import lzma
 import stat
@@ -132,6 +133,9 @@ def _plan(
 def _target(pick: Pick, member: str) -> str | None:
     """Return where a member goes according to a pick; None if it is not meant."""
     plain = member.removeprefix("./")
+    if "*" in pick.member:
+        fits = fnmatch.fnmatchcase(plain, pick.member)
+        return pick.name + plain.rpartition("/")[2] if fits else None
     if pick.member.endswith("/"):
         return pick.name + plain[len(pick.member) :] if plain.startswith(pick.member) else None
     return pick.name if plain == pick.member else None

@@ -49,7 +49,18 @@ def collect(data_set: DataSet, folder: Path, into: Path, listener: Listener) -> 
             for file in source.files:
                 _copy(folder, file.name, into / file.name, file.size)
             return Source(source.parts, source.files)
-    wanted = " or ".join(dict.fromkeys(_wanted(source) for source in data_set.sources))
+    for names in data_set.unchecked:
+        if all((folder / name).is_dir() or _present(folder, name) for name in names):
+            listener.note(f"{data_set.name}: taking {', '.join(names)} from {folder} as they are")
+            for name in names:
+                if name.endswith("/"):
+                    _copy_folder(folder / name, into / name)
+                else:
+                    _copy(folder, name, into / name, data_set.limit)
+            return Source(data_set.sources[0].parts)
+    ways = [_wanted(source) for source in data_set.sources]
+    ways += [", ".join(names) for names in data_set.unchecked]
+    wanted = " or ".join(dict.fromkeys(ways))
     raise DataError(
         explain(
             str(folder),
@@ -79,6 +90,24 @@ def _wanted(source: Source) -> str:
     if source.files and len(source.files) <= 8:
         return ", ".join(file.name for file in source.files)
     return ", ".join(part.file for part in source.parts)
+
+
+def _copy_folder(folder: Path, to: Path) -> None:
+    """Copy the plain files of a folder and what is below it; links are refused."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink():
+            raise DataError(
+                explain(
+                    str(path),
+                    expected="a plain file",
+                    got="a link",
+                    remedy="Put the file itself there.",
+                )
+            )
+        if path.is_file():
+            target = to / path.relative_to(folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
 
 
 def _present(folder: Path, name: str) -> bool:

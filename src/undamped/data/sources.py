@@ -28,9 +28,10 @@ class Pick:
     """A member of an archive that is wanted, and where it goes.
 
     Args:
-        member: Name in the archive, or a prefix ending in `/` for everything below it.
-        name: Name in the folder of the set; for a prefix, a folder ending in `/` or nothing.
-            A member that ends in `.gz` while its name does not is decompressed on the way.
+        member: Name in the archive; a prefix ending in `/` for everything below it; or a pattern
+            with `*` for all names that fit.
+        name: Name in the folder of the set; for a prefix or a pattern, a folder ending in `/` or
+            nothing. A member that ends in `.gz` while its name does not is decompressed on the way.
     """
 
     member: str
@@ -134,6 +135,8 @@ class DataSet:
         place: Folder below the cache root.
         limit: Bytes it may take when unpacked.
         note: Something to know before using it.
+        unchecked: Files that are taken from somebody's own folder although no checksum is known
+            for them, as alternatives; a name that ends in `/` is a folder with all it holds.
     """
 
     name: str
@@ -143,8 +146,9 @@ class DataSet:
     place: str
     limit: int = 1 << 30
     note: str = ""
+    unchecked: tuple[tuple[str, ...], ...] = ()
 
     @property
     def download_size(self) -> int | None:
-        """Bytes of the largest way to get it, of those whose size is known."""
-        return max((source.size for source in self.sources if source.size), default=None)
+        """Bytes of the first way to get it whose size is known."""
+        return next((source.size for source in self.sources if source.size), None)

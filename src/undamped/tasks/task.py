@@ -87,8 +87,8 @@ class Task(ABC):
         """Return the mean loss that training makes small; here cross entropy over all answers."""
         return F.cross_entropy(prediction.flatten(0, -2), batch.targets.flatten())
 
-    def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, int]:
-        """Return the metric of a batch as a sum and a count; here right answers."""
+    def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, float]:
+        """Return what `finish` makes the metric of, as a sum and a count; here right answers."""
         right = (prediction.argmax(-1) == batch.targets).sum()
         return right.double(), batch.targets.numel()
 
