@@ -230,13 +230,13 @@ def test_probabilities_and_attributes(classifier):
     assert 0 <= classifier.score(X, y) <= 1
 
 
-@pytest.mark.parametrize("labels", [[10, 9], [2.0, 1.0], ["10", "9"], [True, False], ["b", "a"]])
+@pytest.mark.parametrize("labels", [[2.0, 1.0], ["10", "9"], [True, False]])
 def test_labels_come_back_as_they_went_in(labels):
     X, y = waves(count=30)
     y = np.where(y == "slow", *labels)
-    fitted = SequenceClassifier(
-        **{**TINY, "steps": 150, "hidden_size": 16}, learning_rate=0.03
-    ).fit(X, y)
+    fitted = SequenceClassifier(**{**TINY, "steps": 80, "hidden_size": 16}, learning_rate=0.03).fit(
+        X, y
+    )
     predicted = fitted.predict(X)
     assert predicted.dtype == np.asarray(y).dtype
     assert np.mean(predicted == y) > 0.9

@@ -20,11 +20,10 @@ from undamped.errors import DataError, explain
 from undamped.estimators.frozen import freeze, thaw
 from undamped.estimators.inputs import Collection
 from undamped.estimators.selection import Recordings
+from undamped.estimators.settings import starting_from
 from undamped.networks.sequence_model import SequenceModel
-from undamped.options import Range, convert, options_of
-from undamped.registry import models
+from undamped.options import Range, convert
 from undamped.training import Run, fit
-from undamped.training.defaults import suggest
 
 _Share = Annotated[float, Range(low=0, high=1, open_high=True)]
 _BUDGETS = ("epochs", "steps", "seconds", "minutes")
@@ -126,16 +125,16 @@ class SequenceEstimator(BaseEstimator):
 
     def _choices(self, task: Recordings) -> tuple[dict[str, Any], dict[str, Any]]:
         """Put what was said over what suits the size of the data."""
-        suggested = suggest(
+        suggested = starting_from(
+            self.model,
             length=int(np.median(task.series_set.lengths)) - (task.horizon or 0),
             count=task.sequences("train"),
             channels=task.input_size,
             kind=self.kind,
         )
-        known = options_of(models[self.model])
         said = {"hidden_size": self.hidden_size, "num_layers": self.num_layers}
         model = {
-            **{name: value for name, value in suggested["model"].items() if name in known},
+            **suggested["model"],
             **{name: value for name, value in said.items() if value is not None},
             **(self.model_options or {}),
         }
@@ -233,15 +232,12 @@ class SequenceEstimator(BaseEstimator):
     def _stream_outputs(self, samples: Iterable[Any]) -> Iterator[np.ndarray]:
         """Yield the outputs after each sample; memory does not grow."""
         check_is_fitted(self, "model_")
-        prepare, state, total, model = self.preparation_.stream(), None, None, self.model_
-        for count, sample in enumerate(samples, start=1):
+        prepare, state = self.preparation_.stream(), None
+        for sample in samples:
             row = torch.from_numpy(prepare.push(np.atleast_1d(np.asarray(sample))))
             with torch.inference_mode():
-                features, state = model.network.step(row[None], state)
-                if model.readout == "mean":
-                    total = features.double() if total is None else total + features.double()
-                    features = (total / count).to(features.dtype)
-                yield model.head(features)[0].double().numpy()
+                output, state = self.model_.step(row[None], state)
+            yield output[0].double().numpy()
 
     # Pickles
 
