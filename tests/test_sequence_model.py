@@ -64,8 +64,6 @@ def test_contradictions_are_refused():
         SequenceModel("gru", 3, 5, embedding_size=4, hidden_size=8)
     with pytest.raises(OptionError, match="task sets it"):
         SequenceModel("gru", 3, 5, batch_first=True, hidden_size=8)
-    with pytest.raises(OptionError, match="mean"):
-        SequenceModel("gru", 3, 5, readout="mean", hidden_size=8).step(torch.randn(2, 3))
     with pytest.raises(OptionError, match="generate"):
         SequenceModel("gru", 3, 5, hidden_size=8).generate(torch.zeros(1, 1).long(), 3)
 
@@ -94,6 +92,20 @@ def test_generation_draws_one_symbol_at_a_time_from_its_own_answers():
     for symbol in model.generate(prompt, 6, temperature=1e-6):
         assert torch.equal(model(text)[-1].argmax(-1), symbol)
         text = torch.cat([text, symbol.unsqueeze(0)])
+
+
+@pytest.mark.parametrize("name", ["lstm", "unicornn"])
+def test_a_stream_carries_the_mean_of_its_outputs(name):
+    model = SequenceModel(name, 3, 5, readout="mean", hidden_size=8).double()
+    x, state = torch.randn(9, 2, 3).double(), None
+    for t, x_t in enumerate(x):
+        answer, state = model.step(x_t, state)
+        assert torch.allclose(answer, model(x[: t + 1]), atol=1e-12)
+    # A state without a mean in it goes on with the network and starts a new mean.
+    state = model.run(x[:4])[1]
+    for x_t in x[4:]:
+        answer, state = model.step(x_t, state)
+    assert torch.allclose(answer, model(x[4:], state=model.run(x[:4])[1]), atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["lstm", "gru", "unicornn"])

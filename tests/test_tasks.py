@@ -5,15 +5,34 @@ import math
 import pytest
 import torch
 
+from canonical_files import everything, skip_unless_catalogued
 from undamped import tasks
 from undamped.errors import DataError, OptionError
 from undamped.registry import tasks as registry
 
-SMALL = {"copy": {"delay": 7}, "transfer-copy": {"delay": 7, "test_delays": (3, 9)}}
+SMALL = {
+    "copy": {"delay": 7},
+    "transfer-copy": {"delay": 7, "test_delays": (3, 9)},
+    "smnist": {"validation": 10},
+    "psmnist": {"validation": 10},
+    "noise-cifar": {"validation": 10, "length": 40},
+}
+
+
+NEEDS = {"noise-cifar": "cifar10", "ptb": "ptb"}
+
+
+@pytest.fixture(scope="module")
+def tiny_data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    everything(folder)
+    return folder
 
 
 @pytest.mark.parametrize("name", list(registry))
-def test_every_task_keeps_the_contract(name):
+def test_every_task_keeps_the_contract(name, tiny_data, monkeypatch):
+    monkeypatch.setenv("UNDAMPED_DATA", str(tiny_data))
+    skip_unless_catalogued(NEEDS.get(name, "mnist"))
     task = tasks.build(name, **SMALL.get(name, {}))
     for split in ("train", "valid", "test"):
         batch = task.batch(split, 0, 5)

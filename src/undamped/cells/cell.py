@@ -37,6 +37,8 @@ class Cell(nn.Module, ABC):
     fused: ClassVar[bool] = False
     dense: ClassVar[bool] = False
     """Whether free square matrices read the state: `recurrent_matrices` returns them."""
+    structured: bool = True
+    """Whether a product may use a matrix's structure; if not, the matrix is always formed."""
 
     def __init__(self, input_size: PositiveInt, hidden_size: PositiveInt) -> None:
         super().__init__()

@@ -84,7 +84,7 @@ class EURNNCell(UnitaryCell):
 
     @property
     def _forms_matrix(self) -> bool:
-        return self.layer_cost * self.maps.layers >= self.hidden_size
+        return self.layer_cost * self.maps.layers >= self.hidden_size or not self.structured
 
     def constrained_parameters(self) -> Iterable[nn.Parameter]:
         """The angles."""

@@ -55,7 +55,7 @@ class URNNCell(UnitaryCell):
 
     @property
     def _forms_matrix(self) -> bool:
-        return self.hidden_size <= DENSE_UP_TO
+        return self.hidden_size <= DENSE_UP_TO or not self.structured
 
     def constrained_parameters(self) -> Iterable[nn.Parameter]:
         """Phases and reflections."""

@@ -9,7 +9,9 @@ import typer
 from undamped.cli import (
     bench,
     compare,
+    data,
     diagnose,
+    export,
     list_,
     predict,
     report,
@@ -35,8 +37,10 @@ app.command("train")(train.train)
 app.command("compare")(compare.compare)
 app.command("resume")(resume.resume)
 app.command("predict")(predict.predict)
+app.command("export")(export.export)
 app.command("diagnose")(diagnose.diagnose)
 app.command("report")(report.report)
+app.add_typer(data.app, name="data")
 app.command("bench")(bench.bench)
 app.command("reproduce")(reproduce.reproduce)
 

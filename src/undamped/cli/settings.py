@@ -15,8 +15,8 @@ from undamped.errors import OptionError, explain
 from undamped.networks.sequence_model import SequenceModel
 from undamped.options import NonNegativeInt, check, convert, options_of, unknown_name
 from undamped.registry import models, tasks
-from undamped.training.fit import MODEL_OPTIONS
 from undamped.training.options import TrainOptions
+from undamped.training.recipes import MODEL_OPTIONS
 
 PARTS = ("task", "model", "train")
 

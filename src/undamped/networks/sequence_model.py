@@ -7,7 +7,7 @@ mean over the true length.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,14 @@ from undamped.registry import models
 
 InputKind = Literal["vectors", "symbols", "pixels"]
 Readout = Literal["last", "every", "mean"]
+
+
+class MeanState(NamedTuple):
+    """The state of a stream whose readout is the mean of all outputs so far."""
+
+    network: Any
+    total: Tensor  # (batch, features)
+    steps: int
 
 
 class SequenceModel(nn.Module):
@@ -133,14 +141,20 @@ class SequenceModel(nn.Module):
         return self.head(features), state
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Take one sample of a stream (batch, …); return the answer so far and the state."""
-        if self.readout == "mean":
-            raise OptionError(
-                "step: expected a readout of 'last' or 'every', got 'mean'. A running mean would "
-                "need the whole past; train with readout='last' to stream."
-            )
-        features, state = self.network.step(self.encode(x), state)
-        return self.head(features), state
+        """Take one sample of a stream (batch, …); return the answer so far and the state.
+
+        With `readout="mean"` the state holds the sum and the number of outputs too; a state
+        that `run` returned starts a new mean.
+        """
+        mean = state if isinstance(state, MeanState) else None
+        features, state = self.network.step(self.encode(x), mean.network if mean else state)
+        if self.readout != "mean":
+            return self.head(features), state
+        # In double precision: a stream may go on for longer than single precision can count.
+        total = features.double() if mean is None else mean.total + features
+        steps = 1 if mean is None else mean.steps + 1
+        answer = self.head((total / steps).to(features.dtype))
+        return answer, MeanState(state, total, steps)
 
     @torch.no_grad()
     def generate(

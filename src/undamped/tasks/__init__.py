@@ -6,7 +6,13 @@ from undamped.tasks.characters import Characters
 from undamped.tasks.copying import Copy, TransferCopy
 from undamped.tasks.denoise import Denoise
 from undamped.tasks.digits import NoisePaddedDigits
+from undamped.tasks.lorenz96 import Lorenz96
+from undamped.tasks.noise_cifar import NoisePaddedCIFAR10
 from undamped.tasks.points import Annuli, Spirals
+from undamped.tasks.psmnist import PermutedMNIST
+from undamped.tasks.ptb import PennTreebank
+from undamped.tasks.series import SeriesTask
+from undamped.tasks.smnist import SequentialMNIST
 from undamped.tasks.task import Batch, Chance, Split, Task
 
 __all__ = [
@@ -17,7 +23,13 @@ __all__ = [
     "Characters",
     "Copy",
     "Denoise",
+    "Lorenz96",
+    "NoisePaddedCIFAR10",
     "NoisePaddedDigits",
+    "PennTreebank",
+    "PermutedMNIST",
+    "SequentialMNIST",
+    "SeriesTask",
     "Spirals",
     "Split",
     "Task",

@@ -6,6 +6,7 @@ import math
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -84,10 +85,15 @@ class Characters(Task):
         """Turn numbers into a text."""
         return "".join(self.vocabulary[number] for number in numbers.tolist())
 
+    def _numbers(self, text: str) -> Tensor:
+        """Number the characters of a long text that has no others than the vocabulary."""
+        known = np.frombuffer(self.vocabulary.encode("utf-32-le"), np.uint32)
+        codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+        return torch.from_numpy(np.searchsorted(known, codes))
+
     @cached_property
     def _parts(self) -> dict[str, Tensor]:
-        place = {character: number for number, character in enumerate(self.vocabulary)}
-        numbers = torch.tensor([place[character] for character in self.text])
+        numbers = self._numbers(self.text)
         if self.file is None:
             return dict.fromkeys(("train", "valid", "test"), numbers)
         held = max(2, len(numbers) // 20)
@@ -107,7 +113,7 @@ class Characters(Task):
     def _streams(self, split: Split, size: int) -> tuple[int, int]:
         """Return how many places are read at once, and how many characters each has."""
         total = len(self._parts[split]) - 1
-        places = 1 if self.file is None else min(size, max(1, total // self.length))
+        places = 1 if not self.carries_state else min(size, max(1, total // self.length))
         return places, total // places
 
     def batch(self, split: Split, number: int, size: int) -> Batch:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -53,8 +53,8 @@ class Task(ABC):
     output_size: int
     input_kind: Literal["vectors", "symbols", "pixels"] = "vectors"
     readout: Literal["last", "every"] = "last"
-    metric: ClassVar[str] = "accuracy"
-    higher_is_better: ClassVar[bool] = True
+    metric: str = "accuracy"
+    higher_is_better: bool = True
     sequential: ClassVar[bool] = True
     """Whether inputs are sequences; otherwise they are single vectors."""
     carries_state: bool = False
@@ -87,10 +87,26 @@ class Task(ABC):
         """Return the mean loss that training makes small; here cross entropy over all answers."""
         return F.cross_entropy(prediction.flatten(0, -2), batch.targets.flatten())
 
-    def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, int]:
-        """Return the metric of a batch as a sum and a count; here right answers."""
+    def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, float]:
+        """Return what `finish` makes the metric of, as a sum and a count; here right answers."""
         right = (prediction.argmax(-1) == batch.targets).sum()
         return right.double(), batch.targets.numel()
+
+    def answers(self, batch: Batch) -> int:
+        """Return over how many answers `loss` is a mean; padding does not count."""
+        return batch.targets.numel()
+
+    def finish(self, mean: float) -> float:
+        """Return the metric from the mean of what `score` adds up; a root for root mean squares."""
+        return mean
+
+    def record(self) -> dict[str, Any]:
+        """Return what a run has to remember about the data, as plain values for run.json."""
+        return {}
+
+    def notes(self) -> list[str]:
+        """Return sentences about what was done to the data, for the person who trains."""
+        return []
 
     def test_parts(self) -> dict[str, Task]:
         """Return the tasks on which a trained model is tested, by name; usually itself."""
@@ -145,9 +161,13 @@ class ArrayTask(Task):
             index = torch.arange(number * size, min((number + 1) * size, total))
         else:
             epoch, place = divmod(number, total // size)
-            order = torch.randperm(total, generator=self.generator("train", epoch, part=1))
-            index = order[place * size : (place + 1) * size]
+            index = self.order(epoch, size)[place * size : (place + 1) * size]
         return self.take(split, index, self.generator(split, number))
+
+    def order(self, epoch: int, size: int) -> Tensor:
+        """Return the numbers of the training sequences in the order of one pass."""
+        generator = self.generator("train", epoch, part=1)
+        return torch.randperm(self.sequences("train"), generator=generator)
 
     def count(self, split: Split, size: int) -> int | None:
         """One pass over the split."""

@@ -70,7 +70,7 @@ def evaluate(
                 batch.inputs, batch.lengths, state if task.carries_state else None
             )
             metric, metric_count = task.score(prediction, batch)
-            weight = batch.targets.numel()
+            weight = task.answers(batch)
             loss = task.loss(prediction, batch)
             sums += torch.tensor(
                 [loss.item() * weight, weight, metric.item(), metric_count], dtype=torch.float64
@@ -78,4 +78,4 @@ def evaluate(
     model.train(was_training)
     if world > 1:
         torch.distributed.all_reduce(sums)
-    return Scores(loss=float(sums[0] / sums[1]), metric=float(sums[2] / sums[3]))
+    return Scores(loss=float(sums[0] / sums[1]), metric=task.finish(float(sums[2] / sums[3])))

@@ -22,8 +22,8 @@ from undamped.tasks.task import Task
 from undamped.training.evaluation import evaluate
 from undamped.training.options import TrainOptions
 from undamped.training.quiet import hushed
-from undamped.training.recipes import merged
-from undamped.training.run import Run, machine, model_for, versions
+from undamped.training.recipes import MODEL_OPTIONS, merged
+from undamped.training.run import Run, machine, model_for, shape_of, versions
 
 
 def fit(
@@ -96,10 +96,12 @@ def fit(
             "name": model_name,
             "options": settings["model"],
             "parameters": sum(p.numel() for p in built_model.parameters() if p.requires_grad),
+            "shape": shape_of(built_task),
         },
         train=options.to_dict(),
         versions=versions(),
         machine=machine(),
+        **built_task.record(),
     )
     if started is not None:
         started(run)
@@ -256,9 +258,6 @@ def _checked(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     options_left = dict(options)
     options_left.update(checked)
     return options_left
-
-
-MODEL_OPTIONS = ("embedding_size", "readout")
 
 
 def _try_one_batch(model: SequenceModel | PointModel, task: Task, options: TrainOptions) -> None:

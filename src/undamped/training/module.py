@@ -279,7 +279,7 @@ class TrainingModule(L.LightningModule):
         since["steps"] += 1
         self.latest = {
             "loss": loss,
-            "metric": since["metric"] / max(1, since["metric_count"]),
+            "metric": self.task.finish(since["metric"] / max(1, since["metric_count"])),
             "gradient_norm": self.gradient_norm,
             "learning_rate": rate,
         }
@@ -298,7 +298,7 @@ class TrainingModule(L.LightningModule):
             "step": progress.step,
             "seconds": round(progress.seconds, 3),
             "train_loss": since["loss"] / max(1, since["steps"]),
-            f"train_{metric}": since["metric"] / max(1, since["metric_count"]),
+            f"train_{metric}": self.task.finish(since["metric"] / max(1, since["metric_count"])),
             "gradient_norm": since["norm"] / max(1, since["steps"]),
             "learning_rate": self.latest["learning_rate"],
             "valid_loss": scores.loss,

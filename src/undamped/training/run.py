@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from undamped.data.preparation import Preparation
 from undamped.errors import RunError, explain
 from undamped.networks.point_model import PointModel
 from undamped.networks.sequence_model import SequenceModel
@@ -205,7 +206,13 @@ class Run:
                     remedy="Build the module yourself and call load_into(module).",
                 )
             )
-        return model_for(self.task(), name, settings["model"]["options"])
+        shape = settings["model"].get("shape") or shape_of(self.task())
+        return _model_of_shape(shape, name, settings["model"]["options"])
+
+    def preparation(self) -> Preparation | None:
+        """Return what was done to the data, for runs on recordings; None for others."""
+        stored = self.settings.get("preparation")
+        return None if stored is None else Preparation.from_dict(stored)
 
     def model(self) -> SequenceModel | PointModel:
         """Build the model of the run with its best weights, ready to predict."""
@@ -224,16 +231,33 @@ class Run:
         write_tensors(self.path / "model.safetensors", module.state_dict())
 
 
+def shape_of(task: Task) -> dict[str, Any]:
+    """Return what a model has to know about its task, so that it can be built without the data."""
+    return {
+        "input_size": task.input_size,
+        "output_size": task.output_size,
+        "input_kind": task.input_kind,
+        "readout": task.readout,
+        "sequential": task.sequential,
+    }
+
+
 def model_for(task: Task, name: str, options: dict[str, Any]) -> SequenceModel | PointModel:
     """Build the model that answers a task."""
-    if not task.sequential:
-        return PointModel(name, task.input_size, task.output_size, **options)
+    return _model_of_shape(shape_of(task), name, options)
+
+
+def _model_of_shape(
+    shape: dict[str, Any], name: str, options: dict[str, Any]
+) -> SequenceModel | PointModel:
+    if not shape["sequential"]:
+        return PointModel(name, shape["input_size"], shape["output_size"], **options)
     return SequenceModel(
         name,
-        task.input_size,
-        task.output_size,
-        input_kind=task.input_kind,
-        readout=options.get("readout", task.readout),
+        shape["input_size"],
+        shape["output_size"],
+        input_kind=shape["input_kind"],
+        readout=options.get("readout", shape["readout"]),
         **{key: value for key, value in options.items() if key != "readout"},
     )
 

@@ -1,0 +1,1 @@
+"""Data: from files on disk to arrays that a task can use."""

@@ -1,0 +1,29 @@
+"""Arrays from files, never objects: a pickle in the place of an array is refused unread."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from undamped.errors import DataError, explain
+
+
+def check_array_file(path: Path) -> None:
+    """Refuse a `.npy` or `.npz` file that holds anything but plain numbers or text."""
+    try:
+        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        if isinstance(loaded, np.lib.npyio.NpzFile):
+            with loaded:
+                for name in loaded.files:
+                    loaded[name]
+    except (ValueError, OSError, EOFError, SyntaxError, KeyError) as error:
+        got = "a pickled object" if "pickle" in str(error).lower() else "a damaged file"
+        raise DataError(
+            explain(
+                path.name,
+                expected="an array of numbers or text",
+                got=got,
+                remedy="Pickles can run code and are never opened; save the array itself.",
+            )
+        ) from None

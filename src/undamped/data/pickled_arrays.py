@@ -1,0 +1,242 @@
+"""Pickles of plain data, read without unpickling: nothing in the file is ever called.
+
+A pickle is a program. `pickletools` splits it into opcodes without running it, and the small
+machine here understands only those that build dicts, lists, tuples, texts, bytes and whole
+numbers, and the one way in which NumPy writes an array down. Everything else is refused.
+"""
+
+from __future__ import annotations
+
+import math
+import pickletools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from undamped.errors import DataError, explain
+
+_ARRAY_MAKERS = {
+    "numpy.core.multiarray _reconstruct",
+    "numpy._core.multiarray _reconstruct",
+}
+_NAMES = {"numpy ndarray", "numpy dtype", *_ARRAY_MAKERS}
+_NUMBERS = {"u1", "i1", "i2", "i4", "i8", "f4", "f8"}
+
+_CONSTANTS: dict[str, Any] = {
+    "NONE": None,
+    "NEWTRUE": True,
+    "NEWFALSE": False,
+    "EMPTY_TUPLE": (),
+}
+_LITERALS = {"BININT", "BININT1", "BININT2", "LONG1", "INT", "LONG", "BINFLOAT"}
+_TEXTS = {"BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"}
+_BYTES = {"BINBYTES", "SHORT_BINBYTES", "BINBYTES8"}
+_OLD_TEXTS = {"BINSTRING", "SHORT_BINSTRING"}  # Python 2 wrote texts and bytes alike
+_PUT = {"BINPUT", "LONG_BINPUT", "PUT"}
+_GET = {"BINGET", "LONG_BINGET", "GET"}
+_SKIPPED = {"PROTO", "FRAME"}
+_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+
+
+class _RefusalError(Exception):
+    """The pickle asks for something that plain data never needs."""
+
+
+@dataclass(frozen=True)
+class _Name:
+    """A name that the pickle mentioned; it is compared, never looked up."""
+
+    name: str
+
+
+@dataclass
+class _Kind:
+    """A NumPy number format on its way in."""
+
+    code: str
+    order: str = "|"
+
+
+@dataclass
+class _Array:
+    """A NumPy array on its way in."""
+
+    values: np.ndarray | None = None
+
+
+class _Mark:
+    """Where a group of items starts on the stack."""
+
+
+def read_pickled(path: Path) -> Any:
+    """Read a pickle of dicts, lists, texts, bytes, numbers and NumPy arrays.
+
+    Texts of Python 2 come out as bytes, because that is what they were.
+
+    Args:
+        path: The file.
+
+    Example:
+        >>> read_pickled(Path("data_batch_1"))[b"labels"][:3]
+        [6, 9, 9]
+    """
+    try:
+        with path.open("rb") as file:
+            return _plain(_Machine().run(file))
+    except _RefusalError as refusal:
+        got = str(refusal)
+    except OSError as error:
+        got = error.strerror or "a file that cannot be read"
+    except (
+        ValueError,
+        IndexError,
+        KeyError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+        MemoryError,
+    ):
+        got = "a damaged file"
+    raise DataError(
+        explain(
+            str(path),
+            expected="a pickle of plain data (dicts, lists, texts, numbers, arrays)",
+            got=got,
+            remedy="Nothing in it was run; fetch the file anew, or convert it to .npz.",
+        )
+    )
+
+
+class _Machine:
+    """The opcodes of plain data and a stack for them."""
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+        self.special: dict[str, Callable[[Any], None]] = {
+            "MARK": lambda _: self.stack.append(_Mark),
+            "EMPTY_DICT": lambda _: self.stack.append({}),
+            "EMPTY_LIST": lambda _: self.stack.append([]),
+            "MEMOIZE": lambda _: self.memo.update({len(self.memo): self.stack[-1]}),
+            "APPEND": lambda _: self._extend([self.stack.pop()]),
+            "APPENDS": lambda _: self._extend(self._group()),
+            "SETITEM": lambda _: self._fill([self.stack.pop() for _ in range(2)][::-1]),
+            "SETITEMS": lambda _: self._fill(self._group()),
+            "TUPLE": lambda _: self.stack.append(tuple(self._group())),
+            "GLOBAL": lambda name: self._mention(name),
+            "STACK_GLOBAL": lambda _: self._mention(
+                " ".join([self.stack.pop() for _ in range(2)][::-1])
+            ),
+            "REDUCE": lambda _: self._reduce(),
+            "BUILD": lambda _: self._build(),
+        }
+
+    def run(self, file: Any) -> Any:
+        """Follow the opcodes to the end and return the one thing they built."""
+        for opcode, argument, _ in pickletools.genops(file):
+            name = opcode.name
+            if name == "STOP":
+                (result,) = self.stack
+                return result
+            self._step(name, argument)
+        raise _RefusalError("a file that ends too soon")
+
+    def _step(self, name: str, argument: Any) -> None:
+        if name in _SKIPPED:
+            return
+        if name in _LITERALS or name in _TEXTS or name in _BYTES:
+            self.stack.append(argument)
+        elif name in _OLD_TEXTS:
+            self.stack.append(argument.encode("latin-1"))
+        elif name in _CONSTANTS:
+            self.stack.append(_CONSTANTS[name])
+        elif name in _PUT:
+            self.memo[argument] = self.stack[-1]
+        elif name in _GET:
+            self.stack.append(self.memo[argument])
+        elif name in _TUPLES:
+            count = _TUPLES[name]
+            self.stack[-count:] = [tuple(self.stack[-count:])]
+        elif name in self.special:
+            self.special[name](argument)
+        else:
+            raise _RefusalError(f"one that wants the opcode {name}")
+
+    def _group(self) -> list[Any]:
+        place = len(self.stack) - 1 - self.stack[::-1].index(_Mark)
+        group = self.stack[place + 1 :]
+        del self.stack[place:]
+        return group
+
+    def _extend(self, items: list[Any]) -> None:
+        if not isinstance(self.stack[-1], list):
+            raise TypeError
+        self.stack[-1].extend(items)
+
+    def _fill(self, items: list[Any]) -> None:
+        if not isinstance(self.stack[-1], dict):
+            raise TypeError
+        self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
+
+    def _mention(self, name: str) -> None:
+        if name not in _NAMES:
+            raise _RefusalError(f"one that wants to call {name.replace(' ', '.')!r}")
+        self.stack.append(_Name(name))
+
+    def _reduce(self) -> None:
+        arguments, function = self.stack.pop(), self.stack.pop()
+        if not isinstance(function, _Name) or not isinstance(arguments, tuple):
+            raise TypeError
+        if function.name == "numpy dtype":
+            code = _text(arguments[0])
+            if code not in _NUMBERS:
+                raise _RefusalError(f"an array of the kind {code!r}")
+            self.stack.append(_Kind(code))
+        elif function.name in _ARRAY_MAKERS:
+            self.stack.append(_Array())
+        else:
+            raise _RefusalError(f"one that wants to call {function.name.replace(' ', '.')!r}")
+
+    def _build(self) -> None:
+        state, built = self.stack.pop(), self.stack[-1]
+        if isinstance(built, _Kind):
+            built.order = _text(state[1])
+        elif isinstance(built, _Array):
+            _, shape, kind, by_columns, content = state
+            built.values = _array(shape, kind, by_columns, content)
+        else:
+            raise _RefusalError("one that sets the state of an object")
+
+
+def _text(value: Any) -> str:
+    return value.decode("ascii") if isinstance(value, bytes) else str(value)
+
+
+def _array(shape: Any, kind: Any, by_columns: Any, content: Any) -> np.ndarray:
+    if not isinstance(kind, _Kind) or not isinstance(content, bytes) or kind.order not in "<>=|":
+        raise TypeError
+    dtype = np.dtype(kind.order + kind.code)
+    sizes = tuple(int(size) for size in shape)
+    if min(sizes, default=0) < 0 or math.prod(sizes) * dtype.itemsize != len(content):
+        raise ValueError
+    return np.frombuffer(content, dtype).reshape(sizes, order="F" if by_columns else "C")
+
+
+def _plain(value: Any) -> Any:
+    """Replace finished arrays by NumPy's, and refuse leftovers of unfinished ones."""
+    if isinstance(value, dict):
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(_plain(item) for item in value)
+    if isinstance(value, _Array):
+        if value.values is None:
+            raise ValueError
+        return value.values
+    if isinstance(value, (_Name, _Kind)) or value is _Mark:
+        raise TypeError
+    return value

@@ -1,0 +1,1 @@
+"""What the catalogue lists, by kind of data."""

@@ -1,0 +1,6 @@
+"""Models as files that need neither this library nor PyTorch."""
+
+from undamped.export.onnx_file import export_onnx, subject_of
+from undamped.export.subject import Subject
+
+__all__ = ["Subject", "export_onnx", "subject_of"]

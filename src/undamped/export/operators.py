@@ -1,0 +1,285 @@
+"""What torch operators are in ONNX: the few that one step of a network is made of.
+
+torch's own exporter unrolls a loop over time for one fixed length; a graph with a loop in it has
+to be put together by hand, and then only the step inside it needs translation. A step is run
+once on an example while every operator it calls is written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from undamped.errors import OptionError, explain
+from undamped.export.graph import Graph
+
+EXAMPLES = 3
+"""Rows of an example. No operator below looks at the number of rows, so any other will do."""
+
+
+class ComplexValue(NamedTuple):
+    """ONNX has no complex arithmetic in its runtimes: two real values stand for one."""
+
+    real: str
+    imaginary: str
+
+
+Value = str | ComplexValue
+
+
+def apply(
+    graph: Graph,
+    function: Callable[..., Any],
+    inputs: Sequence[tuple[str, int]],
+    dtype: torch.dtype,
+) -> list[str]:
+    """Write down what a function of tensors (rows, features) does; return its results' names.
+
+    Args:
+        graph: Where the nodes go.
+        function: Called once with an example; returns one tensor or a tuple.
+        inputs: The name of each argument, and its number of features.
+        dtype: The type of the arguments.
+    """
+    # In inference mode a composite operator such as `linear` is seen whole, and the tensors that
+    # come out of an operator are the ones that go into the next.
+    with torch.inference_mode():
+        examples = [torch.zeros(EXAMPLES, size, dtype=dtype) for _, size in inputs]
+        record = _Record(graph)
+        for example, (name, _) in zip(examples, inputs, strict=True):
+            record.remember(example, name)
+        with record:
+            results = function(*examples)
+    results = (results,) if isinstance(results, Tensor) else tuple(results)
+    return [record.real(result) for result in results]
+
+
+class _Record(TorchDispatchMode):
+    """Runs operators as usual and adds those that depend on the inputs to a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.graph = graph
+        self._values: dict[int, Value] = {}
+        self._kept: list[Tensor] = []  # an identity is only good while its tensor lives
+
+    def remember(self, tensor: Tensor, value: Value) -> None:
+        self._values[id(tensor)] = value
+        self._kept.append(tensor)
+
+    def value(self, given: Any) -> Value:
+        if isinstance(given, Tensor):
+            return self._values.get(id(given)) or self.graph.constant(given)
+        return self.graph.constant(np.array(given, dtype=self._number_type))
+
+    def real(self, given: Any) -> str:
+        value = self.value(given)
+        assert isinstance(value, str)  # complex numbers leave a step as pairs of real ones
+        return value
+
+    def node(self, kind: str, *inputs: Any, **attributes: Any) -> str:
+        """Add a node whose inputs are tensors and numbers of torch."""
+        return self.graph.node(kind, *[self.real(i) for i in inputs], **attributes)
+
+    @property
+    def _number_type(self) -> Any:
+        return self._kept[0].numpy().dtype
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        if not any(id(tensor) in self._values for tensor in tensors):
+            return result  # made of parameters only: a constant
+        name = func.name().removeprefix("aten::")
+        if name not in _OPERATORS:
+            raise OptionError(
+                explain(
+                    "export",
+                    expected="a network whose step is made of operators that ONNX has",
+                    got=f"one that uses '{func.name()}'",
+                    remedy="Choose another network, or answer with 'undamped predict'.",
+                )
+            )
+        made = _OPERATORS[name](self, result, *args, **kwargs)
+        several = isinstance(result, list | tuple)
+        for tensor, value in zip(result, made, strict=True) if several else [(result, made)]:
+            self.remember(tensor, value)
+        return result
+
+
+# Each takes the record, torch's result, and torch's arguments.
+
+
+def _plain(kind: str) -> Callable[..., Value]:
+    return lambda record, result, *inputs: record.node(kind, *inputs)
+
+
+def _same(record: _Record, result: Tensor, x: Tensor) -> Value:
+    return record.value(x)
+
+
+def _sum(kind: str) -> Callable[..., Value]:
+    def write(record: _Record, result: Tensor, a: Any, b: Any, alpha: float = 1) -> Value:
+        if alpha == 1:
+            return record.node(kind, a, b)
+        scaled = record.node("Mul", b, alpha)
+        return record.graph.node(kind, record.real(a), scaled)
+
+    return write
+
+
+def _reversed_difference(
+    record: _Record, result: Tensor, a: Tensor, b: float, alpha: float = 1
+) -> Value:
+    return _sum("Sub")(record, result, b, a, alpha)
+
+
+def _product(record: _Record, result: Tensor, a: Any, b: Any) -> Value:
+    left, right = record.value(a), record.value(b)
+    if isinstance(left, ComplexValue) and isinstance(right, str):
+        return ComplexValue(*(record.graph.node("Mul", part, right) for part in left))
+    return record.node("Mul", a, b)
+
+
+def _modulus(record: _Record, result: Tensor, x: Tensor) -> Value:
+    value, graph = record.value(x), record.graph
+    if isinstance(value, str):
+        return graph.node("Abs", value)
+    squares = [graph.node("Mul", part, part) for part in value]
+    return graph.node("Sqrt", graph.node("Add", *squares))
+
+
+def _complex(record: _Record, result: Tensor, real: Tensor, imaginary: Tensor) -> Value:
+    return ComplexValue(record.real(real), record.real(imaginary))
+
+
+def _part(index: int) -> Callable[..., Value]:
+    def write(record: _Record, result: Tensor, x: Tensor) -> Value:
+        value = record.value(x)
+        assert isinstance(value, ComplexValue)
+        return value[index]
+
+    return write
+
+
+def _linear(
+    record: _Record, result: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = None
+) -> Value:
+    inputs = [x, weight] if bias is None else [x, weight, bias]
+    return record.node("Gemm", *inputs, transB=1)
+
+
+def _product_and_sum(
+    record: _Record,
+    result: Tensor,
+    c: Tensor,
+    a: Tensor,
+    b: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+) -> Value:
+    return record.node("Gemm", a, b, c, alpha=float(alpha), beta=float(beta))
+
+
+def _split(record: _Record, result: Sequence[Tensor], x: Tensor, size: Any, dim: int = 0) -> Any:
+    sizes = record.graph.whole(*(part.shape[dim] for part in result))
+    return record.graph.nodes("Split", record.real(x), sizes, outputs=len(result), axis=dim)
+
+
+def _slice(
+    record: _Record,
+    result: Tensor,
+    x: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Value:
+    whole = record.graph.whole
+    last = min(x.shape[dim] if end is None else end, x.shape[dim])
+    bounds = (whole(start or 0), whole(last), whole(dim), whole(step))
+    return record.graph.node("Slice", record.real(x), *bounds)
+
+
+def _join(record: _Record, result: Tensor, parts: Sequence[Tensor], dim: int = 0) -> Value:
+    return record.node("Concat", *parts, axis=dim)
+
+
+def _stack(record: _Record, result: Tensor, parts: Sequence[Tensor], dim: int = 0) -> Value:
+    graph = record.graph
+    place = graph.whole(dim)
+    raised = [graph.node("Unsqueeze", record.real(part), place) for part in parts]
+    return graph.node("Concat", *raised, axis=dim)
+
+
+def _total(
+    record: _Record, result: Tensor, x: Tensor, dims: Sequence[int], keepdim: bool = False
+) -> Value:
+    places = record.graph.whole(*dims)
+    return record.graph.node("ReduceSum", record.real(x), places, keepdims=int(keepdim))
+
+
+def _remainder(record: _Record, result: Tensor, x: Tensor, divisor: float) -> Value:
+    graph, value, by = record.graph, record.real(x), record.real(divisor)
+    whole = graph.node("Floor", graph.node("Div", value, by))
+    return graph.node("Sub", value, graph.node("Mul", whole, by))
+
+
+def _leaky_relu(record: _Record, result: Tensor, x: Tensor, slope: float = 0.01) -> Value:
+    return record.node("LeakyRelu", x, alpha=float(slope))
+
+
+def _sigmoid(record: _Record, result: Tensor, x: Tensor) -> Value:
+    # onnxruntime's own Sigmoid is a tenth off where it is near 1e-6; networks that divide by
+    # small numbers make something of that.
+    graph = record.graph
+    rest = graph.node("Exp", record.node("Neg", x))
+    return graph.node("Reciprocal", graph.node("Add", rest, record.real(1)))
+
+
+def _inverse_root(record: _Record, result: Tensor, x: Tensor) -> Value:
+    return record.graph.node("Reciprocal", record.node("Sqrt", x))
+
+
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "abs": _modulus,
+    "add.Tensor": _sum("Add"),
+    "addmm": _product_and_sum,
+    "cat": _join,
+    "chunk": _split,
+    "complex": _complex,
+    "detach": _same,
+    "div.Tensor": _plain("Div"),
+    "imag": _part(1),
+    "leaky_relu": _leaky_relu,
+    "linear": _linear,
+    "matmul": _plain("MatMul"),
+    "mm": _plain("MatMul"),
+    "mul.Tensor": _product,
+    "neg": _plain("Neg"),
+    "real": _part(0),
+    "relu": _plain("Relu"),
+    "remainder.Scalar": _remainder,
+    "round": _plain("Round"),
+    "rsqrt": _inverse_root,
+    "rsub.Scalar": _reversed_difference,
+    "sigmoid": _sigmoid,
+    "sign": _plain("Sign"),
+    "slice.Tensor": _slice,
+    "split.Tensor": _split,
+    "sqrt": _plain("Sqrt"),
+    "stack": _stack,
+    "sub.Tensor": _sum("Sub"),
+    "sum.dim_IntList": _total,
+    "tanh": _plain("Tanh"),
+}

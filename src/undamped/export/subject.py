@@ -1,0 +1,116 @@
+"""What is exported: a model, and what is known about its samples and answers."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from undamped.errors import OptionError, explain
+from undamped.networks.recurrent import Recurrent
+from undamped.networks.sequence_model import SequenceModel
+from undamped.version import __version__
+
+if TYPE_CHECKING:
+    from undamped.data.preparation import Preparation
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model with everything an answer depends on.
+
+    Args:
+        model: The model; it is not changed.
+        preparation: What is done to raw samples; if none is given they go in as they are.
+        classes: The names of the classes where answers are classes: all of them, or nothing in
+            them if they have no names. None where answers are numbers.
+        source: Where the model comes from, for the reader of the file.
+    """
+
+    model: SequenceModel
+    preparation: Preparation | None = None
+    classes: tuple[str, ...] | None = None
+    source: str = ""
+
+    @property
+    def network(self) -> Recurrent:
+        """The recurrent network in the model."""
+        return self.model.network
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type the network computes in."""
+        return self.model.head.weight.dtype
+
+    @property
+    def sample_dtype(self) -> torch.dtype:
+        """The type of raw samples."""
+        return {"symbols": torch.int64, "pixels": torch.uint8}.get(
+            self.model.input_kind, self.dtype
+        )
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """The shape of one raw sample: channels, or nothing for a symbol."""
+        if self.preparation is not None:
+            return (len(self.preparation.raw_channels),)
+        return () if self.model.input_kind == "symbols" else (self.model.input_size,)
+
+    @property
+    def kind(self) -> str:
+        """What is asked, in the words of a preparation."""
+        if self.preparation is not None:
+            return self.preparation.kind
+        every = self.model.readout == "every"
+        if self.classes is not None:
+            return "steps" if every else "classification"
+        return "step-regression" if every else "regression"
+
+    def sources(self, layer: int) -> tuple[int, ...]:
+        """Which outputs layer 0, 1, … reads: 0 is the input, 1 the output of layer 0."""
+        return self.network.cell_class.sources(layer + 1, self.network.cell_options)
+
+    def starts(self) -> dict[str, Tensor]:
+        """The first value of each part of the state, (cells, 1, size), by its name in the file."""
+        state = self.network.initial_state(1)
+        parts = (state,) if isinstance(state, Tensor) else state
+        names = self.network.cell_class.state_names
+        return {
+            name.replace(" ", "_"): part.detach() for name, part in zip(names, parts, strict=True)
+        }
+
+    def metadata(self) -> dict[str, str]:
+        """What the file says about itself."""
+        prepared = self.preparation
+        channels = prepared.raw_channels if prepared is not None else []
+        return {
+            "undamped": __version__,
+            "source": self.source,
+            "network": type(self.network).__name__,
+            "kind": self.kind,
+            "input": self.model.input_kind,
+            "readout": self.model.readout,
+            "channels": json.dumps(channels, ensure_ascii=False),
+            "classes": json.dumps(list(self.classes or ()), ensure_ascii=False),
+        }
+
+
+def export_form(subject: Subject) -> Subject:
+    """Return a copy that can be translated: matrices formed, nothing random."""
+    model = copy.deepcopy(subject.model).cpu().eval()
+    if not isinstance(model, SequenceModel):
+        raise OptionError(
+            explain(
+                "export",
+                expected="a model that reads sequences",
+                got=f"a {type(model).__name__}",
+                remedy="Only recurrent models are exported.",
+            )
+        )
+    for cell in model.network.cells:
+        cell.structured = False  # type: ignore[union-attr]
+    return Subject(model, subject.preparation, subject.classes, subject.source)

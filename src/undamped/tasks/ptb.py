@@ -1,0 +1,45 @@
+"""Penn Treebank, one character at a time."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from torch import Tensor
+
+from undamped.data.cache import folder
+from undamped.data.text import read_penn_treebank
+from undamped.options import PositiveInt
+from undamped.registry import tasks
+from undamped.tasks.characters import Characters
+
+
+@tasks.register("ptb")
+class PennTreebank(Characters):
+    """Predict each next character of the Penn Treebank.
+
+    Five million characters of newspaper text with 50 different symbols, in the published parts
+    for training, validation and test. A batch reads several places at once, and each goes on
+    where it stopped, so that the state is handed on from batch to batch; gradients reach back
+    `length` characters. The score is in bits per character.
+
+    Args:
+        length: Characters per batch and place: how far back a gradient reaches. The papers use
+            150 and 300.
+
+    Example:
+        >>> build("ptb", length=300)
+
+    Reference:
+        M. Marcus et al. Building a large annotated corpus of English: the Penn Treebank, 1993;
+        parts and preparation of T. Mikolov et al. Subword language modeling with neural
+        networks, 2012.
+    """
+
+    def __init__(self, *, length: PositiveInt = 150) -> None:
+        self._texts = read_penn_treebank(folder("ptb"))
+        super().__init__("".join(self._texts.values()), length=length)
+        self.carries_state = True
+
+    @cached_property
+    def _parts(self) -> dict[str, Tensor]:
+        return {part: self._numbers(text) for part, text in self._texts.items()}

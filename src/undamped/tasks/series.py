@@ -1,0 +1,363 @@
+"""Learning from recordings: one answer per series, one per step, or the values to come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from undamped.data import splits
+from undamped.data.preparation import (
+    Kind,
+    Missing,
+    Preparation,
+    sorted_labels,
+)
+from undamped.data.series import SeriesSet
+from undamped.options import NonNegativeInt, PositiveInt
+from undamped.tasks.series_choices import (
+    forecast_window,
+    irregular,
+    kind_of,
+    labelled,
+    stride_of,
+)
+from undamped.tasks.task import ArrayTask, Batch, Chance, Split
+
+NO_ANSWER = -100  # what cross entropy leaves out
+_IN_MEMORY = 1 << 28  # bytes of prepared series that are kept
+
+
+class SeriesTask(ArrayTask):
+    """Answer questions about recordings of equal or unequal length.
+
+    The set is split honestly, prepared with what the training part alone tells, and served in
+    padded batches with the true lengths beside them; padding carries no loss and no score.
+
+    Args:
+        series_set: The recordings.
+        kind: What is asked; "auto" looks at the targets: text and few whole numbers are classes,
+            other numbers are numbers, one per step where there is one per step; with a horizon,
+            the values to come.
+        missing: How gaps are filled: "interpolate" draws lines, "mask" holds the last value and
+            adds a flag per channel.
+        standardise: Whether channels are brought to mean 0 and standard deviation 1.
+        time_channel: Whether the time between steps is a feature; by default where it varies.
+        split: "stratified", "group", "time" or "given"; "auto" takes what suits the data.
+        fractions: Shares of training, validation and test.
+        gap: For a split by time, how much is left out between two parts.
+        window: Cut the series into windows of so many steps.
+        stride: Steps from one window to the next.
+        horizon: Predict so many values to come.
+        forecast: The channels to predict; all by default.
+        split_seed: Which of the possible splits.
+        seed: Where the order of the batches comes from.
+
+    Example:
+        >>> import numpy as np
+        >>> random = np.random.default_rng(0)
+        >>> waves = [random.normal(size=(40, 2)) + (i % 2) for i in range(30)]
+        >>> task = SeriesTask(SeriesSet.of(waves, targets=[i % 2 for i in range(30)]))
+        >>> task.batch("train", 0, 8).inputs.shape
+        torch.Size([40, 8, 2])
+    """
+
+    def __init__(
+        self,
+        series_set: SeriesSet,
+        *,
+        kind: Kind | Literal["auto"] = "auto",
+        missing: Missing = "interpolate",
+        standardise: bool = True,
+        time_channel: bool | None = None,
+        split: splits.By | Literal["auto"] = "auto",
+        fractions: Sequence[float] = splits.DEFAULT_FRACTIONS,
+        gap: NonNegativeInt = 0,
+        window: PositiveInt | None = None,
+        stride: PositiveInt | None = None,
+        horizon: PositiveInt | None = None,
+        forecast: Sequence[str] | None = None,
+        split_seed: NonNegativeInt = 0,
+        seed: NonNegativeInt = 0,
+    ) -> None:
+        super().__init__(seed)
+        self._said: list[str] = []
+        self.kind = kind_of(series_set, kind, horizon, self._said)
+        self.horizon = horizon if self.kind == "forecast" else None
+        series_set = labelled(series_set, self.kind, self._said)
+        if self.kind == "forecast":
+            assert horizon is not None
+            window = window or forecast_window(series_set, horizon)
+            stride = stride or stride_of(series_set, horizon)
+            series_set = series_set.windows(window + horizon, stride)
+            self._say(f"{len(series_set):,} windows: {window} steps in, {horizon} to come.")
+        elif window is not None:
+            series_set = series_set.windows(window, stride or window)
+            self._say(f"{len(series_set):,} windows of {window} steps.")
+        self.series_set = series_set
+        by, why = splits.choose(series_set) if split == "auto" else (split, "as asked")
+        self.parts = splits.split(series_set, fractions=fractions, by=by, gap=gap, seed=split_seed)
+        self._say_split(by, why)
+        self.split_record = {
+            "by": by,
+            "fractions": [float(f) for f in fractions],
+            "gap": gap,
+            "seed": split_seed,
+            "sizes": {name: len(index) for name, index in self.parts.items()},
+            "hash": splits.hash_of(self.parts),
+        }
+        if time_channel is None:
+            time_channel = irregular(series_set)
+            if time_channel:
+                self._say("Time stamps are irregular: the time between steps is a channel.")
+        stepwise = self.kind in ("steps", "classification")
+        self.preparation = Preparation.fit(
+            series_set.take(self.parts["train"]),
+            kind=self.kind,
+            missing=missing,
+            standardise=standardise,
+            time_channel=time_channel,
+            classes=sorted_labels(series_set.targets) if stepwise else None,
+            horizon=horizon or 0,
+            forecast=forecast,
+        )
+        self._say_preparation(standardise)
+        self.input_size = self.preparation.input_size
+        self.output_size = self.preparation.output_size
+        self.readout = self.preparation.readout
+        self.counts_classes = self.preparation.classes is not None
+        self.metric = "accuracy" if self.counts_classes else "rmse"
+        self.higher_is_better = self.counts_classes
+        self._prepared: dict[int, Tensor] = {}
+        self._kept = 0
+
+    # Saying aloud
+
+    def _say(self, sentence: str) -> None:
+        self._said.append(sentence)
+
+    def _say_split(self, by: str, why: str) -> None:
+        sizes = ", ".join(f"{len(index):,} {name}" for name, index in self.parts.items())
+        self._say(f"Split by {by} ({why}): {sizes}.")
+        left = len(self.series_set) - sum(len(index) for index in self.parts.values())
+        if left:
+            self._say(f"{left:,} left out, so that no part sees what another holds.")
+        origin = self.series_set.origin
+        copies = len(self.series_set) - len(np.unique(self.series_set.copies()))
+        if copies and origin is None:
+            self._say(f"{copies:,} series are copies of others; copies stay on one side.")
+
+    def _say_preparation(self, standardise: bool) -> None:
+        prepared = self.preparation
+        dropped = [n for n in prepared.raw_channels if n not in prepared.channels]
+        if dropped:
+            self._say(f"Constant in the training part and left out: {', '.join(dropped)}.")
+        gaps = sum(int(np.isnan(one).sum()) for one in self.series_set.series)
+        if gaps:
+            total = sum(one.size for one in self.series_set.series)
+            how = (
+                "filled along lines"
+                if prepared.missing == "interpolate"
+                else "filled with the last value and flagged"
+            )
+            self._say(f"{gaps:,} of {total:,} values ({gaps / total:.1%}) are missing: {how}.")
+        if standardise:
+            self._say("Channels are standardised with mean and scale of the training part.")
+
+    def notes(self) -> list[str]:
+        """Say what was done to the data."""
+        return [f"{self.series_set.source}: {self.series_set.describe()}.", *self._said]
+
+    def record(self) -> dict[str, Any]:
+        """What a run has to remember."""
+        return {
+            "preparation": self.preparation.to_dict(),
+            "split": self.split_record,
+            "data": self.notes(),
+        }
+
+    def describe(self) -> str:
+        """Say in one line what a model is asked to do."""
+        asked = {
+            "classification": f"tell {self.output_size} classes apart",
+            "regression": "say a number",
+            "steps": f"tell {self.output_size} classes apart at every step",
+            "step-regression": "say a number at every step",
+            "forecast": f"say the next {self.horizon} values",
+        }
+        return f"{self.series_set.source}: {asked[self.kind]}."
+
+    # Batches
+
+    def sequences(self, split: Split) -> int:
+        """How many series a part has; without a validation part, training is looked at instead."""
+        return len(self._members(split))
+
+    def _members(self, split: Split) -> np.ndarray:
+        if split == "valid" and not len(self.parts["valid"]):
+            split = "train"
+        return self.parts[split]
+
+    def order(self, epoch: int, size: int) -> Tensor:
+        """Return a shuffled order in which series of like length come together."""
+        shuffled = super().order(epoch, size)
+        lengths = self.series_set.lengths[self._members("train")]
+        if lengths.min() == lengths.max():
+            return shuffled
+        steps = torch.from_numpy(lengths)[shuffled]
+        # Sorted only within a stretch of eight batches, so that batches still differ by pass.
+        stretch = torch.arange(len(shuffled)) // (8 * size)
+        near = shuffled[np.lexsort((steps.numpy(), stretch.numpy()))]
+        whole = len(near) // size
+        batches = near[: whole * size].view(whole, size)
+        mixed = batches[torch.randperm(whole, generator=self.generator("train", epoch, part=2))]
+        return torch.cat([mixed.flatten(), near[whole * size :]])
+
+    def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
+        """Prepare the chosen series and pad them to the longest."""
+        numbers = self._members(split)[index.numpy()]
+        inputs = [self._inputs(int(number)) for number in numbers]
+        lengths = torch.tensor([len(one) for one in inputs])
+        padded = torch.nn.utils.rnn.pad_sequence(inputs)
+        targets = self._targets(numbers)
+        equal = bool((lengths == lengths[0]).all())
+        return Batch(padded, targets, None if equal else lengths)
+
+    def _inputs(self, number: int) -> Tensor:
+        kept = self._prepared.get(number)
+        if kept is not None:
+            return kept
+        times = None if self.series_set.times is None else self.series_set.times[number]
+        raw = self.series_set.series[number]
+        stop = len(raw) - (self.horizon or 0)
+        made = torch.from_numpy(
+            self.preparation.transform(raw[:stop], None if times is None else times[:stop])
+        )
+        size = made.numel() * made.element_size()
+        if self._kept + size <= _IN_MEMORY:
+            self._prepared[number] = made
+            self._kept += size
+        return made
+
+    def _targets(self, numbers: np.ndarray) -> Tensor:
+        prepared, targets = self.preparation, self.series_set.targets
+        if self.kind == "forecast":
+            return torch.stack([self._to_come(int(number)) for number in numbers])
+        if isinstance(targets, list):
+            padding = NO_ANSWER if self.counts_classes else float("nan")
+            columns = [torch.from_numpy(prepared.encode(targets[number])) for number in numbers]
+            return torch.nn.utils.rnn.pad_sequence(columns, padding_value=padding)
+        assert targets is not None
+        return torch.from_numpy(prepared.encode(targets[numbers]))
+
+    def _to_come(self, number: int) -> Tensor:
+        """Return the values to come, standardised, missing ones as NaN; (horizon · channels,)."""
+        prepared, names = self.preparation, self.series_set.channels
+        assert self.horizon is not None
+        ahead = np.asarray(self.series_set.series[number][-self.horizon :], dtype=np.float64)
+        chosen = ahead[:, [names.index(name) for name in prepared.forecast]]
+        standard = (chosen - prepared.target_mean) / prepared.target_std
+        return torch.from_numpy(standard.astype(np.float32).ravel())
+
+    # Loss and score
+
+    def _errors(self, prediction: Tensor, batch: Batch) -> Tensor:
+        """Return the errors of answers that count, in standardised units."""
+        answers = prediction if self.kind == "forecast" else prediction.squeeze(-1)
+        known = ~torch.isnan(batch.targets)
+        return answers[known] - batch.targets[known].to(answers.dtype)
+
+    def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
+        """Cross entropy, or the mean squared error in standardised units."""
+        if self.counts_classes:
+            total = F.cross_entropy(
+                prediction.flatten(0, -2),
+                batch.targets.flatten(),
+                ignore_index=NO_ANSWER,
+                reduction="sum",
+            )
+        else:
+            total = self._errors(prediction, batch).square().sum()
+        return total / max(1, self.answers(batch))
+
+    def answers(self, batch: Batch) -> int:
+        """How many answers count."""
+        if self.counts_classes:
+            return int((batch.targets != NO_ANSWER).sum())
+        return int((~torch.isnan(batch.targets)).sum())
+
+    def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, int]:
+        """Right answers, or squared errors in original units."""
+        if self.counts_classes:
+            return super().score(prediction, batch)[0], self.answers(batch)
+        scale = torch.tensor(self.preparation.target_std, dtype=torch.float64)
+        if self.kind == "forecast":
+            scale = scale.repeat(cast(int, self.horizon)).expand_as(batch.targets)
+            scale = scale[~torch.isnan(batch.targets)]
+        errors = self._errors(prediction.cpu(), Batch(batch.inputs, batch.targets.cpu()))
+        return (errors.double() * scale).square().sum(), self.answers(batch)
+
+    def finish(self, mean: float) -> float:
+        """The root of a mean square; shares of right answers stay as they are."""
+        return mean if self.counts_classes else float(np.sqrt(mean))
+
+    def test_parts(self) -> dict[str, Any]:
+        """The test part, unless there is none."""
+        return {"test": self} if len(self.parts["test"]) else {}
+
+    @property
+    def chance(self) -> Chance:
+        """The commonest class, the training mean, or the last value, on the test part."""
+        split: Split = "test" if len(self.parts["test"]) else "valid"
+        if self.kind == "forecast":
+            return self._chance_of_the_last_value(self._members(split))
+        known, asked = (self._all_targets(self._members(part)) for part in ("train", split))
+        if not self.counts_classes:
+            error = asked[~np.isnan(asked)] * self.preparation.target_std[0]  # the mean is 0
+            root = float(np.sqrt(np.mean(error**2)))
+            loss = (root / self.preparation.target_std[0]) ** 2
+            return Chance(loss=loss, metric=root, guess="always the training mean")
+        known, asked = known[known != NO_ANSWER], asked[asked != NO_ANSWER]
+        counts = np.bincount(known, minlength=self.output_size)
+        shares = (counts + 1) / (counts + 1).sum()  # one more of each: the test may hold it anew
+        commonest = int(counts.argmax())
+        label = (self.preparation.classes or [])[commonest]
+        return Chance(
+            loss=float(-np.log(shares[asked]).mean()),
+            metric=float((asked == commonest).mean()),
+            guess=f"always '{label}', the commonest in training",
+        )
+
+    def _all_targets(self, numbers: np.ndarray) -> np.ndarray:
+        targets, prepared = self.series_set.targets, self.preparation
+        if isinstance(targets, list):
+            return np.concatenate([prepared.encode(targets[number]) for number in numbers])
+        assert targets is not None
+        return prepared.encode(targets[numbers])
+
+    def _chance_of_the_last_value(self, numbers: np.ndarray) -> Chance:
+        prepared, horizon = self.preparation, cast(int, self.horizon)
+        places = [self.series_set.channels.index(name) for name in prepared.forecast]
+        scale, squares, standard, count = np.array(prepared.target_std), 0.0, 0.0, 0
+        for number in numbers:
+            raw = np.asarray(self.series_set.series[int(number)], dtype=np.float64)[:, places]
+            past, ahead = raw[:-horizon], raw[-horizon:]
+            seen = np.maximum.accumulate(
+                np.where(np.isnan(past), -1, np.arange(len(past))[:, None]), axis=0
+            )[-1]
+            last = np.where(seen >= 0, past[seen, range(len(places))], prepared.target_mean)
+            errors = ahead - last
+            there = ~np.isnan(errors)
+            squares += float(np.square(errors[there]).sum())
+            standard += float(np.square((errors / scale)[there]).sum())
+            count += int(there.sum())
+        count = max(1, count)
+        return Chance(
+            loss=standard / count,
+            metric=float(np.sqrt(squares / count)),
+            guess="always the last value",
+        )

@@ -1,0 +1,140 @@
+"""What a set of recordings is asked, where nobody said so: looked up in the data."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from undamped.data.preparation import Kind, as_labels, sorted_labels
+from undamped.data.series import SeriesSet
+from undamped.errors import DataError, OptionError, explain
+
+MANY_CLASSES = 30
+_MANY_WINDOWS = 20_000
+_LONG_PAST = 200
+
+
+def kind_of(
+    series_set: SeriesSet,
+    asked: Kind | Literal["auto"],
+    horizon: int | None,
+    said: list[str],
+) -> Kind:
+    """Return what is asked, and say so where it was not."""
+    targets = series_set.targets
+    if asked == "forecast" or (asked == "auto" and horizon is not None):
+        if horizon is None:
+            raise OptionError(
+                "horizon: expected how many values to predict with kind=forecast, got none. For "
+                "example horizon=10."
+            )
+        return "forecast"
+    if horizon is not None:
+        raise OptionError(
+            f"horizon: expected none with kind={asked}, got {horizon}. Leave one of the two out."
+        )
+    if targets is None:
+        raise DataError(
+            explain(
+                f"{series_set.source}: target",
+                expected="labels or numbers to learn",
+                got="none",
+                remedy="Name their column with target=, or give horizon= to predict the values to "
+                "come.",
+            )
+        )
+    stepwise = isinstance(targets, list)
+    if asked != "auto":
+        if stepwise != (asked in ("steps", "step-regression")):
+            have = "one per step" if stepwise else "one per series"
+            raise OptionError(
+                f"kind: expected one that fits targets of {have}, got '{asked}'. Leave kind out."
+            )
+        if asked in ("regression", "step-regression") and not _are_numbers(targets):
+            raise OptionError(
+                f"kind: expected numbers as targets for {asked}, got text. Use classification."
+            )
+        return asked
+    classes = _look_like_classes(targets)
+    kind: Kind = (
+        ("steps" if classes else "step-regression")
+        if stepwise
+        else ("classification" if classes else "regression")
+    )
+    said.append(f"Taken as {kind}; say kind= if it is something else.")
+    return kind
+
+
+def labelled(series_set: SeriesSet, kind: Kind, said: list[str]) -> SeriesSet:
+    """Return the series that can be used, or say why none can."""
+    short = np.flatnonzero(series_set.lengths < 2)
+    if len(short):
+        name = series_set.ids[int(short[0])]
+        raise DataError(
+            explain(
+                f"{series_set.source}: series '{name}'",
+                expected="at least 2 time steps",
+                got="1",
+                remedy="Is the id column the right one? Leave such series out.",
+            )
+        )
+    targets = series_set.targets
+    if kind != "forecast" and not isinstance(targets, list):
+        there = np.array([label != "" for label in as_labels(targets)])
+        if not there.all():
+            said.append(f"{int((~there).sum()):,} series without a target are left out.")
+            series_set = series_set.take(np.flatnonzero(there))
+    if kind in ("classification", "steps"):
+        classes = sorted_labels(series_set.targets)
+        if len(classes) < 2:
+            raise DataError(
+                explain(
+                    f"{series_set.source}: target",
+                    expected="two or more classes",
+                    got=f"only '{classes[0]}'" if classes else "none",
+                    remedy="There is nothing to tell apart; is it the right column?",
+                )
+            )
+    return series_set
+
+
+def forecast_window(series_set: SeriesSet, horizon: int) -> int:
+    """Return how much of the past a forecast looks at: up to a tenth of the longest series."""
+    longest = int(series_set.lengths.max())
+    return max(1, min(_LONG_PAST, max(longest // 10, 2 * horizon), longest - horizon))
+
+
+def stride_of(series_set: SeriesSet, horizon: int) -> int:
+    """Return a stride that lets every value be predicted once, and keeps windows countable."""
+    return max(1, min(horizon, 8), int(series_set.lengths.sum()) // _MANY_WINDOWS)
+
+
+def irregular(series_set: SeriesSet) -> bool:
+    """Whether the time between steps varies by more than a hundredth of its median."""
+    if series_set.times is None:
+        return False
+    gaps = np.concatenate([np.diff(times) for times in series_set.times])
+    if not len(gaps):
+        return False
+    typical = float(np.median(gaps))
+    return bool((np.abs(gaps - typical) > 0.01 * abs(typical)).any())
+
+
+def _columns(targets: np.ndarray | list[np.ndarray]) -> list[np.ndarray]:
+    return [np.asarray(one) for one in targets] if isinstance(targets, list) else [targets]
+
+
+def _are_numbers(targets: np.ndarray | list[np.ndarray]) -> bool:
+    return all(column.dtype.kind in "fiub" for column in _columns(targets))
+
+
+def _look_like_classes(targets: np.ndarray | list[np.ndarray]) -> bool:
+    if not _are_numbers(targets):
+        return True
+    values = np.concatenate([column.ravel().astype(np.float64) for column in _columns(targets)])
+    values = values[~np.isnan(values)]
+    distinct = np.unique(values)
+    return bool((distinct == np.round(distinct)).all()) and len(distinct) <= min(
+        MANY_CLASSES, max(2, len(values) // 2)
+    )
