@@ -8,6 +8,7 @@ from undamped.tasks.denoise import Denoise
 from undamped.tasks.digits import NoisePaddedDigits
 from undamped.tasks.lorenz96 import Lorenz96
 from undamped.tasks.noise_cifar import NoisePaddedCIFAR10
+from undamped.tasks.pictures import CIFAR10Images, MNISTImages
 from undamped.tasks.points import Annuli, Spirals
 from undamped.tasks.psmnist import PermutedMNIST
 from undamped.tasks.ptb import PennTreebank
@@ -19,11 +20,13 @@ __all__ = [
     "Adding",
     "Annuli",
     "Batch",
+    "CIFAR10Images",
     "Chance",
     "Characters",
     "Copy",
     "Denoise",
     "Lorenz96",
+    "MNISTImages",
     "NoisePaddedCIFAR10",
     "NoisePaddedDigits",
     "PennTreebank",
