@@ -5,6 +5,7 @@ from undamped.tasks.adding import Adding
 from undamped.tasks.characters import Characters
 from undamped.tasks.copying import Copy, TransferCopy
 from undamped.tasks.denoise import Denoise
+from undamped.tasks.densities import PlanarDensity, PointCloud
 from undamped.tasks.digits import NoisePaddedDigits
 from undamped.tasks.lorenz96 import Lorenz96
 from undamped.tasks.noise_cifar import NoisePaddedCIFAR10
@@ -31,6 +32,8 @@ __all__ = [
     "NoisePaddedDigits",
     "PennTreebank",
     "PermutedMNIST",
+    "PlanarDensity",
+    "PointCloud",
     "SequentialMNIST",
     "SeriesTask",
     "Spirals",
