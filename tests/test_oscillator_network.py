@@ -310,3 +310,26 @@ def test_other_types_take_the_plain_loop():
     output, _ = net(torch.randn(5, 2, 3, dtype=torch.bfloat16))
     assert output.dtype == torch.bfloat16
     assert isinstance(net, Recurrent)
+
+
+@pytest.mark.parametrize("gradient", ["reversible", "checkpoint"])
+@pytest.mark.parametrize("single", [True, False])
+def test_kept_curves_spare_products_and_change_nothing(gradient, single, monkeypatch):
+    """Some chunks of the second layer are walked again from their curves, others from products."""
+    monkeypatch.setattr(chunks, "LONGEST", 16)
+    monkeypatch.setattr(stack, "WIDE", 8)
+    dtype = torch.float32 if single else torch.float64
+    torch.manual_seed(0)
+    net = undamped.UnICORNN(3, 8, 2, gradient=gradient, dropout=0.3).to(dtype)
+    x = torch.randn(70, 4, 3, dtype=dtype, requires_grad=True)
+    lengths = torch.tensor([70, 33, 52, 1])
+    found = []
+    for kept in (0, 2, 100):  # none, two or all of five chunks
+        monkeypatch.setattr(chunks, "KEPT_BYTES", kept * 16 * 32 * x.element_size())
+        torch.manual_seed(1)
+        output, state = net(x, None, lengths)
+        loss = output.square().sum() + sum(s.sum() for s in state)
+        found.append(torch.autograd.grad(loss, [x, *net.parameters()]))
+    for other in found[1:]:
+        for one, two in zip(found[0], other, strict=True):
+            assert torch.equal(one, two)

@@ -167,3 +167,12 @@ def test_tanh_is_accurate_in_float32_and_exact_in_float64():
     import math
 
     assert all(tanh_array(v) == math.tanh(v) for v in x[::1000])
+
+
+def test_tanh_in_float32_never_passes_one():
+    from undamped.kernels.tanh_numba import tanh_array
+
+    low, high = (int(np.float32(v).view(np.uint32)) for v in (4.0, 8.0))
+    every = np.arange(low, high, dtype=np.uint32).view(np.float32)  # all there are in between
+    assert tanh_array(every).max() <= 1
+    assert tanh_array(-every).min() >= -1

@@ -1,12 +1,12 @@
 """Pictures as wholes: the tasks, the convolutional models, and their comparison."""
 
 import json
-import struct
 
 import numpy as np
 import pytest
 import torch
 
+from canonical_files import cifar10, mnist, record
 from undamped.errors import DataError, OptionError, ShapeError
 from undamped.experiments import mnist_odes
 from undamped.fields.convolutional import ConvolutionalField, ConvolutionalStart
@@ -16,27 +16,13 @@ from undamped.registry import models
 from undamped.tasks import CIFAR10Images, MNISTImages
 
 
-def idx(path, array):
-    head = struct.pack(">HBB", 0, 8, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
-    path.write_bytes(head + array.astype(np.uint8).tobytes())
-
-
 @pytest.fixture
 def pictures(tmp_path, monkeypatch):
     monkeypatch.setenv("UNDAMPED_DATA", str(tmp_path))
-    random = np.random.default_rng(0)
-    (tmp_path / "mnist").mkdir()
-    for part, count in (("train", 60), ("t10k", 25)):
-        idx(
-            tmp_path / "mnist" / f"{part}-images-idx3-ubyte",
-            random.integers(0, 256, (count, 28, 28)),
-        )
-        idx(tmp_path / "mnist" / f"{part}-labels-idx1-ubyte", np.arange(count) % 10)
-    (tmp_path / "cifar10").mkdir()
-    for name in [f"data_batch_{k}" for k in range(1, 6)] + ["test_batch"]:
-        records = random.integers(0, 256, (10, 3073), dtype=np.uint8)
-        records[:, 0] = np.arange(10)
-        (tmp_path / "cifar10" / f"{name}.bin").write_bytes(records.tobytes())
+    mnist(tmp_path / "mnist", train=60, test=25)
+    cifar10(tmp_path / "cifar10")
+    for folder in tmp_path.iterdir():
+        record(folder)
     return tmp_path
 
 

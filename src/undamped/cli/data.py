@@ -63,7 +63,8 @@ def info(
 ) -> None:
     """Say what a set is, where it comes from, under which terms, and whether it is whole.
 
-    If it is in the cache, every byte is read and compared with its checksum.
+    If it is in the cache, every byte is read and compared with its checksum; a damaged set ends
+    the command with exit code 1.
 
     Example: `undamped data info mnist`
     """
@@ -74,11 +75,13 @@ def info(
     found = [_state(each) for each in sets]
     if as_json:
         print_json(found[0] if len(found) == 1 else found)
+        _end_badly_if_damaged(found)
         return
     screen = console()
     for each, state in zip(sets, found, strict=True):
         screen.print(_card(each, state), "")
     screen.print(f"Cache: {cache.root()}", soft_wrap=True, markup=False)
+    _end_badly_if_damaged(found)
 
 
 @app.command("fetch")
@@ -137,6 +140,12 @@ def _ask(sets: list[DataSet]) -> None:
     size = sum(each.download_size or 0 for each in missing)
     if size > LARGE:
         typer.confirm(f"Download {human(size)}?", default=True, abort=True, err=True)
+
+
+def _end_badly_if_damaged(states: list[dict[str, Any]]) -> None:
+    """Leave with exit code 1 if a set in the cache is damaged, so that a script can tell."""
+    if any(state["problems"] for state in states):
+        raise typer.Exit(1)
 
 
 def _facts(data_set: DataSet) -> dict[str, Any]:

@@ -57,7 +57,8 @@ class _Member:
 def unpack(archive: Path, into: Path, picks: Sequence[Pick], limits: Limits | None = None) -> None:
     """Write the wanted members of an archive, or of a single compressed file, below `into`.
 
-    Nothing is written unless everything wanted is there and harmless.
+    Nothing is written unless everything wanted is there and harmless. Damage inside a member
+    shows only while it is written, so `into` should be a folder that can be thrown away.
 
     Args:
         archive: A tar (plain, gz, xz, bz2), zip, wheel or Debian package; anything else counts

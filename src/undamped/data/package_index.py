@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 
-from undamped.data.download import DownloadError, download, read_page
+from undamped.data.download import download
 from undamped.data.progress import Listener
 from undamped.data.sources import Package
+from undamped.data.web import DownloadError, read_page
 from undamped.errors import explain
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.5, */*;q=0.1"

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from undamped.data import package_index
-from undamped.data.download import DownloadError
 from undamped.data.progress import Listener, human
 from undamped.data.sources import Package
+from undamped.data.web import DownloadError
 from undamped.errors import explain
 
 _SECONDS = 900

@@ -13,6 +13,7 @@ from pathlib import Path
 SHORTEST, LONGEST = 16, 1024
 FALLBACK = 8 << 20
 SHARE = 0.75  # of the last-level cache; the rest is for weights and whoever else runs
+KEPT_BYTES = 64 << 20  # for values of tanh that spare a second product, whatever the length
 
 
 @cache
@@ -41,6 +42,18 @@ def chunk_length(steps: int, columns: int, layers: int, item_size: int) -> int:
     fitting = int(cache_bytes() * SHARE) // per_step
     fitting -= fitting % SHORTEST  # whole multiples, see `products`
     return min(steps, max(SHORTEST, min(LONGEST, fitting)))
+
+
+def kept_chunks(chunk: int, columns: int, layers: int, item_size: int) -> int:
+    """Return of how many chunks the values of tanh may be kept.
+
+    Args:
+        chunk: Steps of a chunk.
+        columns: Batch × hidden units.
+        layers: Layers whose values are kept.
+        item_size: Bytes of a number.
+    """
+    return KEPT_BYTES // (chunk * columns * layers * item_size) if layers else 0
 
 
 def ranges(steps: int, chunk: int) -> list[tuple[int, int]]:

@@ -13,7 +13,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from undamped.kernels.tanh_numba import tanh
+from undamped.kernels.tanh_numba import LIMIT, tanh
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -21,7 +21,7 @@ def _tanh_rows(rows: Any, t: int, first: int, last: int) -> None:
     for b in range(rows.shape[1]):
         row = rows[t, b, first:last]
         for j in range(row.shape[0]):
-            row[j] = tanh(row[j])
+            row[j] = tanh(row[j], LIMIT)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -30,7 +30,7 @@ def _sigmoid_rows(rows: Any, t: int, first: int, last: int) -> None:
     for b in range(rows.shape[1]):
         row = rows[t, b, first:last]
         for j in range(row.shape[0]):
-            row[j] = half + half * tanh(half * row[j])
+            row[j] = half + half * tanh(half * row[j], LIMIT)
 
 
 def tanh_rows(rows: Any, tensor: Tensor, t: int, first: int = 0, last: int | None = None) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from undamped.kernels.oscillator_numba import BLOCK, OPTIONS
-from undamped.kernels.tanh_numba import tanh
+from undamped.kernels.tanh_numba import LIMIT, tanh
 
 W, H, ALIVE, GH, GW = 0, BLOCK, 2 * BLOCK, 3 * BLOCK, 4 * BLOCK
 ROWS = 5
@@ -38,7 +38,7 @@ def forward(relu: bool, masked: bool) -> Callable[..., None]:
                     h0 = block[H + j]
                     total = block[W + j] * h0 + row[j]
                     # Written so that a NaN passes.
-                    h1 = (zero if total < zero else total) if relu else tanh(total)
+                    h1 = (zero if total < zero else total) if relu else tanh(total, LIMIT)
                     if masked:
                         live = t < block[ALIVE + j]
                         block[H + j] = h1 if live else h0

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from undamped.kernels.tanh_numba import tanh
+from undamped.kernels.tanh_numba import LIMIT, tanh
 
 BLOCK = 256
 # Rows of the block's own array.
@@ -79,6 +79,7 @@ def forward(masked: bool) -> Callable[..., None]:
     ) -> None:
         block = np.empty(ROWS * BLOCK, projected.dtype)
         zero = projected.dtype.type(0)
+        limit = LIMIT + zero * alpha  # the compiler must not know it, see `tanh`
         for at in range(low, high, BLOCK):
             width = min(BLOCK, high - at)
             _load(block, weight, step, bias, y, z, alive, at, width)
@@ -88,7 +89,7 @@ def forward(masked: bool) -> Callable[..., None]:
                     y0 = block[Y + j]
                     z0 = block[Z + j]
                     s = block[S + j]
-                    curve = tanh(block[W + j] * y0 + (row[j] + block[B + j]))
+                    curve = tanh(block[W + j] * y0 + (row[j] + block[B + j]), limit)
                     z1 = z0 - s * (curve + alpha * y0)
                     y1 = y0 + s * z1
                     if masked:
@@ -125,6 +126,7 @@ def forward_keep(masked: bool) -> Callable[..., None]:
     ) -> None:
         block = np.empty(ROWS * BLOCK, projected.dtype)
         zero = projected.dtype.type(0)
+        limit = LIMIT + zero * alpha  # the compiler must not know it, see `tanh`
         for at in range(low, high, BLOCK):
             width = min(BLOCK, high - at)
             _load(block, weight, step, bias, y, z, alive, at, width)
@@ -134,7 +136,7 @@ def forward_keep(masked: bool) -> Callable[..., None]:
                     y0 = block[Y + j]
                     z0 = block[Z + j]
                     s = block[S + j]
-                    curve = tanh(block[W + j] * y0 + (row[j] + block[B + j]))
+                    curve = tanh(block[W + j] * y0 + (row[j] + block[B + j]), limit)
                     z1 = z0 - s * (curve + alpha * y0)
                     y1 = y0 + s * z1
                     row[j] = curve
@@ -150,6 +152,54 @@ def forward_keep(masked: bool) -> Callable[..., None]:
             _save(block, y, z, at, width)
 
     return oscillator_forward_keep
+
+
+@cache
+def replay(masked: bool) -> Callable[..., None]:
+    """The scan again with the values of tanh known, which spares its product and its tanh.
+
+    The arguments are those of `forward_keep`; `curves` is only read.
+    """
+
+    @njit(**OPTIONS)
+    def oscillator_replay(
+        curves: Any,
+        positions: Any,
+        weight: Any,
+        step: Any,
+        bias: Any,
+        alpha: Any,
+        y: Any,
+        z: Any,
+        alive: Any,
+        low: int,
+        high: int,
+    ) -> None:
+        block = np.empty(ROWS * BLOCK, curves.dtype)
+        zero = curves.dtype.type(0)
+        for at in range(low, high, BLOCK):
+            width = min(BLOCK, high - at)
+            _load(block, weight, step, bias, y, z, alive, at, width)
+            for t in range(curves.shape[0]):
+                row, out = curves[t, at : at + width], positions[t, at : at + width]
+                for j in range(width):
+                    y0 = block[Y + j]
+                    z0 = block[Z + j]
+                    s = block[S + j]
+                    z1 = z0 - s * (row[j] + alpha * y0)
+                    y1 = y0 + s * z1
+                    if masked:
+                        live = t < block[ALIVE + j]
+                        block[Y + j] = y1 if live else y0
+                        block[Z + j] = z1 if live else z0
+                        out[j] = y1 if live else zero
+                    else:
+                        block[Y + j] = y1
+                        block[Z + j] = z1
+                        out[j] = y1
+            _save(block, y, z, at, width)
+
+    return oscillator_replay
 
 
 @cache
@@ -175,6 +225,7 @@ def inverse(masked: bool) -> Callable[..., None]:
     ) -> None:
         block = np.empty(ROWS * BLOCK, projected.dtype)
         zero = projected.dtype.type(0)
+        limit = LIMIT + zero * alpha  # the compiler must not know it, see `tanh`
         for at in range(low, high, BLOCK):
             width = min(BLOCK, high - at)
             _load(block, weight, step, bias, y, z, alive, at, width)
@@ -186,7 +237,7 @@ def inverse(masked: bool) -> Callable[..., None]:
                     z1 = block[Z + j]
                     s = block[S + j]
                     y0 = y1 - s * z1
-                    curve = tanh(block[W + j] * y0 + (row[j] + block[B + j]))
+                    curve = tanh(block[W + j] * y0 + (row[j] + block[B + j]), limit)
                     z0 = z1 + s * (curve + alpha * y0)
                     row[j] = curve
                     if masked:

@@ -9,6 +9,9 @@ the caller's choice of gradient:
 - "reversible": the states at the start of at most `ANCHORS` chunks, whatever the length; the
   others are found by running backwards in time (`stack_backward`).
 
+The last two also keep the values of tanh of the last chunks, as many as a fixed amount of memory
+holds (`chunks.kept_chunks`): with them a chunk is walked again without its matrix products.
+
 Dropout masks lie on the outputs of a layer as the layers above see them. Where `lengths` say
 that a sequence is over, its state rests, its outputs are zero, and its input is not looked at.
 """
@@ -22,12 +25,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.kernels.chunks import chunk_length, ranges
+from undamped.kernels.chunks import chunk_length, kept_chunks, ranges
 from undamped.kernels.columns import over_columns
 from undamped.kernels.products import rows_times
 
 Gradient = Literal["reversible", "checkpoint", "stored"]
 ANCHORS = 64
+WIDE = 32  # numbers that a layer reads per step from which its product costs more than memory
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,11 @@ class Layer:
     alpha: float
     sources: tuple[int, ...]
     sizes: tuple[int, ...]
+
+    @property
+    def wide(self) -> bool:
+        """Whether its product is worth sparing."""
+        return sum(self.sizes) >= WIDE
 
     def blocks(self) -> list[tuple[int, Tensor]]:
         """Return each source with its part of the input matrix, (hidden, size)."""
@@ -67,8 +76,10 @@ class Work:
     lengths: Tensor | None
     masks: Tensor | None  # (layers - 1, batch, hidden)
     chunk: int
+    replayed: int = 0  # how many of the last chunks may have their curves kept
     positions: list[Tensor] = field(default_factory=list)
     curves: list[Tensor] = field(default_factory=list)
+    replay: dict[int, Tensor] = field(default_factory=dict)  # by layer, (kept steps, columns)
 
     def __post_init__(self) -> None:
         self.steps, self.batch = self.x.shape[:2]
@@ -83,6 +94,20 @@ class Work:
         self.everywhere = np.zeros(self.columns, kind)
         self.ends = None if self.lengths is None else self.lengths.numpy()
         self.shortest = self.steps if self.ends is None else int(self.ends.min())
+        first = max(0, len(self.chunks) - self.replayed)
+        self.replay_start = self.chunks[first][0] if first < len(self.chunks) else self.steps
+
+    def make_replay(self) -> None:
+        """Make room for the curves of the last chunks of layers with a large product."""
+        kept = self.steps - self.replay_start
+        wide = [at for at, layer in enumerate(self.layers) if layer.wide]
+        self.replay = {at: self.x.new_empty(kept, self.columns) for at in wide if kept}
+
+    def replayed_curves(self, at: int, start: int, stop: int) -> Tensor | None:
+        """Return the kept curves of a layer in a chunk, or None."""
+        if at not in self.replay or start < self.replay_start:
+            return None
+        return self.replay[at][start - self.replay_start : stop - self.replay_start]
 
     def buffers(self, count: int) -> list[Tensor]:
         """Return `count` buffers of a chunk, (steps, columns)."""
@@ -120,7 +145,9 @@ class Work:
         return masked.view(-1, self.hidden)
 
     def rebuild(self, span: tuple[int, int], state: Tensor, *, backwards: bool) -> list[Tensor]:
-        """Fill `positions` and `curves` of a chunk; return what each layer's readers see.
+        """Find positions and curves of a chunk; return what each layer's readers see.
+
+        Positions go into their buffer; where the curves are is left in `chunk_curves`.
 
         `state` (2, layers, columns) is carried from the chunk's start to its end, or, when
         `backwards`, from its end to its start.
@@ -129,13 +156,19 @@ class Work:
 
         start, stop = span
         masked, alive = self.alive(start, stop)
-        kernel = kernels.inverse(masked) if backwards else kernels.forward_keep(masked)
         outputs = [self.input(start, stop)]
         values = state.numpy()
+        self.chunk_curves: list[Tensor] = []
         for at in range(len(self.layers)):
-            curves, positions = self.curves[at], self.positions[at]
-            curves, positions = curves[: stop - start], positions[: stop - start]
-            self.project(at, outputs, curves)
+            positions = self.positions[at][: stop - start]
+            kept = None if backwards else self.replayed_curves(at, start, stop)
+            if kept is None:
+                kernel = kernels.inverse(masked) if backwards else kernels.forward_keep(masked)
+                curves = self.curves[at][: stop - start]
+                self.project(at, outputs, curves)
+            else:
+                kernel, curves = kernels.replay(masked), kept
+            self.chunk_curves.append(curves)
             over_columns(
                 kernel,
                 stop - start,
@@ -168,6 +201,8 @@ def run_stack(
     if gradient == "stored":
         return _run_stored(work, state, output)
     spacing = -(-len(work.chunks) // ANCHORS) if gradient == "reversible" else 1
+    if gradient is not None and spacing == 1:
+        work.make_replay()
     borders = []
     buffers = work.buffers(len(work.layers))
     values = state.numpy()
@@ -178,11 +213,13 @@ def run_stack(
         outputs = [work.input(start, stop)]
         for at in range(len(work.layers)):
             positions = buffers[at][: stop - start]
-            work.project(at, outputs, positions)
+            curves = work.replayed_curves(at, start, stop)
+            work.project(at, outputs, positions if curves is None else curves)
             over_columns(
-                kernels.forward(masked),
+                kernels.forward(masked) if curves is None else kernels.forward_keep(masked),
                 stop - start,
                 work.columns,
+                *(() if curves is None else (curves.numpy(),)),
                 positions.numpy(),
                 *work.constants[at],
                 values[0, at],
@@ -224,10 +261,12 @@ def plan(
     """
     columns = x.shape[1] * layers[0].weight.shape[0]
     chunk = chunk_length(x.shape[0], columns, len(layers), x.element_size())
+    wide = sum(layer.wide for layer in layers)
     return Work(
         layers,
         x[:, part],
         None if lengths is None else lengths[part],
         None if masks is None else masks[:, part],
         chunk,
+        kept_chunks(chunk, columns, wide, x.element_size()),
     )

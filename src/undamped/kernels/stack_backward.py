@@ -155,7 +155,7 @@ class BackwardPass:
         work = self.work
         start, stop = work.chunks[number]
         work.positions = [whole[start:stop] for whole in self.kept.positions]
-        work.curves = [whole[start:stop] for whole in self.kept.curves]
+        work.chunk_curves = [whole[start:stop] for whole in self.kept.curves]
         outputs = [work.input(start, stop)]
         outputs += [work.seen(at, positions) for at, positions in enumerate(work.positions)]
         after = number + 1
@@ -193,7 +193,7 @@ class BackwardPass:
                 size,
                 work.columns,
                 work.positions[at][:size].numpy(),
-                work.curves[at][:size].numpy(),
+                work.chunk_curves[at].numpy(),
                 grads[at].numpy(),
                 grad_projected.numpy(),
                 first[at].numpy(),

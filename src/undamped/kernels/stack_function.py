@@ -89,22 +89,23 @@ class _Stack(torch.autograd.Function):
         layers, batch, hidden = start.shape[1:]
         output = x.new_empty(x.shape[0] if spec.every else 0, batch, hidden)
 
-        def share(part: slice) -> tuple[Tensor, Kept | None]:
+        def share(part: slice) -> tuple[Tensor, Kept | None, dict[int, Tensor]]:
             work = plan(*whole, part)
             state = start[:, :, part].contiguous()
             inner = state.view(2, layers, work.columns)
             kept = run_stack(work, inner, spec.gradient, output[:, part] if spec.every else None)
-            return state, kept
+            return state, kept, work.replay
 
         found = in_parallel([partial(share, part) for part in spec.parts(x.shape[0], start)])
-        end = torch.cat([state for state, _ in found], dim=2)
+        end = torch.cat([state for state, _, _ in found], dim=2)
         position_end, velocity_end = end[0].clone(), end[1].clone()
-        kept = _together([part for _, part in found if part is not None])
+        kept = _together([part for _, part, _ in found if part is not None])
         if kept is not None:
             # The output stands for the last of the stored positions, so that torch notices if
             # somebody changes it in place.
             positions = kept.positions[:-1] if spec.every else kept.positions
             ctx.spec, ctx.border_spacing, ctx.stored = spec, kept.every, len(positions)
+            ctx.replay = [replay for _, _, replay in found]  # made here, so no loop of references
             ctx.save_for_backward(
                 x,
                 position,
@@ -140,8 +141,9 @@ class _Stack(torch.autograd.Function):
         if output is not None:
             positions = (*positions, output.view(output.shape[0], -1))
 
-        def share(part: slice) -> BackwardPass:
+        def share(part: slice, replay: dict[int, Tensor]) -> BackwardPass:
             work = plan(*whole, part)
+            work.replay = replay
             shape = (2, layers, work.columns)
             columns = slice(part.start * hidden, part.stop * hidden)
             border = borders[..., columns].contiguous()
@@ -161,7 +163,10 @@ class _Stack(torch.autograd.Function):
             visit.run()
             return visit
 
-        visits = in_parallel([partial(share, part) for part in spec.parts(x.shape[0], end)])
+        parts = spec.parts(x.shape[0], end)
+        visits = in_parallel(
+            [partial(share, *pair) for pair in zip(parts, ctx.replay, strict=True)]
+        )
         next((visit for visit in visits if visit.missed), visits[0]).warn()
         sums = [visit.gradients for visit in visits]
         by_column = torch.cat([part.columns for part in sums], dim=-1)

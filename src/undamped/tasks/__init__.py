@@ -13,6 +13,7 @@ from undamped.tasks.pictures import CIFAR10Images, MNISTImages
 from undamped.tasks.points import Annuli, Spirals
 from undamped.tasks.psmnist import PermutedMNIST
 from undamped.tasks.ptb import PennTreebank
+from undamped.tasks.recordings import Recordings
 from undamped.tasks.series import SeriesTask
 from undamped.tasks.smnist import SequentialMNIST
 from undamped.tasks.task import Batch, Chance, Split, Task
@@ -34,6 +35,7 @@ __all__ = [
     "PermutedMNIST",
     "PlanarDensity",
     "PointCloud",
+    "Recordings",
     "SequentialMNIST",
     "SeriesTask",
     "Spirals",

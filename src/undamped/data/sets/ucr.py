@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from undamped.data.sources import Address, DataSet, File, Package, Pick, Source
 
-_LICENCE = "free for research, citing the archive (Dau et al. 2019; Bagnall et al. 2018)"
-_REGRESSION_LICENCE = "CC BY 4.0 (Tan et al. 2021)"
+_LICENCE = "none stated; for research, citing the archive (Dau et al. 2019; Bagnall et al. 2018)"
+_REGRESSION_LICENCE = "CC BY 4.0 (Tan et al. 2021; Guijo-Rubio et al. 2024)"
 
 
 class Row(NamedTuple):
@@ -372,8 +372,8 @@ def _vital_sign(name: str, record: int, what: str) -> DataSet:
     names = tuple(f"{name}_{part}.ts" for part in _PARTS)
     return DataSet(
         name=name,
-        about=f"{what} from ECG and PPG of intensive-care patients: 7 949 windows of 4000 steps "
-        "and 2 channels, regression.",
+        about=f"{what} from ECG and PPG of intensive-care patients: about 7 900 windows of "
+        "4000 steps and 2 channels, regression.",
         licence=_REGRESSION_LICENCE,
         place=f"ucr/{name}",
         limit=4 << 30,
