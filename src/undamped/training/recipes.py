@@ -23,8 +23,8 @@ MODEL_OPTIONS = ("embedding_size", "readout")
 _PIXELS: Settings = {"train": {"batch_size": 64, "clip": 1.0, "epochs": 10, "schedule": "cosine"}}
 _PICTURES: Settings = {"model": {"hidden_size": 32}, "train": {"batch_size": 64, "epochs": 3}}
 _DENSITY: Settings = {
-    "model": {"hidden_size": 64},
-    "train": {"steps": 600, "batch_size": 256, "learning_rate": 5e-3, "schedule": "cosine"},
+    "model": {"hidden_size": 64, "end": 1.0, "detail": 6.0, "trace": "exact", "tolerance": 1e-3},
+    "train": {"steps": 600, "batch_size": 256, "learning_rate": 1e-2, "schedule": "cosine"},
 }
 _PIXELS_CORNN = {"hidden_size": 256}
 
@@ -49,8 +49,8 @@ RECIPES: dict[tuple[str, str], Settings] = {
     ("adding", ANY): {"train": {"steps": 2000, "batch_size": 64, "clip": 1.0}},
     ("annuli", ANY): {"model": {"hidden_size": 32}, "train": {"steps": 500, "batch_size": 128}},
     ("spirals", ANY): {"model": {"hidden_size": 32}, "train": {"steps": 500, "batch_size": 128}},
-    ("density", ANY): _DENSITY,
-    ("point-cloud", ANY): _DENSITY,
+    ("density", "ffjord"): _DENSITY,
+    ("point-cloud", "ffjord"): _DENSITY,
     ("mnist-images", ANY): _PICTURES,
     ("cifar10-images", ANY): _PICTURES,
     ("smnist", ANY): _PIXELS,
