@@ -16,10 +16,12 @@ SMALL = {
     "smnist": {"validation": 10},
     "psmnist": {"validation": 10},
     "noise-cifar": {"validation": 10, "length": 40},
+    "mnist-images": {"validation": 10},
+    "cifar10-images": {"validation": 10},
 }
 
 
-NEEDS = {"noise-cifar": "cifar10", "ptb": "ptb"}
+NEEDS = {"noise-cifar": "cifar10", "cifar10-images": "cifar10", "ptb": "ptb"}
 
 
 @pytest.fixture(scope="module")
