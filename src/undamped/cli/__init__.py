@@ -19,6 +19,7 @@ from undamped.cli import (
     reproduce,
     resume,
     show,
+    stream,
     train,
 )
 from undamped.errors import UndampedError
@@ -39,6 +40,7 @@ app.command("compare")(compare.compare)
 app.command("resume")(resume.resume)
 app.command("predict")(predict.predict)
 app.command("export")(export.export)
+app.command("stream")(stream.stream)
 app.command("diagnose")(diagnose.diagnose)
 app.command("report")(report.report)
 data.app.command("check")(data_check.check)
