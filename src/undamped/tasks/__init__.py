@@ -6,6 +6,7 @@ from undamped.tasks.characters import Characters
 from undamped.tasks.copying import Copy, TransferCopy
 from undamped.tasks.denoise import Denoise
 from undamped.tasks.digits import NoisePaddedDigits
+from undamped.tasks.imdb import IMDB
 from undamped.tasks.lorenz96 import Lorenz96
 from undamped.tasks.noise_cifar import NoisePaddedCIFAR10
 from undamped.tasks.points import Annuli, Spirals
@@ -14,10 +15,14 @@ from undamped.tasks.ptb import PennTreebank
 from undamped.tasks.series import SeriesTask
 from undamped.tasks.smnist import SequentialMNIST
 from undamped.tasks.task import Batch, Chance, Split, Task
+from undamped.tasks.ucr import ArchiveSeries
+from undamped.tasks.vitals import VitalSigns
 
 __all__ = [
+    "IMDB",
     "Adding",
     "Annuli",
+    "ArchiveSeries",
     "Batch",
     "Chance",
     "Characters",
@@ -34,6 +39,7 @@ __all__ = [
     "Split",
     "Task",
     "TransferCopy",
+    "VitalSigns",
     "build",
 ]
 
