@@ -2,8 +2,11 @@
 
 import copy
 import json
+import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -268,6 +271,7 @@ def trained(tmp_path_factory):
 
 ALONE = """
 import sys
+from pathlib import Path
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in {"torch", "undamped", "lightning", "numba", "onnx", "pandas"}:
@@ -317,3 +321,21 @@ def test_export_of_the_command_line(trained, monkeypatch):
     assert (run / "model.onnx").is_file()
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert "pip install 'undamped[onnx]'" in said("--onnx")
+
+
+def test_the_page_tells_the_truth(trained, tmp_path, monkeypatch, capsys):
+    """What the documentation shows runs as it stands, beside NumPy and onnxruntime alone."""
+    page = (Path(__file__).parents[1] / "docs" / "deploy.md").read_text(encoding="utf-8")
+    sequence, step, ours = re.findall(r"```python\n(.*?)```", page, re.S)
+    run = trained / "digits-unicornn-1"
+    export_onnx(subject_of(Run.open(run)), tmp_path / "model.onnx", step=True)
+    shutil.copytree(run, tmp_path / "runs" / run.name)
+    refuse = ALONE.partition("import numpy")[0]
+    for program, said in ((sequence, "UnICORNN"), (step, "[[0.")):
+        words = [sys.executable, "-c", refuse + program]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert said in done.stdout
+    monkeypatch.chdir(tmp_path)
+    exec(ours, {})
+    assert "'probabilities'" in capsys.readouterr().out

@@ -18,6 +18,7 @@ from undamped.cli import (
     reproduce,
     resume,
     show,
+    stream,
     train,
 )
 from undamped.errors import UndampedError
@@ -38,6 +39,7 @@ app.command("compare")(compare.compare)
 app.command("resume")(resume.resume)
 app.command("predict")(predict.predict)
 app.command("export")(export.export)
+app.command("stream")(stream.stream)
 app.command("diagnose")(diagnose.diagnose)
 app.command("report")(report.report)
 app.add_typer(data.app, name="data")

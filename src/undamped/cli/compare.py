@@ -20,8 +20,8 @@ def compare(
         list[str],
         typer.Argument(
             metavar="TASK MODEL... [KEY=VALUE]...",
-            help="A task, one or more models, and settings; model.KEY holds for all models, "
-            "unicornn.KEY for that one.",
+            help="A task or a file of recordings, one or more models, and settings; model.KEY "
+            "holds for all models, unicornn.KEY for that one.",
         ),
     ],
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from seed on.")] = 1,
@@ -107,7 +107,7 @@ def _exists(picture: Path) -> bool:
 
 
 def _summary(name: str, runs: list[Run], failures: list[str], task: Task) -> dict[str, Any]:
-    parts = list(task.test_parts())
+    parts = list(task.test_parts()) or ["valid"]
     found = [run.settings for run in runs]
     row: dict[str, Any] = {"model": name, "runs": [str(run.path) for run in runs]}
     if failures:
@@ -135,7 +135,7 @@ def _print(name: str, task: Task, rows: list[dict[str, Any]]) -> None:
     from undamped.cli.screen import bars, console, duration, megabytes, metric_name, number
 
     screen = console()
-    parts = list(task.test_parts())
+    parts = list(task.test_parts()) or ["valid"]
     table = Table(title=f"{name}: {metric_name(task)} on the test part", title_justify="left")
     table.add_column("model")
     for part in parts:

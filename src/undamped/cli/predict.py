@@ -10,6 +10,7 @@ import typer
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from undamped.errors import UndampedError
     from undamped.networks.point_model import PointModel
     from undamped.networks.sequence_model import SequenceModel
     from undamped.tasks.characters import Characters
@@ -21,8 +22,9 @@ def predict(
     data: Annotated[
         Path | None,
         typer.Argument(
-            help="A .npy file, (time, features) or (sequences, time, features), or a .csv file "
-            "with one row per time step; without it, the test part of the run's task."
+            help="For a run on recordings: a file or folder such as it was trained on. For others: "
+            "a .npy file, (time, features) or (sequences, time, features), or a .csv file with one "
+            "row per time step. Without it, the test part of the run's task."
         ),
     ] = None,
     prompt: Annotated[
@@ -33,6 +35,7 @@ def predict(
         float, typer.Option(min=1e-3, help="Below 1 the likeliest are preferred.")
     ] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the drawing.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write the answers to this CSV file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
 ) -> None:
     """Answer with a trained model: on the test part, on a file, or by going on with a text.
@@ -46,15 +49,25 @@ def predict(
     from undamped.training.run import Run
 
     opened = Run.open(run)
-    model, task = opened.model(), opened.task()
+    model, preparation = opened.model(), opened.preparation()
+    if preparation is not None and isinstance(model, SequenceModel):
+        if prompt is not None:
+            raise _no_text(opened)
+        from undamped.cli.predict_recordings import answer_recordings
+
+        answer_recordings(opened, model, preparation, data, out, as_json)
+        return
+    if out is not None:
+        raise OptionError(
+            f"--out: expected a run on recordings, got one of '{opened.settings['task']['name']}'. "
+            "Use --json and a redirection."
+        )
+    task = opened.task()
     if isinstance(task, Characters) and isinstance(model, SequenceModel):
         start = prompt or str(task.text)[:1]
         _continue(model, task, start, length, temperature, seed, as_json)
     elif prompt is not None:
-        raise OptionError(
-            f"--prompt: expected a run of a character model, got one of "
-            f"'{opened.settings['task']['name']}'. Leave --prompt out."
-        )
+        raise _no_text(opened)
     elif data is None:
         _answer_test(opened, model, as_json)
     elif isinstance(model, SequenceModel):
@@ -64,6 +77,15 @@ def predict(
             f"{data}: expected a run whose model reads sequences, got one that reads single "
             "vectors. Load it with undamped.training.Run and call its model."
         )
+
+
+def _no_text(run: Run) -> UndampedError:
+    from undamped.errors import OptionError
+
+    return OptionError(
+        f"--prompt: expected a run of a character model, got one of "
+        f"'{run.settings['task']['name']}'. Leave --prompt out."
+    )
 
 
 def _continue(

@@ -1,6 +1,7 @@
 """The grammar of settings: `task.delay=200 model.hidden_size=128 train.steps=2000 seed=3`.
 
-The same keys may stand in a TOML file. What is said on the command line wins.
+The same keys may stand in a TOML file. What is said on the command line wins. A file or folder in
+place of a task is a task made of it, and its options need no prefix: `data.csv target=label`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from undamped.data.recordings import looks_like_data
 from undamped.errors import OptionError, explain
 from undamped.networks.sequence_model import SequenceModel
 from undamped.options import NonNegativeInt, check, convert, options_of, unknown_name
@@ -19,6 +21,7 @@ from undamped.training.options import TrainOptions
 from undamped.training.recipes import MODEL_OPTIONS
 
 PARTS = ("task", "model", "train")
+OWN_DATA = "recordings"
 
 
 @dataclass
@@ -60,15 +63,24 @@ def read_settings(words: list[str], config: Path | None = None) -> Settings:
     settings = Settings()
     if config is not None:
         _read_config(config, settings)
-    names = []
+    names = [word for word in words if "=" not in word]
+    settings.names = names or settings.names
+    _take_file(settings)
     for word in words:
         key, equals, value = word.partition("=")
-        if not equals:
-            names.append(word)
-        else:
+        if equals:
             _enter(settings, key.strip(), value.strip())
-    settings.names = names or settings.names
     return settings
+
+
+def _take_file(settings: Settings) -> None:
+    """Let a file or folder in the place of the task be the task made of it."""
+    if not settings.names or settings.names[0] in (*tasks, *models):
+        return
+    if looks_like_data(settings.names[0]):
+        file = str(Path(settings.names[0]).expanduser().absolute())
+        settings.names[0] = OWN_DATA
+        settings.parts.setdefault("task", {})["file"] = file
 
 
 def _enter(settings: Settings, key: str, value: Any) -> None:
@@ -77,6 +89,10 @@ def _enter(settings: Settings, key: str, value: Any) -> None:
         settings.seed = convert(NonNegativeInt, value, "seed", text=True)
     elif dot and (part in PARTS or part in models):
         settings.parts.setdefault(part, {})[name] = value
+    elif settings.names[:1] == [OWN_DATA] and key in options_of(tasks[OWN_DATA]):
+        settings.parts.setdefault("task", {})[key] = value
+    elif settings.names[:1] == [OWN_DATA] and not dot:
+        raise unknown_name("setting", key, [*options_of(tasks[OWN_DATA]), "seed"])
     else:
         raise unknown_name("part of the settings", part, [*PARTS, "seed", *models])
 

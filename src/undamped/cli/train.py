@@ -21,9 +21,9 @@ def train(
         list[str] | None,
         typer.Argument(
             metavar="[TASK] [MODEL] [KEY=VALUE]...",
-            help="A task, a model, and settings such as task.delay=200 model.hidden_size=128 "
-            "train.steps=2000 seed=3. Without a task: noise-padded digits with unicornn, and the "
-            "same seconds spent on an lstm.",
+            help="A task or a file of recordings, a model, and settings such as task.delay=200 "
+            "model.hidden_size=128 train.steps=2000 seed=3; for a file also target=COLUMN. Without "
+            "a task: noise-padded digits with unicornn, and the same seconds spent on an lstm.",
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the run's folder.")] = Path("runs"),
@@ -151,14 +151,15 @@ def _print(run: Run, other: Run | None) -> None:
 
     settings, task = run.settings, run.task()
     result, model = settings["result"], settings["model"]
-    parts = list(task.test_parts())
+    parts = list(task.test_parts()) or ["valid"]
+    held = "test" if task.test_parts() else "validation"
     notes = {
         "model": f"{model['parameters']:,} parameters, {result['steps']:,} steps",
         "chance": task.chance.guess,
     }
     rows = [
         (
-            model["name"] if part == "test" else f"{model['name']}, {part}",
+            model["name"] if part in ("test", "valid") else f"{model['name']}, {part}",
             result[part][task.metric],
             notes["model"] if place == 0 else "",
         )
@@ -178,7 +179,7 @@ def _print(run: Run, other: Run | None) -> None:
     direction = "higher is better" if task.higher_is_better else "lower is better"
     screen.print("")
     screen.print(f"[bold]{task.describe()}[/]")
-    screen.print(f"{metric_name(task)} on the test part, {direction}", style="dim")
+    screen.print(f"{metric_name(task)} on the {held} part, {direction}", style="dim")
     screen.print("")
     screen.print(bars(rows, task))
     screen.print("")
@@ -202,6 +203,8 @@ def next_steps(run: Run) -> list[str]:
     settings = run.settings
     task, model = settings["task"]["name"], settings["model"]["name"]
     others = " ".join(name for name in ("unicornn", "lstm", "gru") if name != model)
+    if "preparation" in settings and "file" in settings["task"]["options"]:
+        return _next_with_recordings(run, model, others)
     steps = [f"undamped compare {task} {model} {others} --seeds 3"]
     if "length" in settings["task"]["options"] or task in ("digits", "adding"):
         steps.append(f"undamped train {task} {model} task.length=1000")
@@ -213,3 +216,20 @@ def next_steps(run: Run) -> list[str]:
         steps.append(f"undamped predict {run.path}")
     steps.append(f"undamped show {model}")
     return steps
+
+
+def _next_with_recordings(run: Run, model: str, others: str) -> list[str]:
+    options = dict(run.settings["task"]["options"])
+    file = shlex.quote(options.pop("file"))
+    options.pop("seed", None)
+    said = " ".join(shlex.quote(f"{key}={_written(value)}") for key, value in options.items())
+    return [
+        f"undamped compare {file} {model} {others} {said} --seeds 3",
+        f"undamped data check {file}",
+        f"undamped predict {run.path} {file}",
+        f"undamped show {model}",
+    ]
+
+
+def _written(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -43,6 +43,7 @@ class Preparation:
         target_std: Its standard deviation.
         horizon: How many values to come are predicted.
         forecast: The channels that are predicted.
+        window: Steps of a window, where recordings were cut into such.
 
     Example:
         >>> import numpy as np
@@ -67,6 +68,7 @@ class Preparation:
     target_std: list[float] = field(default_factory=lambda: [1.0])
     horizon: int = 0
     forecast: list[str] = field(default_factory=list)
+    window: int | None = None
 
     @classmethod
     def fit(
@@ -80,6 +82,7 @@ class Preparation:
         classes: Sequence[str] | None = None,
         horizon: int = 0,
         forecast: Sequence[str] | None = None,
+        window: int | None = None,
     ) -> Preparation:
         """Learn means, scales and labels from the training part.
 
@@ -92,6 +95,7 @@ class Preparation:
             classes: All labels there are, should the training part lack some.
             horizon: For forecasts, how many values.
             forecast: For forecasts, which channels; all if none are named.
+            window: Steps of the windows that recordings were cut into.
         """
         predicted = list(forecast or training.channels) if kind == "forecast" else []
         for name in predicted:
@@ -125,6 +129,7 @@ class Preparation:
             target_std=[float(v) for v in target_std],
             horizon=horizon,
             forecast=predicted,
+            window=window,
         )
 
     # Sizes and storage
@@ -214,12 +219,12 @@ class Preparation:
             numbers = np.asarray(targets, dtype=np.float64)
             return ((numbers - self.target_mean[0]) / self.target_std[0]).astype(np.float32)
         place = {label: number for number, label in enumerate(self.classes)}
-        kinds, numbers = np.unique(np.array(as_labels(targets)), return_inverse=True)
-        strange = [kind for kind in kinds.tolist() if kind and kind not in place]
+        kinds, numbers = np.unique(_comparable(targets), return_inverse=True)
+        labels = as_labels(kinds)
+        strange = [label for label in labels if label and label not in place]
         if strange:
             raise unknown_name("label", strange[0], self.classes)
-        found = np.array([place.get(kind, -100) for kind in kinds.tolist()], dtype=np.int64)
-        return found[numbers]
+        return np.array([place.get(label, -100) for label in labels], dtype=np.int64)[numbers]
 
     def answer(self, outputs: Any) -> list[dict[str, Any]]:
         """Say in original labels or units what rows of outputs (n, output) mean.
@@ -301,10 +306,17 @@ def as_labels(targets: Any) -> list[str]:
     return ["" if is_missing(value) else label_of(value) for value in values]
 
 
+def _comparable(targets: Any) -> np.ndarray:
+    """Return labels as an array that can be sorted; text among other things becomes text."""
+    array = np.asarray(targets).ravel()
+    return np.array(as_labels(array)) if array.dtype == object else array
+
+
 def sorted_labels(targets: Any) -> list[str]:
     """Return the labels that occur, numbers in the order of their size."""
     columns = targets if isinstance(targets, list) else [targets]
-    found = {label for column in columns for label in as_labels(column)} - {""}
+    kinds = (np.unique(_comparable(column)) for column in columns)
+    found = {label for some in kinds for label in as_labels(some)} - {""}
     try:
         return sorted(found, key=float)
     except ValueError:

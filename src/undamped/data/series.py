@@ -31,6 +31,8 @@ class SeriesSet:
         parts: "train", "valid" or "test" per series, or None where the source has no split.
         source: Where it came from, for messages.
         origin: For windows: the recording they were cut from and their first step (n, 2).
+        notes: What was done while reading, in sentences.
+        columns: Which column of a table was taken as what.
 
     Example:
         >>> import numpy as np
@@ -48,6 +50,8 @@ class SeriesSet:
     parts: np.ndarray | None = None
     source: str = "data"
     origin: np.ndarray | None = None
+    notes: tuple[str, ...] = ()
+    columns: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.ids:
@@ -223,6 +227,8 @@ class SeriesSet:
             None if self.parts is None else self.parts[source],
             self.source,
             np.array(origin, dtype=np.int64),
+            self.notes,
+            self.columns,
         )
 
     def copies(self) -> np.ndarray:

@@ -12,6 +12,7 @@ from undamped.tasks.noise_cifar import NoisePaddedCIFAR10
 from undamped.tasks.points import Annuli, Spirals
 from undamped.tasks.psmnist import PermutedMNIST
 from undamped.tasks.ptb import PennTreebank
+from undamped.tasks.recordings import Recordings
 from undamped.tasks.series import SeriesTask
 from undamped.tasks.smnist import SequentialMNIST
 from undamped.tasks.task import Batch, Chance, Split, Task
@@ -33,6 +34,7 @@ __all__ = [
     "NoisePaddedDigits",
     "PennTreebank",
     "PermutedMNIST",
+    "Recordings",
     "SequentialMNIST",
     "SeriesTask",
     "Spirals",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -85,8 +86,8 @@ class SeriesTask(ArrayTask):
         seed: NonNegativeInt = 0,
     ) -> None:
         super().__init__(seed)
-        self._said: list[str] = []
-        self.kind = kind_of(series_set, kind, horizon, self._said)
+        self._said: list[str] = list(series_set.notes)
+        self.kind: Kind = kind_of(series_set, kind, horizon, self._said)
         self.horizon = horizon if self.kind == "forecast" else None
         series_set = labelled(series_set, self.kind, self._said)
         if self.kind == "forecast":
@@ -124,6 +125,7 @@ class SeriesTask(ArrayTask):
             classes=sorted_labels(series_set.targets) if stepwise else None,
             horizon=horizon or 0,
             forecast=forecast,
+            window=window,
         )
         self._say_preparation(standardise)
         self.input_size = self.preparation.input_size
@@ -178,6 +180,7 @@ class SeriesTask(ArrayTask):
             "preparation": self.preparation.to_dict(),
             "split": self.split_record,
             "data": self.notes(),
+            "columns": self.series_set.columns,
         }
 
     def describe(self) -> str:
@@ -189,7 +192,7 @@ class SeriesTask(ArrayTask):
             "step-regression": "say a number at every step",
             "forecast": f"say the next {self.horizon} values",
         }
-        return f"{self.series_set.source}: {asked[self.kind]}."
+        return f"{Path(self.series_set.source).name}: {asked[self.kind]}."
 
     # Batches
 

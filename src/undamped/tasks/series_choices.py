@@ -79,6 +79,7 @@ def labelled(series_set: SeriesSet, kind: Kind, said: list[str]) -> SeriesSet:
                 remedy="Is the id column the right one? Leave such series out.",
             )
         )
+    _check_channels(series_set)
     targets = series_set.targets
     if kind != "forecast" and not isinstance(targets, list):
         there = np.array([label != "" for label in as_labels(targets)])
@@ -97,6 +98,22 @@ def labelled(series_set: SeriesSet, kind: Kind, said: list[str]) -> SeriesSet:
                 )
             )
     return series_set
+
+
+def _check_channels(series_set: SeriesSet) -> None:
+    silent = set(range(len(series_set.channels)))
+    for one in series_set.series:
+        silent -= set(np.flatnonzero(~np.isnan(one).all(0)).tolist())
+        if not silent:
+            return
+    raise DataError(
+        explain(
+            f"{series_set.source}: channel '{series_set.channels[min(silent)]}'",
+            expected="numbers",
+            got="only missing values",
+            remedy="Leave it out with channels=.",
+        )
+    )
 
 
 def forecast_window(series_set: SeriesSet, horizon: int) -> int:

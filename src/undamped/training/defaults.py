@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from undamped.data.preparation import Kind
+from undamped.tasks.series import SeriesTask
 
 _BATCH_BYTES = 1 << 28  # what the activations of a batch may take
 _SEQUENCE_STEPS = 4_000_000  # steps of sequences that about a minute of training reads
@@ -58,6 +61,12 @@ def suggest(length: int, count: int, channels: int, kind: Kind) -> dict[str, dic
             "schedule": "cosine",
         },
     }
+
+
+def suggest_for(task: SeriesTask) -> dict[str, dict[str, Any]]:
+    """Return the suggestion for a task made of recordings."""
+    lengths = task.series_set.lengths[task.parts["train"]] - (task.horizon or 0)
+    return suggest(int(np.median(lengths)), len(lengths), task.input_size, task.kind)
 
 
 def _power_of_two(number: int) -> int:

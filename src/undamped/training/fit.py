@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -18,7 +19,9 @@ from undamped.networks.point_model import PointModel
 from undamped.networks.sequence_model import SequenceModel
 from undamped.options import check, options_of
 from undamped.registry import models, tasks
+from undamped.tasks.series import SeriesTask
 from undamped.tasks.task import Task
+from undamped.training.defaults import suggest_for
 from undamped.training.evaluation import evaluate
 from undamped.training.options import TrainOptions
 from undamped.training.quiet import hushed
@@ -64,13 +67,14 @@ def fit(
     task_name = task if isinstance(task, str) else tasks.name_of(type(task)) or type(task).__name__
     model_name = model if isinstance(model, str) else type(model).__name__
     given = train.to_dict() if isinstance(train, TrainOptions) else dict(train or {})
-    settings = merged(
-        task_name,
-        model_name,
-        {"model": dict(model_options or {}), "task": dict(task_options or {}), "train": given},
-    )
-    options = TrainOptions(**check("train", TrainOptions, settings["train"]))
+    said = {"model": dict(model_options or {}), "task": dict(task_options or {}), "train": given}
+    settings = merged(task_name, model_name, said)
     built_task = _build_task(task, settings["task"], seed)
+    if isinstance(built_task, SeriesTask):
+        settings = merged(task_name, model_name, said, suggest_for(built_task))
+    options = TrainOptions(**check("train", TrainOptions, settings["train"]))
+    if progress and built_task.notes():
+        sys.stderr.write("\n".join(built_task.notes()) + "\n")
     if built_task.carries_state and options.devices * options.nodes > 1:
         raise OptionError(
             "train.devices: expected 1 for a task whose state is carried from batch to batch, got "

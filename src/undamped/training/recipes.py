@@ -133,28 +133,43 @@ LAST_RESORT = {"steps": 1000}
 _BUDGETS = ("steps", "epochs", "seconds", "minutes")
 
 
-def recommended(task: str, model: str) -> Settings:
-    """Return the settings to start from, the more special ones over the more general."""
+def recommended(task: str, model: str, suggested: Settings | None = None) -> Settings:
+    """Return the settings to start from, the more special ones over the more general.
+
+    Args:
+        task: Name of the task.
+        model: Name of the model.
+        suggested: What the data itself suggests: over what holds for all tasks, under what is
+            known to be good for this one.
+    """
     settings: Settings = {"model": {}, "task": {}, "train": {}}
-    for key in ((ANY, ANY), (ANY, model), (task, ANY), (task, model)):
-        for part, values in RECIPES.get(key, {}).items():
+    known = [RECIPES.get(key, {}) for key in ((ANY, ANY), (ANY, model))]
+    special = [RECIPES.get(key, {}) for key in ((task, ANY), (task, model))]
+    for recipe in (*known, suggested or {}, *special):
+        for part, values in recipe.items():
+            if any(name in values for name in _BUDGETS):
+                _forget_budget(settings[part])
             settings[part].update(values)
     return settings
 
 
-def merged(task: str, model: str, given: Settings) -> Settings:
+def merged(task: str, model: str, given: Settings, suggested: Settings | None = None) -> Settings:
     """Put what was said over what is recommended; a budget that was said replaces the other."""
-    settings = recommended(task, model)
+    settings = recommended(task, model, suggested)
     if model in models:
         known = options_of(models[model])
         settings["model"] = {
             k: v for k, v in settings["model"].items() if k in known or k in MODEL_OPTIONS
         }
     if any(name in given.get("train", {}) for name in _BUDGETS):
-        for name in _BUDGETS:
-            settings["train"].pop(name, None)
+        _forget_budget(settings["train"])
     for part, values in given.items():
         settings[part].update(values)
     if not any(name in settings["train"] for name in _BUDGETS):
         settings["train"].update(LAST_RESORT)
     return settings
+
+
+def _forget_budget(settings: dict[str, Any]) -> None:
+    for name in _BUDGETS:
+        settings.pop(name, None)

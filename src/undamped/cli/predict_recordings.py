@@ -1,0 +1,162 @@
+"""Answers to recordings, in the labels and units they were trained with."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from undamped.data.preparation import Preparation
+    from undamped.data.series import SeriesSet
+    from undamped.networks.sequence_model import SequenceModel
+    from undamped.training.run import Run
+
+SHOWN = 20
+
+
+def answer_recordings(
+    run: Run,
+    model: SequenceModel,
+    preparation: Preparation,
+    data: Path | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Answer for every series of a file, or of the run's test part."""
+    from undamped.cli.screen import console, print_json
+    from undamped.errors import OptionError
+    from undamped.training.files import write_text
+    from undamped.training.prediction import predict_series
+
+    if out is not None and not out.parent.is_dir():
+        raise OptionError(
+            f"--out: expected a file in a folder that exists, got '{out}'. Choose another place."
+        )
+    series_set = _test_part(run) if data is None else read_for(run, preparation, data)
+    outputs = predict_series(model, preparation, series_set)
+    truths = _truths(series_set) if data is None else [None] * len(series_set)
+    answers = [
+        _answer(name, preparation, found, truth)
+        for name, found, truth in zip(series_set.ids, outputs, truths, strict=True)
+    ]
+    if out is not None:
+        write_text(out, _as_csv(answers, preparation))
+    if as_json:
+        print_json(answers)
+        return
+    screen = console()
+    for answer in answers[:SHOWN]:
+        screen.print(_in_words(answer), soft_wrap=True, markup=False)
+    if len(answers) > SHOWN:
+        screen.print(f"… and {len(answers) - SHOWN:,} more; --out FILE.csv or --json has all.")
+    if out is not None:
+        screen.print(f"The answers: {out}", soft_wrap=True, markup=False)
+
+
+def read_for(run: Run, preparation: Preparation, path: Path) -> SeriesSet:
+    """Read a file the way the run's own was read; it needs no target, and may have other columns.
+
+    Args:
+        run: The run.
+        preparation: Its preparation, which knows the channels.
+        path: The file or folder.
+    """
+    from undamped.data import table_rows
+    from undamped.data.recordings import read_recordings
+
+    named = run.settings.get("columns") or {}
+    if path.is_file() and path.suffix.lower() in table_rows.SUFFIXES:
+        there = table_rows.open_table(path).columns
+        wide = named.get("layout") == "wide"
+        return read_recordings(
+            path,
+            channels=None if wide else preparation.raw_channels,
+            **{part: named[part] for part in ("id", "time") if named.get(part) in there},
+            target=named["target"] if wide and named.get("target") in there else None,
+            layout=named.get("layout", "long"),
+            needs_target=wide,
+        )
+    if path.is_dir():
+        channels, time = preparation.raw_channels, named.get("time")
+        return read_recordings(path, channels=channels, time=time, needs_target=False)
+    return read_recordings(path, needs_target=False)
+
+
+def _test_part(run: Run) -> SeriesSet:
+    from undamped.errors import OptionError
+    from undamped.registry import tasks
+    from undamped.tasks.series import SeriesTask
+
+    task = run.task() if run.settings["task"]["name"] in tasks else None
+    if not isinstance(task, SeriesTask) or not len(task.parts["test"]):
+        raise OptionError(
+            f"{run.path}: expected a file to answer for, since the run has no test part of its "
+            "own, got none. Name one after the run."
+        )
+    return task.series_set.take(task.parts["test"])
+
+
+def _truths(series_set: SeriesSet) -> list[Any]:
+    if series_set.targets is None:
+        return [None] * len(series_set)
+    return [one.tolist() for one in series_set.targets]
+
+
+def _answer(name: str, preparation: Preparation, outputs: Any, truth: Any) -> dict[str, Any]:
+    found = preparation.answer(outputs)
+    answer: dict[str, Any] = {"id": name}
+    if preparation.readout == "every":
+        kind = "label" if preparation.classes is not None else "value"
+        answer[kind + "s"] = [step[kind] for step in found]
+    else:
+        answer.update(found[0])
+    if truth is not None:
+        answer["truth"] = truth
+    return answer
+
+
+def _in_words(answer: dict[str, Any]) -> str:
+    if "probabilities" in answer:
+        said = f"{answer['label']}  (probability {max(answer['probabilities'].values()):.2f})"
+    elif "value" in answer:
+        said = f"{answer['value']:.6g}"
+    elif "forecast" in answer:
+        said = "; ".join(f"{name} {_few(values)}" for name, values in answer["forecast"].items())
+    else:
+        said = _few(answer.get("labels") or answer["values"])
+    truth = answer.get("truth")
+    known = "" if truth is None else f"  truth {_few(truth) if isinstance(truth, list) else truth}"
+    return f"{answer['id']}: {said}{known}"
+
+
+def _few(values: list[Any]) -> str:
+    written = [f"{v:.6g}" if isinstance(v, float) else str(v) for v in values[-10:]]
+    return ("… " if len(values) > 10 else "") + " ".join(written)
+
+
+def _as_csv(answers: list[dict[str, Any]], preparation: Preparation) -> str:
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    if preparation.kind == "forecast":
+        table.writerow(["id", "step", *preparation.forecast])
+        for answer in answers:
+            columns = [answer["forecast"][name] for name in preparation.forecast]
+            for step, values in enumerate(zip(*columns, strict=True), start=1):
+                table.writerow([answer["id"], step, *values])
+    elif preparation.readout == "every":
+        kind = "label" if preparation.classes is not None else "value"
+        table.writerow(["id", "step", kind])
+        for answer in answers:
+            for step, value in enumerate(answer[kind + "s"]):
+                table.writerow([answer["id"], step, value])
+    elif preparation.classes is not None:
+        table.writerow(["id", "label", *(f"p_{name}" for name in preparation.classes)])
+        for answer in answers:
+            table.writerow([answer["id"], answer["label"], *answer["probabilities"].values()])
+    else:
+        table.writerow(["id", "value"])
+        for answer in answers:
+            table.writerow([answer["id"], answer["value"]])
+    return text.getvalue()
