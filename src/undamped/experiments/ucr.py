@@ -26,8 +26,6 @@ SETS = (
     "BasicMotions",
     "Plane",
     "GunPoint",
-    "ArrowHead",
-    "Trace",
     "Coffee",
 )
 NETWORKS = ("unicornn", "lstm", "cornn")
@@ -139,7 +137,7 @@ def run(
     *,
     sets: Sequence[str] = SETS,
     networks: Sequence[str] = NETWORKS,
-    steps: PositiveInt = 400,
+    steps: PositiveInt = 300,
     hidden_size: PositiveInt = 64,
     num_layers: PositiveInt = 2,
     seed: NonNegativeInt = 0,
