@@ -3,6 +3,8 @@
 Public names, nothing else. Heavy libraries are imported where they are used.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from undamped.fields import ContinuousFlow, NeuralODE, StableResidual
 from undamped.networks import (
     EURNN,
@@ -52,6 +54,9 @@ from undamped.networks.second_order import GHBNODE, HBNODE, SONODE
 from undamped.solvers import odeint
 from undamped.version import __version__
 
+if TYPE_CHECKING:
+    from undamped.estimators import SequenceClassifier, SequenceForecaster, SequenceRegressor
+
 __all__ = [
     "EURNN",
     "FFJORD",
@@ -93,7 +98,10 @@ __all__ = [
     "ResNet",
     "ResidualIndRNN",
     "ResidualUnICORNN",
+    "SequenceClassifier",
+    "SequenceForecaster",
     "SequenceModel",
+    "SequenceRegressor",
     "SpectralRNN",
     "StableResidual",
     "StableResidualModel",
@@ -108,3 +116,14 @@ __all__ = [
     "scoRNN",
     "uRNN",
 ]
+
+_ESTIMATORS = ("SequenceClassifier", "SequenceForecaster", "SequenceRegressor")
+
+
+def __getattr__(name: str) -> Any:
+    """Load the estimators when they are asked for: scikit-learn takes a second."""
+    if name in _ESTIMATORS:
+        from undamped import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module 'undamped' has no attribute '{name}'")

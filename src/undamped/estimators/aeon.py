@@ -1,0 +1,202 @@
+"""The estimators in the manner of aeon (extra `[aeon]`): collections (n, channels, time).
+
+They pass aeon's own checks, so they stand in its pipelines, benchmarks and ensembles beside the
+classifiers that aeon brings.
+"""
+
+# aeon's abstract methods have no body and no annotation, so they seem to return None.
+# pyright: reportIncompatibleMethodOverride=false
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from undamped.estimators.classifier import SequenceClassifier
+from undamped.estimators.forecaster import SequenceForecaster
+from undamped.estimators.regressor import SequenceRegressor
+
+try:
+    from aeon.classification import BaseClassifier
+    from aeon.forecasting import BaseForecaster
+    from aeon.forecasting.base import IterativeForecastingMixin, SeriesToSeriesForecastingMixin
+    from aeon.regression import BaseRegressor
+except ModuleNotFoundError as missing:
+    if missing.name != "aeon":
+        raise
+    raise ModuleNotFoundError(
+        "undamped.estimators.aeon: expected the aeon package, got none. Install it with "
+        "pip install 'undamped[aeon]'.",
+        name="aeon",
+    ) from None
+
+TINY = {"hidden_size": 4, "num_layers": 1, "steps": 3, "random_state": 0}
+
+
+class _Options:
+    """The options the wrappers share; they are those of the estimators they wrap."""
+
+    def __init__(
+        self,
+        model: str = "unicornn",
+        *,
+        hidden_size: int | None = None,
+        num_layers: int | None = None,
+        model_options: Mapping[str, Any] | None = None,
+        epochs: float | None = None,
+        steps: int | None = None,
+        minutes: float | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        train_options: Mapping[str, Any] | None = None,
+        validation_fraction: float = 0.2,
+        patience: int | None = None,
+        missing: str = "interpolate",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.model = model
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.model_options = model_options
+        self.epochs = epochs
+        self.steps = steps
+        self.minutes = minutes
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.train_options = train_options
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.missing = missing
+        self.random_state = random_state
+        self.verbose = verbose
+        super().__init__()
+
+    @classmethod
+    def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
+        return dict(TINY)
+
+
+_COLLECTION_TAGS = {
+    "X_inner_type": ["np-list", "numpy3D"],
+    "capability:multivariate": True,
+    "capability:unequal_length": True,
+    "capability:missing_values": True,
+    "algorithm_type": "deeplearning",
+}
+
+
+class UndampedClassifier(_Options, BaseClassifier):
+    """`SequenceClassifier` for aeon; the options are the same.
+
+    Example:
+        >>> from aeon.datasets import load_unit_test
+        >>> X, y = load_unit_test(split="train")
+        >>> UndampedClassifier(steps=20, random_state=0).fit(X, y).predict(X[:3]).shape
+        (3,)
+    """
+
+    _tags: ClassVar[dict[str, Any]] = _COLLECTION_TAGS
+
+    def _fit(self, X: Any, y: np.ndarray) -> UndampedClassifier:
+        self.estimator_ = SequenceClassifier(**self.get_params(deep=False))
+        self.estimator_.fit(_time_first(X), y)
+        return self
+
+    def _predict(self, X: Any) -> np.ndarray:
+        return self.estimator_.predict(_time_first(X))
+
+    def _predict_proba(self, X: Any) -> np.ndarray:
+        return self.estimator_.predict_proba(_time_first(X))
+
+
+class UndampedRegressor(_Options, BaseRegressor):
+    """`SequenceRegressor` for aeon; the options are the same.
+
+    Example:
+        >>> from aeon.datasets import load_covid_3month
+        >>> X, y = load_covid_3month(split="train")
+        >>> UndampedRegressor(steps=20, random_state=0).fit(X, y).predict(X[:3]).shape
+        (3,)
+    """
+
+    _tags: ClassVar[dict[str, Any]] = _COLLECTION_TAGS
+
+    def _fit(self, X: Any, y: np.ndarray) -> UndampedRegressor:
+        self.estimator_ = SequenceRegressor(**self.get_params(deep=False))
+        self.estimator_.fit(_time_first(X), y)
+        return self
+
+    def _predict(self, X: Any) -> np.ndarray:
+        return self.estimator_.predict(_time_first(X))
+
+
+class UndampedForecaster(BaseForecaster, IterativeForecastingMixin, SeriesToSeriesForecastingMixin):
+    """`SequenceForecaster` for aeon: one series in, the value `horizon` steps ahead out.
+
+    Args:
+        horizon: How many steps ahead.
+        window: How many values of the past are read; chosen from the length if left out.
+        model: The registry name of the network.
+        options: The other options of `SequenceForecaster`, by name.
+        random_state: Where random numbers come from.
+
+    Example:
+        >>> from aeon.datasets import load_airline
+        >>> UndampedForecaster(horizon=3, options={"steps": 20}).forecast(load_airline())
+    """
+
+    _tags: ClassVar[dict[str, Any]] = {
+        "capability:univariate": True,
+        "capability:multivariate": False,
+        "capability:missing_values": True,
+        "capability:horizon": True,
+        "capability:exogenous": False,
+    }
+
+    def __init__(
+        self,
+        horizon: int = 1,
+        *,
+        window: int | None = None,
+        model: str = "unicornn",
+        options: Mapping[str, Any] | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.window = window
+        self.model = model
+        self.options = options
+        self.random_state = random_state
+        super().__init__(horizon=horizon, axis=1)
+
+    def _fit(self, y: np.ndarray, exog: None) -> UndampedForecaster:
+        self.estimator_ = self._forecaster(self.horizon).fit(y.squeeze(0))
+        return self
+
+    def _predict(self, y: np.ndarray, exog: None) -> float:
+        return float(self.estimator_.predict(y.squeeze(0))[self.horizon - 1])
+
+    def _series_to_series_forecast(self, y: Any, prediction_horizon: int, exog: None) -> np.ndarray:
+        """Train one network that says all values to come, and ask it."""
+        series = np.asarray(y, dtype=np.float64).squeeze()
+        return self._forecaster(prediction_horizon).fit(series).predict()
+
+    def _forecaster(self, horizon: int) -> SequenceForecaster:
+        return SequenceForecaster(
+            horizon,
+            window=self.window,
+            model=self.model,
+            random_state=self.random_state,
+            **(self.options or {}),
+        )
+
+    @classmethod
+    def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
+        options = {name: value for name, value in TINY.items() if name != "random_state"}
+        return {"options": options, "random_state": 0}
+
+
+def _time_first(X: Any) -> list[np.ndarray]:
+    return [np.asarray(one).T for one in X]

@@ -1,0 +1,111 @@
+"""`SequenceClassifier`: which class a series belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from undamped.data.preparation import label_of
+from undamped.data.series import SeriesSet
+from undamped.estimators.estimator import SequenceEstimator
+from undamped.estimators.inputs import collect
+from undamped.estimators.targets import groups_of, labels
+
+
+class SequenceClassifier(ClassifierMixin, SequenceEstimator):
+    """Say which class a series belongs to.
+
+    What is left out is chosen from the length and number of the series. A part of the series is
+    held back to choose the best weights and to stop early: classes in like shares, groups and
+    identical series never on both sides.
+
+    Args:
+        model: The registry name of the network; 'undamped list' shows all.
+        hidden_size: Size of its hidden state.
+        num_layers: Number of its layers.
+        model_options: Its other options, by name.
+        epochs: Train for so many passes over the data.
+        steps: Or for so many batches.
+        minutes: Or for so many minutes.
+        batch_size: Series per batch.
+        learning_rate: Step size of the optimiser.
+        train_options: Other options of training, by name; see `undamped.training.TrainOptions`.
+        validation_fraction: Share of the series held back; with 0 nothing is held back, and
+            training goes on to the end of its budget.
+        patience: Stop when so many validations in a row brought nothing better.
+        missing: What to do about NaN: "interpolate" draws a line over the gap, "mask" holds the
+            last value and tells the network so.
+        random_state: Where random numbers come from; with a whole number two fits agree bit for
+            bit.
+        verbose: Whether to show a progress bar.
+        device: Where to train: "auto", "cpu", "gpu", …; answers are given on the CPU.
+        run_folder: Keep the run in a new folder below this one, for `undamped show` and the like.
+
+    Example:
+        >>> import numpy as np
+        >>> t = np.linspace(0, 6, 40)
+        >>> X = np.stack([np.sin((1 + i % 2) * t + i) for i in range(24)])
+        >>> y = np.array(["slow", "fast"] * 12)
+        >>> classifier = SequenceClassifier(steps=30, random_state=0).fit(X, y)
+        >>> classifier.predict(X[:2]).shape
+        (2,)
+    """
+
+    kind = "classification"
+
+    classes_: np.ndarray
+
+    def fit(self, X: Any, y: Any, *, groups: Any = None) -> Self:
+        """Learn from labelled series.
+
+        Args:
+            X: (n, time, channels), (n, time), a list of (time, channels), or pandas frames.
+            y: A label for each series (n,).
+            groups: What each series belongs to (n,), such as a subject; a group is never both
+                learned from and used to validate.
+        """
+        collection = collect(X)
+        classes, _ = labels(y, len(collection.series))
+        series_set = SeriesSet(
+            collection.series,
+            collection.names(),
+            np.asarray(y).ravel(),
+            groups=groups_of(groups, len(collection.series)),
+            source="X",
+        )
+        self._remember_channels(collection)
+        self._learn(series_set)
+        self.classes_ = classes
+        known = self.preparation_.classes or []
+        self._order = [known.index(label_of(label)) for label in classes]
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each class (n, classes), in the order of `classes_`."""
+        check_is_fitted(self, "model_")
+        collection = collect(X)
+        self._check_channels(collection)
+        return self._probabilities(self._outputs(collection.series))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the likeliest class of each series (n,)."""
+        likeliest = self.predict_proba(X).argmax(1)
+        return self.classes_[likeliest]
+
+    def stream(self, samples: Iterable[Any]) -> Iterator[np.ndarray]:
+        """Yield the probabilities (classes,) after each sample (channels,) of one long series.
+
+        Memory does not grow. After the last sample of a series the probabilities are those of
+        `predict_proba`, unless values are missing and were interpolated, which needs the future.
+        """
+        for outputs in self._stream_outputs(samples):
+            yield self._probabilities(outputs[None])[0]
+
+    def _probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        shifted = outputs[:, self._order]
+        weights = np.exp(shifted - shifted.max(1, keepdims=True))
+        return weights / weights.sum(1, keepdims=True)

@@ -1,0 +1,260 @@
+"""What the three estimators share: options, training, answers in batches, pickles and streams."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from undamped.data.preparation import Kind, Missing, Preparation
+from undamped.data.series import SeriesSet
+from undamped.errors import DataError, explain
+from undamped.estimators.frozen import freeze, thaw
+from undamped.estimators.inputs import Collection
+from undamped.estimators.selection import Recordings
+from undamped.estimators.settings import starting_from
+from undamped.networks.sequence_model import SequenceModel
+from undamped.options import Range, convert
+from undamped.training import Run, fit
+
+_Share = Annotated[float, Range(low=0, high=1, open_high=True)]
+_BUDGETS = ("epochs", "steps", "seconds", "minutes")
+_BATCH_NUMBERS = 1 << 23  # outputs of a network held at once when it answers: 32 MB
+
+
+class SequenceEstimator(BaseEstimator):
+    """What a classifier, a regressor and a forecaster of sequences have in common."""
+
+    kind: ClassVar[Kind]
+    task_class: ClassVar[type[Recordings]] = Recordings
+
+    # Set by fit.
+    model_: SequenceModel
+    preparation_: Preparation
+    history_: list[dict[str, float]]
+    n_iter_: int
+    n_features_in_: int
+    run_path_: Path | None
+
+    def __init__(
+        self,
+        model: str = "unicornn",
+        *,
+        hidden_size: int | None = None,
+        num_layers: int | None = None,
+        model_options: Mapping[str, Any] | None = None,
+        epochs: float | None = None,
+        steps: int | None = None,
+        minutes: float | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        train_options: Mapping[str, Any] | None = None,
+        validation_fraction: float = 0.2,
+        patience: int | None = None,
+        missing: Missing = "interpolate",
+        random_state: Any = None,
+        verbose: bool = False,
+        device: str = "auto",
+        run_folder: str | Path | None = None,
+    ) -> None:
+        self.model = model
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.model_options = model_options
+        self.epochs = epochs
+        self.steps = steps
+        self.minutes = minutes
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.train_options = train_options
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.missing = missing
+        self.random_state = random_state
+        self.verbose = verbose
+        self.device = device
+        self.run_folder = run_folder
+
+    # Training
+
+    def _learn(self, series_set: SeriesSet, **task_options: Any) -> None:
+        """Split, prepare and train; what is kept afterwards is small and plain."""
+        share = convert(
+            _Share, self.validation_fraction, f"{type(self).__name__}.validation_fraction"
+        )
+        if share and len(series_set) < 2:
+            raise DataError(
+                explain(
+                    "X",
+                    expected="at least two series, one to learn from and one to validate",
+                    got="1 sample",
+                    remedy="Give more series, or validation_fraction=0.",
+                )
+            )
+        missing = convert(Missing, self.missing, f"{type(self).__name__}.missing")
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        task = self.task_class(
+            series_set,
+            kind=self.kind,
+            missing=missing,
+            fractions=(1 - share, share, 0.0),
+            split_seed=seed,
+            seed=seed,
+            **task_options,
+        )
+        model_options, train = self._choices(task)
+        with self._folder() as folder:
+            run = fit(
+                self.model,
+                task,
+                model_options=model_options,
+                train=train,
+                seed=seed,
+                out=folder,
+                progress=bool(self.verbose),
+            )
+            self._keep(run, task)
+
+    def _choices(self, task: Recordings) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Put what was said over what suits the size of the data."""
+        suggested = starting_from(
+            self.model,
+            length=int(np.median(task.series_set.lengths)) - (task.horizon or 0),
+            count=task.sequences("train"),
+            channels=task.input_size,
+            kind=self.kind,
+        )
+        said = {"hidden_size": self.hidden_size, "num_layers": self.num_layers}
+        model = {
+            **suggested["model"],
+            **{name: value for name, value in said.items() if value is not None},
+            **(self.model_options or {}),
+        }
+        budget = {"epochs": self.epochs, "steps": self.steps, "minutes": self.minutes}
+        budget = {name: value for name, value in budget.items() if value is not None}
+        said = {
+            "batch_size": self.batch_size,
+            "learning_rate": self.learning_rate,
+            "patience": self.patience,
+        }
+        train = dict(suggested["train"])
+        given = {**budget, **{n: v for n, v in said.items() if v is not None}}
+        given.update(self.train_options or {})
+        if any(name in given for name in _BUDGETS):
+            train = {name: value for name, value in train.items() if name not in _BUDGETS}
+        return model, {**train, "accelerator": self.device, **given}
+
+    @contextlib.contextmanager
+    def _folder(self) -> Iterator[Path]:
+        if self.run_folder is not None:
+            yield Path(self.run_folder)
+            return
+        with tempfile.TemporaryDirectory(prefix="undamped-") as folder:
+            yield Path(folder)
+
+    def _keep(self, run: Run, task: Recordings) -> None:
+        settings = run.settings
+        if settings["status"] != "finished":
+            raise KeyboardInterrupt("training was stopped before its end")
+        with torch.random.fork_rng(devices=[]):  # fresh weights are drawn before they are replaced
+            model = run.model()
+        assert isinstance(model, SequenceModel)
+        self.model_ = model
+        options = settings["model"]["options"]
+        options = {name: value for name, value in options.items() if name != "readout"}
+        self._built_with = {"name": settings["model"]["name"], "options": options}
+        self.preparation_ = task.preparation
+        self.history_ = run.metrics()
+        if not len(task.parts["valid"]):  # what was looked at instead is the training part
+            self.history_ = [
+                {name: value for name, value in row.items() if not name.startswith("valid_")}
+                for row in self.history_
+            ]
+        self.n_iter_ = int(settings["result"]["steps"])
+        self.run_path_ = None if self.run_folder is None else run.path
+
+    # Answers
+
+    def _check_channels(self, collection: Collection) -> None:
+        check_is_fitted(self, "model_")
+        if collection.width != self.n_features_in_:
+            raise DataError(
+                explain(
+                    "X",
+                    expected=f"{self.n_features_in_} channels, as in fit",
+                    got=collection.width,
+                    remedy="Give the channels the model was trained on.",
+                )
+            )
+        known = self.preparation_.raw_channels
+        if self._named and collection.channels is not None and collection.channels != known:
+            raise DataError(
+                explain(
+                    "X",
+                    expected=f"the channels {', '.join(known)}, as in fit",
+                    got=", ".join(collection.channels),
+                    remedy="Bring the columns into the order of fit.",
+                )
+            )
+
+    def _remember_channels(self, collection: Collection) -> None:
+        self.n_features_in_ = collection.width
+        self._named = collection.channels is not None
+
+    @torch.inference_mode()
+    def _outputs(self, series: list[np.ndarray]) -> np.ndarray:
+        """Return what the network says to each series (n, outputs), float64."""
+        prepared = [torch.from_numpy(self.preparation_.transform(one)) for one in series]
+        order = sorted(range(len(series)), key=lambda at: len(series[at]))
+        answers: list[np.ndarray] = [np.empty(0)] * len(series)
+        width = self.model_.network.output_size
+        start = 0
+        while start < len(order):
+            # Series of like length share a batch, as large as memory allows.
+            longest = len(series[order[min(start + 31, len(order) - 1)]])
+            size = max(1, min(32, _BATCH_NUMBERS // (longest * width)))
+            batch = order[start : start + size]
+            lengths = torch.tensor([len(prepared[at]) for at in batch])
+            padded = torch.nn.utils.rnn.pad_sequence([prepared[at] for at in batch])
+            for at, row in zip(batch, self.model_(padded, lengths).double(), strict=True):
+                answers[at] = row.numpy()
+            start += size
+        return np.stack(answers)
+
+    def _stream_outputs(self, samples: Iterable[Any]) -> Iterator[np.ndarray]:
+        """Yield the outputs after each sample; memory does not grow."""
+        check_is_fitted(self, "model_")
+        prepare, state = self.preparation_.stream(), None
+        for sample in samples:
+            row = torch.from_numpy(prepare.push(np.atleast_1d(np.asarray(sample))))
+            with torch.inference_mode():
+                output, state = self.model_.step(row[None], state)
+            yield output[0].double().numpy()
+
+    # Pickles
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = {**super().__getstate__()}  # type: ignore[dict-item]
+        if "model_" in state:
+            state["model_"] = freeze(state["model_"], **state["_built_with"])
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        if isinstance(state.get("model_"), dict):
+            state["model_"] = thaw(state["model_"])
+        super().__setstate__(state)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True
+        return tags

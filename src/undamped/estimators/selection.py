@@ -1,0 +1,56 @@
+"""The task of an estimator: recordings in memory, the best weights chosen by validation loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from undamped.tasks.series import SeriesTask
+from undamped.tasks.task import Batch, Chance
+
+
+class Recordings(SeriesTask):
+    """Recordings whose validation part is often too small for an accuracy.
+
+    Ten series have eleven accuracies, and the first weights that reach the best of them would be
+    kept for good. The cross entropy tells such weights apart, so classes are chosen by it.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        if self.counts_classes:
+            self.metric, self.higher_is_better = "cross_entropy", False
+
+    def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, int]:
+        """The sum of cross entropies; squared errors for numbers."""
+        if not self.counts_classes:
+            return super().score(prediction, batch)
+        count = self.answers(batch)
+        return self.loss(prediction, batch).detach().double() * count, count
+
+    def finish(self, mean: float) -> float:
+        """Cross entropies stay as they are."""
+        return mean if self.counts_classes else super().finish(mean)
+
+    @property
+    def chance(self) -> Chance:
+        """What a guess scores, in the measure that chooses."""
+        guess = super().chance
+        return Chance(guess.loss, guess.loss, guess.guess) if self.counts_classes else guess
+
+
+class ChangesToCome(Recordings):
+    """Forecasts as changes from the last value, so that a model begins where a guess would end.
+
+    What a run of it says is not in original units by itself; the run therefore keeps no
+    preparation, and only the forecaster, which adds the last value, can be asked.
+    """
+
+    def _to_come(self, number: int) -> Tensor:
+        ahead = super()._to_come(number).view(-1, len(self.preparation.forecast))
+        return (ahead - self._inputs(number)[-1, : ahead.shape[1]]).flatten()
+
+    def record(self) -> dict[str, Any]:
+        """What a run has to remember."""
+        return {name: value for name, value in super().record().items() if name != "preparation"}
