@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -95,13 +95,17 @@ def simulated_subjects(rate: Rate, subjects: int, windows: int, seed: int) -> Se
         for _ in range(windows):
             beats = heart * random.uniform(0.93, 1.07)
             breaths = breath * random.uniform(0.93, 1.07)
-            common = {"duration": WINDOW_SECONDS, "sampling_rate": SAMPLES_PER_SECOND}
+            common: dict[str, Any] = {"duration": WINDOW_SECONDS, "sampling_rate": SAMPLES_PER_SECOND}
             draw = int(random.integers(2**31))
             lungs = neurokit2.rsp_simulate(
                 **common, respiratory_rate=breaths, noise=noise, random_state=draw
             )
             ecg = neurokit2.ecg_simulate(
-                **common, heart_rate=beats, noise=noise, method="simple", random_state=draw
+                **common,
+                heart_rate=beats,  # pyright: ignore[reportArgumentType] (any number will do)
+                noise=noise,
+                method="simple",
+                random_state=draw,
             )
             swing = 1 + _BREATHING_SWING * np.asarray(lungs) / max(1e-9, np.std(lungs))
             series.append(np.stack([np.asarray(ecg) * swing, np.asarray(lungs)], axis=1))
