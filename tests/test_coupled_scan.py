@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 import undamped
 from undamped.cells.cell import reference_scan
 from undamped.cells.coupled_cell import CoupledCell
-from undamped.kernels.coupled_velocity import decaying_sum
 from undamped.networks.recurrent import Recurrent
 from undamped.registry import models
 
@@ -22,9 +21,10 @@ COUPLED = [
 OTHERS = [
     ("exprnn", {"nonlinearity": kind}) for kind in ("tanh", "relu", "leaky-relu", "identity")
 ] + [
-    ("eurnn", {"capacity": 1}),
-    ("eurnn", {"capacity": 1, "unitary": False}),
-    ("eurnn", {"style": "fft", "capacity": 1}),
+    ("eurnn", {"capacity": 1, "layer_cost": 0}),
+    ("eurnn", {"capacity": 1, "layer_cost": 0, "unitary": False}),
+    ("eurnn", {"style": "fft", "capacity": 1, "layer_cost": 0}),
+    ("urnn", {"dense_up_to": 0}),
     ("rnn-orth", {"nonlinearity": "modrelu"}),
     ("ornn", {"nonlinearity": "modrelu", "reflections": 2}),
 ]
@@ -33,9 +33,12 @@ KERNELS = [(name, {}) for name in COUPLED] + OTHERS
 
 def cell_of(name, options, hidden, dtype=torch.float64):
     torch.manual_seed(5)
+    # A threshold of the class is no option: 0 means by structure, not by the matrix.
+    thresholds = {key: options[key] for key in options if key in ("dense_up_to", "layer_cost")}
+    options = {key: options[key] for key in options if key not in thresholds}
     cell = undamped.build(name, input_size=3, hidden_size=hidden, **options).cell(0).to(dtype)
-    if name == "eurnn" and options:
-        cell.layer_cost = 0  # by layers, not by the matrix
+    for key, value in thresholds.items():
+        setattr(cell, key, value)
     with torch.no_grad():
         for parameter in cell.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -130,12 +133,22 @@ def test_half_precision_takes_the_plain_loop():
     assert output.dtype == torch.bfloat16 and output.isfinite().all()
 
 
-def test_decaying_sums():
-    terms = torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True)
-    first = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
-    decays = torch.rand(5, 2, dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda u, v: decaying_sum(u, decays, v), (terms, first))
-    value = first
-    for u, a, result in zip(terms, decays, decaying_sum(terms, decays, first), strict=True):
-        value = a.unsqueeze(-1) * value + u
-        torch.testing.assert_close(result, value)
+@pytest.mark.parametrize("name", ["exprnn", "momentum-lstm", "incremental", "sru"])
+@pytest.mark.parametrize("ragged", [False, True])
+def test_shares_of_the_batch_give_what_the_whole_gives(name, ragged, monkeypatch):
+    from undamped.kernels import batch_parts
+
+    cell = cell_of(name, {}, 4)
+    x = torch.randn(40, 17, 3, dtype=torch.float64).requires_grad_(True)
+    state = state_of(cell, 17)
+    lengths = torch.arange(17) * 2 + 5 if ragged else None
+    whole = everything(cell.scan, cell, x, state, lengths)
+    monkeypatch.setattr(batch_parts, "GRAIN", 1)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        shares = everything(cell.scan, cell, x, state, lengths)
+    finally:
+        torch.set_num_threads(threads)
+    for one, two in zip(shares, whole, strict=True):
+        torch.testing.assert_close(one, two)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
 from undamped.cells.cell import State
@@ -88,9 +87,9 @@ class AntisymmetricRNNCell(CoupledCell):
         slope = 1 - torch.tanh(projected + self.product(state, (matrix,))).square()
         return slope.unsqueeze(-1) * matrix
 
-    def project(self, x: Tensor) -> Tensor:
-        """V x + b."""
-        return F.linear(x, self.input_weight, self.bias)
+    def input_tensors(self) -> State:
+        """V and b."""
+        return self.input_weight, self.bias
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """One Euler step."""

@@ -112,6 +112,12 @@ class Cell(nn.Module, ABC):
             self._remembered = (key, self.constants())
         return self._remembered[1]
 
+    @property
+    def products(self) -> float:
+        """How many products with a hidden × hidden matrix a step costs."""
+        numbers = sum(matrix.numel() for matrix in self.recurrent_matrices())
+        return numbers / self.hidden_size**2
+
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
         """Return the free square matrices that read the state; only `dense` cells have some."""
         return ()

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from undamped.cells.cell import State
 from undamped.cells.coupled_cell import CoupledCell
@@ -82,9 +81,9 @@ class CoRNNCell(CoupledCell):
         """W and 𝒲 side by side, as they read (y, z)."""
         return (self.weight_hh,)
 
-    def project(self, x: Tensor) -> Tensor:
-        """V x + b."""
-        return F.linear(x, self.input_weight, self.bias)
+    def input_tensors(self) -> State:
+        """V and b."""
+        return self.input_weight, self.bias
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """The velocity first, from old position and old velocity; then the position."""

@@ -25,10 +25,17 @@ def runs_compiled(*tensors: Tensor) -> bool:
 class CoupledCell(Cell):
     """A cell that fits the engine: the first of its constants is the matrix that reads the state.
 
-    `advance` is the meaning; `elementwise` and `operator` name the kernels that do the same.
+    `advance` is the meaning; `elementwise`, `operator` and `projection` name the kernels that do
+    the same.
     """
 
     fused = True
+
+    @property
+    def products(self) -> float:
+        """How many products with a hidden × hidden matrix a step costs."""
+        tensors = self.linear_tensors(self.steady_constants())
+        return sum(tensor.numel() for tensor in tensors) / self.hidden_size**2
 
     @abstractmethod
     def elementwise(self) -> Step:
@@ -48,6 +55,14 @@ class CoupledCell(Cell):
         """Return the trained tensors of the elementwise part."""
         return ()
 
+    @abstractmethod
+    def input_tensors(self) -> State:
+        """Return V and, where there is one, b of the projected input V x + b."""
+
+    def project(self, x: Tensor) -> Tensor:
+        """V x + b."""
+        return F.linear(x, *self.input_tensors())
+
     def product(self, state: State, constants: State) -> Tensor:
         """Return what the operator makes of the state, for `advance`."""
         read = state[0] if len(state) == 1 else torch.cat(state, dim=-1)
@@ -59,6 +74,16 @@ class CoupledCell(Cell):
         linear, own = self.linear_tensors(constants), self.elementwise_tensors(constants)
         if not runs_compiled(x, *state, *linear, *own):
             return reference_scan(self, x, state, lengths)
+        from undamped.kernels.coupled_projection import Linear
+
         return coupled_scan(
-            self.elementwise(), self.operator(), self.project(x), state, linear, own, lengths
+            self.elementwise(),
+            self.operator(),
+            Linear(),
+            x,
+            state,
+            input_tensors=self.input_tensors(),
+            linear=linear,
+            parameters=own,
+            lengths=lengths,
         )

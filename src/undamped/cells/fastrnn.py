@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from undamped.cells.cell import State
 from undamped.cells.coupled_cell import CoupledCell
@@ -69,9 +68,9 @@ class FastRNNCell(CoupledCell):
         """U, α and β."""
         return self.weight_hh, torch.sigmoid(self.new_logit), torch.sigmoid(self.old_logit)
 
-    def project(self, x: Tensor) -> Tensor:
-        """V x + b."""
-        return F.linear(x, self.input_weight, self.bias)
+    def input_tensors(self) -> State:
+        """V and b."""
+        return self.input_weight, self.bias
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """α tanh(…) + β h."""
@@ -145,9 +144,9 @@ class FastGRNNCell(CoupledCell):
         numbers = torch.sigmoid(self.closed_logit), torch.sigmoid(self.always_logit)
         return self.weight_hh, self.gate_bias - self.bias, *numbers
 
-    def project(self, x: Tensor) -> Tensor:
-        """V x + b."""
-        return F.linear(x, self.input_weight, self.bias)
+    def input_tensors(self) -> State:
+        """V and b."""
+        return self.input_weight, self.bias
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """Gate and candidate from one sum."""

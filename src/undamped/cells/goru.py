@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
 from undamped.cells.activations import modrelu
@@ -84,10 +83,9 @@ class GORUCell(CoupledCell):
         """U_r, U_u and O, one above the other."""
         return (torch.cat([self.gate_weight, self.orthogonal]),)
 
-    def project(self, x: Tensor) -> Tensor:
-        """V x for both gates, with biases, and the candidate."""
-        bias = torch.cat([self.gate_bias, torch.zeros_like(self.bias)])
-        return F.linear(x, self.input_weight, bias)
+    def input_tensors(self) -> State:
+        """V of both gates and the candidate, and the biases of the gates."""
+        return self.input_weight, torch.cat([self.gate_bias, torch.zeros_like(self.bias)])
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """Gates, candidate, mixture."""

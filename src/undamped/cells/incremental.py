@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from undamped.cells.cell import Cell, State
+from undamped.cells.cell import State
+from undamped.cells.coupled_cell import CoupledCell
 from undamped.options import PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise
 
+if TYPE_CHECKING:
+    from undamped.kernels.coupled import Step
 
-class IncrementalRNNCell(Cell):
+
+class IncrementalRNNCell(CoupledCell):
     """Incremental RNN: each step runs an ODE towards its equilibrium and keeps the increment.
 
     Equation:
@@ -61,18 +66,37 @@ class IncrementalRNNCell(Cell):
         self.bias = nn.Parameter(torch.zeros(hidden_size))
         self.steps = nn.Parameter(torch.full((iterations,), step))
 
+    @property
+    def products(self) -> float:
+        """One each iteration."""
+        return self.iterations * super().products
+
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
         """U."""
         return (self.weight_hh,)
 
-    def project(self, x: Tensor) -> Tensor:
-        """V x + b."""
-        return F.linear(x, self.input_weight, self.bias)
+    def input_tensors(self) -> State:
+        """V and b."""
+        return self.input_weight, self.bias
+
+    def constants(self) -> State:
+        """U."""
+        return (self.weight_hh,)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """K Euler steps, then the increment."""
         total = state[0]
         for step in self.steps.unbind():
-            force = torch.tanh(torch.addmm(projected, total, self.weight_hh.t()))
+            force = torch.tanh(torch.addmm(projected, total, constants[0].t()))
             total = total + step * (force - self.alpha * total)
         return (total - state[0],)
+
+    def elementwise(self) -> Step:
+        """The kernels of the iterations."""
+        from undamped.kernels.coupled_iterated import Iterated
+
+        return Iterated(self.alpha)
+
+    def elementwise_tensors(self, constants: State) -> State:
+        """The trained steps."""
+        return (self.steps,)

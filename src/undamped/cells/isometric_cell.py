@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
 from undamped.cells.activations import Activation, activate, activation_kernel
@@ -72,9 +71,9 @@ class IsometricCell(CoupledCell):
         """The matrix W, computed from its free parameters."""
         return (self.weight_hh,)
 
-    def project(self, x: Tensor) -> Tensor:
-        """V x, and the bias where φ is not modReLU."""
-        return F.linear(x, self.input_weight, None if self._thresholds else self.bias)
+    def input_tensors(self) -> State:
+        """V, and the bias where φ is not modReLU."""
+        return (self.input_weight,) if self._thresholds else (self.input_weight, self.bias)
 
     @property
     def _thresholds(self) -> bool:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from undamped.cells.cell import State
 from undamped.cells.coupled_cell import CoupledCell
@@ -86,9 +85,9 @@ class LipschitzRNNCell(CoupledCell):
         """A above W, so that one product serves both."""
         return (torch.cat(self.matrices()),)
 
-    def project(self, x: Tensor) -> Tensor:
-        """V x + b."""
-        return F.linear(x, self.input_weight, self.bias)
+    def input_tensors(self) -> State:
+        """V and b."""
+        return self.input_weight, self.bias
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """One Euler step."""

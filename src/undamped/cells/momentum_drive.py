@@ -13,12 +13,13 @@ once, before the recurrence begins.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
-from undamped.kernels.coupled_velocity import decaying_sum
+if TYPE_CHECKING:
+    from undamped.kernels.coupled_filter import Filtered
 
 DriveKind = Literal["momentum", "nesterov", "rmsprop", "adam"]
 
@@ -61,31 +62,27 @@ class Drive:
         velocity = self.momentum * state[0] + self.step * u
         return velocity * scale, [velocity, moment]
 
-    def sequence(
-        self, u: Tensor, state: list[Tensor], lengths: Tensor | None
-    ) -> tuple[Tensor, list[Tensor]]:
-        """Filter all steps: u (time, batch, …); return the drive and the state at the end."""
-        steps, batch = u.shape[:2]
-        ends = torch.full((batch,), steps, device=u.device) if lengths is None else lengths
-        at = (ends - 1, torch.arange(batch, device=u.device))
-        if self.kind in ("momentum", "nesterov"):
-            velocity = decaying_sum(self.step * u, self._decays(u, state), state[0])
-            if self.kind == "momentum":
-                return velocity, [velocity[at]]
-            return velocity, [velocity[at], state[1] + ends.to(u).unsqueeze(-1)]
-        decays = u.new_full((steps, batch), self.decay)
-        moment = decaying_sum((1 - self.decay) * u * u, decays, state[-1])
-        scale = torch.rsqrt(moment + self.softening)
-        if self.kind == "rmsprop":
-            return self.step * u * scale, [moment[at]]
-        velocity = decaying_sum(self.step * u, self._decays(u, state), state[0])
-        return velocity * scale, [velocity[at], moment[at]]
+    def projection(self, steps: int, state: list[Tensor]) -> Filtered:
+        """Return the kernel that projects and filters `steps` steps from a state of the filter."""
+        from undamped.kernels.coupled_filter import Filtered
 
-    def _decays(self, u: Tensor, state: list[Tensor]) -> Tensor:
+        return Filtered(
+            self._decays(steps, state),
+            (self.step, self.decay, self.softening),
+            has_velocity=self.kind != "rmsprop",
+            has_moment=self.kind in ("rmsprop", "adam"),
+        )
+
+    @property
+    def counts(self) -> bool:
+        """Whether the last tensor of the state is a count of steps, which no kernel needs."""
+        return self.kind == "nesterov"
+
+    def _decays(self, steps: int, state: list[Tensor]) -> Tensor:
         """What the velocity is multiplied with, (time, batch)."""
-        if self.kind != "nesterov":
-            return u.new_full(u.shape[:2], self.momentum)
-        time = torch.arange(u.shape[0], device=u.device).unsqueeze(1)
+        if not self.counts:
+            return state[0].new_full((steps, len(state[0])), self.momentum)
+        time = torch.arange(steps, device=state[1].device).unsqueeze(1)
         within = self._within(state[1]).squeeze(1)
         within = torch.remainder(within + time, self.restart)
         return within / (within + 3)

@@ -9,9 +9,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from undamped.cells.cell import State
+from undamped.cells.momentum_cell import (
+    AdamDriven,
+    MomentumCell,
+    MomentumDriven,
+    NesterovDriven,
+    RMSPropDriven,
+)
 from undamped.cells.momentum_drive import Drive
-from undamped.cells.momentum_rnn import MomentumCell
-from undamped.options import Fraction, PositiveFloat, PositiveInt
+from undamped.options import PositiveInt
 
 if TYPE_CHECKING:
     from undamped.kernels.coupled import Step
@@ -48,13 +54,18 @@ class MomentumLSTMBase(MomentumCell):
     def _own(self) -> int:
         return 2
 
-    def _shifted(self, pushed: Tensor) -> Tensor:
-        return pushed + self.bias_hh
+    def input_tensors(self) -> State:
+        """W, b, and what is added after the filter."""
+        return self.weight_ih, self.bias_ih, self.bias_hh
+
+    def project(self, x: Tensor) -> Tensor:
+        """u = W x + b."""
+        return F.linear(x, self.weight_ih, self.bias_ih)
 
     def advance_driven(self, pushed: Tensor, state: State, constants: State) -> State:
         """One step of the gates."""
         hidden, memory = state[:2]
-        gates = self._shifted(pushed) + F.linear(hidden, constants[0])
+        gates = pushed + self.bias_hh + F.linear(hidden, constants[0])
         i, f, g, o = gates.chunk(4, dim=-1)
         memory = torch.sigmoid(f) * memory + torch.sigmoid(i) * torch.tanh(g)
         return torch.sigmoid(o) * torch.tanh(memory), memory
@@ -66,7 +77,7 @@ class MomentumLSTMBase(MomentumCell):
         return LongShort()
 
 
-class MomentumLSTMCell(MomentumLSTMBase):
+class MomentumLSTMCell(MomentumDriven, MomentumLSTMBase):
     """MomentumLSTM: the input of every gate enters through a velocity.
 
     Equation:
@@ -97,18 +108,8 @@ class MomentumLSTMCell(MomentumLSTMBase):
 
     state_names = _names("velocity")
 
-    def __init__(
-        self,
-        input_size: PositiveInt,
-        hidden_size: PositiveInt,
-        *,
-        momentum: Fraction = 0.6,
-        step: PositiveFloat = 0.6,
-    ) -> None:
-        super().__init__(input_size, hidden_size, Drive("momentum", momentum, step))
 
-
-class NesterovLSTMCell(MomentumLSTMBase):
+class NesterovLSTMCell(NesterovDriven, MomentumLSTMBase):
     """Nesterov LSTM (the paper's SRLSTM): momentum that grows, and starts again now and then.
 
     Equation:
@@ -137,18 +138,8 @@ class NesterovLSTMCell(MomentumLSTMBase):
 
     state_names = _names("velocity", "count")
 
-    def __init__(
-        self,
-        input_size: PositiveInt,
-        hidden_size: PositiveInt,
-        *,
-        step: PositiveFloat = 0.6,
-        restart: PositiveInt = 40,
-    ) -> None:
-        super().__init__(input_size, hidden_size, Drive("nesterov", step=step, restart=restart))
 
-
-class RMSPropLSTMCell(MomentumLSTMBase):
+class RMSPropLSTMCell(RMSPropDriven, MomentumLSTMBase):
     """RMSProp LSTM: the input of every gate enters divided by its running size.
 
     Equation:
@@ -179,20 +170,8 @@ class RMSPropLSTMCell(MomentumLSTMBase):
 
     state_names = _names("moment")
 
-    def __init__(
-        self,
-        input_size: PositiveInt,
-        hidden_size: PositiveInt,
-        *,
-        step: PositiveFloat = 0.6,
-        decay: Fraction = 0.9,
-        softening: PositiveFloat = 1e-6,
-    ) -> None:
-        drive = Drive("rmsprop", step=step, decay=decay, softening=softening)
-        super().__init__(input_size, hidden_size, drive)
 
-
-class AdamLSTMCell(MomentumLSTMBase):
+class AdamLSTMCell(AdamDriven, MomentumLSTMBase):
     """Adam LSTM: a velocity divided by the running size of the input, for every gate.
 
     Equation:
@@ -224,16 +203,3 @@ class AdamLSTMCell(MomentumLSTMBase):
     """
 
     state_names = _names("velocity", "moment")
-
-    def __init__(
-        self,
-        input_size: PositiveInt,
-        hidden_size: PositiveInt,
-        *,
-        momentum: Fraction = 0.6,
-        step: PositiveFloat = 0.6,
-        decay: Fraction = 0.999,
-        softening: PositiveFloat = 1e-6,
-    ) -> None:
-        drive = Drive("adam", momentum, step, decay, softening)
-        super().__init__(input_size, hidden_size, drive)

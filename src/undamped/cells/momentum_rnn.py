@@ -2,113 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
-import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
-
-from undamped.cells.cell import State, reference_scan
-from undamped.cells.coupled_cell import CoupledCell, runs_compiled
-from undamped.cells.momentum_drive import Drive
-from undamped.kernels.coupled import coupled_scan
-from undamped.options import Fraction, PositiveFloat, PositiveInt
+from undamped.cells.momentum_cell import (
+    AdamDriven,
+    MomentumDriven,
+    NesterovDriven,
+    RMSPropDriven,
+)
 from undamped.promises import Kind, Promise
 
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Step
 
-
-class MomentumCell(CoupledCell):
-    """What the four variants share: h' = tanh(U h + p), p the filtered input.
-
-    Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
-        drive: The filter.
-    """
-
-    dense = True
-    blocks: ClassVar[int] = 1
-
-    def __init__(self, input_size: PositiveInt, hidden_size: PositiveInt, drive: Drive) -> None:
-        super().__init__(input_size, hidden_size)
-        self.drive = drive
-        bound = hidden_size**-0.5
-        self.weight_ih = nn.Parameter(torch.empty(self.blocks * hidden_size, input_size))
-        self.weight_hh = nn.Parameter(torch.empty(self.blocks * hidden_size, hidden_size))
-        self.bias_ih = nn.Parameter(torch.empty(self.blocks * hidden_size))
-        nn.init.orthogonal_(self.weight_ih)
-        nn.init.orthogonal_(self.weight_hh)
-        nn.init.uniform_(self.bias_ih, -bound, bound)
-
-    def recurrent_matrices(self) -> tuple[Tensor, ...]:
-        """U, block by block."""
-        return self.weight_hh.chunk(self.blocks)
-
-    def constants(self) -> State:
-        """U."""
-        return (self.weight_hh,)
-
-    def project(self, x: Tensor) -> Tensor:
-        """u = W x + b."""
-        return F.linear(x, self.weight_ih, self.bias_ih)
-
-    def advance(self, projected: Tensor, state: State, constants: State) -> State:
-        """Filter the input, then step."""
-        pushed, filtered = self.drive.forward(projected, self._filter_state(state))
-        base = self.advance_driven(pushed, state, constants)
-        return *base, *self._split_filter(filtered)
-
-    def advance_driven(self, pushed: Tensor, state: State, constants: State) -> State:
-        """tanh(U h + p)."""
-        return (torch.tanh(pushed + F.linear(state[0], constants[0])),)
-
-    @property
-    def _own(self) -> int:
-        """How many tensors of the state are not the filter's."""
-        return 1
-
-    def _filter_state(self, state: State) -> list[Tensor]:
-        """Put the filter's tensors, one per block, side by side."""
-        rest = state[self._own :]
-        return [
-            torch.cat(rest[i : i + self.blocks], dim=-1) if self.blocks > 1 else rest[i]
-            for i in range(0, len(rest), self.blocks)
-        ]
-
-    def _split_filter(self, filtered: list[Tensor]) -> State:
-        return tuple(part for tensor in filtered for part in tensor.chunk(self.blocks, dim=-1))
-
-    def elementwise(self) -> Step:
-        """The kernel of tanh."""
-        from undamped.kernels.coupled_activation import Tanh
-
-        return Tanh()
-
-    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """Filter the whole input, then walk through time with the fused kernels."""
-        constants = self.steady_constants()
-        own = self.elementwise_tensors(constants)
-        if not runs_compiled(x, *state, *constants, *own):
-            return reference_scan(self, x, state, lengths)
-        pushed, filtered = self.drive.sequence(self.project(x), self._filter_state(state), lengths)
-        output, final = coupled_scan(
-            self.elementwise(),
-            self.operator(),
-            self._shifted(pushed),
-            state[: self._own],
-            constants[:1],
-            own,
-            lengths,
-        )
-        return output, (*final, *self._split_filter(filtered))
-
-    def _shifted(self, pushed: Tensor) -> Tensor:
-        return pushed
-
-
-class MomentumRNNCell(MomentumCell):
+class MomentumRNNCell(MomentumDriven):
     """MomentumRNN: the input enters through a velocity, as in the heavy-ball method.
 
     Equation:
@@ -142,18 +45,8 @@ class MomentumRNNCell(MomentumCell):
     )
     state_names = ("hidden", "velocity")
 
-    def __init__(
-        self,
-        input_size: PositiveInt,
-        hidden_size: PositiveInt,
-        *,
-        momentum: Fraction = 0.6,
-        step: PositiveFloat = 0.6,
-    ) -> None:
-        super().__init__(input_size, hidden_size, Drive("momentum", momentum, step))
 
-
-class NesterovRNNCell(MomentumCell):
+class NesterovRNNCell(NesterovDriven):
     """Nesterov RNN: momentum that grows from step to step, and starts again now and then.
 
     Equation:
@@ -182,18 +75,8 @@ class NesterovRNNCell(MomentumCell):
 
     state_names = ("hidden", "velocity", "count")
 
-    def __init__(
-        self,
-        input_size: PositiveInt,
-        hidden_size: PositiveInt,
-        *,
-        step: PositiveFloat = 0.6,
-        restart: PositiveInt = 40,
-    ) -> None:
-        super().__init__(input_size, hidden_size, Drive("nesterov", step=step, restart=restart))
 
-
-class RMSPropRNNCell(MomentumCell):
+class RMSPropRNNCell(RMSPropDriven):
     """RMSProp RNN: the input enters divided by its running size.
 
     Equation:
@@ -224,20 +107,8 @@ class RMSPropRNNCell(MomentumCell):
 
     state_names = ("hidden", "moment")
 
-    def __init__(
-        self,
-        input_size: PositiveInt,
-        hidden_size: PositiveInt,
-        *,
-        step: PositiveFloat = 0.6,
-        decay: Fraction = 0.9,
-        softening: PositiveFloat = 1e-6,
-    ) -> None:
-        drive = Drive("rmsprop", step=step, decay=decay, softening=softening)
-        super().__init__(input_size, hidden_size, drive)
 
-
-class AdamRNNCell(MomentumCell):
+class AdamRNNCell(AdamDriven):
     """Adam RNN: a velocity divided by the running size of the input.
 
     Equation:
@@ -268,16 +139,3 @@ class AdamRNNCell(MomentumCell):
     """
 
     state_names = ("hidden", "velocity", "moment")
-
-    def __init__(
-        self,
-        input_size: PositiveInt,
-        hidden_size: PositiveInt,
-        *,
-        momentum: Fraction = 0.6,
-        step: PositiveFloat = 0.6,
-        decay: Fraction = 0.999,
-        softening: PositiveFloat = 1e-6,
-    ) -> None:
-        drive = Drive("adam", momentum, step, decay, softening)
-        super().__init__(input_size, hidden_size, drive)

@@ -86,7 +86,16 @@ class RNNOrthCell(RNNCell):
             return reference_scan(self, x, state, lengths)
         from undamped.kernels.coupled_activation import ModRelu
         from undamped.kernels.coupled_operators import Dense
+        from undamped.kernels.coupled_projection import Linear
 
         return coupled_scan(
-            ModRelu(), Dense(), self.project(x), state, (self.weight_hh,), (bias,), lengths
+            ModRelu(),
+            Dense(),
+            Linear(),
+            x,
+            state,
+            input_tensors=(self.weight_ih,),
+            linear=(self.weight_hh,),
+            parameters=(bias,),
+            lengths=lengths,
         )

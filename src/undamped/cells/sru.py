@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from undamped.cells.cell import State
 from undamped.cells.coupled_cell import CoupledCell
@@ -62,13 +61,13 @@ class SRUCell(CoupledCell):
         self.forget_bias = nn.Parameter(torch.zeros(hidden_size))
         self.reset_bias = nn.Parameter(torch.full((hidden_size,), highway_bias))
 
-    def project(self, x: Tensor) -> Tensor:
-        """Candidate, forget, reset and what passes by, side by side."""
+    def input_tensors(self) -> State:
+        """The matrices of candidate, forget, reset and what passes by, one above the other."""
         nothing = torch.zeros_like(self.forget_bias)
-        bias = [nothing, self.forget_bias, self.reset_bias]
-        if self.passes_input:
-            return torch.cat([F.linear(x, self.input_weight, torch.cat(bias)), x], dim=-1)
-        return F.linear(x, self.input_weight, torch.cat([*bias, nothing]))
+        bias = torch.cat([nothing, self.forget_bias, self.reset_bias, nothing])
+        if not self.passes_input:
+            return self.input_weight, bias
+        return torch.cat([self.input_weight, torch.eye(self.input_size).to(bias)]), bias
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """The light recurrence."""
@@ -86,10 +85,10 @@ class SRUCell(CoupledCell):
         return LightRecurrence()
 
     def operator(self) -> Operator:
-        """No product at all; two gates wide."""
+        """No product at all."""
         from undamped.kernels.coupled_light import Nothing
 
-        return Nothing(2 * self.hidden_size)
+        return Nothing()
 
     def linear_tensors(self, constants: State) -> State:
         """None."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from undamped.cells.activations import complex_modrelu
 from undamped.cells.cell import State
@@ -73,9 +72,9 @@ class UnitaryCell(CoupledCell):
         """W as a real matrix of twice the size."""
         return (real_form(self.recurrent_matrix()),)
 
-    def project(self, x: Tensor) -> Tensor:
-        """V x, real and imaginary parts."""
-        return F.linear(x, self.input_weight)
+    def input_tensors(self) -> State:
+        """V, real and imaginary parts."""
+        return (self.input_weight,)
 
     def threshold(self) -> Tensor:
         """The number b of modReLU."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor, nn
 
@@ -15,9 +15,6 @@ from undamped.parametrizations.fourier_unitary import FourierUnitary
 
 if TYPE_CHECKING:
     from undamped.kernels.coupled import Operator
-
-DENSE_UP_TO = 256
-"""Below this size one dense product is faster than the transforms."""
 
 
 class URNNCell(UnitaryCell):
@@ -48,6 +45,9 @@ class URNNCell(UnitaryCell):
         M. Arjovsky, A. Shah, Y. Bengio. Unitary evolution recurrent neural networks. ICML, 2016.
     """
 
+    dense_up_to: ClassVar[int] = 256
+    """Up to this size one dense product is faster than the transforms."""
+
     def __init__(self, input_size: PositiveInt, hidden_size: PositiveInt) -> None:
         super().__init__(input_size, hidden_size)
         self.maps = FourierUnitary(hidden_size)
@@ -55,7 +55,7 @@ class URNNCell(UnitaryCell):
 
     @property
     def _forms_matrix(self) -> bool:
-        return self.hidden_size <= DENSE_UP_TO or not self.structured
+        return self.hidden_size <= self.dense_up_to or not self.structured
 
     def constrained_parameters(self) -> Iterable[nn.Parameter]:
         """Phases and reflections."""
@@ -79,6 +79,6 @@ class URNNCell(UnitaryCell):
         """A dense product, or the transforms."""
         if self._forms_matrix:
             return super().operator()
-        from undamped.kernels.coupled_structured import Structured
+        from undamped.kernels.coupled_fourier import Fourier
 
-        return Structured(self.maps.transform, self.maps.transform_back)
+        return Fourier(self.maps.permutation)

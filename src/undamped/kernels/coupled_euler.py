@@ -4,137 +4,130 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
+import numpy as np
 from numba import njit
 
-from undamped.kernels.coupled import Step
-from undamped.kernels.coupled_squash import sigmoid_rows, tanh_rows
+from undamped.kernels.coupled import Now, Step
+from undamped.kernels.coupled_squash import sigmoid, tanh
+
+# In all kernels one array is written per loop: the compiler then vectorises it.
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _euler_forward(product: Any, carried: Any, t: int, step: float) -> None:
+def _euler_forward(product: Any, old: Any, new: Any, step: float) -> None:
     dt = product.dtype.type(step)
-    for b in range(product.shape[1]):
-        for j in range(product.shape[2]):
-            carried[t + 1, b, j] = carried[t, b, j] + dt * product[t, b, j]
+    for b in range(product.shape[0]):
+        total, before, after = product[b], old[b], new[b]
+        for j in range(product.shape[1]):
+            after[j] = before[j] + dt * tanh(total[j])
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _euler_backward(product: Any, t: int, flow: Any, gradient: Any, step: float) -> None:
+def _euler_backward(product: Any, flow: Any, gradient: Any, step: float) -> None:
     dt, one = product.dtype.type(step), product.dtype.type(1)
     for b in range(flow.shape[0]):
+        total, given, result = product[b], flow[b], gradient[b]
         for j in range(flow.shape[1]):
-            value = product[t, b, j]
-            gradient[t, b, j] = dt * flow[b, j] * (one - value * value)
+            value = tanh(total[j])
+            result[j] = dt * given[j] * (one - value * value)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _gated_sum(product: Any, projected: Any, t: int, gates: Any) -> None:
-    size = product.shape[2]
-    for b in range(product.shape[1]):
-        total, gate = product[t, b], gates[t, b]
-        first, second = projected[t, b, :size], projected[t, b, size:]
-        for j in range(size):
-            gate[j] = second[j] + total[j]
-        for j in range(size):
-            total[j] += first[j]
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _gated_forward(product: Any, gates: Any, carried: Any, t: int, step: float) -> None:
+def _gated_forward(product: Any, projected: Any, old: Any, new: Any, step: float) -> None:
+    size = product.shape[1]
     dt = product.dtype.type(step)
-    for b in range(product.shape[1]):
-        for j in range(product.shape[2]):
-            carried[t + 1, b, j] = carried[t, b, j] + dt * gates[t, b, j] * product[t, b, j]
+    for b in range(product.shape[0]):
+        total, before, after = product[b], old[b], new[b]
+        first, second = projected[b, :size], projected[b, size:]
+        for j in range(size):
+            gate = sigmoid(total[j] + second[j])
+            after[j] = before[j] + dt * gate * tanh(total[j] + first[j])
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _gated_backward(
-    product: Any, gates: Any, t: int, flow: Any, gradient: Any, projected_gradient: Any, step: float
+    product: Any, projected: Any, flow: Any, gradient: Any, projected_gradient: Any, step: float
 ) -> None:
-    size = product.shape[2]
+    size = product.shape[1]
     dt, one = product.dtype.type(step), product.dtype.type(1)
+    gates, values = np.empty(size, product.dtype), np.empty(size, product.dtype)
     for b in range(flow.shape[0]):
-        value, gate, given, both = product[t, b], gates[t, b], flow[b], gradient[t, b]
-        candidate, opening = projected_gradient[t, b, :size], projected_gradient[t, b, size:]
+        total, given, both = product[b], flow[b], gradient[b]
+        first, second = projected[b, :size], projected[b, size:]
+        candidate, opening = projected_gradient[b, :size], projected_gradient[b, size:]
         for j in range(size):
-            candidate[j] = dt * given[j] * gate[j] * (one - value[j] * value[j])
+            values[j] = tanh(total[j] + first[j])
         for j in range(size):
-            opening[j] = dt * given[j] * value[j] * gate[j] * (one - gate[j])
+            gates[j] = sigmoid(total[j] + second[j])
+        for j in range(size):
+            candidate[j] = dt * given[j] * gates[j] * (one - values[j] * values[j])
+        for j in range(size):
+            opening[j] = dt * given[j] * values[j] * gates[j] * (one - gates[j])
         for j in range(size):
             both[j] = candidate[j] + opening[j]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _lipschitz_sum(product: Any, projected: Any, carried: Any, t: int, step: float) -> None:
-    size = carried.shape[2]
+def _lipschitz_forward(product: Any, projected: Any, old: Any, new: Any, step: float) -> None:
+    size = old.shape[1]
     dt = product.dtype.type(step)
-    for b in range(product.shape[1]):
-        old, new, given = carried[t, b], carried[t + 1, b], projected[t, b]
-        linear, inner = product[t, b, :size], product[t, b, size:]
+    for b in range(product.shape[0]):
+        before, after, given = old[b], new[b], projected[b]
+        linear, inner = product[b, :size], product[b, size:]
         for j in range(size):
-            new[j] = old[j] + dt * linear[j]
-        for j in range(size):
-            linear[j] = inner[j] + given[j]
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _lipschitz_forward(active: Any, carried: Any, t: int, step: float) -> None:
-    dt = active.dtype.type(step)
-    for b in range(carried.shape[1]):
-        for j in range(carried.shape[2]):
-            carried[t + 1, b, j] += dt * active[t, b, j]
+            after[j] = before[j] + dt * (linear[j] + tanh(inner[j] + given[j]))
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _lipschitz_backward(
-    active: Any, t: int, flow: Any, gradient: Any, projected_gradient: Any, step: float
+    product: Any, projected: Any, flow: Any, gradient: Any, projected_gradient: Any, step: float
 ) -> None:
     size = flow.shape[1]
-    dt, one = active.dtype.type(step), active.dtype.type(1)
+    dt, one = product.dtype.type(step), product.dtype.type(1)
     for b in range(flow.shape[0]):
-        value, given, inner = active[t, b], flow[b], projected_gradient[t, b]
-        linear, second = gradient[t, b, :size], gradient[t, b, size:]
+        total, given, outer = product[b, size:], projected[b], flow[b]
+        linear, inner, second = gradient[b, :size], projected_gradient[b], gradient[b, size:]
         for j in range(size):
-            linear[j] = dt * given[j]
+            linear[j] = dt * outer[j]
         for j in range(size):
-            inner[j] = dt * given[j] * (one - value[j] * value[j])
+            value = tanh(total[j] + given[j])
+            inner[j] = linear[j] * (one - value * value)
         for j in range(size):
             second[j] = inner[j]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _cornn_forward(
-    product: Any, carried: Any, t: int, step: float, stiffness: float, damping: float
+    product: Any, old: Any, new: Any, step: float, stiffness: float, damping: float
 ) -> None:
-    size = product.shape[2]
+    size = product.shape[1]
     dt = product.dtype.type(step)
     gamma, epsilon = product.dtype.type(stiffness), product.dtype.type(damping)
-    for b in range(product.shape[1]):
-        # One array written per loop: the compiler then vectorises it.
-        force, y, z = product[t, b], carried[t, b, :size], carried[t, b, size:]
-        new_y, new_z = carried[t + 1, b, :size], carried[t + 1, b, size:]
+    for b in range(product.shape[0]):
+        force, y, z = product[b], old[b, :size], old[b, size:]
+        new_y, new_z = new[b, :size], new[b, size:]
         for j in range(size):
-            new_z[j] = z[j] + dt * (force[j] - gamma * y[j] - epsilon * z[j])
+            new_z[j] = z[j] + dt * (tanh(force[j]) - gamma * y[j] - epsilon * z[j])
         for j in range(size):
             new_y[j] = y[j] + dt * new_z[j]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _cornn_backward(
-    product: Any, t: int, flow: Any, gradient: Any, step: float, stiffness: float, damping: float
+    product: Any, flow: Any, gradient: Any, step: float, stiffness: float, damping: float
 ) -> None:
-    size = product.shape[2]
+    size = product.shape[1]
     dt, one = product.dtype.type(step), product.dtype.type(1)
     push = dt * product.dtype.type(stiffness)
     keep = one - dt * product.dtype.type(damping)
     for b in range(flow.shape[0]):
-        value, result = product[t, b], gradient[t, b]
+        force, result = product[b], gradient[b]
         y, z = flow[b, :size], flow[b, size:]
         for j in range(size):
             z[j] += dt * y[j]
         for j in range(size):
-            result[j] = dt * z[j] * (one - value[j] * value[j])
+            value = tanh(force[j])
+            result[j] = dt * z[j] * (one - value * value)
         for j in range(size):
             y[j] -= push * z[j]
         for j in range(size):
@@ -153,14 +146,13 @@ class Euler(Step):
     def __init__(self, step: float) -> None:
         self.step = step
 
-    def forward(self, t: int) -> None:
-        """Keep the tanh: its slope is all the way back needs."""
-        tanh_rows(self.product, self.product_rows, t)
-        _euler_forward(self.product, self.carried, t, self.step)
+    def forward(self, now: Now) -> None:
+        """One step."""
+        _euler_forward(now.product, now.old, now.new, self.step)
 
-    def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:
+    def backward(self, now: Now) -> None:
         """What came passes on, beside the product."""
-        _euler_backward(self.product, t, carried_gradient, self.gradient, self.step)
+        _euler_backward(now.product, now.flow, now.product_gradient, self.step)
 
 
 class GatedEuler(Step):
@@ -176,25 +168,18 @@ class GatedEuler(Step):
     def __init__(self, step: float) -> None:
         self.step = step
 
-    def forward(self, t: int) -> None:
-        """Keep both functions' values."""
-        if t == 0:
-            self.gate_rows = torch.empty_like(self.product_rows)
-            self.gates = self.gate_rows.numpy()
-        _gated_sum(self.product, self.projected, t, self.gates)
-        tanh_rows(self.product, self.product_rows, t)
-        sigmoid_rows(self.gates, self.gate_rows, t)
-        _gated_forward(self.product, self.gates, self.carried, t, self.step)
+    def forward(self, now: Now) -> None:
+        """One step."""
+        _gated_forward(now.product, now.projected, now.old, now.new, self.step)
 
-    def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:
+    def backward(self, now: Now) -> None:
         """Both functions read the same product."""
         _gated_backward(
-            self.product,
-            self.gates,
-            t,
-            carried_gradient,
-            self.gradient,
-            self.projected_gradient,
+            now.product,
+            now.projected,
+            now.flow,
+            now.product_gradient,
+            now.projected_gradient,
             self.step,
         )
 
@@ -212,16 +197,19 @@ class Lipschitz(Step):
     def __init__(self, step: float) -> None:
         self.step = step
 
-    def forward(self, t: int) -> None:
-        """Keep the tanh in the first half of the product."""
-        _lipschitz_sum(self.product, self.projected, self.carried, t, self.step)
-        tanh_rows(self.product, self.product_rows, t, 0, self.carried.shape[2])
-        _lipschitz_forward(self.product, self.carried, t, self.step)
+    def forward(self, now: Now) -> None:
+        """One step."""
+        _lipschitz_forward(now.product, now.projected, now.old, now.new, self.step)
 
-    def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:
+    def backward(self, now: Now) -> None:
         """The linear half is passed through, the other has its slope."""
         _lipschitz_backward(
-            self.product, t, carried_gradient, self.gradient, self.projected_gradient, self.step
+            now.product,
+            now.projected,
+            now.flow,
+            now.product_gradient,
+            now.projected_gradient,
+            self.step,
         )
 
 
@@ -239,11 +227,10 @@ class CoupledOscillator(Step):
     def __init__(self, step: float, stiffness: float, damping: float) -> None:
         self.numbers = (step, stiffness, damping)
 
-    def forward(self, t: int) -> None:
-        """Keep the tanh."""
-        tanh_rows(self.product, self.product_rows, t)
-        _cornn_forward(self.product, self.carried, t, *self.numbers)
+    def forward(self, now: Now) -> None:
+        """Velocity, then position."""
+        _cornn_forward(now.product, now.old, now.new, *self.numbers)
 
-    def backward(self, t: int, carried_gradient: Any, memory_gradient: Any) -> None:
-        """Position and velocity at once; what passes on stays in the given gradient."""
-        _cornn_backward(self.product, t, carried_gradient, self.gradient, *self.numbers)
+    def backward(self, now: Now) -> None:
+        """Position and velocity at once; what passes on stays in the flow."""
+        _cornn_backward(now.product, now.flow, now.product_gradient, *self.numbers)

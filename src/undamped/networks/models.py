@@ -6,12 +6,38 @@ and the documentation find it through the registry.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from undamped import cells
 from undamped.networks.oscillators import OscillatorNetwork
-from undamped.networks.recurrent import Recurrent, recurrent_network
+from undamped.networks.recurrent import Recurrent
 from undamped.registry import models
+
+
+def recurrent_network(
+    name: str, cell: type[cells.Cell], base: type[Recurrent] = Recurrent
+) -> type[Recurrent]:
+    """Make the network class of a cell: its name, its signature, its documentation."""
+    network = type(
+        name,
+        (base,),
+        {"cell_class": cell, "__doc__": cell.__doc__, "__module__": "undamped.networks.models"},
+    )
+    network.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(
+                option.name,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD
+                if option.name in ("input_size", "hidden_size", "num_layers")
+                else inspect.Parameter.KEYWORD_ONLY,
+                default=option.default,
+                annotation=option.annotation,
+            )
+            for option in network.declared_options().values()
+        ]
+    )
+    return network
 
 
 def _network(

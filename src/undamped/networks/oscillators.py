@@ -19,13 +19,9 @@ from undamped.docstrings import documented_arguments
 from undamped.errors import OptionError, explain
 from undamped.kernels import Gradient, Layer, OscillatorStream, advance_stack, oscillator_stack
 from undamped.kernels.dispatch import implementation
-from undamped.networks.recurrent import (
-    Recurrent,
-    in_full_precision,
-    join_features,
-    padding_mask,
-    reverse_time,
-)
+from undamped.networks.full_precision import in_full_precision
+from undamped.networks.recurrent import Recurrent
+from undamped.networks.sequence_tensors import join_features, padding_mask, reverse_time
 from undamped.options import Option, PositiveInt, convert
 
 

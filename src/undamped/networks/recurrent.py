@@ -8,9 +8,7 @@ be anything at all and changes neither outputs, final states nor gradients.
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -20,29 +18,16 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from undamped.cells.cell import Cell, State
 from undamped.docstrings import documented_arguments
 from undamped.errors import OptionError, ShapeError, explain
+from undamped.networks.full_precision import in_full_precision
+from undamped.networks.sequence_tensors import (
+    all_full,
+    join_features,
+    map_state,
+    padding_mask,
+    reverse_time,
+)
 from undamped.options import DropoutRate, NonNegativeFloat, Option, PositiveInt, check, options_of
 from undamped.parametrizations.singular_band import orthogonality_penalty
-
-
-def in_full_precision(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep a method out of mixed precision.
-
-    What a network carries over thousands of steps would be lost in the eight bits of a bfloat16,
-    so mixed precision stops at its door: what is around it may be rounded, the walk through time
-    is not.
-    """
-
-    @functools.wraps(method)
-    def run(self: Recurrent, input: Any, *arguments: Any, **named: Any) -> Any:
-        packed = isinstance(input, PackedSequence)
-        kind = (input.data if packed else input).device.type
-        if not torch.is_autocast_enabled(kind):
-            return method(self, input, *arguments, **named)
-        with torch.autocast(kind, enabled=False):
-            whole = input.to(next(self.parameters()).dtype)
-            return method(self, whole, *arguments, **named)
-
-    return run
 
 
 class Recurrent(nn.Module):
@@ -218,7 +203,7 @@ class Recurrent(nn.Module):
         output, states = self._run(x, self._split_state(state, x), lengths)
         final = self._join_states(states)
         if unbatched:
-            return output.squeeze(1), _map_state(final, lambda part: part.squeeze(1))
+            return output.squeeze(1), map_state(final, lambda part: part.squeeze(1))
         return output.transpose(0, 1) if self.batch_first else output, final
 
     @in_full_precision
@@ -243,7 +228,7 @@ class Recurrent(nn.Module):
         ]
         output, final = torch.cat(ends, dim=-1), self._join_states(states)
         if unbatched:
-            return output.squeeze(0), _map_state(final, lambda part: part.squeeze(1))
+            return output.squeeze(0), map_state(final, lambda part: part.squeeze(1))
         return output, final
 
     @in_full_precision
@@ -270,7 +255,7 @@ class Recurrent(nn.Module):
             outputs.append(cell.output(final))
         output, joined = outputs[-1], self._join_states(finals)
         if unbatched:
-            return output.squeeze(0), _map_state(joined, lambda part: part.squeeze(1))
+            return output.squeeze(0), map_state(joined, lambda part: part.squeeze(1))
         return output, joined
 
     def _run(
@@ -312,7 +297,7 @@ class Recurrent(nn.Module):
         x, lengths = pad_packed_sequence(packed)
         states = self._split_state(state, x)
         lengths = lengths.to(x.device)
-        output, finals = self._run(x, states, None if _all_full(lengths, x) else lengths)
+        output, finals = self._run(x, states, None if all_full(lengths, x) else lengths)
         order = packed.sorted_indices
         if order is not None:
             output, lengths = output.index_select(1, order), lengths[order]
@@ -342,7 +327,7 @@ class Recurrent(nn.Module):
             )
         if unbatched:
             x = x.unsqueeze(1)
-            state = _map_state(state, lambda part: part.unsqueeze(1))
+            state = map_state(state, lambda part: part.unsqueeze(1))
         elif self.batch_first and not stream:
             x = x.transpose(0, 1)
         return x, state, unbatched
@@ -363,32 +348,7 @@ class Recurrent(nn.Module):
                     remedy="Count the true steps of each sequence; leave out empty ones.",
                 )
             )
-        return None if _all_full(lengths, x) else lengths
-
-
-def recurrent_network(
-    name: str, cell: type[Cell], base: type[Recurrent] = Recurrent
-) -> type[Recurrent]:
-    """Make the network class of a cell: its name, its signature, its documentation."""
-    network = type(
-        name,
-        (base,),
-        {"cell_class": cell, "__doc__": cell.__doc__, "__module__": "undamped.networks.models"},
-    )
-    network.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(
-                option.name,
-                inspect.Parameter.POSITIONAL_OR_KEYWORD
-                if option.name in ("input_size", "hidden_size", "num_layers")
-                else inspect.Parameter.KEYWORD_ONLY,
-                default=option.default,
-                annotation=option.annotation,
-            )
-            for option in network.declared_options().values()
-        ]
-    )
-    return network
+        return None if all_full(lengths, x) else lengths
 
 
 def _signature_options(owner: type[Recurrent]) -> dict[str, Option]:
@@ -399,33 +359,3 @@ def _signature_options(owner: type[Recurrent]) -> dict[str, Option]:
         for p in inspect.signature(owner.__init__).parameters.values()
         if p.name != "self"
     }
-
-
-def padding_mask(x: Tensor, lengths: Tensor) -> Tensor:
-    """Return (time, batch, 1), true where a sequence is over."""
-    steps = torch.arange(x.shape[0], device=x.device).unsqueeze(1)
-    return (steps >= lengths).unsqueeze(-1)
-
-
-def _all_full(lengths: Tensor, x: Tensor) -> bool:
-    return bool((lengths == x.shape[0]).all())
-
-
-def join_features(parts: list[Tensor]) -> Tensor:
-    """Put features side by side."""
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
-
-
-def _map_state(state: Any, change: Any) -> Any:
-    if state is None:
-        return None
-    return change(state) if isinstance(state, Tensor) else tuple(change(part) for part in state)
-
-
-def reverse_time(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Turn each sequence around within its own length; padding stays where it is."""
-    if lengths is None:
-        return x.flip(0)
-    steps = torch.arange(x.shape[0], device=x.device).unsqueeze(1)
-    index = torch.where(steps < lengths, lengths - 1 - steps, steps)
-    return x.gather(0, index.unsqueeze(-1).expand(x.shape))

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from undamped.errors import OptionError, ShapeError, explain
-from undamped.networks.recurrent import Recurrent, padding_mask
+from undamped.networks.recurrent import Recurrent
+from undamped.networks.sequence_tensors import padding_mask
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
 
