@@ -95,7 +95,10 @@ def simulated_subjects(rate: Rate, subjects: int, windows: int, seed: int) -> Se
         for _ in range(windows):
             beats = heart * random.uniform(0.93, 1.07)
             breaths = breath * random.uniform(0.93, 1.07)
-            common: dict[str, Any] = {"duration": WINDOW_SECONDS, "sampling_rate": SAMPLES_PER_SECOND}
+            common: dict[str, Any] = {
+                "duration": WINDOW_SECONDS,
+                "sampling_rate": SAMPLES_PER_SECOND,
+            }
             draw = int(random.integers(2**31))
             lungs = neurokit2.rsp_simulate(
                 **common, respiratory_rate=breaths, noise=noise, random_state=draw
