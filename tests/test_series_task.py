@@ -8,6 +8,7 @@ from undamped.data.series import SeriesSet
 from undamped.errors import DataError, OptionError
 from undamped.tasks.series import NO_ANSWER, SeriesTask
 from undamped.training import fit
+from undamped.training.defaults import suggest
 from undamped.training.evaluation import evaluate
 from undamped.training.run import Run, model_for
 
@@ -194,3 +195,15 @@ def test_without_test_and_validation_parts(tmp_path):
         progress=False,
     )
     assert "test" not in run.result and run.result["valid"]["accuracy"] is not None
+
+
+def test_suggested_settings_follow_length_and_size():
+    short = suggest(length=100, count=200, channels=1, kind="classification")
+    long = suggest(length=10_000, count=200, channels=1, kind="classification")
+    assert short["model"]["dt"] == pytest.approx(10 * long["model"]["dt"], rel=0.05)
+    assert long["train"]["epochs"] < short["train"]["epochs"]
+    huge = suggest(length=10_000_000, count=200, channels=1, kind="classification")
+    assert huge["train"]["batch_size"] == 1  # one such sequence is all that memory allows
+    for count in (3, 50, 10_000):
+        train = suggest(length=50, count=count, channels=2, kind="regression")["train"]
+        assert 4 <= train["batch_size"] <= 64 and train["epochs"] >= 5
