@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-Name = Literal["copy", "annuli", "densities"]
+Name = Literal["copy", "annuli", "densities", "mnist-odes", "lorenz96", "ucr"]
 
 
 def reproduce(
@@ -71,6 +71,12 @@ def _runner(name: Name) -> Callable[..., Any]:
             from undamped.experiments.copy import run
         case "annuli":
             from undamped.experiments.annuli import run
+        case "mnist-odes":
+            from undamped.experiments.mnist_odes import run
         case "densities":
             from undamped.experiments.densities import run
+        case "lorenz96":
+            from undamped.experiments.lorenz96 import run
+        case "ucr":
+            from undamped.experiments.ucr import run
     return run
