@@ -78,9 +78,10 @@ def understood(options: dict[str, Any], model: str) -> dict[str, Any]:
     UnICORNN's time step suits UnICORNN: coRNN and the antisymmetric networks have a `dt` too, but
     theirs stands beside a damping or a diffusion of their own, and twice as much of it explodes.
     """
-    network = models[model] if model in models else None
-    if isinstance(network, type) and issubclass(network, OscillatorNetwork):
-        return options
+    if model in models:
+        network = models[model]
+        if isinstance(network, type) and issubclass(network, OscillatorNetwork):
+            return options
     return {name: value for name, value in options.items() if name not in ("dt", "alpha")}
 
 
