@@ -18,7 +18,29 @@ def test_reports():
     bench = ode.OdeBenchmark((timing,), {"reversible": {100: 5}}, {"batch": 3.0}, 1)
     assert abs(timing.over_bare - 1.2) < 1e-12
     assert "a field" in json.dumps(bench.to_dict()) and "reversible" in bench.markdown()
-    assert len(bench.figures()) == 2 and bench.summary().row_count == 5
+    assert len(bench.figures()) == 2 and bench.summary().row_count == 6
+
+
+def test_ratios_count_evaluations_on_both_sides():
+    timing = ode.FieldTiming(
+        "a field",
+        {"undamped": 10, "bare field": 10, "torchdiffeq": 8},
+        {
+            name: Timing((s,))
+            for name, s in (("bare field", 1), ("undamped", 1.2), ("torchdiffeq", 2.4))
+        },
+        {
+            "bare field, one graph": Timing((2.0,)),
+            "undamped checkpoint": Timing((4.0,)),
+            "undamped backprop": Timing((3.0,)),
+            "undamped adjoint": Timing((5.0,)),
+            "torchdiffeq backprop": Timing((6.0,)),
+            "torchdiffeq adjoint": Timing((12.0,)),
+        },
+    )
+    ratios, bounds = timing.ratios(), timing.bounds()
+    assert abs(ratios["forward"] - 2.5) < 1e-12 and abs(ratios["backprop"] - 2.5) < 1e-12
+    assert abs(ratios["adjoint"] - 3.0) < 1e-12 and abs(bounds["forward"] - 3.0) < 1e-12
 
 
 def test_own_steps_save_evaluations():

@@ -22,6 +22,25 @@ def test_a_neural_ode_is_trained_and_its_evaluations_are_logged(task, tmp_path):
     assert resume(run.path, progress=False).result["test"] == run.result["test"]
 
 
+@pytest.mark.parametrize(("task", "size"), [("density", 2), ("point-cloud", 3)])
+def test_a_flow_is_trained_on_a_density(task, size, tmp_path):
+    options = {"hidden_size": 8, "tolerance": 1e-3}
+    run = fit("ffjord", task, model_options=options, train=QUICK, out=tmp_path, progress=False)
+    assert 0 < run.result["test"]["nll"] < 50 and run.result["test"]["loss"] > 0
+    assert 0 < run.result["chance"]["nll"] < 5 and run.settings["status"] == "finished"
+    again = Run.open(run.path).model().eval()
+    batch = run.task().batch("test", 0, 7)
+    assert batch.inputs.shape == (7, size) and again(batch.inputs).shape == (7,)
+
+
+def test_densities_take_a_flow_and_a_flow_takes_densities(tmp_path):
+    with pytest.raises(OptionError, match="asks for nothing else"):
+        fit("hbnode", "density", train=QUICK, out=tmp_path)
+    with pytest.raises(OptionError, match="one of densities"):
+        fit("ffjord", "annuli", train=QUICK, out=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_sequences_and_points_are_not_mixed_up(tmp_path):
     with pytest.raises(OptionError, match="no sequences"):
         fit("lstm", "annuli", train=QUICK, out=tmp_path)

@@ -352,3 +352,21 @@ def test_training_writes_its_page_and_serves_a_live_one(tmp_path, monkeypatch):
         assert probe.connect_ex(("127.0.0.1", port)) != 0
     done = CliRunner().invoke(app, [*words, "--no-page"])
     assert not (tmp_path / "runs" / "copy-lstm-2" / "report.html").exists()
+
+
+def test_command_line_draws_the_curves_of_runs_of_one_task(run, tmp_path):
+    from typer.testing import CliRunner
+
+    from undamped.cli import app
+    from undamped.errors import OptionError
+
+    run.write_metrics([{"step": n, "seconds": float(n), "valid_mse": 1 / n} for n in (1, 2, 3)])
+    picture = tmp_path / "curves.png"
+    words = ["report", str(run.path), str(run.path), "--picture", str(picture)]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert not (run.path / "report.html").exists()
+    other = Run.create(tmp_path, "copy-lstm")
+    other.update(**{**run.settings, "task": {"name": "copy", "options": {}}})
+    words = ["report", str(run.path), str(other.path), "--picture", str(picture)]
+    assert isinstance(CliRunner().invoke(app, words).exception, OptionError)

@@ -7,52 +7,10 @@ import torch
 from torch import nn
 
 import undamped.solvers as ours
+from detest import EXACT, PROBLEMS
 
-# Problems of the DETEST set (Hull, Enright, Fellen and Sedgwick, 1972): a class each.
-PROBLEMS = {
-    "A1": (lambda t, y: -y, [1.0]),
-    "A2": (lambda t, y: -(y**3) / 2, [1.0]),
-    "A3": (lambda t, y: y * torch.cos(t), [1.0]),
-    "A4": (lambda t, y: y / 4 * (1 - y / 20), [1.0]),
-    "B1": (
-        lambda t, y: torch.stack((2 * (y[0] - y[0] * y[1]), -(y[1] - y[0] * y[1]))),
-        [1.0, 3.0],
-    ),
-    "B2": (
-        lambda t, y: torch.stack((-y[0] + y[1], y[0] - 2 * y[1] + y[2], y[1] - y[2])),
-        [2.0, 0.0, 1.0],
-    ),
-    "B4": (
-        lambda t, y: torch.stack(
-            (
-                -y[1] - y[0] * y[2] / torch.sqrt(y[0] ** 2 + y[1] ** 2),
-                y[0] - y[1] * y[2] / torch.sqrt(y[0] ** 2 + y[1] ** 2),
-                y[0] / torch.sqrt(y[0] ** 2 + y[1] ** 2),
-            )
-        ),
-        [3.0, 0.0, 0.0],
-    ),
-    "B5": (
-        lambda t, y: torch.stack((y[1] * y[2], -y[0] * y[2], -0.51 * y[0] * y[1])),
-        [0.0, 1.0, 1.0],
-    ),
-    "D1": (
-        lambda t, y: torch.stack(
-            (
-                y[2],
-                y[3],
-                -y[0] / (y[0] ** 2 + y[1] ** 2) ** 1.5,
-                -y[1] / (y[0] ** 2 + y[1] ** 2) ** 1.5,
-            )
-        ),
-        [0.9, 0.0, 0.0, (1.1 / 0.9) ** 0.5],
-    ),
-    "E2": (
-        lambda t, y: torch.stack((y[1], (1 - y[0] ** 2) * y[1] - y[0])),  # Van der Pol
-        [2.0, 0.0],
-    ),
-}
-TIMES = [0.0, 1.3, 4.0, 10.0]
+TIMES = [0.0, 1.3, 7.0, 20.0]
+_REFERENCES = {}
 
 
 def scipy_values(field, start, times, rtol=1e-12):
@@ -65,11 +23,28 @@ def scipy_values(field, start, times, rtol=1e-12):
     return torch.from_numpy(found.y.T)
 
 
+def detest_values(name):
+    """SciPy's solution to thirteen digits or so, once for all methods."""
+    if name not in _REFERENCES:
+        _REFERENCES[name] = scipy_values(*PROBLEMS[name], TIMES)
+    return _REFERENCES[name]
+
+
+def test_all_of_detest_is_there():
+    assert sorted(PROBLEMS) == [f"{kind}{number}" for kind in "ABCDE" for number in range(1, 6)]
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_scipy_knows_the_closed_forms(name):
+    wanted = torch.tensor([EXACT[name](t) for t in TIMES], dtype=torch.float64)
+    torch.testing.assert_close(detest_values(name), wanted, rtol=1e-10, atol=1e-11)
+
+
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("method", ["dopri5", "tsit5", "dopri8", "bosh3"])
 def test_detest_problems_to_the_tolerance(name, method):
     field, start = PROBLEMS[name]
-    tolerance = 1e-5 if method == "bosh3" else 1e-8
+    tolerance = 1e-4 if method == "bosh3" else 1e-7
     with torch.no_grad():
         values = ours.odeint(
             field,
@@ -79,8 +54,28 @@ def test_detest_problems_to_the_tolerance(name, method):
             rtol=tolerance,
             atol=tolerance,
         )
-    reference = scipy_values(field, start, TIMES)
-    assert float((values - reference).abs().max()) < 100 * tolerance * float(reference.abs().max())
+    reference = detest_values(name)
+    # Errors grow along a solve: most on the orbits, whose phase drifts, the narrower the faster.
+    growth = 1000 if name[0] == "D" else 200
+    apart = float((values - reference).abs().max())
+    assert apart < growth * tolerance * float(reference.abs().max())
+
+
+@pytest.mark.parametrize("name", ["A4", "B4", "C5", "D3", "E5"])
+def test_detest_gradients_agree_with_torchdiffeq(name):
+    torchdiffeq = pytest.importorskip("torchdiffeq")
+    field, start = PROBLEMS[name]
+    times = torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64)
+    found = []
+    for solver, more in (
+        (torchdiffeq.odeint, {"rtol": 1e-10, "atol": 1e-12}),
+        (ours.odeint, {"rtol": 1e-9, "atol": 1e-11}),
+    ):
+        y0 = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+        values = solver(field, y0, times, **more)
+        found.append((values.detach(), torch.autograd.grad(values[1:].sin().sum(), y0)[0]))
+    for wanted, ours_found in zip(*found, strict=True):
+        torch.testing.assert_close(ours_found, wanted, rtol=1e-6, atol=1e-7)
 
 
 def van_der_pol(stiffness):

@@ -49,6 +49,7 @@ from undamped.networks import (
 )
 from undamped.networks.continuous import NODE, DataControlledNODE, DepthVariantNODE, RKNet
 from undamped.networks.flows import FFJORD
+from undamped.networks.image_models import ConvHBNODE, ConvNODE, ConvSONODE
 from undamped.networks.residual_models import ResNet, StableResidualModel
 from undamped.networks.second_order import GHBNODE, HBNODE, SONODE
 from undamped.solvers import odeint
@@ -74,6 +75,9 @@ __all__ = [
     "AdamRNN",
     "AntisymmetricRNN",
     "ContinuousFlow",
+    "ConvHBNODE",
+    "ConvNODE",
+    "ConvSONODE",
     "DataControlledNODE",
     "Decoder",
     "DenseIndRNN",

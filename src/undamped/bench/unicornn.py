@@ -1,8 +1,8 @@
 """UnICORNN beside what a user would otherwise pick: speed, memory against length, streaming.
 
 Everything is measured in one run, candidates in turn, and quoted as ratios. The floor is what
-the arithmetic alone costs: the same matrix products and the same scans on the same chunks, with
-nothing around them.
+the arithmetic alone costs: the matrix products that no pass can do without (forward, gradient of
+the weights, gradient of the input) and the scans, on the same chunks, with nothing around them.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def _train_plain(network: OscillatorNetwork, x: Tensor) -> None:
 
 
 def _floor(shape: Shape, x: Tensor) -> tuple[Callable[[], None], Callable[[], None]]:
-    """The products and the scans of a reversible pass, one after the other on one chunk."""
+    """The products and the scans of a pass, one after the other on one chunk."""
     from undamped.kernels import oscillator_numba as kernels
     from undamped.kernels.chunks import chunk_length, ranges
     from undamped.kernels.columns import over_columns
@@ -252,7 +252,6 @@ def _floor(shape: Shape, x: Tensor) -> tuple[Callable[[], None], Callable[[], No
         for _ in range(max(1, round(chunks * share))):
             for at, weight in enumerate(weights):
                 torch.mm(sources[at], weight.t(), out=targets[at])  # forward
-                torch.mm(sources[at], weight.t(), out=targets[at])  # rebuilt
                 torch.mm(targets[at].t(), sources[at])  # gradient of the weight
                 if at:
                     torch.mm(targets[at], weight, out=below)  # gradient of the input

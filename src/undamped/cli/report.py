@@ -17,6 +17,10 @@ def report(
         Path | None,
         typer.Option(help="The page to write; beside a single run, or report.html, if not said."),
     ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="Draw the validation curves into this picture, and make no page."),
+    ] = None,
     memory: Annotated[bool, typer.Option(help="Measure peak memory too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
 ) -> None:
@@ -30,9 +34,30 @@ def report(
     from undamped.training.run import Run
 
     opened = [Run.open(path) for path in runs]
+    if picture is not None:
+        _draw(opened, picture)
+        return
     reports = [report_run(run, compare=len(opened) == 1, memory=memory) for run in opened]
     target = out or (opened[0].path / "report.html" if len(opened) == 1 else Path("report.html"))
     show(reports, write(target, reports), as_json)
+
+
+def _draw(runs: list[Run], picture: Path) -> None:
+    from undamped.cli.picture import draw_curves
+    from undamped.cli.screen import console
+    from undamped.errors import OptionError
+
+    names = {run.settings["task"]["name"] for run in runs}
+    if len(names) > 1:
+        raise OptionError(
+            f"--picture: expected runs of one task, got {', '.join(sorted(names))}. Draw one "
+            "picture for each."
+        )
+    by_model: dict[str, list[Run]] = {}
+    for run in runs:
+        by_model.setdefault(run.settings["model"]["name"], []).append(run)
+    draw_curves(picture, runs[0].task(), by_model)
+    console().print(f"The picture: {picture}", soft_wrap=True)
 
 
 def write_page(run: Run, other: Run | None = None) -> Path | None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-Name = Literal["copy", "annuli", "densities", "lorenz96", "ucr"]
+Name = Literal["copy", "annuli", "densities", "mnist-odes", "lorenz96", "ucr"]
 
 
 def reproduce(
@@ -71,6 +71,8 @@ def _runner(name: Name) -> Callable[..., Any]:
             from undamped.experiments.copy import run
         case "annuli":
             from undamped.experiments.annuli import run
+        case "mnist-odes":
+            from undamped.experiments.mnist_odes import run
         case "densities":
             from undamped.experiments.densities import run
         case "lorenz96":

@@ -103,9 +103,7 @@ def simulated_subjects(rate: Rate, subjects: int, windows: int, seed: int) -> Se
                 "random_state": int(random.integers(2**31)),
             }
             people: dict[str, Any] = {"respiratory_rate": breaths, "heart_rate": beats}
-            lungs = neurokit2.rsp_simulate(
-                **common, respiratory_rate=people["respiratory_rate"]
-            )
+            lungs = neurokit2.rsp_simulate(**common, respiratory_rate=people["respiratory_rate"])
             ecg = neurokit2.ecg_simulate(**common, heart_rate=people["heart_rate"], method="simple")
             swing = 1 + _BREATHING_SWING * np.asarray(lungs) / max(1e-9, np.std(lungs))
             series.append(np.stack([np.asarray(ecg) * swing, np.asarray(lungs)], axis=1))

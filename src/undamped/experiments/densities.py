@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from undamped.fields.continuous_flow import ConcatSquashField, ContinuousFlow
+from undamped.options import PositiveFloat
 from undamped.tasks.continuous_data import density
 
 
@@ -90,7 +91,9 @@ def run(
     names: tuple[str, ...] = ("moons", "checkerboard", "rings"),
     iterations: int = 600,
     batch: int = 256,
-    hidden_size: int = 48,
+    hidden_size: int = 64,
+    detail: PositiveFloat = 6.0,
+    learning_rate: PositiveFloat = 1e-2,
     seed: int = 0,
     tick: Callable[[str], None] | None = None,
 ) -> DensityResult:
@@ -101,6 +104,8 @@ def run(
         iterations: Budget: steps of Adam for each.
         batch: Points a step.
         hidden_size: Width of the field.
+        detail: Factor on the first layer's weights at the start.
+        learning_rate: Of Adam at the start; it falls to nothing along a cosine.
         seed: Of data and models.
         tick: Called with a name after every training.
     """
@@ -108,26 +113,42 @@ def run(
         "iterations": iterations,
         "batch": batch,
         "hidden_size": hidden_size,
+        "detail": detail,
         "seed": seed,
-        "optimiser": "Adam, 5e-3",
+        "optimiser": f"Adam, {learning_rate:g}, cosine",
         "solver": "dopri5, tolerance 1e-3 in training and 1e-5 in the test, T = 1",
-        "trace": "Hutchinson (Rademacher) in training, exact in the test",
+        "trace": "exact",
     }
     runs = []
     for name in names:
-        runs.append(_train(name, iterations, batch, hidden_size, seed))
+        runs.append(_train(name, iterations, batch, hidden_size, detail, learning_rate, seed))
         if tick is not None:
             tick(name)
     return DensityResult(tuple(runs), settings)
 
 
-def _train(name: str, iterations: int, batch: int, hidden_size: int, seed: int) -> DensityRun:
+def _train(
+    name: str,
+    iterations: int,
+    batch: int,
+    hidden_size: int,
+    detail: float,
+    learning_rate: float,
+    seed: int,
+) -> DensityRun:
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
+    # In the plane the exact trace costs two products, hardly more than the estimate of it.
     flow = ContinuousFlow(
-        ConcatSquashField(2, hidden_size), 2, noise="rademacher", end=1.0, rtol=1e-3, atol=1e-3
+        ConcatSquashField(2, hidden_size, detail=detail),
+        2,
+        trace="exact",
+        end=1.0,
+        rtol=1e-3,
+        atol=1e-3,
     )
-    optimiser = torch.optim.Adam(flow.parameters(), lr=5e-3)
+    optimiser = torch.optim.Adam(flow.parameters(), lr=learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, iterations)
     counts = []
     began = time.perf_counter()
     for _ in range(iterations):
@@ -135,6 +156,7 @@ def _train(name: str, iterations: int, batch: int, hidden_size: int, seed: int) 
         result = flow(density(name, batch, generator), generator=generator)
         (-result.log_prob.mean()).backward()
         optimiser.step()
+        schedule.step()
         counts.append(flow.evaluations)
     seconds = time.perf_counter() - began
     flow.eval()

@@ -31,6 +31,7 @@ class HeavyBallField(nn.Module):
         scale: Largest γ.
         train_damping: Whether γ is learned.
         general: Whether to bound ḣ by tanh and add the restoring force (GHBNODE).
+        dim: Where positions and momenta stand side by side: the last for vectors, 1 for pictures.
 
     Example:
         >>> field = HeavyBallField(PerceptronField(2, 32))
@@ -49,9 +50,11 @@ class HeavyBallField(nn.Module):
         scale: PositiveFloat = 1.0,
         train_damping: bool = True,
         general: bool = False,
+        dim: int = -1,
     ) -> None:
         super().__init__()
         self.force = force
+        self.dim = dim
         self.scale = scale
         logit = torch.logit(torch.tensor(damping / scale))
         self.damping_logit = nn.Parameter(logit, requires_grad=train_damping)
@@ -65,12 +68,12 @@ class HeavyBallField(nn.Module):
 
     def forward(self, t: Any, state: Tensor) -> Tensor:
         """Return (ḣ, ṁ) for a state (…, 2 × size): positions, then momenta."""
-        position, momentum = state.chunk(2, dim=-1)
+        position, momentum = state.chunk(2, dim=self.dim)
         push = self.force(t, position) - self.damping * momentum
         if self.restoring is None:
-            return torch.cat((momentum, push), dim=-1)
+            return torch.cat((momentum, push), dim=self.dim)
         push = push - softplus(self.restoring) * position
-        return torch.cat((torch.tanh(momentum), push), dim=-1)
+        return torch.cat((torch.tanh(momentum), push), dim=self.dim)
 
 
 class SecondOrderField(nn.Module):
@@ -84,6 +87,7 @@ class SecondOrderField(nn.Module):
 
     Args:
         force: f, a module from (t, (…, 2 × size)) to (…, size).
+        dim: Where positions and velocities stand side by side.
 
     Example:
         >>> field = SecondOrderField(PerceptronField(2, 32, input_size=4))
@@ -93,14 +97,15 @@ class SecondOrderField(nn.Module):
         2020.
     """
 
-    def __init__(self, force: nn.Module) -> None:
+    def __init__(self, force: nn.Module, *, dim: int = -1) -> None:
         super().__init__()
         self.force = force
+        self.dim = dim
 
     def forward(self, t: Any, state: Tensor) -> Tensor:
         """Return (ḣ, ṁ) for a state (…, 2 × size)."""
-        momentum = state.chunk(2, dim=-1)[1]
-        return torch.cat((momentum, self.force(t, state)), dim=-1)
+        momentum = state.chunk(2, dim=self.dim)[1]
+        return torch.cat((momentum, self.force(t, state)), dim=self.dim)
 
 
 class InitialMomentum(nn.Module):

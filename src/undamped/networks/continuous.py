@@ -193,7 +193,7 @@ class DataControlledNODE(ContinuousModel):
         activation: Activation of the field.
         method: Solver.
         tolerance: Relative and absolute tolerance.
-        gradient: How gradients are taken; with adaptive depth `checkpoint` or `backprop`.
+        gradient: How gradients are taken; with adaptive depth all but `reversible`.
 
     Example:
         >>> model = undamped.DataControlledNODE(2, 2, adaptive_depth=True)

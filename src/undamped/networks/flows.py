@@ -30,6 +30,8 @@ class FFJORD(ContinuousFlow):
         hidden_layers: Its hidden layers, without a bottleneck.
         context_size: Features of a condition; 0 for none.
         bottleneck_size: Features of a bottleneck in the field; 0 for none.
+        detail: Factor on the first layer's weights at the start, without a bottleneck; 3 to 6 for
+            densities with detail, such as rings inside rings.
         trace: How the trace is had while training.
         noise: Distribution of the noise of its estimate.
         end: T.
@@ -55,6 +57,7 @@ class FFJORD(ContinuousFlow):
         hidden_layers: PositiveInt = 2,
         context_size: NonNegativeInt = 0,
         bottleneck_size: NonNegativeInt = 0,
+        detail: PositiveFloat = 1.0,
         trace: TraceKind = "hutchinson",
         noise: NoiseKind = "gaussian",
         end: PositiveFloat = 0.5,
@@ -81,11 +84,24 @@ class FFJORD(ContinuousFlow):
                     remedy="Leave out one of the two.",
                 )
             )
+        if bottleneck_size and detail != 1.0:
+            raise OptionError(
+                explain(
+                    "detail",
+                    expected="to be left out with a bottleneck, whose field has no such layer",
+                    got=detail,
+                    remedy="Leave out one of the two.",
+                )
+            )
         if bottleneck_size:
             field = BottleneckField(input_size, bottleneck_size, hidden_size)
         else:
             field = ConcatSquashField(
-                input_size, hidden_size, hidden_layers=hidden_layers, context_size=context_size
+                input_size,
+                hidden_size,
+                hidden_layers=hidden_layers,
+                context_size=context_size,
+                detail=detail,
             )
         super().__init__(
             field,

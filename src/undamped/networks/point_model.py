@@ -7,8 +7,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from undamped.errors import OptionError, explain
+from undamped.fields.continuous_flow import ContinuousFlow
 from undamped.networks.recurrent import Recurrent
-from undamped.options import PositiveInt
+from undamped.options import NonNegativeInt, PositiveInt
 from undamped.registry import models
 
 
@@ -18,7 +19,8 @@ class PointModel(nn.Module):
     Args:
         network: The registry name of the model.
         input_size: Features of the input.
-        output_size: Features of the answer: classes, or regression targets.
+        output_size: Features of the answer: classes, or regression targets; 0 where the answer is
+            the log-density of the input, which takes a flow.
         network_options: The options of the model.
 
     Example:
@@ -31,7 +33,7 @@ class PointModel(nn.Module):
         self,
         network: str,
         input_size: PositiveInt,
-        output_size: PositiveInt,
+        output_size: NonNegativeInt,
         **network_options: Any,
     ) -> None:
         super().__init__()
@@ -45,16 +47,31 @@ class PointModel(nn.Module):
                     remedy="Choose another; 'undamped list' shows all.",
                 )
             )
-        self.network: nn.Module = models.build(
-            network, input_size=input_size, output_size=output_size, **network_options
-        )
+        gives_densities = isinstance(member, type) and issubclass(member, ContinuousFlow)
+        if gives_densities != (output_size == 0):
+            raise OptionError(
+                explain(
+                    network,
+                    expected="a model that answers"
+                    if output_size
+                    else "a model of densities, as this task asks for nothing else",
+                    got="one of densities" if gives_densities else "one that answers",
+                    remedy="Take 'ffjord' for 'density' and 'point-cloud', and only for them.",
+                )
+            )
+        sizes = {"input_size": input_size}
+        if output_size:
+            sizes["output_size"] = output_size
+        self.network: nn.Module = models.build(network, **sizes, **network_options)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Return the answers (batch, output) to inputs (batch, input)."""
+        """Return answers (batch, output) to inputs (batch, input), or log-densities (batch,)."""
+        if isinstance(self.network, ContinuousFlow):
+            return self.network.log_prob(x)
         return self.network(x)
 
     def run(
         self, x: Tensor, lengths: Tensor | None = None, state: Any = None
     ) -> tuple[Tensor, None]:
         """Return the answers, and no state."""
-        return self.network(x), None
+        return self(x), None

@@ -62,8 +62,6 @@ def check_choices(
     own_steps: bool,
     steps: str,
     compact: bool,
-    event: object,
-    dense: bool,
 ) -> None:
     """Refuse choices that do not fit together."""
     convert(Gradient, gradient, "gradient")
@@ -90,9 +88,4 @@ def check_choices(
                 got=f"'{solver.name}'" + (" with a fixed step_size" if settings.step_size else ""),
                 remedy="Use 'dopri5', 'tsit5', 'bosh3', 'heun' or 'dopri8'.",
             )
-        )
-    if own_steps and (event is not None or dense or gradient in ("adjoint", "reversible")):
-        raise OptionError(
-            "a step size for every sample: expected gradient='checkpoint' or 'backprop' and "
-            "neither event nor dense, got another choice. Use steps='batch' for those."
         )

@@ -81,6 +81,42 @@ def scaled_norm(value: Tensor, scale: Tensor, size: int | None = None) -> float:
     return torch.linalg.vector_norm(ratio).item() / math.sqrt(max(ratio.numel(), 1))
 
 
+class ErrorNorm:
+    """The error of an attempt in units of the tolerance, in buffers made once a solve.
+
+    Equation:
+        ‖e / (atol + rtol max(|y|, |y'|))‖, root mean square
+
+    Args:
+        y: Value at the start.
+        rtol: Relative tolerance.
+        atol: Absolute tolerance.
+        size: How many leading numbers of the state count; all by default.
+    """
+
+    def __init__(self, y: Tensor, rtol: float, atol: float, size: int | None) -> None:
+        self.rtol, self.size = rtol, size
+        self._atol = torch.full((), atol, dtype=y.dtype, device=y.device)
+        with torch.no_grad():
+            self._before = y.detach().abs()
+            self._after, self.scale = torch.empty_like(self._before), torch.empty_like(self._before)
+        self._root = math.sqrt(max(y.numel() if size is None else size, 1))
+
+    def __call__(self, error: Tensor, y: Tensor) -> float:
+        """Return the norm for an attempt that ended in y; neither may carry a graph."""
+        torch.abs(y, out=self._after)
+        torch.maximum(self._before, self._after, out=self.scale)
+        torch.add(self._atol, self.scale, alpha=self.rtol, out=self.scale)
+        ratio = torch.div(error, self.scale)
+        if self.size is not None:
+            ratio = ratio.reshape(-1)[: self.size]
+        return torch.linalg.vector_norm(ratio).item() / self._root
+
+    def accept(self) -> None:
+        """Go on from the end of the attempt."""
+        self._before, self._after = self._after, self._before
+
+
 def initial_step(
     function: Field,
     t: float,

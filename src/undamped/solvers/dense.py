@@ -70,12 +70,17 @@ class DenseOutput:
 
 def _quartic(values: Tensor, fraction: float) -> Tensor:
     """Evaluate the polynomial through values at 0, ¼, ½, ¾, 1."""
-    nodes = [k / 4 for k in range(5)]
-    weights = []
+    weights = quartic_weights(values.new_tensor(fraction, dtype=torch.float64))
+    return torch.einsum("i,i...->...", torch.stack(weights).to(values.dtype), values)
+
+
+def quartic_weights(fraction: Tensor) -> list[Tensor]:
+    """Return the weights of values at 0, ¼, ½, ¾, 1 in the polynomial through them."""
+    nodes, weights = [k / 4 for k in range(5)], []
     for i, node in enumerate(nodes):
-        weight = 1.0
+        weight = torch.ones_like(fraction)
         for j, other in enumerate(nodes):
             if i != j:
-                weight *= (fraction - other) / (node - other)
+                weight = weight * (fraction - other) / (node - other)
         weights.append(weight)
-    return torch.einsum("i,i...->...", values.new_tensor(weights), values)
+    return weights

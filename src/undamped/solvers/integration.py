@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from undamped.solvers.control import ControlMemory, initial_step, scaled_norm
+from undamped.solvers.control import ControlMemory, ErrorNorm, initial_step
 from undamped.solvers.evaluation import CountedField
 from undamped.solvers.events import Event, locate
 from undamped.solvers.failure import explain_failure, worst_sample
@@ -118,10 +118,8 @@ class Integration:
         memory = ControlMemory(settings.control, order)
         h = self._first_step(order)
         limit = math.inf if settings.max_step is None else settings.max_step
-        rtol, size = settings.rtol, settings.norm_size
-        atol = torch.full((), settings.atol, dtype=self.y.dtype, device=self.y.device)
+        norm = ErrorNorm(self.y, settings.rtol, settings.atol, settings.norm_size)
         lands_everywhere = not solver.dense
-        magnitude = self.y.detach().abs()
         smallest = 16 * 2.3e-16 * max(abs(self.t), abs(self.end))
         index, count, attempts = 1, len(self.times), 0
         while index < count:
@@ -144,15 +142,13 @@ class Integration:
             # Entering no_grad costs as much as several small operations: only where needed.
             if torch.is_grad_enabled():
                 y1, error = y1.detach(), error.detach()
-            after_magnitude = y1.abs()
-            scale = torch.add(atol, torch.maximum(magnitude, after_magnitude), alpha=rtol)
-            ratio = scaled_norm(error, scale, size)
+            ratio = norm(error, y1)
             if not ratio <= 1:
                 self.statistics.rejected += 1
                 h = size_now * memory.after_refusing(ratio)
                 if h < smallest:
                     with torch.no_grad():
-                        self._fail(Status.STEP_TOO_SMALL, self.direction * h, error / scale)
+                        self._fail(Status.STEP_TOO_SMALL, self.direction * h, error / norm.scale)
                     return
                 continue
             after = target if landing else self.t + signed
@@ -164,7 +160,7 @@ class Integration:
             if self.statistics.accepted % STIFFNESS_EVERY == 0:
                 self._look_at_stiffness(size_now)
             self._take(signed, after, tuple(outputs))
-            magnitude = after_magnitude
+            norm.accept()
             factor = memory.after_accepting(ratio)
             # A step cut short to land somewhere says little about the size to go on with.
             proposed = size_now * factor

@@ -8,6 +8,7 @@ samples still under way are shown to the field at all.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -15,8 +16,11 @@ from torch import Tensor
 from undamped.solvers.evaluation import CountedField
 from undamped.solvers.explicit.runge_kutta import RungeKutta
 from undamped.solvers.failure import explain_failure
+from undamped.solvers.sample_events import SampleEvent, locate_each
 from undamped.solvers.settings import Settings
 from undamped.solvers.trace import Failure, Statistics, Status, Step, Trace
+
+Watch = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]], None]
 
 
 class PerSampleIntegration:
@@ -31,6 +35,8 @@ class PerSampleIntegration:
         first: f at the start, where it is known.
         keep: Whether to keep states for recomputation.
         compact: Whether the field sees only unfinished samples.
+        event: A function of every sample whose zero ends that sample.
+        watch: Called with (rows, t, h, y, y1, stages) after every attempt, h zero where refused.
     """
 
     def __init__(
@@ -44,9 +50,12 @@ class PerSampleIntegration:
         first: Tensor | None = None,
         keep: bool = False,
         compact: bool = False,
+        event: SampleEvent | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.field, self.solver, self.settings, self.times = field, solver, settings, times
         self.keep, self.compact, self.first = keep, compact, first
+        self.event, self.watch = event, watch
         self.y0 = self.y = y0
         batch = y0.shape[0]
         self.column = (batch,) + (1,) * (y0.dim() - 1)
@@ -54,6 +63,11 @@ class PerSampleIntegration:
         self.direction = torch.sign(times[-1] - times[0])
         self.index = torch.ones(batch, dtype=torch.long, device=y0.device)
         self.values: list[Tensor] = [y0] + [torch.full_like(y0, math.nan) for _ in times[1:]]
+        # After the outputs, where there may be events: the states at them.
+        self.event_times: Tensor | None = None
+        if event is not None:
+            self.event_times = torch.full_like(self.t, math.nan)
+            self.values.append(torch.full_like(y0, math.nan))
         self.trace = Trace()
         self.statistics = Statistics()
         self.failure: Failure | None = None
@@ -104,7 +118,21 @@ class PerSampleIntegration:
             self.statistics.sample_evaluations += (len(taken) - (first is not None)) * len(rows)
             ratio = self._ratios(signed.view(column), taken, y, y1)
             good = (ratio <= 1) & active[rows]
+            happening = None
+            if self.event is not None:
+                found = self._find_events(rows, good, t, signed, y, y1)
+                if found is not None:
+                    happening, signed = found
+                    landing = landing.index_put((rows[happening],), torch.tensor(False))
+                    y1, taken = solver.stages(
+                        self.field, t.view(column), signed.view(column), y, last=True
+                    )
+            if self.watch is not None:
+                done = torch.where(good, signed, torch.zeros_like(signed))
+                self.watch(rows, t, done, y, y1, taken)
             self._advance(rows, good, y1, signed, landing[rows], target[rows])
+            if happening is not None:
+                self._end_at_events(rows[happening])
             first = self._next_first(first, rows, good, taken)
             h = h.clone()
             factor = self._factors(ratio, good, before[rows], earlier[rows], exponent)
@@ -121,6 +149,37 @@ class PerSampleIntegration:
             if bool(stuck.any()):
                 self._fail(Status.STEP_TOO_SMALL, int(rows[stuck.nonzero()[0, 0]]), h)
                 return
+
+    @torch.no_grad()
+    def _find_events(
+        self, rows: Tensor, good: Tensor, t: Tensor, signed: Tensor, y: Tensor, y1: Tensor
+    ) -> tuple[Tensor, Tensor] | None:
+        """Return which rows meet their event in this step, and step sizes that end there."""
+        assert self.event is not None
+        column = (len(rows), *self.column[1:])
+        event, start, value = self.event, t.view(column), y.detach()
+        before = event(start, value)
+        after = event((t + signed).view(column), y1.detach())
+        happening = good & (before != 0) & (before * after <= 0)
+        if not bool(happening.any()):
+            return None
+
+        def at(size: Tensor) -> Tensor:
+            moved, _ = self.solver.stages(self.field, start, size.view(column), value)
+            return event((t + size).view(column), moved)
+
+        inside = torch.where(happening, signed, torch.zeros_like(signed))
+        found = locate_each(at, inside, before, after)
+        return happening, torch.where(happening, found, signed)
+
+    def _end_at_events(self, rows: Tensor) -> None:
+        """Write the states at events, and let these samples rest."""
+        assert self.event_times is not None
+        self.event_times[rows] = self.t[rows]
+        place = self.times.shape[0]
+        self.values[place] = self.values[place].index_copy(0, rows, self.y[rows])
+        self._note(place, rows)
+        self.index = self.index.index_fill(0, rows, place)
 
     def _skip_empty_intervals(self) -> None:
         """An output at the time already reached needs no step."""
@@ -269,4 +328,8 @@ class PerSampleIntegration:
         """Return how each sample ended."""
         done = (self.index >= self.times.shape[0]).tolist()
         other = Status.DONE if self.failure is None else self.failure.status
-        return [Status.DONE if ok else other for ok in done]
+        found = [Status.DONE if ok else other for ok in done]
+        if self.event_times is not None:
+            for sample in (~self.event_times.isnan()).nonzero().squeeze(1).tolist():
+                found[sample] = Status.EVENT
+        return found

@@ -16,8 +16,11 @@ from undamped.solvers.events import Event
 from undamped.solvers.explicit.runge_kutta import RungeKutta
 from undamped.solvers.gradients.adjoint import Adjoint
 from undamped.solvers.gradients.replay import Replay
+from undamped.solvers.gradients.sample_adjoint import SampleAdjoint
 from undamped.solvers.integration import Integration
 from undamped.solvers.per_sample import PerSampleIntegration
+from undamped.solvers.sample_dense import SampleDenseOutput
+from undamped.solvers.sample_events import SampleEvent
 from undamped.solvers.settings import Settings
 from undamped.solvers.solver import Solver
 
@@ -35,8 +38,8 @@ class Problem:
     gradient: Gradient
     per_sample: bool
     compact: bool
-    event: Event | None
-    dense: DenseOutput | None
+    event: Event | SampleEvent | None
+    dense: DenseOutput | SampleDenseOutput | None
     tensors: list[Tensor]
     first: Tensor | None = None
     keep: bool = False
@@ -59,8 +62,12 @@ class Problem:
                 first=first,
                 keep=self.keep,
                 compact=self.compact,
+                event=self.event if isinstance(self.event, SampleEvent) else None,
+                watch=self.dense.watch if isinstance(self.dense, SampleDenseOutput) else None,
             )
         else:
+            assert not isinstance(self.event, SampleEvent)
+            assert not isinstance(self.dense, SampleDenseOutput)
             self.run = Integration(
                 self.field,
                 self.solver,
@@ -100,7 +107,9 @@ class _Differentiable(torch.autograd.Function):
         assert run is not None
         counted = problem.field.count
         (incoming,) = gradients
-        if problem.gradient == "adjoint":
+        if problem.gradient == "adjoint" and isinstance(run, PerSampleIntegration):
+            pulled, totals = _sample_adjoint(problem, run, ctx.values, incoming)
+        elif problem.gradient == "adjoint":
             assert isinstance(run, Integration)
             times = list(run.times[: len(run.values)])
             if run.event_time is not None:
@@ -125,6 +134,28 @@ class _Differentiable(torch.autograd.Function):
             pulled, totals = go(y0, incoming)
         run.statistics.evaluations_backward += problem.field.count - counted
         return None, pulled, *totals
+
+
+def _sample_adjoint(
+    problem: Problem, run: PerSampleIntegration, values: Tensor, incoming: Tensor
+) -> tuple[Tensor, list[Tensor | None]]:
+    """Solve the adjoint of every sample back from where that sample ended."""
+    assert isinstance(problem.solver, RungeKutta)
+    times = run.times
+    if run.event_times is not None:
+        # A sample that met its event has no outputs after it: nothing to pass on the way back.
+        happened = ~run.event_times.isnan()
+        ends = torch.where(happened, run.event_times, times[-1])
+        times = torch.cat((times, ends.unsqueeze(0)))
+        lost = values.flatten(2).isnan().any(2) if values.dim() > 2 else values.isnan()
+        shape = (*lost.shape, *(1,) * (values.dim() - 2))
+        last = torch.where(happened.view(shape[1:]), values[-1], values[-2])
+        values = torch.where(lost.view(shape), last, values)
+        times = torch.where(lost, ends, times)
+        incoming = torch.where(lost.view(shape), torch.zeros_like(incoming), incoming)
+    return SampleAdjoint(
+        problem.solver, problem.field, times, values, problem.tensors, problem.settings
+    ).solve(incoming)
 
 
 def _bytes(problem: Problem, run: Run, values: Tensor) -> int:

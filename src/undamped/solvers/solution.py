@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from undamped.solvers.dense import DenseOutput
+from undamped.solvers.sample_dense import SampleDenseOutput
 from undamped.solvers.trace import Statistics, Status
 
 
@@ -23,8 +24,9 @@ class Solution:
         status: How it ended, for each sample where samples have their own steps, else once.
         message: Why it stopped early; empty if it did not.
         statistics: Counts; those of the way back fill in when gradients are taken.
-        event_time: When the event happened.
-        event_state: The state then.
+        event_time: When the event happened; for each sample where samples have their own steps,
+            NaN for one that never met it.
+        event_state: The state then, likewise.
         dense: The solution as a function of time, if asked for.
     """
 
@@ -35,7 +37,7 @@ class Solution:
     statistics: Statistics
     event_time: Tensor | None = None
     event_state: Any = None
-    dense: DenseOutput | None = None
+    dense: DenseOutput | SampleDenseOutput | None = None
 
     @property
     def success(self) -> bool:

@@ -13,10 +13,13 @@ from undamped.solvers.choices import Gradient, Steps, check_choices, choose_solv
 from undamped.solvers.dense import DenseOutput
 from undamped.solvers.evaluation import CountedField
 from undamped.solvers.events import Event, with_event_gradient
+from undamped.solvers.explicit.runge_kutta import RungeKutta
 from undamped.solvers.integration import Integration
 from undamped.solvers.packing import Packing
 from undamped.solvers.per_sample import PerSampleIntegration
 from undamped.solvers.problem import Problem, run_problem
+from undamped.solvers.sample_dense import SampleDenseOutput
+from undamped.solvers.sample_events import SampleEvent, with_event_gradients
 from undamped.solvers.solution import Solution
 from undamped.solvers.solver import Solver
 from undamped.solvers.times import Times, read_times, shift_outputs, shift_start
@@ -61,8 +64,10 @@ def solve(
             parameters of a module are found without being named.
         steps: One step size for the batch, or one for every sample.
         compact: With steps for every sample, show the field only the samples under way.
-        event: A function of (t, y), one number; the solve ends where its sign changes.
-        dense: Whether to keep the solution as a function of time.
+        event: A function of (t, y), one number; the solve ends where its sign changes. With a step
+            size for every sample, one number a sample, each of which ends at its own.
+        dense: Whether to keep the solution as a function of time; of one for every sample where
+            samples have their own steps.
         on_failure: Raise a `SolveError` that carries the partial solution, or return it.
 
     Example:
@@ -76,7 +81,7 @@ def solve(
     start = packing.pack(y0, "the start")
     times = read_times(t, start)
     own_steps = steps == "sample" or times.dim() == 2
-    check_choices(solver, settings, gradient, own_steps, steps, compact, event, dense)
+    check_choices(solver, settings, gradient, own_steps, steps, compact)
     if own_steps and not (start.dim() if packing.single else packing.batched):
         raise ShapeError(
             explain(
@@ -104,12 +109,32 @@ def solve(
         gradient=gradient,
         per_sample=own_steps,
         compact=compact,
-        event=None if event is None else Event(event, counted),
-        dense=DenseOutput(solver, counted) if dense else None,
+        event=_event(event, counted, own_steps),
+        dense=_dense(solver, counted, start, times, own_steps) if dense else None,
         tensors=[],
     )
     values = run_problem(problem, start, parameters)
     return _report(problem, values, t, packing, on_failure)
+
+
+def _event(
+    function: Callable[[Any, Any], Tensor] | None, field: CountedField, own_steps: bool
+) -> Event | SampleEvent | None:
+    if function is None:
+        return None
+    return SampleEvent(function, field) if own_steps else Event(function, field)
+
+
+def _dense(
+    solver: Solver, field: CountedField, start: Tensor, times: Tensor, own_steps: bool
+) -> DenseOutput | SampleDenseOutput:
+    if not own_steps:
+        return DenseOutput(solver, field)
+    assert isinstance(solver, RungeKutta)
+    ends = torch.stack((times[0], times[-1]))
+    if ends.dim() == 1:
+        ends = ends.unsqueeze(1).expand(2, start.shape[0])
+    return SampleDenseOutput(solver, field, start, ends)
 
 
 def _report(
@@ -128,8 +153,15 @@ def _report(
     at_event = isinstance(run, Integration) and run.event_time is not None
     if at_event:
         assert isinstance(run, Integration) and run.event_time is not None
-        assert problem.event is not None
+        assert isinstance(problem.event, Event)
         event_time, state = with_event_gradient(problem.event, counted, run.event_time, values[-1])
+        event_state = packing.unpack(state)
+        values = values[:-1]
+    if isinstance(run, PerSampleIntegration) and run.event_times is not None:
+        assert isinstance(problem.event, SampleEvent)
+        event_time, state = with_event_gradients(
+            problem.event, counted, run.event_times, values[-1]
+        )
         event_state = packing.unpack(state)
         values = values[:-1]
     if values.shape[0] == outputs:

@@ -5,10 +5,12 @@ from undamped.tasks.adding import Adding
 from undamped.tasks.characters import Characters
 from undamped.tasks.copying import Copy, TransferCopy
 from undamped.tasks.denoise import Denoise
+from undamped.tasks.densities import PlanarDensity, PointCloud
 from undamped.tasks.digits import NoisePaddedDigits
 from undamped.tasks.imdb import IMDB
 from undamped.tasks.lorenz96 import Lorenz96
 from undamped.tasks.noise_cifar import NoisePaddedCIFAR10
+from undamped.tasks.pictures import CIFAR10Images, MNISTImages
 from undamped.tasks.points import Annuli, Spirals
 from undamped.tasks.psmnist import PermutedMNIST
 from undamped.tasks.ptb import PennTreebank
@@ -25,15 +27,19 @@ __all__ = [
     "Annuli",
     "ArchiveSeries",
     "Batch",
+    "CIFAR10Images",
     "Chance",
     "Characters",
     "Copy",
     "Denoise",
     "Lorenz96",
+    "MNISTImages",
     "NoisePaddedCIFAR10",
     "NoisePaddedDigits",
     "PennTreebank",
     "PermutedMNIST",
+    "PlanarDensity",
+    "PointCloud",
     "Recordings",
     "SequentialMNIST",
     "SeriesTask",

@@ -192,6 +192,22 @@ def point_clouds(
     return torch.stack(turned), label
 
 
+SHAPES = ("sphere", "cube", "torus", "helix")
+
+
+def shape_points(name: str, count: PositiveInt, generator: Generator) -> Tensor:
+    """Return points on a shape in space, (count, 3), about within [−1, 1]³.
+
+    Args:
+        name: sphere, cube, torus or helix.
+        count: Points.
+        generator: Where the random numbers come from.
+    """
+    if name not in SHAPES:
+        raise unknown_name("shape", name, list(SHAPES))
+    return _shape(SHAPES.index(name), count, generator)
+
+
 def _shape(kind: int, points: int, generator: Generator) -> Tensor:
     if kind == 0:
         cloud = torch.randn(points, 3, generator=generator)

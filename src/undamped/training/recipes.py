@@ -22,6 +22,11 @@ MODEL_OPTIONS = ("embedding_size", "readout")
 """Options of the model around a network, which every network accepts."""
 
 _PIXELS: Settings = {"train": {"batch_size": 64, "clip": 1.0, "epochs": 10, "schedule": "cosine"}}
+_PICTURES: Settings = {"model": {"hidden_size": 32}, "train": {"batch_size": 64, "epochs": 3}}
+_DENSITY: Settings = {
+    "model": {"hidden_size": 64, "end": 1.0, "detail": 6.0, "trace": "exact", "tolerance": 1e-3},
+    "train": {"steps": 600, "batch_size": 256, "learning_rate": 1e-2, "schedule": "cosine"},
+}
 _PIXELS_CORNN = {"hidden_size": 256}
 
 RECIPES: dict[tuple[str, str], Settings] = {
@@ -45,6 +50,10 @@ RECIPES: dict[tuple[str, str], Settings] = {
     ("adding", ANY): {"train": {"steps": 2000, "batch_size": 64, "clip": 1.0}},
     ("annuli", ANY): {"model": {"hidden_size": 32}, "train": {"steps": 500, "batch_size": 128}},
     ("spirals", ANY): {"model": {"hidden_size": 32}, "train": {"steps": 500, "batch_size": 128}},
+    ("density", "ffjord"): _DENSITY,
+    ("point-cloud", "ffjord"): _DENSITY,
+    ("mnist-images", ANY): _PICTURES,
+    ("cifar10-images", ANY): _PICTURES,
     ("smnist", ANY): _PIXELS,
     ("smnist", "unicornn"): {
         "model": {"num_layers": 3, "dt": 0.482, "alpha": 12.53, "dropout": 0.1},

@@ -1,8 +1,10 @@
 """Explicit Runge–Kutta: the plain step, and a stepper with little cost beyond the field.
 
 Times and step sizes are plain numbers, so nothing waits for a device except one norm per step;
-all stage times of a step are made by one operation; without gradients a stage value is summed in
-place; and the last evaluation of a step is the first of the next.
+all stage times of a step are made by one operation; without a graph through the sums a stage value
+is summed in place; and the last evaluation of a step is the first of the next. Tried and slower:
+all stages in one matrix with a product for each stage value, for its copies and views; and sums
+transposed by hand with a graph for each evaluation alone, for entering autograd at every stage.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from undamped.solvers.explicit.tableau import Row, Tableau
+from undamped.solvers.explicit.tableau import Row, Tableau, Terms, terms_of
 from undamped.solvers.solver import Field, Number, Solver, SolverState, Stepper
 
 
@@ -48,9 +50,9 @@ class RungeKutta(Solver):
         nodes = (*tableau.nodes, 1.0) if last and tableau.reuses_last else tableau.nodes
         times = stage_times(t, h, nodes, y)
         taken = [field(times[0], y) if first is None else first]
-        for row, time in zip(tableau.rows, times[1:], strict=False):
-            taken.append(field(time, combine(y, h, row, taken)))
-        y1 = combine(y, h, tableau.weights, taken)
+        for terms, time in zip(tableau.row_terms, times[1:], strict=False):
+            taken.append(field(time, combine_terms(y, h, terms, taken)))
+        y1 = combine_terms(y, h, tableau.weight_terms, taken)
         if last and tableau.reuses_last:
             taken.append(field(times[-1], y1))
         return y1, taken
@@ -69,8 +71,8 @@ class RungeKutta(Solver):
 
     def estimate(self, h: Number, taken: Sequence[Tensor]) -> Tensor | None:
         """Return the error estimate of a step from its stages."""
-        error = self.tableau.error
-        return None if error is None else combine(None, h, error, taken)
+        terms = self.tableau.error_terms
+        return combine_terms(None, h, terms, taken) if terms else None
 
     def replay(
         self, field: Field, t: Number, h: Number, state: SolverState, inside: Sequence[float] = ()
@@ -99,15 +101,14 @@ def _node_tensor(nodes: Row, dtype: torch.dtype, device: torch.device) -> Tensor
     return torch.tensor(nodes, dtype=dtype, device=device)
 
 
-@lru_cache(maxsize=256)
-def _used(row: Row) -> tuple[tuple[int, float], ...]:
-    """Return the coefficients that are not zero, with their places."""
-    return tuple((j, a) for j, a in enumerate(row) if a != 0)
-
-
 def combine(y: Tensor | None, h: Number, row: Sequence[float], taken: Sequence[Tensor]) -> Tensor:
     """Return y + h Σ a_j k_j, differentiable any number of times where gradients are on."""
-    (j, a), *rest = _used(tuple(row))
+    return combine_terms(y, h, terms_of(tuple(row)), taken)
+
+
+def combine_terms(y: Tensor | None, h: Number, terms: Terms, taken: Sequence[Tensor]) -> Tensor:
+    """Return y + h Σ a_j k_j over the terms of a row that are not zero."""
+    (j, a), *rest = terms
     if isinstance(h, Tensor):
         total = torch.mul(taken[j], a)
         for j, a in rest:

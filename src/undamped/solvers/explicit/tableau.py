@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 Row = tuple[float, ...]
+Terms = tuple[tuple[int, float], ...]
+
+
+def terms_of(row: Row) -> Terms:
+    """Return the coefficients of a row that are not zero, with their places."""
+    return tuple((j, a) for j, a in enumerate(row) if a != 0)
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,21 @@ class Tableau:
     def reuses_last(self) -> bool:
         """Whether the estimate evaluates f at the end, which is the next step's first stage."""
         return self.error is not None and len(self.error) == len(self.weights) + 1
+
+    @cached_property
+    def row_terms(self) -> tuple[Terms, ...]:
+        """The rows without their zeros."""
+        return tuple(terms_of(row) for row in self.rows)
+
+    @cached_property
+    def weight_terms(self) -> Terms:
+        """The weights without their zeros."""
+        return terms_of(self.weights)
+
+    @cached_property
+    def error_terms(self) -> Terms:
+        """The weights of the error estimate without their zeros."""
+        return terms_of(self.error or ())
 
     def inside_weights(self, fraction: float) -> Row:
         """Return the weights of the stages for the value at a fraction of the step."""

@@ -1,0 +1,243 @@
+"""Continuous-depth models of pictures: a convolutional flow and a linear readout of all pixels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from undamped.errors import ShapeError, explain
+from undamped.fields.convolutional import ConvolutionalField, ConvolutionalStart, ZeroChannels
+from undamped.fields.heavy_ball import HeavyBallField, SecondOrderField
+from undamped.fields.neural_ode import NeuralODE
+from undamped.networks.continuous import ContinuousModel
+from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped.registry import models
+from undamped.solvers.choices import Gradient
+
+
+class ImageModel(ContinuousModel):
+    """Pictures in, as rows of pixels, colour after colour; answers out."""
+
+    def _build(
+        self,
+        input_size: int,
+        output_size: int,
+        colours: int,
+        channels: int,
+        make_start: Callable[[], nn.Module],
+        field: nn.Module,
+        method: str,
+        tolerance: float,
+        gradient: Gradient,
+    ) -> None:
+        side = math.isqrt(input_size // colours)
+        if colours * side * side != input_size:
+            raise ShapeError(
+                explain(
+                    "input_size",
+                    expected=f"square pictures of {colours} colour{'s' * (colours > 1)}",
+                    got=f"{input_size} numbers",
+                    remedy="Set colours=3 for coloured pictures, or choose a model of vectors such "
+                    "as 'node'.",
+                )
+            )
+        self.picture = (colours, side, side)
+        self.channels = channels
+        self.start = nn.Sequential(nn.Unflatten(1, self.picture), make_start())
+        self.flow = NeuralODE(
+            field, method=method, rtol=tolerance, atol=tolerance, gradient=gradient
+        )
+        self.head = nn.Linear(channels * side * side, output_size)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return all positions at the end of depth, (batch, channels × pixels)."""
+        return super().features(x)[:, : self.channels].flatten(1)
+
+
+@models.register("conv-node")
+class ConvNODE(ImageModel):
+    """A neural ODE of pictures, augmented with channels of zeros if wished.
+
+    Equation:
+        ḣ = f(t, h),  h(0) = [x, 0],  ŷ = W h(1) + b
+
+    Symbols:
+        x picture, h state, f three convolutions, W and b readout of all pixels.
+
+    Args:
+        input_size: Numbers of a picture: colours × rows × columns.
+        output_size: Classes or targets.
+        hidden_size: Channels inside the field.
+        augmented_channels: Channels of zeros added (ANODE).
+        colours: Channels of the picture.
+        method: Solver.
+        tolerance: Relative and absolute tolerance.
+        gradient: How gradients are taken.
+
+    Example:
+        >>> model = undamped.ConvNODE(784, 10, hidden_size=64, augmented_channels=5)
+
+    Reference:
+        R. Chen and others. NeurIPS, 2018. E. Dupont and others. Augmented neural ODEs. NeurIPS,
+        2019. The field: H. Xia and others. NeurIPS, 2021.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        *,
+        hidden_size: PositiveInt = 92,
+        augmented_channels: NonNegativeInt = 0,
+        colours: PositiveInt = 1,
+        method: str = "dopri5",
+        tolerance: PositiveFloat = 1e-4,
+        gradient: Gradient = "checkpoint",
+    ) -> None:
+        super().__init__()
+        channels = colours + augmented_channels
+        self._build(
+            input_size,
+            output_size,
+            colours,
+            channels,
+            lambda: ZeroChannels(augmented_channels) if augmented_channels else nn.Identity(),
+            ConvolutionalField(channels, hidden_size),
+            method,
+            tolerance,
+            gradient,
+        )
+
+
+@models.register("conv-sonode")
+class ConvSONODE(ImageModel):
+    """A second-order neural ODE of pictures.
+
+    Equation:
+        ḧ = f(t, [h, ḣ])
+
+    Symbols:
+        h position, of which the picture is the first channels and the others, with the velocity,
+        are computed from it; f three convolutions.
+
+    Args:
+        input_size: Numbers of a picture: colours × rows × columns.
+        output_size: Classes or targets.
+        hidden_size: Channels inside the field.
+        channels: Channels of the position.
+        colours: Channels of the picture.
+        method: Solver.
+        tolerance: Relative and absolute tolerance.
+        gradient: How gradients are taken.
+
+    Example:
+        >>> model = undamped.ConvSONODE(784, 10)
+
+    Reference:
+        A. Norcliffe and others. On second order behaviour in augmented neural ODEs. NeurIPS,
+        2020. The field: H. Xia and others. NeurIPS, 2021.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        *,
+        hidden_size: PositiveInt = 50,
+        channels: PositiveInt = 5,
+        colours: PositiveInt = 1,
+        method: str = "dopri5",
+        tolerance: PositiveFloat = 1e-4,
+        gradient: Gradient = "checkpoint",
+    ) -> None:
+        super().__init__()
+        _check_channels(channels, colours)
+        force = ConvolutionalField(channels, hidden_size, input_channels=2 * channels)
+        self._build(
+            input_size,
+            output_size,
+            colours,
+            channels,
+            lambda: ConvolutionalStart(colours, channels, hidden_size),
+            SecondOrderField(force, dim=1),
+            method,
+            tolerance,
+            gradient,
+        )
+
+
+@models.register("conv-hbnode")
+class ConvHBNODE(ImageModel):
+    """A heavy-ball neural ODE of pictures, plain or general.
+
+    Equation:
+        ḣ = m,  ṁ = −γ m + f(t, h);  general: ḣ = tanh(m),  ṁ = −γ m + f(t, h) − ξ h
+
+    Symbols:
+        h position and m momentum as for conv-sonode, γ learned damping, ξ learned restoring
+        force, f three convolutions.
+
+    Promise:
+        The adjoint of m is a heavy-ball equation with the same γ.
+
+    Args:
+        input_size: Numbers of a picture: colours × rows × columns.
+        output_size: Classes or targets.
+        hidden_size: Channels inside the force.
+        channels: Channels of the position.
+        general: Whether it is GHBNODE.
+        damping: γ at the start.
+        colours: Channels of the picture.
+        method: Solver.
+        tolerance: Relative and absolute tolerance.
+        gradient: How gradients are taken.
+
+    Example:
+        >>> model = undamped.ConvHBNODE(784, 10)
+
+    Reference:
+        H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
+    """
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        *,
+        hidden_size: PositiveInt = 50,
+        channels: PositiveInt = 5,
+        general: bool = False,
+        damping: PositiveFloat = 0.0474,
+        colours: PositiveInt = 1,
+        method: str = "dopri5",
+        tolerance: PositiveFloat = 1e-4,
+        gradient: Gradient = "checkpoint",
+    ) -> None:
+        super().__init__()
+        _check_channels(channels, colours)
+        force = ConvolutionalField(channels, hidden_size)
+        self._build(
+            input_size,
+            output_size,
+            colours,
+            channels,
+            lambda: ConvolutionalStart(colours, channels, hidden_size),
+            HeavyBallField(force, damping=damping, general=general, dim=1),
+            method,
+            tolerance,
+            gradient,
+        )
+
+
+def _check_channels(channels: int, colours: int) -> None:
+    if channels < colours:
+        raise ShapeError(
+            explain(
+                "channels",
+                expected=f"at least the {colours} of the picture",
+                got=channels,
+                remedy="A position begins with the picture itself.",
+            )
+        )

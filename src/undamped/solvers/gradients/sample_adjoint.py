@@ -1,0 +1,122 @@
+"""The adjoint of samples that have steps of their own.
+
+State and adjoint of a sample go back in time together, with steps chosen for that sample. What
+reaches the parameters is a sum over samples and so has no step size: it is added up by the
+method's own weights over the accepted steps, all samples in one product.
+
+Equation:
+    g = −Σ_steps Σ_stages b_s Σ_i h_i a_i ∂f/∂θ
+
+Symbols:
+    b_s weights of the method, h_i step of sample i (negative: back in time), a_i its adjoint at
+    the stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from undamped.errors import SolveError
+from undamped.solvers.evaluation import CountedField
+from undamped.solvers.explicit.runge_kutta import RungeKutta, combine_terms
+from undamped.solvers.packing import Packing
+from undamped.solvers.settings import Settings
+
+
+class SampleAdjoint:
+    """The adjoint solve with a step size for every sample.
+
+    Args:
+        solver: The method.
+        field: The field, counted.
+        times: Output times of the solve, (outputs, batch).
+        values: Its outputs, (outputs, batch, …).
+        tensors: What the field depends on, besides the state.
+        settings: Tolerances and limits of the way back.
+    """
+
+    def __init__(
+        self,
+        solver: RungeKutta,
+        field: CountedField,
+        times: Tensor,
+        values: Tensor,
+        tensors: Sequence[Tensor],
+        settings: Settings,
+    ) -> None:
+        self.solver, self.field, self.times, self.values = solver, field, times, values
+        self.tensors, self.settings = list(tensors), replace(settings, first_step=None)
+        self.totals: list[Tensor | None] = [None] * len(self.tensors)
+        self.shape = values[0].shape
+        self.column = (self.shape[0],) + (1,) * (len(self.shape) - 1)
+
+    def solve(self, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
+        """Return the gradients with respect to y0 and the tensors."""
+        from undamped.solvers.per_sample import PerSampleIntegration
+
+        batch = self.shape[0]
+        adjoint = gradients[-1].reshape(batch, -1)
+        width = adjoint.shape[1]
+        for number in range(len(self.times) - 1, 0, -1):
+            start = torch.cat((self.values[number].reshape(batch, -1), adjoint), dim=1)
+            field = CountedField(self._augmented, Packing.of(start))
+            run = PerSampleIntegration(
+                field,
+                self.solver,
+                start,
+                torch.stack((self.times[number], self.times[number - 1])),
+                self.settings,
+                watch=self._add_up if self.tensors else None,
+            )
+            run.run()
+            if run.failure is not None:
+                raise SolveError(
+                    f"adjoint of the solve: {run.failure.message} With gradient='checkpoint' "
+                    "nothing has to be solved on the way back."
+                )
+            adjoint = run.y[:, width:] + gradients[number - 1].reshape(batch, -1)
+        return adjoint.view(self.shape), self.totals
+
+    def _halves(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        y, adjoint = state.chunk(2, dim=1)
+        return y.reshape(self.shape), adjoint.reshape(self.shape)
+
+    def _augmented(self, t: Tensor, state: Tensor) -> Tensor:
+        y, adjoint = self._halves(state)
+        with torch.enable_grad():
+            leaf = y.detach().requires_grad_()
+            slope = self.field(t.reshape(self.column), leaf)
+        found = None
+        if slope.requires_grad:
+            (found,) = torch.autograd.grad(slope, [leaf], -adjoint, allow_unused=True)
+        found = torch.zeros_like(y) if found is None else found
+        return torch.cat((slope.detach().flatten(1), found.flatten(1)), dim=1)
+
+    def _add_up(
+        self, rows: Tensor, t: Tensor, h: Tensor, y: Tensor, y1: Tensor, taken: list[Tensor]
+    ) -> None:
+        """Add what an accepted step contributes to the gradients of the tensors."""
+        tableau = self.solver.tableau
+        size = h.view(-1, 1)
+        slopes, pulls = [], []
+        for stage, weight in tableau.weight_terms:
+            terms = tableau.row_terms[stage - 1] if stage else ()
+            state = combine_terms(y, size, terms, taken) if terms else y
+            value, adjoint = self._halves(state)
+            time = (t + tableau.nodes[stage] * h).view(self.column).to(value.dtype)
+            with torch.enable_grad():
+                slope = self.field(time, value.detach())
+            if slope.requires_grad:
+                slopes.append(slope)
+                pulls.append(-weight * h.view(self.column).to(value.dtype) * adjoint)
+        if not slopes:
+            return
+        found = torch.autograd.grad(slopes, self.tensors, pulls, allow_unused=True)
+        for number, part in enumerate(found):
+            known = self.totals[number]
+            if part is not None:
+                self.totals[number] = part if known is None else known + part
