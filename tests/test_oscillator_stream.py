@@ -1,5 +1,8 @@
 """Streams give the bits of a whole sequence."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 
@@ -79,3 +82,21 @@ def test_mistakes_are_explained():
         undamped.UnICORNN(2, 3, bidirectional=True).step(torch.zeros(2))
     with pytest.raises(ShapeError, match="expected shape"):
         undamped.UnICORNN(2, 3).stream().push(torch.zeros(4))
+
+
+def test_steps_see_every_change_of_the_parameters():
+    """What steps prepare is remembered only as long as it is true."""
+    net = undamped.UnICORNN(3, 8, num_layers=2).eval()
+    other = undamped.UnICORNN(3, 8, num_layers=2).eval()
+    x = torch.randn(2, 3)
+    with torch.no_grad():
+        first = net.step(x)[0]
+        assert torch.equal(net.step(x)[0], first)
+        net.cell(1).bias.add_(1.0)
+        assert torch.equal(net.step(x)[0], net(x.unsqueeze(0))[0][0])
+        net.load_state_dict(other.state_dict())
+        assert torch.equal(net.step(x)[0], other.step(x)[0])
+        copied = pickle.loads(pickle.dumps(copy.deepcopy(net)))
+        copied.cell(0).bias.add_(1.0)
+        assert not torch.equal(copied.step(x)[0], net.step(x)[0])
+        assert torch.equal(net.double().step(x.double())[0], net(x.double().unsqueeze(0))[0][0])

@@ -98,15 +98,13 @@ class Cell(nn.Module, ABC):
         sample. Optimisers, `load_state_dict` and in-place changes raise a tensor's version, which
         is part of the key; moving to another type or device changes its address.
         """
+        if type(self).constants is Cell.constants:
+            return ()  # there is nothing to remember
         if torch.is_grad_enabled() or self.training or torch.compiler.is_compiling():
             self._remembered = None
             return self.constants()
-        try:
-            key = [
-                (tensor.data_ptr(), tensor._version, tensor.dtype)
-                for tensor in (*self.parameters(), *self.buffers())
-            ]
-        except RuntimeError:  # tensors made in inference mode have no version
+        key = tensors_key(self)
+        if key is None:
             return self.constants()
         if self._remembered is None or self._remembered[0] != key:
             self._remembered = (key, self.constants())
@@ -144,6 +142,26 @@ class Cell(nn.Module, ABC):
         outputs are zero.
         """
         return reference_scan(self, x, state, lengths)
+
+
+def tensors_key(module: nn.Module) -> list[tuple[int, int, torch.dtype]] | None:
+    """Return what changes whenever a parameter or buffer of a module does.
+
+    None if that cannot be known: tensors made in inference mode have no version. The tree is
+    walked by hand, since `parameters` and `buffers` cost more than a step of a small network.
+    """
+    key, modules = [], [module]
+    try:
+        while modules:
+            one = modules.pop()
+            for tensors in (one._parameters, one._buffers):
+                for tensor in tensors.values():
+                    if tensor is not None:
+                        key.append((tensor.data_ptr(), tensor._version, tensor.dtype))
+            modules.extend(child for child in one._modules.values() if child is not None)
+    except RuntimeError:
+        return None
+    return key
 
 
 def _unpickle_parametrized(cell_class: type[Cell], contents: dict[str, Any]) -> Cell:

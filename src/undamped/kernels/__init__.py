@@ -11,14 +11,14 @@ from undamped.kernels.reference import reference_independent_scan, reference_osc
 from undamped.kernels.stack import Gradient, Layer
 from undamped.kernels.stack_backward import InversionWarning
 from undamped.kernels.stack_function import oscillator_stack, reference_stack
-from undamped.kernels.stream import OscillatorStream, advance_stack
+from undamped.kernels.stream import OscillatorStream, PreparedStack
 
 __all__ = [
     "Gradient",
     "InversionWarning",
     "Layer",
     "OscillatorStream",
-    "advance_stack",
+    "PreparedStack",
     "independent_scan",
     "oscillator_scan",
     "oscillator_stack",

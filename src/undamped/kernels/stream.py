@@ -24,44 +24,53 @@ def frozen(layer: Layer) -> Layer:
     return replace(layer, **{name: contiguous_copy(getattr(layer, name)) for name in names})
 
 
-@torch.no_grad()
-def advance_stack(
-    layers: list[Layer], x: Tensor, position: Tensor, velocity: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Take one step without preparing anything.
+class PreparedStack:
+    """Parameters of a stack, arranged for single steps; nothing of a step is kept.
+
+    The parameters are those of the moment of creation. Several threads may use one at a time.
 
     Args:
         layers: Parameters and wiring of each layer.
-        x: (batch, input).
-        position: (layers, batch, hidden).
-        velocity: (layers, batch, hidden).
-
-    Returns:
-        The new positions and velocities; the last position is the output.
     """
-    from undamped.kernels import oscillator_numba as kernels
 
-    batch, kernel = x.shape[0], kernels.forward(False)
-    inputs = x.detach()
-    if batch != rounded_up(batch):
-        inputs = x.new_zeros(rounded_up(batch), x.shape[1])
-        inputs[:batch] = x
-    outputs = [inputs]
-    y, z = contiguous_copy(position), contiguous_copy(velocity)
-    ys, zs = y.view(len(layers), -1).numpy(), z.view(len(layers), -1).numpy()
-    kind = ys.dtype.type
-    for at, layer in enumerate(layers):
-        (source, block), *others = layer.blocks()
-        into = torch.mm(outputs[source], block.t())
-        for source, block in others:
-            into.add_(torch.mm(outputs[source], block.t()))
-        constants = [
-            t.detach().contiguous().numpy() for t in (layer.weight, layer.step, layer.bias)
-        ]
-        row = into[:batch].view(1, -1).numpy()
-        kernel(row, *constants, kind(layer.alpha), ys[at], zs[at], ys[at], 0, row.shape[1])
-        outputs.append(into)
-    return y, z
+    def __init__(self, layers: list[Layer]) -> None:
+        self._layers: list[tuple[list[tuple[int, Tensor]], tuple[Any, ...]]] = []
+        for layer in (frozen(layer) for layer in layers):
+            blocks = [(source, block.t()) for source, block in layer.blocks()]
+            constants = [t.numpy() for t in (layer.weight, layer.step, layer.bias)]
+            self._layers.append((blocks, (*constants, constants[0].dtype.type(layer.alpha))))
+
+    @torch.no_grad()
+    def advance(self, x: Tensor, position: Tensor, velocity: Tensor) -> tuple[Tensor, Tensor]:
+        """Take one step.
+
+        Args:
+            x: (batch, input).
+            position: (layers, batch, hidden).
+            velocity: (layers, batch, hidden).
+
+        Returns:
+            The new positions and velocities; the last position is the output.
+        """
+        from undamped.kernels import oscillator_numba as kernels
+
+        batch, kernel = x.shape[0], kernels.forward(False)
+        inputs = x.detach()
+        if batch != rounded_up(batch):
+            inputs = x.new_zeros(rounded_up(batch), x.shape[1])
+            inputs[:batch] = x
+        outputs = [inputs]
+        y, z = contiguous_copy(position), contiguous_copy(velocity)
+        ys, zs = y.view(len(y), -1).numpy(), z.view(len(z), -1).numpy()
+        for at, (blocks, constants) in enumerate(self._layers):
+            source, block = blocks[0]
+            into = torch.mm(outputs[source], block)
+            for source, block in blocks[1:]:
+                into.add_(torch.mm(outputs[source], block))
+            row = into[:batch].view(1, -1).numpy()
+            kernel(row, *constants, ys[at], zs[at], ys[at], 0, row.shape[1])
+            outputs.append(into)
+        return y, z
 
 
 class OscillatorStream:

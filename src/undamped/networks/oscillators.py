@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.cells.cell import State
+from undamped.cells.cell import State, tensors_key
 from undamped.cells.unicornn import UnICORNNCell
 from undamped.docstrings import documented_arguments
 from undamped.errors import OptionError, explain
-from undamped.kernels import Gradient, Layer, OscillatorStream, advance_stack, oscillator_stack
+from undamped.kernels import Gradient, Layer, OscillatorStream, PreparedStack, oscillator_stack
 from undamped.kernels.dispatch import implementation
 from undamped.networks.full_precision import in_full_precision
 from undamped.networks.recurrent import Recurrent
@@ -47,6 +47,7 @@ class OscillatorNetwork(Recurrent):
         **options: Any,
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, **options)
+        self._prepared: tuple[Any, PreparedStack] | None = None
         self.gradient: Gradient = convert(Gradient, gradient, f"{type(self).__name__}.gradient")
 
     @classmethod
@@ -80,19 +81,35 @@ class OscillatorNetwork(Recurrent):
         if self.bidirectional or x.dim() not in (1, 2):
             return super().step(x, state)  # which says what is wrong
         sequence, inner, unbatched = self._check_input(x.unsqueeze(0), state, stream=True)
-        states = self._split_state(inner, sequence)
-        if not self._fits(sequence, states):
-            return super().step(x, state)
-        layers = [self._layer(at) for at in range(self.num_layers)]
-        start = _stacked(states)
-        if torch.is_grad_enabled():
-            _, final = oscillator_stack(sequence, layers, start, gradient="stored", every=False)
+        batch = sequence.shape[1]
+        if inner is None:
+            zeros = sequence.new_zeros(self.num_layers, batch, self.hidden_size)
+            start = (zeros, zeros)
         else:
-            final = advance_stack(layers, sequence[0], *start)
+            start = self._state_parts(inner, batch)
+        if not self._fits(sequence, [start]):
+            return super().step(x, state)
+        position, velocity = start
+        if torch.is_grad_enabled():
+            layers = [self._layer(at) for at in range(self.num_layers)]
+            _, final = oscillator_stack(
+                sequence, layers, (position, velocity), gradient="stored", every=False
+            )
+        else:
+            final = self._steady_stack().advance(sequence[0], position, velocity)
         output = final[0][-1]
         if unbatched:
             return output.squeeze(0), (final[0].squeeze(1), final[1].squeeze(1))
         return output, final
+
+    def _steady_stack(self) -> PreparedStack:
+        """Return the layers prepared for steps, remembered while no parameter changes."""
+        key = None if self.training else tensors_key(self)
+        if key is None or self._prepared is None or self._prepared[0] != key:
+            stack = PreparedStack([self._layer(at) for at in range(self.num_layers)])
+            self._prepared = None if key is None else (key, stack)
+            return stack
+        return self._prepared[1]
 
     def stream(self, state: State | None = None, *, batch: PositiveInt = 1) -> OscillatorStream:
         """Return an object that is fed samples one at a time by `push`, without gradients.

@@ -165,10 +165,15 @@ class Recurrent(nn.Module):
         batch = x.shape[1]
         if state is None:
             return [c.initial_state(batch, x) for c in self._all_cells()]
+        parts = self._state_parts(state, batch)
+        return [tuple(part[i] for part in parts) for i in range(len(self.cells))]
+
+    def _state_parts(self, state: Tensor | State, batch: int) -> State:
+        """Return each part of a state as it is, once its shape is known to be right."""
         parts = (state,) if isinstance(state, Tensor) else tuple(state)
         names = self.cell_class.state_names
         size = (len(self.cells), batch, self.cell(0).state_size)
-        if len(parts) != len(names) or any(tuple(part.shape) != size for part in parts):
+        if len(parts) != len(names) or any(part.shape != size for part in parts):
             raise ShapeError(
                 explain(
                     f"{type(self).__name__} state",
@@ -177,7 +182,7 @@ class Recurrent(nn.Module):
                     remedy="Pass on the state that an earlier call returned, or none.",
                 )
             )
-        return [tuple(part[i] for part in parts) for i in range(len(self.cells))]
+        return parts
 
     # Calls
 
@@ -246,8 +251,8 @@ class Recurrent(nn.Module):
         x, state, unbatched = self._check_input(x.unsqueeze(0), state, stream=True)
         states = self._split_state(state, x)
         outputs, finals = [x[0]], []
-        for layer in range(self.num_layers):
-            cell = self.cell(layer)
+        for layer, cell in enumerate(self.cells):  # one direction, so one cell per layer
+            assert isinstance(cell, Cell)
             source = join_features([outputs[i] for i in self._sources(layer + 1)])
             constants = cell.steady_constants()
             final = cell.advance(cell.project(source), states[layer], constants)
