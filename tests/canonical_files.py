@@ -119,6 +119,33 @@ def glove(folder: Path, size: int = 100, packed: bool = True) -> None:
         (folder / f"glove.6B.{size}d.txt").write_text("".join(lines))
 
 
+def ucr(folder: Path, *, train: int = 12, test: int = 8, unequal: bool = False) -> None:
+    """A set of two classes that differ in frequency, one test series a copy of a training one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(3)
+    rows = []
+    for i in range(train + test):
+        steps = np.arange(20 + (i % 5 if unequal else 0))
+        wave = np.sin(steps * (0.3, 0.9)[i % 2]) + 0.1 * random.normal(size=len(steps))
+        rows.append(f"{','.join(f'{value:.4f}' for value in wave)}:{('slow', 'fast')[i % 2]}")
+    rows[train] = rows[0]
+    head = "@problemName Waves\n@univariate true\n@classLabel true slow fast\n@data\n"
+    for part, lines in (("TRAIN", rows[:train]), ("TEST", rows[train:])):
+        path = folder / f"{folder.name}_{part}.ts"
+        path.write_text(head + "\n".join(lines) + "\n")
+
+
+def systole(folder: Path, seconds: int = 480) -> None:
+    """Ten to twenty breaths and seventy beats a minute, 1000 samples a second."""
+    folder.mkdir(parents=True, exist_ok=True)
+    time = np.arange(seconds * 1000) / 1000
+    breath = np.cumsum(np.linspace(10, 20, len(time)) / 60 / 1000)
+    beat = (time * 70 / 60) % 1
+    ecg = np.exp(-(((beat - 0.5) / 0.02) ** 2)) * (1 + 0.1 * np.sin(2 * np.pi * breath))
+    np.save(folder / "Task1_ECG.npy", ecg)
+    np.save(folder / "Task1_Respiration.npy", np.sin(2 * np.pi * breath))
+
+
 def record(folder: Path) -> None:
     """Write the record that fetching leaves behind."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
@@ -141,14 +168,7 @@ def everything(root: Path) -> None:
     ptb(root / "ptb")
     imdb_half(root / "imdb")
     glove(root / "glove")
-    for folder in root.iterdir():
+    systole(root / "systole")
+    ucr(root / "ucr" / "GunPoint")
+    for folder in [*(path for path in root.iterdir() if path.name != "ucr"), root / "ucr/GunPoint"]:
         record(folder)
-
-
-def skip_unless_catalogued(name: str) -> None:
-    import pytest
-
-    from undamped.data.catalogue import all_sets
-
-    if name not in all_sets():
-        pytest.skip(f"{name} is not in the catalogue yet")

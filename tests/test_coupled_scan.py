@@ -93,7 +93,7 @@ def test_kernels_agree_with_the_loop(name, options, data, time, batch, hidden, r
         torch.testing.assert_close(one, two, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["exprnn", "cornn", "urnn", "goru", "momentum-lstm", "sru"])
+@pytest.mark.parametrize("name", ["exprnn", "cornn", "urnn", "goru", "lstm", "gru", "sru"])
 def test_kernels_agree_in_single_precision(name):
     cell = cell_of(name, {}, 16, torch.float32)
     x = torch.randn(20, 4, 3, requires_grad=True)

@@ -83,3 +83,13 @@ def test_an_antisymmetric_cell_with_a_free_matrix_would_not_pass(monkeypatch):
     monkeypatch.setattr(type(cell), "constants", lambda self: (free,))
     kept = {m.promise.kind.value: m.kept for m in measure(cell)}
     assert not kept["stable-flow"]
+
+
+@pytest.mark.parametrize("reflections", [4, 16])
+def test_inputs_of_an_ornn_reach_as_many_directions_as_it_says(reflections):
+    torch.manual_seed(0)
+    cell = undamped.oRNN(3, 32, reflections=reflections).double().cell(0)
+    matrix, reached = cell.recurrent_matrix().detach(), [cell.input_weight.detach()]
+    for _ in range(31):
+        reached.append(matrix @ reached[-1])
+    assert torch.linalg.matrix_rank(torch.cat(reached, dim=1), rtol=1e-9) == 3 + reflections

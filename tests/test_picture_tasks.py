@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from canonical_files import cifar_arrays, everything, skip_unless_catalogued
+from canonical_files import cifar_arrays, everything
 from undamped import tasks
 from undamped.data.images import read_idx_folder
 from undamped.errors import DataError, OptionError
@@ -43,7 +43,6 @@ def test_the_global_random_numbers_are_left_alone():
 
 @pytest.mark.parametrize("images", ["mnist", "fashion-mnist"])
 def test_pixels_come_row_after_row(data, images):
-    skip_unless_catalogued(images)
     task = tasks.build("smnist", images=images, validation=10)
     found = read_idx_folder(data / images)
     batch = task.batch("test", 0, 20)
@@ -72,7 +71,6 @@ def test_validation_is_held_out_of_training(data):
 
 
 def test_cifar_rows_and_the_one_noise(data):
-    skip_unless_catalogued("cifar10")
     task = tasks.build("noise-cifar", validation=10)
     batch = task.batch("test", 0, 10)
     assert batch.inputs.shape == (1000, 10, 96)
@@ -93,7 +91,6 @@ def test_cifar_rows_and_the_one_noise(data):
     "name, needed", [("smnist", "mnist"), ("psmnist", "mnist"), ("noise-cifar", "cifar10")]
 )
 def test_missing_data_names_the_command(tmp_path, monkeypatch, name, needed):
-    skip_unless_catalogued(needed)
     monkeypatch.setenv("UNDAMPED_DATA", str(tmp_path / "empty"))
     with pytest.raises(DataError, match=f"undamped data fetch {needed}"):
         tasks.build(name).batch("train", 0, 2)

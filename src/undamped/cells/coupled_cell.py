@@ -73,7 +73,7 @@ class CoupledCell(Cell):
         constants = self.steady_constants()
         linear, own = self.linear_tensors(constants), self.elementwise_tensors(constants)
         if not runs_compiled(x, *state, *linear, *own):
-            return reference_scan(self, x, state, lengths)
+            return self.plain_scan(x, state, lengths)
         from undamped.kernels.coupled_projection import Linear
 
         return coupled_scan(
@@ -87,3 +87,9 @@ class CoupledCell(Cell):
             parameters=own,
             lengths=lengths,
         )
+
+    def plain_scan(
+        self, x: Tensor, state: State, lengths: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Walk through time where the compiled kernels cannot."""
+        return reference_scan(self, x, state, lengths)

@@ -1,17 +1,23 @@
-"""GRU (Cho et al., 2014), on torch's own kernel."""
+"""GRU (Cho et al., 2014)."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped.cells.cell import Cell, State
+from undamped.cells.cell import State
+from undamped.cells.coupled_cell import CoupledCell
 from undamped.cells.torch_kernels import gate_parameters, kernel_scan
 from undamped.options import PositiveInt
 
+if TYPE_CHECKING:
+    from undamped.kernels.coupled import Step
 
-class GRUCell(Cell):
+
+class GRUCell(CoupledCell):
     """GRU: an LSTM's gates without the separate memory cell.
 
     Equation:
@@ -38,7 +44,6 @@ class GRUCell(Cell):
         machine translation. EMNLP, 2014.
     """
 
-    fused = True
     dense = True
 
     def __init__(self, input_size: PositiveInt, hidden_size: PositiveInt) -> None:
@@ -49,20 +54,39 @@ class GRUCell(Cell):
         self.bias_hh: Tensor
         gate_parameters(self, input_size, hidden_size, gates=3)
 
-    def project(self, x: Tensor) -> Tensor:
-        """V x + b for both gates and the candidate."""
-        return F.linear(x, self.weight_ih, self.bias_ih)
+    def input_tensors(self) -> State:
+        """V, and all biases but the one inside the reset."""
+        gates = 2 * self.hidden_size
+        outside = torch.cat([self.bias_hh[:gates], torch.zeros_like(self.bias_hh[gates:])])
+        return self.weight_ih, self.bias_ih + outside
+
+    def constants(self) -> State:
+        """The recurrent matrices, one above the other, and the bias inside the reset."""
+        return self.weight_hh, self.bias_hh[2 * self.hidden_size :]
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """One step of the gates; the recurrent bias of the candidate lies inside the reset."""
         (hidden,) = state
+        weight, inside = constants
         p_r, p_z, p_n = projected.chunk(3, dim=-1)
-        h_r, h_z, h_n = F.linear(hidden, self.weight_hh, self.bias_hh).chunk(3, dim=-1)
+        h_r, h_z, h_n = F.linear(hidden, weight).chunk(3, dim=-1)
         update = torch.sigmoid(p_z + h_z)
-        candidate = torch.tanh(p_n + torch.sigmoid(p_r + h_r) * h_n)
+        candidate = torch.tanh(p_n + torch.sigmoid(p_r + h_r) * (h_n + inside))
         return ((1 - update) * candidate + update * hidden,)
 
-    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+    def elementwise(self) -> Step:
+        """The kernel of the gates."""
+        from undamped.kernels.coupled_gru import GatedRecurrent
+
+        return GatedRecurrent()
+
+    def elementwise_tensors(self, constants: State) -> State:
+        """The bias inside the reset."""
+        return constants[1:]
+
+    def plain_scan(
+        self, x: Tensor, state: State, lengths: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         """Walk through time in torch's kernel."""
         weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
         return kernel_scan(torch.gru, x, state, weights, lengths)

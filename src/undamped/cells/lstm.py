@@ -1,17 +1,23 @@
-"""LSTM (Hochreiter and Schmidhuber, 1997), on torch's own kernel."""
+"""LSTM (Hochreiter and Schmidhuber, 1997)."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped.cells.cell import Cell, State, reference_scan
+from undamped.cells.cell import State, reference_scan
+from undamped.cells.coupled_cell import CoupledCell
 from undamped.cells.torch_kernels import gate_parameters, kernel_scan
 from undamped.options import Fraction, PositiveInt
 
+if TYPE_CHECKING:
+    from undamped.kernels.coupled import Step
 
-class LSTMCell(Cell):
+
+class LSTMCell(CoupledCell):
     """LSTM: gates decide what a memory cell keeps, takes in and shows.
 
     Equation:
@@ -31,7 +37,7 @@ class LSTMCell(Cell):
         hidden_size: Number of hidden units.
         h_detach: Probability with which, at each step of training, no gradient flows through h,
             only through c (Kanuparthi et al., 2019); the paper uses 0.25 to 0.5. Values are not
-            changed, and torch's kernel is not used while it is on.
+            changed, and the fused kernel is not used while it is on.
 
     Example:
         >>> net = undamped.LSTM(3, 16, num_layers=2)
@@ -44,7 +50,6 @@ class LSTMCell(Cell):
     """
 
     state_names = ("hidden", "memory")
-    fused = True
     dense = True
 
     def __init__(
@@ -70,23 +75,39 @@ class LSTMCell(Cell):
         """The square block of each gate."""
         return self.weight_hh.chunk(4)
 
-    def project(self, x: Tensor) -> Tensor:
-        """V x + b for all four gates."""
-        return F.linear(x, self.weight_ih, self.bias_ih + self.bias_hh)
+    def input_tensors(self) -> State:
+        """V and b of all four gates."""
+        return self.weight_ih, self.bias_ih + self.bias_hh
+
+    def constants(self) -> State:
+        """The recurrent matrices, one above the other."""
+        return (self.weight_hh,)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """One step of the gates."""
         hidden, memory = state
         if self._detaching and float(torch.rand(())) < self.h_detach:
             hidden = hidden.detach()
-        gates = projected + F.linear(hidden, self.weight_hh)
+        gates = projected + F.linear(hidden, constants[0])
         i, f, g, o = gates.chunk(4, dim=-1)
         memory = torch.sigmoid(f) * memory + torch.sigmoid(i) * torch.tanh(g)
         return torch.sigmoid(o) * torch.tanh(memory), memory
 
+    def elementwise(self) -> Step:
+        """The kernel of the gates."""
+        from undamped.kernels.coupled_lstm import LongShort
+
+        return LongShort()
+
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """Walk through time in torch's kernel, or plainly while h is detached."""
+        """Walk through time with the fused kernels, or plainly while h is detached."""
         if self._detaching:
             return reference_scan(self, x, state, lengths)
+        return super().scan(x, state, lengths)
+
+    def plain_scan(
+        self, x: Tensor, state: State, lengths: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Walk through time in torch's kernel."""
         weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
         return kernel_scan(torch.lstm, x, state, weights, lengths)

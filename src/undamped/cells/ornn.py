@@ -30,7 +30,11 @@ class ORNNCell(IsometricCell):
         i − 1 entries are zero, φ leaky relu (slope 0.1).
 
     Promise:
-        W keeps every norm before, during and after training. m trades capacity for speed.
+        W keeps every norm before, during and after training. m trades capacity for speed: W is
+        the identity on n − m directions, where inputs of different times are added up and their
+        order is lost. d inputs so reach at most d + m directions of the state, however long the
+        sequence. The copy task (ten symbols, one-hot in ten features) asks for 100: 128 units
+        with 16 reflections reach 26 and cannot learn it, with 90 or more all 100.
 
     Args:
         input_size: Number of features of the input at each step.

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from undamped.cells.cell import Cell, State
+from undamped.cells.activations import activation_kernel
+from undamped.cells.cell import State
+from undamped.cells.coupled_cell import CoupledCell
 from undamped.cells.torch_kernels import gate_parameters, kernel_scan
 from undamped.options import PositiveInt
 from undamped.promises import Kind, Promise
 
+if TYPE_CHECKING:
+    from undamped.kernels.coupled import Step
 
-class RNNCell(Cell):
+
+class RNNCell(CoupledCell):
     """Elman RNN: one dense recurrent matrix and a squashing function.
 
     Equation:
@@ -44,7 +48,6 @@ class RNNCell(Cell):
     """
 
     promises = (Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ ‖W_hh‖ at every step"),)
-    fused = True
     dense = True
 
     def __init__(
@@ -55,23 +58,33 @@ class RNNCell(Cell):
         nonlinearity: Literal["tanh", "relu"] = "tanh",
     ) -> None:
         super().__init__(input_size, hidden_size)
-        self.nonlinearity = nonlinearity
+        self.nonlinearity: Literal["tanh", "relu"] = nonlinearity
         self.weight_ih: Tensor
         self.weight_hh: Tensor
         self.bias_ih: Tensor
         self.bias_hh: Tensor
         gate_parameters(self, input_size, hidden_size, gates=1)
 
-    def project(self, x: Tensor) -> Tensor:
-        """W_xh x + b."""
-        return F.linear(x, self.weight_ih, self.bias_ih + self.bias_hh)
+    def input_tensors(self) -> State:
+        """W_xh and b."""
+        return self.weight_ih, self.bias_ih + self.bias_hh
+
+    def constants(self) -> State:
+        """W_hh."""
+        return (self.weight_hh,)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """φ(W_hh h + projected)."""
-        total = projected + F.linear(state[0], self.weight_hh)
+        total = projected + self.product(state, constants)
         return (torch.tanh(total) if self.nonlinearity == "tanh" else torch.relu(total),)
 
-    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+    def elementwise(self) -> Step:
+        """The kernel of φ."""
+        return activation_kernel(self.nonlinearity)
+
+    def plain_scan(
+        self, x: Tensor, state: State, lengths: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         """Walk through time in torch's kernel."""
         kernel = torch.rnn_tanh if self.nonlinearity == "tanh" else torch.rnn_relu
         weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]

@@ -10,6 +10,7 @@ from undamped.cli import (
     bench,
     compare,
     data,
+    data_check,
     diagnose,
     export,
     list_,
@@ -42,6 +43,7 @@ app.command("export")(export.export)
 app.command("stream")(stream.stream)
 app.command("diagnose")(diagnose.diagnose)
 app.command("report")(report.report)
+data.app.command("check")(data_check.check)
 app.add_typer(data.app, name="data")
 app.command("bench")(bench.bench)
 app.command("reproduce")(reproduce.reproduce)

@@ -15,7 +15,7 @@ LARGE = 50_000_000
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Published data sets: list them, look at one, fetch them into the cache.",
+    help="Published data sets: list them, look at one, fetch them. Your own: check a file.",
 )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-Name = Literal["copy", "annuli", "densities", "mnist-odes"]
+Name = Literal["copy", "annuli", "densities", "mnist-odes", "lorenz96", "ucr"]
 
 
 def reproduce(
@@ -75,4 +75,8 @@ def _runner(name: Name) -> Callable[..., Any]:
             from undamped.experiments.mnist_odes import run
         case "densities":
             from undamped.experiments.densities import run
+        case "lorenz96":
+            from undamped.experiments.lorenz96 import run
+        case "ucr":
+            from undamped.experiments.ucr import run
     return run

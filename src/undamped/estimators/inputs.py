@@ -107,7 +107,8 @@ def _series_of(X: Any, what: str) -> tuple[list[Any], list[str] | None]:
                 remedy="Reshape your data: a single series of numbers is X.reshape(1, -1).",
             )
         )
-    if array.ndim == 2 and array.shape[1] < SHORTEST and len(array):
+    narrow = array.ndim == 2 and array.shape[1] < SHORTEST and len(array) > 0
+    if narrow and array.dtype.kind != "c":
         # Somebody's table of plain features: the words are those scikit-learn's users know.
         got = f"{array.shape[1]} feature(s) (shape={array.shape}) while a minimum of {SHORTEST} is"
         raise DataError(

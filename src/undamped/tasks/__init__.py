@@ -7,6 +7,7 @@ from undamped.tasks.copying import Copy, TransferCopy
 from undamped.tasks.denoise import Denoise
 from undamped.tasks.densities import PlanarDensity, PointCloud
 from undamped.tasks.digits import NoisePaddedDigits
+from undamped.tasks.imdb import IMDB
 from undamped.tasks.lorenz96 import Lorenz96
 from undamped.tasks.noise_cifar import NoisePaddedCIFAR10
 from undamped.tasks.pictures import CIFAR10Images, MNISTImages
@@ -17,10 +18,14 @@ from undamped.tasks.recordings import Recordings
 from undamped.tasks.series import SeriesTask
 from undamped.tasks.smnist import SequentialMNIST
 from undamped.tasks.task import Batch, Chance, Split, Task
+from undamped.tasks.ucr import ArchiveSeries
+from undamped.tasks.vitals import VitalSigns
 
 __all__ = [
+    "IMDB",
     "Adding",
     "Annuli",
+    "ArchiveSeries",
     "Batch",
     "CIFAR10Images",
     "Chance",
@@ -42,6 +47,7 @@ __all__ = [
     "Split",
     "Task",
     "TransferCopy",
+    "VitalSigns",
     "build",
 ]
 

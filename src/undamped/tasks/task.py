@@ -100,6 +100,10 @@ class Task(ABC):
         """Return the metric from the mean of what `score` adds up; a root for root mean squares."""
         return mean
 
+    def starting_embedding(self) -> Tensor | None:
+        """Return vectors (symbols, size) from which an embedding of the symbols should start."""
+        return None
+
     def record(self) -> dict[str, Any]:
         """Return what a run has to remember about the data, as plain values for run.json."""
         return {}

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from undamped.errors import NonFiniteError, OptionError, UndampedError
+from undamped.errors import NonFiniteError, OptionError, UndampedError, explain
 from undamped.memory import memory_use, reset_peak_memory
 from undamped.networks.point_model import PointModel
 from undamped.networks.sequence_model import SequenceModel
@@ -82,12 +82,17 @@ def fit(
         )
     if not isinstance(model, str):
         settings["model"] = {}
+    vectors = built_task.starting_embedding()
+    if vectors is not None and isinstance(model, str):
+        settings["model"].setdefault("embedding_size", vectors.shape[1])
     with _random_numbers(seed):
         built_model = (
             model_for(built_task, model, _checked(model, settings["model"]))
             if isinstance(model, str)
             else model
         )
+        if vectors is not None and isinstance(model, str):
+            _start_embedding(built_model, vectors)
         _try_one_batch(built_model, built_task, options)
     run = Run.create(out, f"{task_name}-{model_name}")
     run.update(
@@ -262,6 +267,22 @@ def _checked(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     options_left = dict(options)
     options_left.update(checked)
     return options_left
+
+
+def _start_embedding(model: SequenceModel | PointModel, vectors: torch.Tensor) -> None:
+    """Let an embedding start from vectors that are already known."""
+    embedding = model.embedding if isinstance(model, SequenceModel) else None
+    if embedding is None or embedding.weight.shape != vectors.shape:
+        raise OptionError(
+            explain(
+                "model.embedding_size",
+                expected=f"{vectors.shape[1]}, the size of the task's vectors",
+                got=0 if embedding is None else embedding.weight.shape[1],
+                remedy="Leave it out.",
+            )
+        )
+    with torch.no_grad():
+        embedding.weight.copy_(vectors)
 
 
 def _try_one_batch(model: SequenceModel | PointModel, task: Task, options: TrainOptions) -> None:

@@ -1,0 +1,139 @@
+"""`undamped data check FILE`: what is in a file of recordings, before anything is trained."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from undamped.data.findings import Findings
+    from undamped.data.series import SeriesSet
+
+WIDTH, SHOWN = 60, 3
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_READING = ("target", "id", "time", "group", "channels", "layout")
+
+
+def check(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE [KEY=VALUE]...",
+            help="A file or folder of recordings, and what its columns are: target=, id=, time=, "
+            "group=, channels=, layout=.",
+        ),
+    ],
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw what was found into this PNG or SVG file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
+) -> None:
+    """Say in plain words what is in a file of recordings: series, labels, gaps, suspicious things.
+
+    Example: `undamped data check walks.csv target=gait id=walk`
+    """
+    from undamped.cli.screen import print_json
+    from undamped.data.findings import look_at
+    from undamped.data.recordings import read_recordings
+    from undamped.errors import OptionError
+
+    if picture is not None and (
+        picture.suffix not in (".png", ".svg") or not picture.parent.is_dir()
+    ):
+        raise OptionError(
+            f"--picture: expected a .png or .svg file in a folder that exists, got '{picture}'. "
+            "Choose another name."
+        )
+    file, options = _read_words(words)
+    series_set = read_recordings(file, **options)
+    found = look_at(series_set)
+    if picture is not None:
+        from undamped.cli.data_picture import draw_recordings
+
+        draw_recordings(picture, series_set, found)
+    if as_json:
+        print_json({"file": file, "columns": series_set.columns, **found.to_dict()})
+        return
+    _print(file, series_set, found, picture)
+    _print_next(words, series_set)
+
+
+def _read_words(words: list[str]) -> tuple[str, dict[str, Any]]:
+    from undamped.errors import OptionError
+    from undamped.options import check as check_options
+    from undamped.options import unknown_name
+    from undamped.tasks.recordings import Recordings
+
+    files = [word for word in words if "=" not in word]
+    if len(files) != 1:
+        raise OptionError(
+            f"check: expected one file or folder, got {len(files)}. Settings look like "
+            "target=COLUMN."
+        )
+    given = dict(word.split("=", 1) for word in words if "=" in word)
+    for name in given:
+        if name not in _READING:
+            raise unknown_name("setting", name, list(_READING))
+    return files[0], check_options("recordings", Recordings, given, text=True)
+
+
+def _print(file: str, series_set: SeriesSet, found: Findings, picture: Path | None) -> None:
+    from undamped.cli.screen import console
+
+    screen = console()
+    screen.print(f"{file}: {found.summary}", soft_wrap=True, markup=False)
+    for fact in found.facts:
+        screen.print(f"  {fact}", soft_wrap=True, markup=False)
+    for warning in found.warnings:
+        screen.print(f"  [yellow]![/] {warning.replace('[', chr(92) + '[')}", soft_wrap=True)
+    if found.classes:
+        screen.print("")
+        _print_classes(screen, found.classes)
+    if picture is not None:
+        screen.print(f"The picture: {picture}", soft_wrap=True, markup=False)
+        return
+    screen.print("")
+    for number in range(min(SHOWN, len(series_set))):
+        one = series_set.series[number]
+        for place, channel in enumerate(series_set.channels[:SHOWN]):
+            name = series_set.ids[number] if place == 0 else ""
+            line = sparkline(one[:, place])
+            screen.print(f"  {name:>12.12} {channel:<10.10} {line}", markup=False, no_wrap=True)
+
+
+def _print_classes(screen: Any, classes: dict[str, int]) -> None:
+    most = max(classes.values())
+    for name, count in list(classes.items())[:20]:
+        bar = "█" * max(1, round(32 * count / most))
+        screen.print(f"  {name:>12.12} {count:>8,} [blue]{bar}[/]")
+
+
+def _print_next(words: list[str], series_set: SeriesSet) -> None:
+    from undamped.cli.screen import console
+
+    file, *settings = sorted(words, key=lambda word: "=" in word)
+    if series_set.targets is None:
+        settings.append("horizon=10")
+    line = shlex.join(["undamped", "train", file, "unicornn", *settings])
+    console().print(f"\nNext: [bold]{line}[/]", soft_wrap=True)
+
+
+def sparkline(values: np.ndarray, width: int = WIDTH) -> str:
+    """Draw a series in one line of blocks; a blank is a stretch without values."""
+    import numpy as np
+
+    parts = np.array_split(np.asarray(values, dtype=np.float64), min(width, len(values)))
+    means = np.array([np.nan if np.isnan(p).all() else float(np.nanmean(p)) for p in parts])
+    if np.isnan(means).all():
+        return " " * len(means)
+    low, high = float(np.nanmin(means)), float(np.nanmax(means))
+    scale = (high - low) or 1.0
+    return "".join(
+        " " if np.isnan(mean) else _BLOCKS[round((mean - low) / scale * (len(_BLOCKS) - 1))]
+        for mean in means
+    )

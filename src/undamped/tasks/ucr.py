@@ -1,0 +1,137 @@
+"""Any set of the UCR, UEA and TSER archives, by its name or from its files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from undamped.data import splits
+from undamped.data.cache import folder
+from undamped.data.preparation import Missing
+from undamped.data.series import SeriesSet
+from undamped.data.ucr_file import find_training_file, read_ucr, read_ucr_file
+from undamped.errors import DataError, OptionError, explain
+from undamped.options import DropoutRate, NonNegativeInt
+from undamped.registry import tasks
+from undamped.tasks.series import SeriesTask
+
+LEM_SEED = 1234
+
+
+@tasks.register("ucr")
+class ArchiveSeries(SeriesTask):
+    """Classify or rate the series of a set of the UCR, UEA or TSER archives.
+
+    The test part is the published one unless another split is asked for; validation comes out of
+    the training part. Training series that are copies of held-out ones are left out, and said.
+
+    Args:
+        dataset: The set, as the archive spells it.
+        file: Files of your own instead: Name_TRAIN beside Name_TEST, a folder with the two, or
+            a single file, which is then split.
+        split: "given" is the archive's own; "stratified" pools both parts and splits anew; "lem"
+            pools them and draws 70, 15 and 15 % as the program of LEM does for EigenWorms.
+        validation: Share of the training part that validation gets.
+        missing: How gaps are filled: "interpolate" draws lines, "mask" holds the last value and
+            adds a flag per channel.
+        standardise: Whether channels are brought to mean 0 and standard deviation 1.
+        split_seed: Which of the possible splits.
+        seed: Where the order of training comes from.
+
+    Example:
+        >>> build("ucr", dataset="EigenWorms", split="lem")
+
+    Reference:
+        H. A. Dau et al. The UCR time series archive, 2019. A. Bagnall et al. The UEA multivariate
+        archive, 2018. C. W. Tan et al. Time series extrinsic regression, 2021. Split by name:
+        T. K. Rusch et al. Long expressive memory. ICLR, 2022.
+    """
+
+    def __init__(
+        self,
+        dataset: str = "GunPoint",
+        *,
+        file: str | None = None,
+        split: Literal["given", "stratified", "lem"] = "given",
+        validation: DropoutRate = 0.2,
+        missing: Missing = "interpolate",
+        standardise: bool = True,
+        split_seed: NonNegativeInt = 0,
+        seed: NonNegativeInt = 0,
+    ) -> None:
+        found = archive_set(dataset, file)
+        by: Literal["given", "stratified"] = "stratified" if split == "stratified" else "given"
+        fractions: tuple[float, ...] = (1 - validation, validation, 0.0)
+        if split == "lem":
+            found = replace(found, parts=lem_parts(len(found)))
+        elif split == "stratified" or found.parts is None:
+            found, by = replace(found, parts=None), "stratified"
+            fractions = splits.DEFAULT_FRACTIONS
+        super().__init__(
+            found,
+            missing=missing,
+            standardise=standardise,
+            split=by,
+            fractions=fractions,
+            split_seed=split_seed,
+            seed=seed,
+        )
+        self.split_record = {**self.split_record, "name": split}
+
+
+def archive_set(name: str, file: str | None = None) -> SeriesSet:
+    """Read a set of the archives from the cache, or from files of one's own."""
+    if file is not None:
+        path = Path(file)
+        return read_ucr(path) if find_training_file(path) is not None else read_ucr_file(path)
+    place = folder(f"ucr/{name}")
+    packed = place / f"{name}.npz"
+    found = _packed(packed) if packed.is_file() else read_ucr(place)
+    return replace(found, source=name)
+
+
+def lem_parts(count: int) -> np.ndarray:
+    """Return the part of each of `count` pooled series, as the program of LEM draws them."""
+    from sklearn.model_selection import train_test_split
+
+    if count < 7:
+        raise OptionError(
+            explain(
+                "split",
+                expected="at least 7 series for 'lem'",
+                got=count,
+                remedy="Use split='given'.",
+            )
+        )
+    train, rest = train_test_split(np.arange(count), test_size=0.3, random_state=LEM_SEED)
+    valid, test = train_test_split(rest, test_size=0.5, random_state=LEM_SEED)
+    parts = np.empty(count, dtype="<U5")
+    parts[train], parts[valid], parts[test] = "train", "valid", "test"
+    return parts
+
+
+def _packed(path: Path) -> SeriesSet:
+    """Read X_train, y_train, X_test, y_test, the form in which one package carries a set."""
+    names = ("X_train", "y_train", "X_test", "y_test")
+    arrays: dict[str, Any] = {}
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in names}
+    except (OSError, ValueError, KeyError, EOFError):
+        pass
+    if not arrays:
+        raise DataError(
+            explain(
+                str(path),
+                expected=", ".join(names),
+                got="another kind of file",
+                remedy="Fetch the data anew.",
+            )
+        )
+    series = [*arrays["X_train"], *arrays["X_test"]]
+    labels = np.concatenate([arrays["y_train"], arrays["y_test"]])
+    parts = np.array(["train"] * len(arrays["X_train"]) + ["test"] * len(arrays["X_test"]))
+    return replace(SeriesSet.of(series, labels.astype(str), source=str(path)), parts=parts)
