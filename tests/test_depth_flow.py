@@ -6,8 +6,10 @@ import torch
 from torch import nn
 
 from undamped.analysis import depth_flow
+from undamped.analysis.depth_flow import flows_in_depth
 from undamped.errors import OptionError
 from undamped.fields.neural_ode import NeuralODE
+from undamped.networks.point_model import PointModel
 
 
 class LinearField(nn.Module):
@@ -51,3 +53,19 @@ def test_blocks_of_a_residual_network():
 def test_refuses_what_has_no_depth():
     with pytest.raises(OptionError, match="residual blocks"):
         depth_flow(nn.Linear(2, 2), torch.randn(3, 2))
+
+
+def test_a_normalising_flow_is_cut_into_pieces_too():
+    torch.manual_seed(0)
+    model = PointModel("ffjord", 2, 0, hidden_size=8, tolerance=1e-7).double().eval()
+    x = torch.randn(1, 2, dtype=torch.float64)
+    assert flows_in_depth(model)
+    found = depth_flow(model, x, points=6, loss=lambda answer: answer.sum())
+    assert len(found.norms) == 7 and "integrate" not in model.network.__dict__
+    # At the first point the state is the data, whose gradient is known without pieces; at the
+    # last it is a point of the normal distribution, whose log-density has the gradient −z.
+    leaf = x.clone().requires_grad_()
+    result = model.network(leaf)
+    (wanted,) = torch.autograd.grad(result.log_prob.sum(), leaf)
+    assert found.norms[0] == pytest.approx(float(wanted.norm()), rel=1e-5)
+    assert found.norms[-1] == pytest.approx(float(result.base.detach().norm()), rel=1e-5)

@@ -215,7 +215,8 @@ def test_float32_and_float64_agree(name):
     single = copy.deepcopy(net).float()
     output = single(inputs().float())[0]
     assert output.dtype == torch.float32
-    same(output.double(), net(inputs())[0], 1e-4)
+    # Adam's filter divides by the root of a sum that starts at zero: rounding is magnified there.
+    same(output.double(), net(inputs())[0], 1e-3 if name == "adam-lstm" else 1e-4)
 
 
 @every

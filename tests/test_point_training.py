@@ -2,6 +2,7 @@
 
 import pytest
 
+from undamped.cli.train import next_steps
 from undamped.errors import OptionError
 from undamped.training import Run, fit, resume
 
@@ -39,6 +40,13 @@ def test_densities_take_a_flow_and_a_flow_takes_densities(tmp_path):
     with pytest.raises(OptionError, match="one of densities"):
         fit("ffjord", "annuli", train=QUICK, out=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_to_try_next_are_models_of_points(tmp_path):
+    options = {"hidden_size": 4}
+    run = fit("hbnode", "annuli", model_options=options, train=QUICK, out=tmp_path, progress=False)
+    said = " ".join(next_steps(run))
+    assert "annuli hbnode node resnet" in said and "lstm" not in said
 
 
 def test_sequences_and_points_are_not_mixed_up(tmp_path):

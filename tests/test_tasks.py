@@ -34,10 +34,7 @@ def tiny_data(tmp_path_factory):
 @pytest.mark.parametrize("name", [name for name in registry if name != "recordings"])
 def test_every_task_keeps_the_contract(name, tiny_data, monkeypatch):
     monkeypatch.setenv("UNDAMPED_DATA", str(tiny_data))
-    options = SMALL.get(name, {})
-    if name == "recordings":
-        options = {"file": str(tiny_data / "ucr" / "GunPoint" / "GunPoint_TRAIN.ts")}
-    task = tasks.build(name, **options)
+    task = tasks.build(name, **SMALL.get(name, {}))
     for split in ("train", "valid", "test"):
         batch = task.batch(split, 0, 5)
         again = task.batch(split, 0, 5)

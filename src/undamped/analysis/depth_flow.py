@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from undamped.analysis.gradient_flow import GradientFlow, Loss, projection, summarise
 from undamped.analysis.unrolled import State, evaluating, separate
 from undamped.errors import OptionError, explain
+from undamped.fields.continuous_flow import ContinuousFlow
 from undamped.fields.neural_ode import NeuralODE
 from undamped.fields.stable_residual import StableResidual
 
@@ -26,7 +27,8 @@ Points = list[State]
 
 def flows_in_depth(module: nn.Module) -> bool:
     """Whether a module holds an ODE or a stack of residual layers of ours."""
-    deep = any(isinstance(part, NeuralODE | StableResidual) for part in module.modules())
+    kinds = NeuralODE | ContinuousFlow | StableResidual
+    deep = any(isinstance(part, kinds) for part in module.modules())
     return deep or isinstance(getattr(module, "blocks", None), nn.ModuleList)
 
 
@@ -87,6 +89,8 @@ def _recorded(module: nn.Module, points: int, visited: Points) -> Iterator[None]
         for part in module.modules():
             if isinstance(part, NeuralODE):
                 stack.enter_context(_in_pieces(part, points, visited))
+            elif isinstance(part, ContinuousFlow):
+                stack.enter_context(_flow_in_pieces(part, points, visited))
             elif isinstance(part, StableResidual):
                 stack.enter_context(_layer_by_layer(part, visited))
         blocks = getattr(module, "blocks", None)
@@ -126,6 +130,33 @@ def _in_pieces(flow: NeuralODE, points: int, visited: Points) -> Iterator[None]:
         yield
     finally:
         del flow.__dict__["solve"]
+
+
+@contextmanager
+def _flow_in_pieces(flow: ContinuousFlow, points: int, visited: Points) -> Iterator[None]:
+    """Let a normalising flow be solved from point to point while this lasts.
+
+    Only the points are looked at: the log-density is a running sum, of gradient one all along.
+    """
+    whole = flow.integrate
+
+    def integrate(
+        dynamics: nn.Module, state: tuple[Tensor, ...], times: Tensor
+    ) -> tuple[Tensor, ...]:
+        ends = torch.lerp(times[0], times[-1], torch.linspace(0, 1, points + 1).to(times))
+        for pair in ends.unfold(0, 2, 1):
+            (points_now,) = _watched(state[:1])
+            visited.append((points_now,))
+            state = whole(dynamics, (points_now, *state[1:]), pair)
+        (points_now,) = _watched(state[:1])
+        visited.append((points_now,))
+        return (points_now, *state[1:])
+
+    flow.__dict__["integrate"] = integrate
+    try:
+        yield
+    finally:
+        del flow.__dict__["integrate"]
 
 
 class _Final:

@@ -92,7 +92,7 @@ def measure_unit_gradient(cell: Any, generator: torch.Generator) -> Result:
     state = torch.randn(1, cell.hidden_size, generator=generator, dtype=torch.float64)
     projected = cell.project(x).detach()
     jacobian = torch.autograd.functional.jacobian(
-        lambda h: cell.advance(projected, (h,), ())[0].squeeze(0), state
+        lambda h: cell.advance(projected, (h,), cell.constants())[0].squeeze(0), state
     )
     assert isinstance(jacobian, Tensor)
     eye = torch.eye(cell.hidden_size, dtype=torch.float64)

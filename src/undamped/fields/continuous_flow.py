@@ -261,9 +261,22 @@ class ContinuousFlow(nn.Module):
         end = self.end.to(x.dtype)
         ends = [torch.zeros_like(end), end]
         times = torch.stack(ends if forwards else ends[::-1])
+        dynamics = self._dynamics(x, context, generator)
+        return self.integrate(dynamics, (x, nought, nought, nought), times)
+
+    def integrate(
+        self, dynamics: nn.Module, state: tuple[Tensor, ...], times: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Solve for points, log-densities and costs together; return them at the last time.
+
+        Args:
+            dynamics: Their field, with the noise of this solve.
+            state: Where they start.
+            times: First and last time.
+        """
         self.solution = solve(
-            self._dynamics(x, context, generator),
-            (x, nought, nought, nought),
+            dynamics,
+            state,
             times,
             method=self.method,
             rtol=self.rtol,

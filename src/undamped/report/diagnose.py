@@ -17,6 +17,7 @@ from undamped.analysis.jacobian import Spectrum, spectrum, step_jacobians
 from undamped.analysis.promises import Measurement, measure
 from undamped.analysis.recall import Recall, recall
 from undamped.errors import OptionError, ShapeError, explain
+from undamped.fields.continuous_flow import ContinuousFlow
 from undamped.networks import LSTM, Recurrent, SequenceModel
 from undamped.networks.point_model import PointModel
 from undamped.registry import models
@@ -66,9 +67,9 @@ def diagnose(
         >>> report = diagnose(undamped.UnICORNN(6, 32), steps=500)
         >>> report.verdict
     """
-    if isinstance(model, PointModel):
-        model = model.network
-    network = model.network if isinstance(model, SequenceModel) else model
+    if isinstance(model, PointModel) and not isinstance(model.network, ContinuousFlow):
+        model = model.network  # A flow stays inside, where its answer is the log-density.
+    network = model.network if isinstance(model, SequenceModel | PointModel) else model
     entered = models.name_of(type(network)) or ""
     title = name or entered or type(model).__name__
     if inputs is not None and inputs.dim() == 2 and flows_in_depth(model):

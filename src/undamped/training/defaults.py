@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from undamped.data.preparation import Kind
+from undamped.networks.oscillators import OscillatorNetwork
+from undamped.registry import models
 from undamped.tasks.series import SeriesTask
 
 _BATCH_BYTES = 1 << 28  # what the activations of a batch may take
@@ -30,8 +32,8 @@ def suggest(length: int, count: int, channels: int, kind: Kind) -> dict[str, dic
         kind: What is asked.
 
     Returns:
-        "model" with hidden_size, num_layers, dt and alpha, of which other models than UnICORNN
-        take what they know, and "train" with batch_size, epochs, learning_rate, clip, schedule.
+        "model" with hidden_size, num_layers, and dt and alpha for UnICORNN alone, and "train"
+        with batch_size, epochs, learning_rate, clip, schedule.
 
     Example:
         >>> suggest(length=4000, count=42, channels=3, kind="classification")["model"]["dt"]
@@ -63,10 +65,24 @@ def suggest(length: int, count: int, channels: int, kind: Kind) -> dict[str, dic
     }
 
 
-def suggest_for(task: SeriesTask) -> dict[str, dict[str, Any]]:
-    """Return the suggestion for a task made of recordings."""
+def suggest_for(task: SeriesTask, model: str) -> dict[str, dict[str, Any]]:
+    """Return the suggestion for a task made of recordings and a model."""
     lengths = task.series_set.lengths[task.parts["train"]] - (task.horizon or 0)
-    return suggest(int(np.median(lengths)), len(lengths), task.input_size, task.kind)
+    found = suggest(int(np.median(lengths)), len(lengths), task.input_size, task.kind)
+    return {**found, "model": understood(found["model"], model)}
+
+
+def understood(options: dict[str, Any], model: str) -> dict[str, Any]:
+    """Leave out what means something else to this model.
+
+    UnICORNN's time step suits UnICORNN: coRNN and the antisymmetric networks have a `dt` too, but
+    theirs stands beside a damping or a diffusion of their own, and twice as much of it explodes.
+    """
+    if model in models:
+        network = models[model]
+        if isinstance(network, type) and issubclass(network, OscillatorNetwork):
+            return options
+    return {name: value for name, value in options.items() if name not in ("dt", "alpha")}
 
 
 def _power_of_two(number: int) -> int:

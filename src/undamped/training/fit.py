@@ -71,7 +71,7 @@ def fit(
     settings = merged(task_name, model_name, said)
     built_task = _build_task(task, settings["task"], seed)
     if isinstance(built_task, SeriesTask):
-        settings = merged(task_name, model_name, said, suggest_for(built_task))
+        settings = merged(task_name, model_name, said, suggest_for(built_task, model_name))
     options = TrainOptions(**check("train", TrainOptions, settings["train"]))
     if progress and built_task.notes():
         sys.stderr.write("\n".join(built_task.notes()) + "\n")
