@@ -104,7 +104,7 @@ RECIPES: dict[tuple[str, str], Settings] = {
     },
     ("lorenz96", "lstm"): {"model": {"hidden_size": 44}},
     ("lorenz96", "cornn"): {"model": {"hidden_size": 64, "dt": 0.4, "gamma": 1.0, "epsilon": 2.0}},
-    ("lorenz96", "unicornn"): {"model": {"hidden_size": 90, "dt": 0.5, "alpha": 1.0}},
+    ("lorenz96", "unicornn"): {"model": {"hidden_size": 90, "dt": 0.2, "alpha": 1.0}},
     ("imdb", ANY): {
         "train": {"batch_size": 32, "learning_rate": 1e-3, "clip": 1.0, "epochs": 5},
     },
