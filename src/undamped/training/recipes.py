@@ -5,7 +5,8 @@ the validation part alone; `docs/results.md` names the commands. The settings of
 are those of the papers' tables and programs; their budgets are not, since the papers train for
 days. Where table and program of UnICORNN disagree (the learning rate on CIFAR-10), the
 program's value stands here. Those of Lorenz-96 were chosen on its validation part, from five
-pairs of Δt and α for UnICORNN; those of `ucr` and `vitals` are plain choices, not tuned.
+pairs of Δt and α for UnICORNN. Those of `ucr` follow the estimators', those of `vitals` are plain
+choices, not tuned.
 """
 
 from __future__ import annotations
