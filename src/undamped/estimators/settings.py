@@ -47,7 +47,7 @@ def starting_from(
     updates = _SEQUENCE_STEPS / (length * train["batch_size"])
     train["steps"] = round(min(_MOST_UPDATES, max(_FEWEST_UPDATES, updates)))
     options, known = understood(options, model), options_of(models[model])
-    options = {name: value for name, value in options.items() if name in known}
+    options = {name: value for name, value in understood(options, model).items() if name in known}
     if kind in ("classification", "regression"):
         options["readout"] = "mean"
     return {"model": options, "train": train}
