@@ -18,7 +18,7 @@ from undamped.data.preparation import (
     Preparation,
     sorted_labels,
 )
-from undamped.data.series import SeriesSet
+from undamped.data.series import SeriesSet, pieces
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.tasks.series_choices import (
     forecast_window,
@@ -158,7 +158,11 @@ class SeriesTask(ArrayTask):
         dropped = [n for n in prepared.raw_channels if n not in prepared.channels]
         if dropped:
             self._say(f"Constant in the training part and left out: {', '.join(dropped)}.")
-        gaps = sum(int(np.isnan(one).sum()) for one in self.series_set.series)
+        gaps = sum(
+            int(np.isnan(one[piece]).sum())
+            for one in self.series_set.series
+            for piece in pieces(one)
+        )
         if gaps:
             total = sum(one.size for one in self.series_set.series)
             how = (

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from undamped.data.preparation import Kind, as_labels, sorted_labels
-from undamped.data.series import SeriesSet
+from undamped.data.series import SeriesSet, pieces
 from undamped.errors import DataError, OptionError, explain
 
 MANY_CLASSES = 30
@@ -103,9 +103,10 @@ def labelled(series_set: SeriesSet, kind: Kind, said: list[str]) -> SeriesSet:
 def _check_channels(series_set: SeriesSet) -> None:
     silent = set(range(len(series_set.channels)))
     for one in series_set.series:
-        silent -= set(np.flatnonzero(~np.isnan(one).all(0)).tolist())
-        if not silent:
-            return
+        for piece in pieces(one):
+            silent -= set(np.flatnonzero(~np.isnan(one[piece]).all(0)).tolist())
+            if not silent:
+                return
     raise DataError(
         explain(
             f"{series_set.source}: channel '{series_set.channels[min(silent)]}'",
