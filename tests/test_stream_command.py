@@ -248,14 +248,19 @@ def test_memory_does_not_grow():
 
 
 def test_each_answer_comes_at_once_and_interrupts_are_quiet(runs):
-    words = [sys.executable, "-m", "undamped", "stream", str(runs / "adding-gru-1")]
+    # A suite in the background inherits that Ctrl-C is ignored; at a terminal it is not.
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from undamped.cli import main; main()"
+    )
+    words = [sys.executable, "-c", code, "stream", str(runs / "adding-gru-1")]
     pipe = subprocess.PIPE
     with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         process.stdin.write(b"0.5,1\n")
         process.stdin.flush()
         assert float(process.stdout.readline())  # before the input has ended
         process.send_signal(signal.SIGINT)
-        assert process.wait() == 130
+        assert process.wait(timeout=60) == 130
         assert process.stderr.read() == b""
 
 

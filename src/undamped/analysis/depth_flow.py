@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from undamped.analysis.gradient_flow import GradientFlow, Loss, projection, summarise
 from undamped.analysis.unrolled import State, evaluating, separate
 from undamped.errors import OptionError, explain
-from undamped.fields.continuous_flow import ContinuousFlow
+from undamped.fields.continuous_flow import ContinuousFlow, FlowResult
 from undamped.fields.neural_ode import NeuralODE
 from undamped.fields.stable_residual import StableResidual
 
@@ -57,7 +57,10 @@ def depth_flow(
     """
     visited: Points = []
     with evaluating(module), torch.enable_grad(), _recorded(module, points, visited):
-        value = projection(loss, seed)(module(inputs.detach().clone().requires_grad_()))
+        answer = module(inputs.detach().clone().requires_grad_())
+        if loss is None and isinstance(answer, FlowResult):
+            answer = answer.base  # a density says more than where its points went
+        value = projection(loss, seed)(answer)
         parts = [part for state in visited for part in state]
         if not parts:
             raise OptionError(
