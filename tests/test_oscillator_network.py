@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import undamped
 from undamped.cells.cell import reference_scan
 from undamped.errors import OptionError
-from undamped.kernels import InversionWarning, chunks, stack, stack_backward
+from undamped.kernels import InversionWarning, batch_parts, chunks, stack, stack_backward
 from undamped.networks.recurrent import Recurrent
 
 MODES = ("reversible", "checkpoint", "stored")
@@ -333,3 +333,23 @@ def test_kept_curves_spare_products_and_change_nothing(gradient, single, monkeyp
     for other in found[1:]:
         for one, two in zip(found[0], other, strict=True):
             assert torch.equal(one, two)
+
+
+def test_the_backward_pass_takes_the_shares_of_the_forward_pass(monkeypatch):
+    """Torch's threads may change in between; what was kept lies in shares of the batch."""
+    monkeypatch.setattr(batch_parts, "GRAIN", 1)
+    torch.manual_seed(0)
+    net = undamped.UnICORNN(3, 32, 2).double()
+    x = torch.randn(20, 8, 3, dtype=torch.float64)
+    threads, found = torch.get_num_threads(), []
+    try:
+        for forward, backward in ((1, 1), (2, 1), (1, 2), (2, 2)):
+            torch.set_num_threads(forward)
+            loss = net(x)[0].square().sum()
+            torch.set_num_threads(backward)
+            found.append(torch.autograd.grad(loss, list(net.parameters())))
+    finally:
+        torch.set_num_threads(threads)
+    for other in found[1:]:
+        for one, two in zip(found[0], other, strict=True):
+            torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-12)

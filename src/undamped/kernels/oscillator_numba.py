@@ -107,8 +107,11 @@ def forward(masked: bool) -> Callable[..., None]:
 
 
 @cache
-def forward_keep(masked: bool) -> Callable[..., None]:
-    """The scan; the values of tanh are written over `projected`, positions into their own."""
+def forward_keep(masked: bool, known: bool = False) -> Callable[..., None]:
+    """The scan; the values of tanh are written over `projected`, positions into their own.
+
+    With `known` they are there already and are read: a scan done again, without its tanh.
+    """
 
     @njit(**OPTIONS)
     def oscillator_forward_keep(
@@ -136,10 +139,13 @@ def forward_keep(masked: bool) -> Callable[..., None]:
                     y0 = block[Y + j]
                     z0 = block[Z + j]
                     s = block[S + j]
-                    curve = tanh(block[W + j] * y0 + (row[j] + block[B + j]), limit)
+                    if known:
+                        curve = row[j]
+                    else:
+                        curve = tanh(block[W + j] * y0 + (row[j] + block[B + j]), limit)
+                        row[j] = curve
                     z1 = z0 - s * (curve + alpha * y0)
                     y1 = y0 + s * z1
-                    row[j] = curve
                     if masked:
                         live = t < block[ALIVE + j]
                         block[Y + j] = y1 if live else y0
@@ -152,54 +158,6 @@ def forward_keep(masked: bool) -> Callable[..., None]:
             _save(block, y, z, at, width)
 
     return oscillator_forward_keep
-
-
-@cache
-def replay(masked: bool) -> Callable[..., None]:
-    """The scan again with the values of tanh known, which spares its product and its tanh.
-
-    The arguments are those of `forward_keep`; `curves` is only read.
-    """
-
-    @njit(**OPTIONS)
-    def oscillator_replay(
-        curves: Any,
-        positions: Any,
-        weight: Any,
-        step: Any,
-        bias: Any,
-        alpha: Any,
-        y: Any,
-        z: Any,
-        alive: Any,
-        low: int,
-        high: int,
-    ) -> None:
-        block = np.empty(ROWS * BLOCK, curves.dtype)
-        zero = curves.dtype.type(0)
-        for at in range(low, high, BLOCK):
-            width = min(BLOCK, high - at)
-            _load(block, weight, step, bias, y, z, alive, at, width)
-            for t in range(curves.shape[0]):
-                row, out = curves[t, at : at + width], positions[t, at : at + width]
-                for j in range(width):
-                    y0 = block[Y + j]
-                    z0 = block[Z + j]
-                    s = block[S + j]
-                    z1 = z0 - s * (row[j] + alpha * y0)
-                    y1 = y0 + s * z1
-                    if masked:
-                        live = t < block[ALIVE + j]
-                        block[Y + j] = y1 if live else y0
-                        block[Z + j] = z1 if live else z0
-                        out[j] = y1 if live else zero
-                    else:
-                        block[Y + j] = y1
-                        block[Z + j] = z1
-                        out[j] = y1
-            _save(block, y, z, at, width)
-
-    return oscillator_replay
 
 
 @cache

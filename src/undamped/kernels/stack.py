@@ -167,7 +167,7 @@ class Work:
                 curves = self.curves[at][: stop - start]
                 self.project(at, outputs, curves)
             else:
-                kernel, curves = kernels.replay(masked), kept
+                kernel, curves = kernels.forward_keep(masked, known=True), kept
             self.chunk_curves.append(curves)
             over_columns(
                 kernel,

@@ -96,7 +96,8 @@ class _Stack(torch.autograd.Function):
             kept = run_stack(work, inner, spec.gradient, output[:, part] if spec.every else None)
             return state, kept, work.replay
 
-        found = in_parallel([partial(share, part) for part in spec.parts(x.shape[0], start)])
+        parts = spec.parts(x.shape[0], start)
+        found = in_parallel([partial(share, part) for part in parts])
         end = torch.cat([state for state, _, _ in found], dim=2)
         position_end, velocity_end = end[0].clone(), end[1].clone()
         kept = _together([part for _, part, _ in found if part is not None])
@@ -105,7 +106,9 @@ class _Stack(torch.autograd.Function):
             # somebody changes it in place.
             positions = kept.positions[:-1] if spec.every else kept.positions
             ctx.spec, ctx.border_spacing, ctx.stored = spec, kept.every, len(positions)
-            ctx.replay = [replay for _, _, replay in found]  # made here, so no loop of references
+            # The backward pass takes the same shares, whatever torch's threads are by then.
+            ctx.parts, ctx.replayed = parts, tuple(found[0][2])
+            replayed = [curves for _, _, replay in found for curves in replay.values()]
             ctx.save_for_backward(
                 x,
                 position,
@@ -118,6 +121,7 @@ class _Stack(torch.autograd.Function):
                 kept.borders,
                 *positions,
                 *kept.curves,
+                *replayed,
                 *parameters,
             )
         return output, position_end, velocity_end
@@ -137,7 +141,10 @@ class _Stack(torch.autograd.Function):
         end = torch.stack([position_end, velocity_end])  # (2, layers, batch, hidden)
         grad_end = torch.stack([grads[1], grads[2]])
         layers, _, hidden = end.shape[1:]
-        positions, curves = kept_tensors[: ctx.stored], kept_tensors[ctx.stored :]
+        wide = len(ctx.replayed)
+        end_of_curves = len(kept_tensors) - wide * len(ctx.parts)
+        positions, curves = kept_tensors[: ctx.stored], kept_tensors[ctx.stored : end_of_curves]
+        replayed = kept_tensors[end_of_curves:]
         if output is not None:
             positions = (*positions, output.view(output.shape[0], -1))
 
@@ -163,10 +170,12 @@ class _Stack(torch.autograd.Function):
             visit.run()
             return visit
 
-        parts = spec.parts(x.shape[0], end)
-        visits = in_parallel(
-            [partial(share, *pair) for pair in zip(parts, ctx.replay, strict=True)]
-        )
+        by_part = [replayed[i * wide : (i + 1) * wide] for i in range(len(ctx.parts))]
+        works = [
+            partial(share, part, dict(zip(ctx.replayed, own, strict=True)))
+            for part, own in zip(ctx.parts, by_part, strict=True)
+        ]
+        visits = in_parallel(works)
         next((visit for visit in visits if visit.missed), visits[0]).warn()
         sums = [visit.gradients for visit in visits]
         by_column = torch.cat([part.columns for part in sums], dim=-1)
