@@ -24,10 +24,10 @@ from undamped.estimators.settings import starting_from
 from undamped.networks.sequence_model import SequenceModel
 from undamped.options import Range, convert
 from undamped.training import Run, fit
+from undamped.training.prediction import answers_to
 
 _Share = Annotated[float, Range(low=0, high=1, open_high=True)]
 _BUDGETS = ("epochs", "steps", "seconds", "minutes")
-_BATCH_NUMBERS = 1 << 23  # outputs of a network held at once when it answers: 32 MB
 
 
 class SequenceEstimator(BaseEstimator):
@@ -209,25 +209,10 @@ class SequenceEstimator(BaseEstimator):
         self.n_features_in_ = collection.width
         self._named = collection.channels is not None
 
-    @torch.inference_mode()
     def _outputs(self, series: list[np.ndarray]) -> np.ndarray:
         """Return what the network says to each series (n, outputs), float64."""
         prepared = [torch.from_numpy(self.preparation_.transform(one)) for one in series]
-        order = sorted(range(len(series)), key=lambda at: len(series[at]))
-        answers: list[np.ndarray] = [np.empty(0)] * len(series)
-        width = self.model_.network.output_size
-        start = 0
-        while start < len(order):
-            # Series of like length share a batch, as large as memory allows.
-            longest = len(series[order[min(start + 31, len(order) - 1)]])
-            size = max(1, min(32, _BATCH_NUMBERS // (longest * width)))
-            batch = order[start : start + size]
-            lengths = torch.tensor([len(prepared[at]) for at in batch])
-            padded = torch.nn.utils.rnn.pad_sequence([prepared[at] for at in batch])
-            for at, row in zip(batch, self.model_(padded, lengths).double(), strict=True):
-                answers[at] = row.numpy()
-            start += size
-        return np.stack(answers)
+        return np.concatenate(answers_to(self.model_, prepared))
 
     def _stream_outputs(self, samples: Iterable[Any]) -> Iterator[np.ndarray]:
         """Yield the outputs after each sample; memory does not grow."""

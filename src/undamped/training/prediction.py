@@ -9,10 +9,9 @@ from undamped.data.preparation import Preparation
 from undamped.data.series import SeriesSet
 from undamped.networks.sequence_model import SequenceModel
 
-_AT_ONCE = 1 << 22  # numbers of a padded batch
+_AT_ONCE = 1 << 23  # outputs of a network held at once, 32 MB
 
 
-@torch.no_grad()
 def predict_series(
     model: SequenceModel, preparation: Preparation, series_set: SeriesSet
 ) -> list[np.ndarray]:
@@ -38,18 +37,31 @@ def predict_series(
             inputs.append(torch.from_numpy(preparation.transform(raw[span], stamps)))
             owner.append(number)
     outputs: list[list[np.ndarray]] = [[] for _ in series_set.series]
-    for batch in _batches(inputs):
+    for number, answer in zip(owner, answers_to(model, inputs), strict=True):
+        outputs[number].append(answer)
+    return [np.mean(found, axis=0) for found in outputs]
+
+
+@torch.inference_mode()
+def answers_to(model: SequenceModel, inputs: list[torch.Tensor]) -> list[np.ndarray]:
+    """Return what a model says to prepared series (time, features), in batches of like length.
+
+    Returns:
+        Per series (1, output), or (time, output) for a model that answers at every step.
+    """
+    answers: list[np.ndarray] = [np.empty(0)] * len(inputs)
+    for batch in _batches(inputs, model.network.output_size):
         lengths = torch.tensor([len(inputs[i]) for i in batch])
         padded = torch.nn.utils.rnn.pad_sequence([inputs[i] for i in batch])
         equal = bool((lengths == lengths[0]).all())
         prediction = model(padded, None if equal else lengths)
         for place, i in enumerate(batch):
-            if preparation.readout == "every":
+            if model.readout == "every":
                 answer = prediction[: lengths[place], place]
             else:
                 answer = prediction[place : place + 1]
-            outputs[owner[i]].append(answer.double().numpy())
-    return [np.mean(found, axis=0) for found in outputs]
+            answers[i] = answer.double().numpy()
+    return answers
 
 
 def _spans(length: int, preparation: Preparation) -> list[slice]:
@@ -61,11 +73,11 @@ def _spans(length: int, preparation: Preparation) -> list[slice]:
     return [slice(start, start + window) for start in range(0, length - window + 1, window)]
 
 
-def _batches(inputs: list[torch.Tensor]) -> list[list[int]]:
-    """Return numbers of series of like length, as many at once as a batch may hold."""
+def _batches(inputs: list[torch.Tensor], width: int) -> list[list[int]]:
+    """Return numbers of series of like length, as many as give no more outputs than allowed."""
     batches: list[list[int]] = []
     for number in sorted(range(len(inputs)), key=lambda i: len(inputs[i])):
-        size = inputs[number].numel()
+        size = len(inputs[number]) * width
         if batches and size * (len(batches[-1]) + 1) <= _AT_ONCE:
             batches[-1].append(number)
         else:
