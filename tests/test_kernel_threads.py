@@ -1,5 +1,7 @@
 """Kernels beside threads and forked workers."""
 
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -8,6 +10,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import undamped
+from undamped.kernels.batch_parts import in_parallel
 
 
 @pytest.fixture
@@ -43,6 +46,41 @@ def test_several_python_threads_at_once(two_threads):
         for _ in range(3):
             found = list(pool.map(lambda x: gradients(net, x)[0], inputs))
             assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_work_of_several_callers_waits_its_turn(two_threads):
+    """More work than threads, from callers whose pieces come in between each other."""
+    busy = threading.Event()
+
+    def first():
+        busy.set()
+        return torch.get_num_threads()
+
+    with ThreadPoolExecutor(8) as callers:
+        found = list(callers.map(lambda _: in_parallel([first, busy.wait]), range(64)))
+    assert all(threads == 1 and waited for threads, waited in found)
+    assert torch.get_num_threads() == 2
+
+
+def test_shares_are_done_whatever_torchs_threads_are(two_threads):
+    torch.set_num_threads(1)
+    assert in_parallel([lambda: 1, lambda: 2, lambda: 3]) == [1, 2, 3]
+    assert torch.get_num_threads() == 1
+
+
+def test_an_error_in_one_share_comes_back_after_all_have_ended(two_threads):
+    ended = []
+
+    def fails():
+        raise ValueError("this share")
+
+    def slow():
+        time.sleep(0.1)
+        ended.append(True)
+
+    with pytest.raises(ValueError, match="this share"):
+        in_parallel([fails, slow])
+    assert ended == [True]
 
 
 class Features(Dataset):

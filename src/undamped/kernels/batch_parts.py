@@ -12,8 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 import torch
@@ -24,16 +23,52 @@ GRAIN = 1 << 18  # numbers per layer below which one thread is as fast as two
 ALIGNMENT = 4  # sequences; with an even number of steps, products see their rows in eights
 
 
-@cache
-def _pool(process: int, workers: int) -> ThreadPoolExecutor:
-    # Keyed by process: threads do not survive a fork, so a child makes its own.
-    return ThreadPoolExecutor(workers, thread_name_prefix=f"undamped-part-{process}")
+_pools: dict[int, ThreadPoolExecutor] = {}
+_making = threading.Lock()
 
 
-def _alone(work: Callable[[], T], started: threading.Barrier) -> T:
-    if torch.get_num_threads() != 1:
-        torch.set_num_threads(1)  # holds for this thread; the caller puts the default right
-    started.wait()
+def _forget_threads() -> None:
+    # Threads do not survive a fork, nor does what another thread held: a child starts afresh.
+    global _making
+    _making = threading.Lock()
+    _pools.clear()
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_forget_threads)
+
+
+def _pool(workers: int) -> ThreadPoolExecutor:
+    with _making:
+        if workers not in _pools:
+            _pools[workers] = _new_pool(workers)
+        return _pools[workers]
+
+
+def _new_pool(workers: int) -> ThreadPoolExecutor:
+    """Start all threads at once, each limited to itself.
+
+    A thread that limits itself also changes the default for threads to come, which is put back
+    when all have done so. That needs all of them to meet, and here is the only place where they
+    do: meeting at every call would stop for ever when a pool has fewer threads than there is work.
+    """
+    threads = torch.get_num_threads()
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="undamped-part")
+    met = threading.Barrier(workers + 1)
+
+    def limit() -> None:
+        torch.get_num_threads()  # a thread takes the default when first asked: now, not later
+        torch.set_num_threads(1)
+        met.wait()
+
+    for _ in range(workers):
+        pool.submit(limit)
+    met.wait()
+    torch.set_num_threads(threads)
+    return pool
+
+
+def _without_gradient(work: Callable[[], T]) -> T:
     with torch.no_grad():  # which is a setting of each thread
         return work()
 
@@ -51,11 +86,7 @@ def in_parallel(works: list[Callable[[], T]]) -> list[T]:
     """Run each piece of work in a thread of its own, and return the results in order."""
     if len(works) == 1:
         return [works[0]()]
-    threads = torch.get_num_threads()
-    pool = _pool(os.getpid(), threads)
-    started = threading.Barrier(len(works) + 1)
-    others = [pool.submit(_alone, work, started) for work in works]
-    started.wait()
-    # A thread that limits itself also changes the default for threads to come: put it back.
-    torch.set_num_threads(threads)
+    pool = _pool(len(works))
+    others = [pool.submit(_without_gradient, work) for work in works]
+    wait(others)  # all of them, so that none still writes when one has failed
     return [other.result() for other in others]
