@@ -1,5 +1,7 @@
 """The neural-ODE family against its equations, and the lecture's identities."""
 
+import copy
+
 import numpy as np
 import pytest
 import scipy.integrate
@@ -301,3 +303,12 @@ def test_an_augmentation_of_nothing_is_refused():
 def test_a_fixed_step_method_needs_a_step():
     with pytest.raises(OptionError, match="step_size"):
         NeuralODE(PerceptronField(2), method="rk4")
+
+
+def test_a_model_that_has_been_used_can_be_copied():
+    """As weight averaging does; the graph of the last solution stays behind."""
+    for model in (undamped.NODE(2, 2), undamped.FFJORD(2, hidden_size=8)):
+        model(torch.randn(4, 2))
+        twin = copy.deepcopy(model)
+        assert all(map(torch.equal, model.parameters(), twin.parameters()))
+        twin(torch.randn(4, 2))

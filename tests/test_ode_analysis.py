@@ -5,7 +5,9 @@ import itertools
 import pytest
 import torch
 
-from undamped.analysis.ode_gradients import compare_gradients
+import undamped
+from undamped.analysis import ode_gradients
+from undamped.analysis.ode_gradients import compare_field_gradients, compare_gradients
 from undamped.analysis.stiffness import (
     adjoint_decay,
     compare_stiffness,
@@ -13,7 +15,7 @@ from undamped.analysis.stiffness import (
     heavy_ball_matrix,
     stiffness,
 )
-from undamped.errors import DataError
+from undamped.errors import DataError, OptionError
 from undamped.fields import PerceptronField
 
 
@@ -86,10 +88,61 @@ def test_a_singular_matrix_has_no_stiffness():
 def test_the_four_ways_are_compared():
     torch.manual_seed(0)
     field = PerceptronField(3, 16)
-    found = compare_gradients(field, torch.randn(8, 3), [0.0, 1.0], repetitions=1)
+    found = compare_field_gradients(field, torch.randn(8, 3), [0.0, 1.0], repetitions=1)
     assert [way.name for way in found.ways] == ["checkpoint", "backprop", "adjoint", "reversible"]
     for way in found.ways:
         assert way.error < 1e-3 and way.seconds > 0 and way.evaluations > 0
     assert found["checkpoint"].saved_bytes < found["backprop"].saved_bytes
     assert found["checkpoint"].error == pytest.approx(found["backprop"].error, rel=0.2, abs=1e-6)
-    assert len(found.plot().data) == 3 and "adjoint" in found.to_dict()
+    assert len(found.plot().data) == 3 and "adjoint" in found.to_dict()["ways"]
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs"),
+    [
+        (undamped.HBNODE(2, 3, tolerance=1e-5), (6, 2)),
+        (undamped.DepthVariantNODE(2, 2, basis="stacked", terms=2, tolerance=1e-5), (6, 2)),
+        (undamped.RKNet(2, 2, steps=12), (6, 2)),
+        (undamped.ConvNODE(64, 10, hidden_size=4, tolerance=1e-5), (2, 64)),
+        (undamped.FFJORD(2, hidden_size=8), (6, 2)),
+    ],
+    ids=["hbnode", "stacked", "rk-net", "conv-node", "ffjord"],
+)
+def test_the_four_ways_of_whole_models(model, inputs):
+    torch.manual_seed(0)
+    x = torch.randn(inputs)
+    before = {name: part.clone() for name, part in model.state_dict().items()}
+    model(x)  # a model that has been used can be copied
+    found = compare_gradients(model, x, repetitions=1)
+    assert not found.refused
+    for way in found.ways:  # rectifiers have kinks, where a gradient is known to fewer digits
+        assert way.error < 1e-2 and way.answer_error < 1e-3
+    assert found["reversible"].method == "mccallum-foster"
+    assert found["checkpoint"].saved_bytes < found["backprop"].saved_bytes
+    assert all(torch.equal(part, before[name]) for name, part in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_a_wrong_way_would_show(monkeypatch):
+    """A gradient that is off by a tenth is seen as such, not compared with itself."""
+    model = undamped.NODE(2, 2, tolerance=1e-6)
+    honest = ode_gradients._gradient
+
+    def off(probe, inputs, measure):
+        answer, found, kept = honest(probe, inputs, measure)
+        wrong = probe.flow.gradient == "adjoint"
+        return answer, [1.1 * g if wrong else g for g in found], kept
+
+    monkeypatch.setattr(ode_gradients, "_gradient", off)
+    found = compare_gradients(model, torch.randn(4, 2), repetitions=1)
+    assert found["adjoint"].error == pytest.approx(0.1, rel=1e-2)
+    assert found["backprop"].error < 1e-4
+
+
+def test_a_way_that_cannot_go_says_why():
+    model = undamped.DataControlledNODE(2, 2, adaptive_depth=True)
+    found = compare_gradients(model, torch.randn(4, 2), repetitions=1)
+    assert [way.name for way in found.ways] == ["checkpoint", "backprop", "adjoint"]
+    assert "step size for every sample" in found.refused["reversible"]
+    with pytest.raises(OptionError, match="an ODE of ours"):
+        compare_gradients(torch.nn.Linear(2, 2), torch.randn(4, 2))

@@ -113,7 +113,10 @@ def test_diagnose_every_registered_model_of_continuous_depth(name):
     assert (found.gradient_flow.norms > 0).all()
     assert "points in depth" in found.verdict
     torch.testing.assert_close(model(x) if answer else model(x).base, before)
-    assert "<h2" in report.page([found])
+    page = report.page([found])
+    assert "<h2" in page
+    assert (found.ode_gradients is None) == (name in ("resnet", "stable-residual"))
+    assert ("Four ways to the gradient, in numbers" in page) == (found.ode_gradients is not None)
 
 
 def test_verdict_names_an_lstm_of_the_same_size():
@@ -294,6 +297,12 @@ def test_training_on_points_ends_in_a_page_too(model, tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     page = (tmp_path / "runs" / f"annuli-{model}-1" / "report.html").read_text(encoding="utf-8")
     assert "points in depth" in page
+    done = CliRunner().invoke(app, ["diagnose", f"runs/annuli-{model}-1"])
+    assert ("gradient by adjoint (dopri5): error" in done.output) == (model == "hbnode")
+    done = CliRunner().invoke(app, ["diagnose", f"runs/annuli-{model}-1", "--json"])
+    ways = json.loads(done.output)["models"][0]["ode_gradients"]
+    assert (ways is None) == (model == "resnet")
+    assert ways is None or ways["ways"]["adjoint"]["error"] < 0.1
 
 
 def fetch(url, host=None):

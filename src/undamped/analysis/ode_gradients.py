@@ -8,15 +8,21 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from undamped.solvers import McCallumFoster, Solver, solve
+from undamped.errors import OptionError, UndampedError, explain
+from undamped.fields.continuous_flow import FlowResult
+from undamped.fields.neural_ode import NeuralODE
+from undamped.fields.solving import SolvingModule
+from undamped.solvers import McCallumFoster, Solver
 from undamped.solvers.choices import Gradient, choose_solver
+from undamped.solvers.explicit.runge_kutta import RungeKutta
+from undamped.solvers.settings import Settings
 
 WAYS: tuple[Gradient, ...] = ("checkpoint", "backprop", "adjoint", "reversible")
 
@@ -27,9 +33,9 @@ class GradientWay:
 
     Args:
         name: Of the way.
-        method: Solver used.
+        method: Solvers used, by name.
         error: Relative error against the reference.
-        discretisation_error: Relative error of the solution itself.
+        answer_error: Relative error of the answer itself, which the gradient inherits.
         seconds: Forward and backward, the best of the repetitions.
         saved_bytes: Bytes that the forward pass keeps for the backward pass.
         evaluations: Field evaluations forward.
@@ -39,7 +45,7 @@ class GradientWay:
     name: str
     method: str
     error: float
-    discretisation_error: float
+    answer_error: float
     seconds: float
     saved_bytes: int
     evaluations: int
@@ -48,16 +54,27 @@ class GradientWay:
 
 @dataclass(frozen=True)
 class GradientComparison:
-    """The ways side by side."""
+    """The ways side by side.
+
+    Args:
+        ways: Those that went.
+        refused: Those that did not, and why.
+        name: What the model is called.
+    """
 
     ways: tuple[GradientWay, ...]
+    refused: dict[str, str] = field(default_factory=dict)
+    name: str = ""
 
     def __getitem__(self, name: str) -> GradientWay:
         return next(way for way in self.ways if way.name == name)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
-        return {way.name: vars(way) | {} for way in self.ways}
+        return {
+            "ways": {way.name: vars(way) | {} for way in self.ways},
+            "refused": dict(self.refused),
+        }
 
     def plot(self) -> Any:
         """Draw error, time and memory of every way."""
@@ -81,68 +98,146 @@ class GradientComparison:
         return figure
 
 
+def has_odes(model: nn.Module) -> bool:
+    """Whether a model solves an ODE of ours, so that the four ways can be compared on it."""
+    return any(isinstance(part, SolvingModule) for part in model.modules())
+
+
 def compare_gradients(
-    field: nn.Module,
+    model: nn.Module,
+    inputs: Tensor,
+    *,
+    loss: Callable[[Any], Tensor] | None = None,
+    repetitions: int = 3,
+    name: str | None = None,
+) -> GradientComparison:
+    """Compare checkpoint, backprop, adjoint and reversible gradients on a model.
+
+    Every way is taken by all the ODEs of a copy of the model in evaluation mode, and gives the
+    gradients of the inputs and of all parameters. A method that cannot be reversed is wrapped
+    (McCallum and Foster) for the reversible way; `method` of its row says so.
+
+    Args:
+        model: A model that holds a `NeuralODE`, a `ContinuousFlow` or several.
+        inputs: What it takes, (batch, ...).
+        loss: From the answer to a number; if none, the mean square, or for a density minus the
+            mean of its logarithm.
+        repetitions: How often each is timed; the best counts.
+        name: What to call the model.
+
+    Example:
+        >>> found = compare_gradients(undamped.NODE(2, 2), torch.randn(64, 2))
+        >>> found["adjoint"].error, found["adjoint"].saved_bytes
+    """
+    if not has_odes(model):
+        raise OptionError(
+            explain(
+                type(model).__name__,
+                expected="an ODE of ours inside",
+                got="none",
+                remedy="Use a model that holds an undamped.NeuralODE.",
+            )
+        )
+    measure = loss or _plain_loss
+    exact, wanted, *_ = _gradient(_reference(model), inputs.double(), measure)
+    ways, refused = [], {}
+    for way in WAYS:
+        try:
+            ways.append(_measured(model, inputs, way, measure, exact, wanted, repetitions))
+        except UndampedError as error:
+            refused[way] = str(error)
+    return GradientComparison(tuple(ways), refused, name or type(model).__name__)
+
+
+def compare_field_gradients(
+    module: nn.Module,
     state: Tensor,
-    times: list[float],
+    times: Sequence[float],
     *,
     loss: Callable[[Tensor], Tensor] | None = None,
     method: str | Solver = "dopri5",
-    rtol: float = 1e-5,
-    atol: float = 1e-5,
-    step_size: float = 0.02,
+    rtol: float | None = 1e-5,
+    atol: float | None = 1e-5,
+    step_size: float | None = None,
     repetitions: int = 3,
 ) -> GradientComparison:
-    """Compare checkpoint, backprop, adjoint and reversible gradients on a field.
-
-    A method that cannot be reversed is wrapped (McCallum and Foster) for the reversible way,
-    with fixed steps; `method` of its row says so.
+    """Compare the four ways on a field; see `compare_gradients`.
 
     Args:
-        field: The field.
+        module: The field.
         state: Where to start, (batch, features).
-        times: Output times.
+        times: First and last time, or more.
         loss: From the final state to a number; the mean square by default.
         method: Solver.
         rtol: Relative tolerance.
         atol: Absolute tolerance.
-        step_size: Fixed step of methods without step control, and of the wrapped one.
+        step_size: Fixed step, instead of the tolerances.
         repetitions: How often each is timed.
     """
-    measure = loss or (lambda final: final.pow(2).mean())
-    exact_field = copy.deepcopy(field).double()
-    exact, wanted, _, _ = _gradient(
-        exact_field, state.double(), times, measure, "dopri8", "backprop", rtol * 1e-3, atol * 1e-3
-    )
-    ways = []
-    for way in WAYS:
-        solver = choose_solver(method)
-        if way == "reversible" and not solver.reversible:
-            solver = McCallumFoster("rk4")
-        fixed = not solver.adaptive
-        tolerance = (None, None) if fixed else (rtol, atol)
-        best, found, solution, saved = math.inf, None, None, 0
-        final = state
-        for _ in range(max(1, repetitions)):
-            began = time.perf_counter()
-            final, found, solution, saved = _gradient(
-                field, state, times, measure, solver, way, *tolerance, step_size if fixed else None
-            )
-            best = min(best, time.perf_counter() - began)
-        assert found is not None and solution is not None
-        ways.append(
-            GradientWay(
-                name=way,
-                method=solver.name,
-                error=_relative(found, wanted),
-                discretisation_error=_relative([final], [exact]),
-                seconds=best,
-                saved_bytes=saved,
-                evaluations=solution.evaluations,
-                evaluations_backward=solution.evaluations_backward,
-            )
+    model = NeuralODE(module, times=times, method=method, rtol=rtol, atol=atol, step_size=step_size)
+    return compare_gradients(model, state, loss=loss, repetitions=repetitions)
+
+
+def _plain_loss(answer: Any) -> Tensor:
+    if isinstance(answer, FlowResult):
+        return -answer.log_prob.mean()
+    return answer.pow(2).mean()
+
+
+def _odes(model: nn.Module) -> list[SolvingModule]:
+    return [part for part in model.modules() if isinstance(part, SolvingModule)]
+
+
+def _reference(model: nn.Module) -> nn.Module:
+    exact = copy.deepcopy(model).double().eval()
+    for part in _odes(exact):
+        finer = (
+            1e-3 * (Settings.rtol if part.rtol is None else part.rtol),
+            1e-3 * (Settings.atol if part.atol is None else part.atol),
         )
-    return GradientComparison(tuple(ways))
+        part.rtol, part.atol = (max(1e-13, tolerance) for tolerance in finer)
+        part.method, part.step_size, part.gradient = "dopri8", None, "backprop"
+    return exact
+
+
+def _measured(
+    model: nn.Module,
+    inputs: Tensor,
+    way: Gradient,
+    measure: Callable[[Any], Tensor],
+    exact: Tensor,
+    wanted: list[Tensor],
+    repetitions: int,
+) -> GradientWay:
+    probe = copy.deepcopy(model).eval()
+    for part in _odes(probe):
+        part.gradient = way
+        if way == "reversible":
+            part.method = _reversible(choose_solver(part.method))
+    best, kept = math.inf, 0
+    answer, found = exact, wanted
+    for _ in range(max(1, repetitions)):
+        began = time.perf_counter()
+        answer, found, kept = _gradient(probe, inputs, measure)
+        best = min(best, time.perf_counter() - began)
+    parts = [part for part in _odes(probe) if part.solution is not None]
+    return GradientWay(
+        name=way,
+        method=", ".join(dict.fromkeys(choose_solver(part.method).name for part in parts)),
+        error=_relative(found, wanted),
+        answer_error=_relative([answer], [exact]),
+        seconds=best,
+        saved_bytes=kept,
+        evaluations=sum(part.evaluations for part in parts),
+        evaluations_backward=sum(part.evaluations_backward for part in parts),
+    )
+
+
+def _reversible(solver: Solver) -> Solver:
+    if solver.reversible:
+        return solver
+    base = solver.name if isinstance(solver, RungeKutta) else "dopri5"
+    return McCallumFoster(base)
 
 
 def _relative(found: list[Tensor], wanted: list[Tensor]) -> float:
@@ -151,19 +246,11 @@ def _relative(found: list[Tensor], wanted: list[Tensor]) -> float:
 
 
 def _gradient(
-    field: nn.Module,
-    state: Tensor,
-    times: list[float],
-    measure: Callable[[Tensor], Tensor],
-    solver: str | Solver,
-    way: Gradient,
-    rtol: float | None,
-    atol: float | None,
-    step_size: float | None = None,
-) -> tuple[Tensor, list[Tensor], Any, int]:
-    """Return the final state, the gradients, the solution and the bytes kept in between."""
-    parameters = [parameter for parameter in field.parameters() if parameter.requires_grad]
-    leaf = state.detach().clone().requires_grad_()
+    model: nn.Module, inputs: Tensor, measure: Callable[[Any], Tensor]
+) -> tuple[Tensor, list[Tensor], int]:
+    """Return the answer, the gradients, and the bytes kept in between."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    leaf = inputs.detach().clone().requires_grad_()
     kept: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
@@ -171,16 +258,19 @@ def _gradient(
         kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    options = {"step_size": step_size} if step_size is not None else None
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        solution = solve(
-            field, leaf, times, method=solver, rtol=rtol, atol=atol, gradient=way, options=options
+    with torch.enable_grad():
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            answer = model(leaf)
+            value = measure(answer)
+        by_solvers = sum(
+            part.solution.statistics.kept_bytes
+            for part in _odes(model)
+            if part.solution is not None
         )
-        value = measure(solution.final)
-    held = sum(kept.values()) + solution.statistics.kept_bytes
-    found = torch.autograd.grad(value, [leaf, *parameters], allow_unused=True)
+        found = torch.autograd.grad(value, [leaf, *parameters], allow_unused=True)
     filled = [
         torch.zeros_like(x) if g is None else g
         for g, x in zip(found, [leaf, *parameters], strict=True)
     ]
-    return solution.final.detach(), [g.detach() for g in filled], solution, held
+    shown = answer.log_prob if isinstance(answer, FlowResult) else answer
+    return shown.detach(), [g.detach() for g in filled], sum(kept.values()) + by_solvers

@@ -68,6 +68,17 @@ def show(reports: list[ModelReport], page: Path, as_json: bool) -> None:
                 f"limit {found.limit:.3g})",
                 markup=False,
             )
+        if report.ode_gradients is not None:
+            for way in report.ode_gradients.ways:
+                screen.print(
+                    f"  gradient by {way.name} ({way.method}): error {way.error:.1e}, "
+                    f"{way.seconds:.3g} s, keeps {way.saved_bytes / 1e6:.2g} MB, evaluations "
+                    f"{way.evaluations} + {way.evaluations_backward}",
+                    markup=False,
+                    soft_wrap=True,
+                )
+            for refused, why in report.ode_gradients.refused.items():
+                screen.print(f"  gradient by {refused} refused: {why}", markup=False)
         for remedy in report.remedies:
             command = f"\n      {remedy.command}" if remedy.command else ""
             screen.print(f"  · {remedy.advice}{command}", markup=False, soft_wrap=True)
@@ -82,6 +93,7 @@ def _plain(report: ModelReport) -> dict[str, object]:
             ("recall", report.recall),
             ("spectrum", report.spectrum),
             ("cost", report.cost),
+            ("ode_gradients", report.ode_gradients),
         )
     }
     return {

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.errors import OptionError, explain
+from undamped.fields.solving import SolvingModule
 from undamped.fields.trace import (
     Narrowing,
     NoiseKind,
@@ -20,7 +21,7 @@ from undamped.fields.trace import (
     field_and_trace,
 )
 from undamped.options import PositiveFloat, PositiveInt
-from undamped.solvers import Solution, Solver, solve
+from undamped.solvers import Solver, solve
 from undamped.solvers.choices import Gradient
 
 
@@ -160,7 +161,7 @@ class FlowResult:
     jacobian: Tensor
 
 
-class ContinuousFlow(nn.Module):
+class ContinuousFlow(SolvingModule):
     """A continuous normalising flow between a normal distribution at 0 and the data at T.
 
     Equation:
@@ -206,7 +207,7 @@ class ContinuousFlow(nn.Module):
         atol: PositiveFloat = 1e-5,
         gradient: Gradient = "checkpoint",
     ) -> None:
-        super().__init__()
+        super().__init__(method, rtol, atol, gradient)
         if trace == "bottleneck" and not isinstance(field, Narrowing):
             raise OptionError(
                 explain(
@@ -229,24 +230,11 @@ class ContinuousFlow(nn.Module):
         self.trace: TraceKind = trace
         self.noise: NoiseKind = noise
         self.root_end = nn.Parameter(torch.tensor(math.sqrt(end)), requires_grad=train_end)
-        self.method, self.rtol, self.atol = method, rtol, atol
-        self.gradient: Gradient = gradient
-        self.solution: Solution | None = None
 
     @property
     def end(self) -> Tensor:
         """T, positive whatever training does."""
         return self.root_end**2
-
-    @property
-    def evaluations(self) -> int:
-        """Evaluations of the field in the last pass (NFE)."""
-        return 0 if self.solution is None else self.solution.evaluations
-
-    @property
-    def evaluations_backward(self) -> int:
-        """Evaluations for its gradients."""
-        return 0 if self.solution is None else self.solution.evaluations_backward
 
     def _dynamics(self, x: Tensor, context: Tensor | None, generator: Any) -> _Dynamics:
         if not self.training or self.trace == "exact":

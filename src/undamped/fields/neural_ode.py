@@ -8,12 +8,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from undamped.errors import OptionError
+from undamped.fields.solving import SolvingModule
 from undamped.options import PositiveFloat, PositiveInt
-from undamped.solvers import Solution, Solver, solve
+from undamped.solvers import Solver, solve
 from undamped.solvers.choices import Gradient, choose_solver
 
 
-class NeuralODE(nn.Module):
+class NeuralODE(SolvingModule):
     """A neural ODE: the state flows along a field from the first time to the last.
 
     Equation:
@@ -55,30 +56,16 @@ class NeuralODE(nn.Module):
         max_steps: PositiveInt = 100_000,
         gradient: Gradient = "checkpoint",
     ) -> None:
-        super().__init__()
+        super().__init__(method, rtol, atol, gradient)
         self.field = field
         self.times = tuple(float(t) for t in times)
-        self.method = method
-        self.rtol, self.atol = rtol, atol
         self.step_size, self.max_steps = step_size, max_steps
-        self.gradient: Gradient = gradient
         solver = choose_solver(method)
         if not solver.adaptive and step_size is None:
             raise OptionError(
                 f"NeuralODE.step_size: expected a number for '{solver.name}', which takes fixed "
                 "steps, got none. Give step_size=0.1, or choose method='dopri5'."
             )
-        self.solution: Solution | None = None
-
-    @property
-    def evaluations(self) -> int:
-        """Evaluations of the field in the last forward pass (NFE)."""
-        return 0 if self.solution is None else self.solution.evaluations
-
-    @property
-    def evaluations_backward(self) -> int:
-        """Evaluations for the gradients of the last forward pass, once they have been taken."""
-        return 0 if self.solution is None else self.solution.evaluations_backward
 
     def solve(self, state: Any, times: Sequence[float] | Tensor | None = None, **more: Any) -> Any:
         """Solve from a state and return the `Solution`, which is also kept as `solution`.

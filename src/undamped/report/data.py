@@ -9,6 +9,7 @@ from typing import Any, Literal
 from undamped.analysis.cost import Cost
 from undamped.analysis.gradient_flow import GradientFlow
 from undamped.analysis.jacobian import Spectrum
+from undamped.analysis.ode_gradients import GradientComparison
 from undamped.analysis.promises import Measurement
 from undamped.analysis.recall import Recall
 
@@ -45,6 +46,7 @@ class ModelReport:
         spectrum: Eigenvalues of the Jacobian of one step.
         promises: Claims and measurements.
         cost: Parameters, flops and seconds.
+        ode_gradients: The ways to the gradient of a model that solves ODEs.
         curve: Rows of the training curve, each with "step" and any of "train_loss",
             "valid_loss" and further numbers.
         score: The result of training.
@@ -63,6 +65,7 @@ class ModelReport:
     spectrum: Spectrum | None = None
     promises: Sequence[Measurement] = ()
     cost: Cost | None = None
+    ode_gradients: GradientComparison | None = None
     curve: Sequence[Mapping[str, float]] = ()
     score: Score | None = None
     options: Mapping[str, Any] = field(default_factory=dict)

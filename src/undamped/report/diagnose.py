@@ -14,6 +14,7 @@ from undamped.analysis.cost import Cost, cost, count_parameters
 from undamped.analysis.depth_flow import depth_flow, flows_in_depth
 from undamped.analysis.gradient_flow import GradientFlow, Loss, gradient_flow
 from undamped.analysis.jacobian import Spectrum, spectrum, step_jacobians
+from undamped.analysis.ode_gradients import GradientComparison, compare_gradients, has_odes
 from undamped.analysis.promises import Measurement, measure
 from undamped.analysis.recall import Recall, recall
 from undamped.errors import OptionError, ShapeError, explain
@@ -80,6 +81,7 @@ def diagnose(
             tone=_tone(flow),
             gradient_flow=flow,
             cost=_depth_cost(model, inputs, title),
+            ode_gradients=_ode_gradients(model, inputs, title),
             options=dict(options or {}),
             versions=versions(),
             command=command,
@@ -193,6 +195,10 @@ def _depth_cost(model: nn.Module, inputs: Tensor, name: str) -> Cost:
     """Parameters alone: there is no length to measure against."""
     none = np.zeros(0, dtype=np.int64)
     return Cost(count_parameters(model), none, none, none.astype(float), none, len(inputs), name)
+
+
+def _ode_gradients(model: nn.Module, inputs: Tensor, name: str) -> GradientComparison | None:
+    return compare_gradients(model, inputs, name=name) if has_odes(model) else None
 
 
 def _options(network: nn.Module) -> dict[str, Any]:

@@ -62,6 +62,7 @@ def page(reports: Sequence[ModelReport], *, title: str = "") -> str:
             tables.verdicts(reports),
             *(_section(plot) for plot in plots),
             tables.promises(reports),
+            tables.ode_gradients(reports),
             tables.costs(reports),
             tables.settings(reports),
         ]
@@ -127,6 +128,18 @@ def _plots(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:
     )
     spectrum["layout"]["yaxis"] |= {"scaleanchor": "x", "scaleratio": 1}
     plots.append(spectrum)
+    ways = _plot(
+        "ways",
+        "Four ways to the gradient",
+        "seconds there and back",
+        "relative error of the gradient",
+        traces.ode_gradient_traces(reports),
+        "Against back-propagation in float64 with a tolerance a thousand times finer. Lower is "
+        "more exact, further left is faster.",
+        log=True,
+    )
+    ways["layout"]["xaxis"]["type"] = "log"
+    plots.append(ways)
     cost = _plot(
         "cost",
         "Seconds against length",

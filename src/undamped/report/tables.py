@@ -140,6 +140,47 @@ def costs(reports: Sequence[ModelReport]) -> str:
     return _titled("costs", "Cost", table(heading, rows))
 
 
+def ode_gradients(reports: Sequence[ModelReport]) -> str:
+    """Error, time and memory of every way to the gradient of a model that solves ODEs."""
+    rows: list[tuple[int, Row]] = []
+    for index, report in enumerate(reports):
+        if report.ode_gradients is None:
+            continue
+        rows += [
+            (
+                index,
+                (
+                    report.name,
+                    way.name,
+                    way.method,
+                    f"{way.error:.1e}",
+                    f"{way.answer_error:.1e}",
+                    f"{way.seconds:.3g} s",
+                    f"{way.saved_bytes / 1e6:.2f} MB",
+                    f"{way.evaluations} + {way.evaluations_backward}",
+                ),
+            )
+            for way in report.ode_gradients.ways
+        ]
+        rows += [
+            (index, (report.name, way, f"refused: {why}", "", "", "", "", ""))
+            for way, why in report.ode_gradients.refused.items()
+        ]
+    if not rows:
+        return ""
+    heading = (
+        "model",
+        "way",
+        "solver",
+        "error of the gradient",
+        "error of the answer",
+        "there and back",
+        "kept",
+        "evaluations",
+    )
+    return _titled("ode-gradients", "Four ways to the gradient, in numbers", table(heading, rows))
+
+
 def settings(reports: Sequence[ModelReport]) -> str:
     """Settings, versions and the command of every model, folded away."""
     parts = []

@@ -12,6 +12,7 @@ from undamped.analysis.figures import line_style
 from undamped.report.data import ModelReport
 
 MOST_POINTS = 1500
+MARKERS = ("circle", "diamond", "square", "cross", "triangle-up", "x", "star", "hexagon")
 Trace = dict[str, Any]
 
 
@@ -94,7 +95,6 @@ def recall_traces(reports: Sequence[ModelReport]) -> list[Trace]:
 
 def spectrum_traces(reports: Sequence[ModelReport]) -> list[Trace]:
     """Eigenvalues on the complex plane, with the unit circle first."""
-    symbols = ("circle", "diamond", "square", "cross", "triangle-up", "x", "star", "hexagon")
     angle = np.linspace(0, 2 * np.pi, 181)
     found = [
         {
@@ -105,7 +105,7 @@ def spectrum_traces(reports: Sequence[ModelReport]) -> list[Trace]:
             "y": numbers(report.spectrum.eigenvalues.imag),
             "marker": {
                 "color": line_style(index)["color"],
-                "symbol": symbols[index % len(symbols)],
+                "symbol": MARKERS[index % len(MARKERS)],
                 "size": 7,
                 "opacity": 0.75,
             },
@@ -125,6 +125,34 @@ def spectrum_traces(reports: Sequence[ModelReport]) -> list[Trace]:
         "meta": -1,
     }
     return [circle, *found] if found else []
+
+
+def ode_gradient_traces(reports: Sequence[ModelReport]) -> list[Trace]:
+    """Error of the gradient against seconds, a marker for every way; the text names the way."""
+    traces = []
+    for index, report in enumerate(reports):
+        if report.ode_gradients is None or not report.ode_gradients.ways:
+            continue
+        ways = report.ode_gradients.ways
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "markers+text",
+                "name": label(report.name),
+                "x": numbers(way.seconds for way in ways),
+                "y": [number(max(way.error, 1e-17)) for way in ways],
+                "text": [f"{way.name}, keeps {way.saved_bytes / 1e6:.2g} MB" for way in ways],
+                "textposition": "top center",
+                "cliponaxis": False,
+                "marker": {
+                    "color": line_style(index)["color"],
+                    "symbol": MARKERS[index % len(MARKERS)],
+                    "size": 11,
+                },
+                "meta": index,
+            }
+        )
+    return traces
 
 
 def cost_traces(reports: Sequence[ModelReport]) -> list[Trace]:
