@@ -6,7 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from undamped.kernels import independent_layer as independent_layer_module
 from undamped.kernels import independent_scan, reference_independent_scan
+from undamped.kernels.independent_layer import independent_layer
+from undamped.kernels.room import contiguous_copy, room
 
 
 def oracle(projected, weight, hidden, squash, lengths=None):
@@ -88,3 +91,64 @@ def test_operator_is_registered_properly():
         None,
     )
     torch.library.opcheck(torch.ops.undamped.independent_scan.default, arguments)
+
+
+def layer_inputs(dtype=torch.float64, steps=7, batch=3, features=2, hidden=5):
+    torch.manual_seed(1)
+    shapes = [(steps, batch, features), (hidden, features), (hidden,), (hidden,), (batch, hidden)]
+    return [torch.randn(shape, dtype=dtype).requires_grad_() for shape in shapes]
+
+
+@pytest.mark.parametrize("chunk", [2, 100])
+@pytest.mark.parametrize("nonlinearity", ["relu", "tanh"])
+@pytest.mark.parametrize("lengths", [None, [7, 2, 1]])
+def test_a_layer_agrees_with_the_equation(chunk, nonlinearity, lengths, monkeypatch):
+    monkeypatch.setattr(independent_layer_module, "chunk_length", lambda *_: chunk)
+    inputs = layer_inputs()
+    ends = None if lengths is None else torch.tensor(lengths)
+    x, matrix, bias, weight, state = (t.detach().numpy() for t in inputs)
+    want = oracle(x @ matrix.T + bias, weight, state, SQUASH[nonlinearity], lengths)
+    got = independent_layer(*inputs, nonlinearity, ends)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b, rtol=1e-12, atol=1e-12)
+    assert torch.autograd.gradcheck(lambda *t: independent_layer(*t, nonlinearity, ends), inputs)
+
+
+def test_a_layer_does_not_look_past_the_end(monkeypatch):
+    monkeypatch.setattr(independent_layer_module, "chunk_length", lambda *_: 3)
+    inputs = layer_inputs()
+    ends = torch.tensor([7, 2, 1])
+    with torch.no_grad():
+        inputs[0][2:, 1] = torch.nan
+        inputs[0][1:, 2] = torch.nan
+    outputs, last = independent_layer(*inputs, "relu", ends)
+    gradients = torch.autograd.grad(outputs.sum() + last.sum(), inputs)
+    assert all(part.isfinite().all() for part in (outputs, last, *gradients))
+
+
+def test_the_operator_of_a_layer_is_registered_properly():
+    inputs = layer_inputs(torch.float32)
+    for lengths in (None, torch.tensor([7, 2, 1])):
+        torch.library.opcheck(
+            torch.ops.undamped.independent_layer.default, (*inputs, True, lengths)
+        )
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_short_layers(steps):
+    inputs = layer_inputs(steps=steps)
+    outputs, last = independent_layer(*inputs)
+    assert outputs.shape == (steps, 3, 5)
+    found = torch.autograd.grad(outputs.sum() + last.sum(), inputs)
+    assert all(g.shape == t.shape for g, t in zip(found, inputs, strict=True))
+
+
+def test_room_is_aligned_and_of_the_right_kind():
+    for shape, dtype in (((3, 5), torch.float64), ((1200, 1001), torch.float32), ((0, 4), None)):
+        like = torch.zeros(1, dtype=dtype)
+        found = room(shape, like)
+        assert found.shape == shape and found.dtype == like.dtype and found.is_contiguous()
+        assert found.data_ptr() % 64 == 0
+    strided = torch.randn(3000, 1024)[:, ::2]
+    copy = contiguous_copy(strided)
+    assert torch.equal(copy, strided) and copy.is_contiguous()

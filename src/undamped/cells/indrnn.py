@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from undamped.cells.cell import Cell, State
-from undamped.kernels.independent import independent_scan
+from undamped.kernels.independent_layer import independent_layer
 from undamped.options import PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise
 
@@ -76,9 +76,13 @@ class IndRNNCell(Cell):
             chosen["long_memory"] = "none"
         return chosen
 
+    def read(self, x: Tensor) -> Tensor:
+        """Return u, what the matrix V is applied to."""
+        return x
+
     def project(self, x: Tensor) -> Tensor:
-        """V x + b."""
-        return F.linear(x, self.input_weight, self.bias)
+        """V u + b."""
+        return F.linear(self.read(x), self.input_weight, self.bias)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """relu(w ⊙ h + V x + b)."""
@@ -86,7 +90,14 @@ class IndRNNCell(Cell):
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """Walk through time in the kernel for independent units."""
-        output, final = independent_scan(self.project(x), self.weight, state[0], lengths=lengths)
+        output, final = independent_layer(
+            self.read(x),
+            self.input_weight,
+            self.bias,
+            self.weight,
+            state[0],
+            lengths=lengths,
+        )
         return output, (final,)
 
     def after_optimizer_step(self, step: int) -> None:
@@ -153,10 +164,9 @@ class ResidualIndRNNCell(IndRNNCell):
         self.input_weight = nn.Parameter(torch.empty(self.hidden_size, sizes[0]))
         nn.init.kaiming_uniform_(self.input_weight, a=8)
 
-    def project(self, x: Tensor) -> Tensor:
-        """V u + b."""
-        total = torch.stack(x.chunk(self.terms, dim=-1)).sum(0) if self.terms > 1 else x
-        return super().project(total)
+    def read(self, x: Tensor) -> Tensor:
+        """Return u, the sum of the sources."""
+        return torch.stack(x.chunk(self.terms, dim=-1)).sum(0) if self.terms > 1 else x
 
 
 class DenseIndRNNCell(IndRNNCell):

@@ -51,11 +51,6 @@ def over_columns(kernel: Callable[..., None], steps: int, columns: int, *argumen
             other.result()
 
 
-def contiguous_copy(tensor: Tensor) -> Tensor:
-    """Return a copy whose numbers lie one after the other."""
-    return tensor.detach().clone(memory_format=torch.contiguous_format)
-
-
 def alive_columns(lengths: Tensor | None, start: int, stop: int, like: Tensor) -> Any:
     """Return how many of the steps from `start` to `stop` each column lives, as an array.
 

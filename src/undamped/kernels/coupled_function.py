@@ -16,6 +16,7 @@ from undamped.kernels.chunks import ranges
 from undamped.kernels.coupled import Operator, Step
 from undamped.kernels.coupled_projection import Projection
 from undamped.kernels.coupled_walk import Share, Walk, chunk_steps
+from undamped.kernels.room import room
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,11 @@ class _CoupledScan(torch.autograd.Function):
         steps, batch = x.shape[:2]
         read = states[:-1] if plan.step.has_memory else states
         widths = [part.shape[1] for part in read]
-        carried = x.new_empty(steps + 1, batch, sum(widths))
+        carried = room((steps + 1, batch, sum(widths)), x)
         torch.cat(read, dim=1, out=carried[0])
         memory = None
         if plan.step.has_memory:
-            memory = x.new_empty(steps + 1, batch, states[-1].shape[1])
+            memory = room((steps + 1, batch, states[-1].shape[1]), x)
             memory[0] = states[-1]
         slices = batch_parts(steps, batch, carried.shape[2])
         walks = _walks(plan, slices, x, carried, memory, detached)
@@ -99,7 +100,7 @@ class _CoupledScan(torch.autograd.Function):
         memory_flow = None
         if memory is not None:
             memory_flow = final_gradients[state_count - 1].contiguous().clone()
-        input_gradient = torch.empty_like(x) if ctx.needs_input_grad[1] else None
+        input_gradient = room(x.shape, x) if ctx.needs_input_grad[1] else None
         slices = ctx.slices
         walks = _walks(plan, slices, x, carried, memory, tensors, ctx.projections)
         for share, walk in zip(slices, walks, strict=True):

@@ -7,16 +7,19 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from undamped.kernels.columns import alive_columns, contiguous_copy, over_columns
+from undamped.kernels.columns import alive_columns, over_columns
 from undamped.kernels.dispatch import implementation
 from undamped.kernels.reference import reference_independent_scan
+from undamped.kernels.room import contiguous_copy, room
+
+Nonlinearity = Literal["relu", "tanh"]
 
 
 def independent_scan(
     projected: Tensor,
     weight: Tensor,
     state: Tensor,
-    nonlinearity: Literal["relu", "tanh"] = "relu",
+    nonlinearity: Nonlinearity = "relu",
     lengths: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Walk through h' = φ(w ⊙ h + p).
@@ -78,7 +81,7 @@ def _scan_backward(
     from undamped.kernels import independent_numba as kernels
 
     gh = contiguous_copy(grad_state)
-    grad_projected = outputs.new_empty(outputs.shape)
+    grad_projected = room(outputs.shape, outputs)
     if not outputs.numel():
         return grad_projected, torch.zeros_like(weight), gh
     steps, columns = outputs.shape[0], gh.numel()

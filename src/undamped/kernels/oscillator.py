@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from undamped.kernels.chunks import ranges
-from undamped.kernels.columns import alive_columns, contiguous_copy, over_columns
+from undamped.kernels.columns import alive_columns, over_columns
 from undamped.kernels.dispatch import implementation
 from undamped.kernels.reference import PositionVelocity, reference_oscillator_scan
+from undamped.kernels.room import contiguous_copy, room
 
 PIECE = 256
 
@@ -113,11 +114,11 @@ def _scan_backward(
 
     masked = lengths is not None
     gy, gz = contiguous_copy(grad_position), contiguous_copy(grad_velocity)
-    grad_projected = projected.new_empty(projected.shape)
+    grad_projected = room(projected.shape, projected)
     if not projected.numel():
         return grad_projected, torch.zeros_like(weight), torch.zeros_like(step), gy, gz
     (steps, columns), (w, s, b, a, _) = _arguments(projected, weight, step, alpha, None)
-    curves, positions = contiguous_copy(projected), torch.empty_like(grad_projected)
+    curves, positions = contiguous_copy(projected), room(projected.shape, projected)
     y, z = contiguous_copy(position), contiguous_copy(velocity)
     flat = [t.view(steps, columns) for t in (curves, positions, grad_projected)]
     grads = grad_positions.contiguous().view(steps, columns)

@@ -28,6 +28,7 @@ from torch import Tensor
 from undamped.kernels.chunks import chunk_length, kept_chunks, ranges
 from undamped.kernels.columns import over_columns
 from undamped.kernels.products import rows_times
+from undamped.kernels.room import room
 
 Gradient = Literal["reversible", "checkpoint", "stored"]
 ANCHORS = 64
@@ -101,7 +102,7 @@ class Work:
         """Make room for the curves of the last chunks of layers with a large product."""
         kept = self.steps - self.replay_start
         wide = [at for at, layer in enumerate(self.layers) if layer.wide]
-        self.replay = {at: self.x.new_empty(kept, self.columns) for at in wide if kept}
+        self.replay = {at: room((kept, self.columns), self.x) for at in wide if kept}
 
     def replayed_curves(self, at: int, start: int, stop: int) -> Tensor | None:
         """Return the kept curves of a layer in a chunk, or None."""
@@ -111,7 +112,7 @@ class Work:
 
     def buffers(self, count: int) -> list[Tensor]:
         """Return `count` buffers of a chunk, (steps, columns)."""
-        return [self.x.new_empty(self.chunk, self.columns) for _ in range(count)]
+        return [room((self.chunk, self.columns), self.x) for _ in range(count)]
 
     def alive(self, start: int, stop: int) -> tuple[bool, np.ndarray]:
         """Say whether a sequence ends before `stop`, and how many steps each column lives."""
@@ -236,9 +237,9 @@ def run_stack(
 def _run_stored(work: Work, state: Tensor, output: Tensor | None) -> Kept:
     shape = (work.steps, work.columns)
     layers = len(work.layers)
-    positions = [state.new_empty(shape) for _ in range(layers - (output is not None))]
+    positions = [room(shape, state) for _ in range(layers - (output is not None))]
     positions += [] if output is None else [output.view(shape)]
-    curves = [state.new_empty(shape) for _ in range(layers)]
+    curves = [room(shape, state) for _ in range(layers)]
     borders = []
     for start, stop in work.chunks:
         borders.append(state.clone())

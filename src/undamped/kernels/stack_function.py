@@ -11,6 +11,7 @@ from torch import Tensor
 
 from undamped.kernels.batch_parts import batch_parts, in_parallel
 from undamped.kernels.reference import reference_oscillator_scan
+from undamped.kernels.room import room
 from undamped.kernels.stack import Gradient, Kept, Layer, plan, run_stack
 from undamped.kernels.stack_backward import BackwardPass, Gradients
 
@@ -87,7 +88,7 @@ class _Stack(torch.autograd.Function):
         whole = _detached(spec, x, masks, lengths, parameters)
         start = torch.stack([position.detach(), velocity.detach()])  # (2, layers, batch, hidden)
         layers, batch, hidden = start.shape[1:]
-        output = x.new_empty(x.shape[0] if spec.every else 0, batch, hidden)
+        output = room((x.shape[0] if spec.every else 0, batch, hidden), x)
 
         def share(part: slice) -> tuple[Tensor, Kept | None, dict[int, Tensor]]:
             work = plan(*whole, part)
@@ -158,7 +159,7 @@ class _Stack(torch.autograd.Function):
                 grad_end[:, :, part].reshape(shape).clone(),
                 torch.zeros(3, *shape[1:], dtype=torch.float64),
                 [torch.zeros_like(c.input_weight) for c in work.layers],
-                torch.empty_like(work.x).contiguous() if ctx.needs_input_grad[1] else None,
+                room(work.x.shape, work.x) if ctx.needs_input_grad[1] else None,
             )
             visit = BackwardPass(
                 work,

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from undamped.errors import ShapeError, explain
-from undamped.kernels.columns import contiguous_copy
 from undamped.kernels.products import rounded_up
+from undamped.kernels.room import contiguous_copy
 from undamped.kernels.stack import Layer
 
 
