@@ -199,10 +199,14 @@ class RecurrentBenchmark:
         names = sorted(self.timings, key=self.times, reverse=True)
         figure = Figure(figsize=(8, 1.5 + 0.22 * len(names)), layout="constrained")
         axes = figure.subplots()
-        axes.barh(names, [self.times(name) for name in names], color=PALETTE[0])
+        colours = [PALETTE[1 if name.startswith("nn.") else 0] for name in names]
+        axes.barh(names, [self.times(name) for name in names], color=colours)
         axes.axvline(1, color="black", linewidth=1)
+        axes.margins(y=0.01)
         axes.set_xlabel("time, as a multiple of nn.RNN(tanh): left of the line is faster")
-        axes.set_title(f"Forward and backward pass\n{self.shape}")
+        axes.set_title(
+            f"Forward and backward pass; PyTorch's own in the second colour\n{self.shape}"
+        )
         return {"speed": figure}
 
 
