@@ -281,3 +281,32 @@ def test_mixed_precision_stops_at_the_door(name):
     assert torch.equal(output, net(rounded.float())[0])
     output.sum().backward()
     assert before.weight.grad is not None
+
+
+@every
+def test_plain_loops_can_be_differentiated_twice(name):
+    """A Hessian times a vector, against the difference of two gradients."""
+    torch.manual_seed(3)
+    net = undamped.build(name, input_size=2, hidden_size=4).double()
+    x, direction = torch.randn(2, 5, 3, 2, dtype=torch.float64)
+
+    def slope(at):
+        leaf = at.clone().requires_grad_()
+        return torch.autograd.grad(net(leaf)[0].square().sum(), leaf)[0]
+
+    step = 1e-5
+    expected = (slope(x + step * direction) - slope(x - step * direction)) / (2 * step)
+    leaf = x.clone().requires_grad_()
+    with undamped.plain_loops():
+        loss = net(leaf)[0].square().sum()
+    (gradient,) = torch.autograd.grad(loss, leaf, create_graph=True)
+    torch.testing.assert_close(gradient, slope(x), rtol=1e-9, atol=1e-9)
+    (found,) = torch.autograd.grad((gradient * direction).sum(), leaf)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_second_derivatives_of_the_kernels_are_refused_with_a_remedy():
+    x = torch.randn(5, 3, 2, requires_grad=True)
+    loss = undamped.LSTM(2, 4)(x)[0].square().sum()
+    with pytest.raises(OptionError, match="plain_loops"):
+        torch.autograd.grad(loss, x, create_graph=True)

@@ -6,6 +6,7 @@ Public names, nothing else. Heavy libraries are imported where they are used.
 from typing import TYPE_CHECKING, Any
 
 from undamped.fields import ContinuousFlow, NeuralODE, StableResidual
+from undamped.kernels.dispatch import plain_loops
 from undamped.networks import (
     EURNN,
     GORU,
@@ -117,6 +118,7 @@ __all__ = [
     "nnRNN",
     "oRNN",
     "odeint",
+    "plain_loops",
     "scoRNN",
     "uRNN",
 ]

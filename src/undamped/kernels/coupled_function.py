@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from undamped.errors import OptionError, explain
 from undamped.kernels.batch_parts import batch_parts, in_parallel
 from undamped.kernels.chunks import ranges
 from undamped.kernels.coupled import Operator, Step
@@ -90,8 +90,16 @@ class _CoupledScan(torch.autograd.Function):
         return output, *finals
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Any:  # type: ignore[override]
+        if torch.is_grad_enabled():
+            raise OptionError(
+                explain(
+                    "second derivatives of a recurrent network",
+                    expected="a forward pass inside `with undamped.plain_loops():`",
+                    got="one by the compiled kernels, which have first derivatives only",
+                    remedy="Wrap the forward pass, or leave create_graph=True out.",
+                )
+            )
         output_gradient, *final_gradients = gradients
         plan = ctx.plan
         x, carried, memory, *tensors = ctx.saved_tensors

@@ -6,6 +6,9 @@ A kernel for another device is one more module beside `oscillator_numba` and one
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal
 
 import torch
@@ -14,15 +17,37 @@ from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
 from torch.autograd import forward_ad
 
 Implementation = Literal["numba", "reference"]
+_PLAIN = ContextVar("plain loops", default=False)
+
+
+@contextmanager
+def plain_loops() -> Iterator[None]:
+    """Walk through time in plain PyTorch while this lasts: slow, and open to everything torch does.
+
+    The compiled kernels have first derivatives only. A pass made in here can be differentiated any
+    number of times, and a debugger or a hook sees every step.
+
+    Example:
+        >>> with undamped.plain_loops():
+        ...     output, _ = undamped.LSTM(3, 16)(torch.randn(50, 4, 3, requires_grad=True))
+    """
+    token = _PLAIN.set(True)
+    try:
+        yield
+    finally:
+        _PLAIN.reset(token)
 
 
 def implementation(*tensors: Tensor) -> Implementation:
     """Name the implementation for these tensors.
 
     The compiled kernels take float32 and float64 in the memory of the CPU. Everything else runs
-    the plain loop: other devices and types, and tensors inside a transform of `torch.func` or
-    forward-mode differentiation, which need operations they can see through.
+    the plain loop: other devices and types, tensors inside a transform of `torch.func` or
+    forward-mode differentiation, which need operations they can see through, and whatever is
+    inside `plain_loops`.
     """
+    if _PLAIN.get():
+        return "reference"
     first = tensors[0]
     fits = first.dtype in (torch.float32, torch.float64) and all(
         tensor.device.type == "cpu" and tensor.dtype == first.dtype for tensor in tensors
