@@ -201,6 +201,9 @@ def test_suggested_settings_follow_length_and_size():
     short = suggest(length=100, count=200, channels=1, kind="classification")
     long = suggest(length=10_000, count=200, channels=1, kind="classification")
     assert short["model"]["dt"] == pytest.approx(10 * long["model"]["dt"], rel=0.05)
+    assert short["model"]["readout"] == "mean"
+    steps = suggest(length=100, count=200, channels=1, kind="steps", model="lstm")
+    assert not {"dt", "alpha", "readout"} & set(steps["model"])
     assert long["train"]["epochs"] < short["train"]["epochs"]
     huge = suggest(length=10_000_000, count=200, channels=1, kind="classification")
     assert huge["train"]["batch_size"] == 1  # one such sequence is all that memory allows

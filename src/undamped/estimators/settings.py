@@ -1,23 +1,20 @@
 """Settings an estimator starts from, over those that `undamped.training.defaults` suggests.
 
-An estimator has the whole series before it answers, and reads the mean of all outputs, not the
-last one. Readout, time step and rate were chosen by cross-validation inside the training parts of
-small sets that aeon brings; their test parts were looked at once, for docs/tutorials/estimators.md.
+An estimator counts its budget in updates and stops early; few series make one batch.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from undamped.data.preparation import Kind
 from undamped.options import options_of
 from undamped.registry import models
-from undamped.training.defaults import suggest, understood
+from undamped.training.defaults import suggest
+from undamped.training.recipes import MODEL_OPTIONS
 
 _FEWEST_UPDATES, _MOST_UPDATES = 300, 3000
 _SEQUENCE_STEPS = 3_000_000  # steps of sequences that a training reads, within those limits
-_LONG = 1000  # steps; longer series want smaller rates
 WAITING = 10  # validations without anything better, of the 25 in a training
 
 
@@ -33,21 +30,13 @@ def starting_from(
         channels: Features per step.
         kind: What is asked.
     """
-    suggested = suggest(length, count, channels, kind)
+    suggested = suggest(length, count, channels, kind, model)
+    known = (*options_of(models[model]), *MODEL_OPTIONS)
     options = {**suggested["model"], "hidden_size": 64}
     train = {**suggested["train"], "patience": WAITING}
-    if kind in ("classification", "regression"):
-        # The published steps shrink with the root of the length; short series need to swing too.
-        dt = min(0.8, max(2 / math.sqrt(length), 15 / length))
-        options |= {"alpha": 1.0, "dt": float(f"{dt:.2g}")}
-        train["learning_rate"] = 2e-2 if length <= _LONG else 1e-2
     # Few series make batches of their own; more share one, as far as memory allows.
     train["batch_size"] = max(min(16, count), train["batch_size"])
     del train["epochs"]
     updates = _SEQUENCE_STEPS / (length * train["batch_size"])
     train["steps"] = round(min(_MOST_UPDATES, max(_FEWEST_UPDATES, updates)))
-    options, known = understood(options, model), options_of(models[model])
-    options = {name: value for name, value in understood(options, model).items() if name in known}
-    if kind in ("classification", "regression"):
-        options["readout"] = "mean"
-    return {"model": options, "train": train}
+    return {"model": {n: v for n, v in options.items() if n in known}, "train": train}

@@ -114,18 +114,11 @@ RECIPES: dict[tuple[str, str], Settings] = {
     },
     ("imdb", "cornn"): {"model": {"dt": 0.054, "gamma": 4.9, "epsilon": 4.8}},
     ("ucr", ANY): {
-        "model": {"hidden_size": 64, "readout": "mean"},
-        "train": {
-            "batch_size": 16,
-            "learning_rate": 1e-2,
-            "clip": 1.0,
-            "epochs": 60,
-            "schedule": "cosine",
-        },
-    },
-    ("ucr", "unicornn"): {"model": {"num_layers": 2, "dt": 0.2, "alpha": 1.0}},
-    ("vitals", ANY): {
         "model": {"hidden_size": 64},
+        "train": {"batch_size": 16, "epochs": 60},
+    },
+    ("vitals", ANY): {
+        "model": {"hidden_size": 64, "readout": "last"},
         "train": {
             "batch_size": 16,
             "learning_rate": 3e-3,
