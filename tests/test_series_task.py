@@ -197,6 +197,28 @@ def test_without_test_and_validation_parts(tmp_path):
     assert "test" not in run.result and run.result["valid"]["accuracy"] is not None
 
 
+def test_among_equal_accuracies_the_smallest_loss_is_kept(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = ["up", "down"] * 20
+    data = SeriesSet.of(
+        [rng.normal(2 if label == "up" else -2, 0.3, (12, 1)) for label in labels], targets=labels
+    )
+    run = fit(
+        "gru",
+        SeriesTask(data),
+        model_options={"hidden_size": 4},
+        train={"steps": 30, "batch_size": 8, "validate_every": 3},
+        out=tmp_path,
+        progress=False,
+    )
+    rows = run.metrics()
+    most = max(row["valid_accuracy"] for row in rows)
+    equal = [row for row in rows if row["valid_accuracy"] == most]
+    assert len(equal) > 2
+    best = min(equal, key=lambda row: row["valid_loss"])
+    assert run.result["best_step"] == best["step"] > equal[0]["step"]
+
+
 def test_suggested_settings_follow_length_and_size():
     short = suggest(length=100, count=200, channels=1, kind="classification")
     long = suggest(length=10_000, count=200, channels=1, kind="classification")

@@ -28,6 +28,7 @@ class Progress:
     step: int = 0
     seconds: float = 0.0
     best_metric: float | None = None
+    best_loss: float | None = None
     best_step: int = 0
     stalled: int = 0
     stopped_early: bool = False

@@ -310,9 +310,10 @@ class TrainingModule(L.LightningModule):
         progress.since = dict.fromkeys(SUMS, 0.0)
         progress.rows.append(row)
         self.latest["valid"] = scores.metric
-        better = self._is_better(scores.metric)
+        better = self._is_better(scores.metric, scores.loss)
         if better:
-            progress.best_metric, progress.best_step = scores.metric, progress.step
+            progress.best_metric, progress.best_loss = scores.metric, scores.loss
+            progress.best_step = progress.step
         progress.stalled = 0 if better else progress.stalled + 1
         progress.stopped_early = (
             self.options.patience is not None and progress.stalled >= self.options.patience
@@ -324,10 +325,17 @@ class TrainingModule(L.LightningModule):
             self.run.write_metrics(progress.rows)
             self._log(row)
 
-    def _is_better(self, metric: float) -> bool:
-        best = self.progress.best_metric
+    def _is_better(self, metric: float, loss: float) -> bool:
+        """Compare by the metric, and by the loss where that is equal.
+
+        On few validation series many steps have the same accuracy, and the first of them is
+        hardly trained.
+        """
+        best, best_loss = self.progress.best_metric, self.progress.best_loss
         if best is None or not math.isfinite(best):
             return True
+        if metric == best:
+            return best_loss is not None and loss < best_loss
         return metric > best if self.task.higher_is_better else metric < best
 
     def _log(self, row: dict[str, float]) -> None:
