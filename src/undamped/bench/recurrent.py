@@ -37,7 +37,7 @@ COMPLEX = ("urnn", "full-capacity-urnn", "eurnn")
 STRUCTURED = ("ornn", "eurnn", "urnn")
 DENSE = (BASELINE, "rnn-orth", "full-capacity-urnn")
 """What structured matrices are compared with: real, and complex."""
-SLOW_ROUNDS = 2
+_THEIR = "torchrecurrent "
 
 SHAPE, LARGE = Shape(1000, 128, 1, 128), Shape(50, 128, 1, 1024)
 QUICK_SHAPE, QUICK_LARGE = Shape(50, 8, 1, 16), Shape(5, 8, 1, 64)
@@ -49,14 +49,18 @@ def run(
     """Measure everything.
 
     Args:
-        rounds: How often each network is timed; the slow ones once.
+        rounds: How often each network is timed.
         quick: Small shapes, and the memory of few networks, to see that everything runs.
         tick: Called with a name after every measurement, for a progress bar.
     """
     shape, large = (QUICK_SHAPE, QUICK_LARGE) if quick else (SHAPE, LARGE)
     names = networks()
-    timings = interleaved(_candidates((*TORCH, *names), shape), rounds=rounds, tick=tick)
-    theirs = interleaved(_their_candidates(shape), rounds=SLOW_ROUNDS, warmup=0, tick=tick)
+    both = {**_candidates((*TORCH, *names), shape), **_their_candidates(shape)}
+    # Each of theirs right after ours of the same name, so that both see the same minute.
+    order = [at for name in (*TORCH, *names) for at in (name, _THEIR + name) if at in both]
+    measured = interleaved({name: both[name] for name in order}, rounds=rounds, tick=tick)
+    theirs = {n.removeprefix(_THEIR): t for n, t in measured.items() if n.startswith(_THEIR)}
+    timings = {name: timing for name, timing in measured.items() if not name.startswith(_THEIR)}
     structured = interleaved(
         _candidates((*DENSE, *STRUCTURED), large), rounds=min(rounds, 3), tick=tick
     )
@@ -115,7 +119,9 @@ def _their_candidates(shape: Shape) -> dict[str, Callable[[], None]]:
 
     x = torch.randn(shape.steps, shape.batch, shape.inputs)
     return {
-        name: partial(_train, getattr(torchrecurrent, theirs)(shape.inputs, shape.units), x)
+        _THEIR + name: partial(
+            _train, getattr(torchrecurrent, theirs)(shape.inputs, shape.units), x
+        )
         for name, theirs in THEIRS.items()
     }
 

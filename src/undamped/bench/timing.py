@@ -46,7 +46,9 @@ def interleaved(
     warmup: int = 1,
     tick: Callable[[str], None] | None = None,
 ) -> dict[str, Timing]:
-    """Time each candidate once a round, in turn.
+    """Time each candidate once a round, in turn, and every other round in reverse.
+
+    A candidate that always followed the same one would always find the caches as that left them.
 
     Args:
         candidates: Names and functions without arguments.
@@ -56,7 +58,8 @@ def interleaved(
     """
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     for turn in range(warmup + rounds):
-        for name, run in candidates.items():
+        order = list(candidates.items())
+        for name, run in order if turn % 2 == 0 else reversed(order):
             start = time.perf_counter()
             run()
             elapsed = time.perf_counter() - start

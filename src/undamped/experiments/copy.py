@@ -41,6 +41,7 @@ NETWORKS: dict[str, dict[str, dict[str, Any]]] = {
 }
 """Model and training options of each network; the optimiser is RMSprop throughout."""
 LINES = ("-", "--", "-.")
+VERBS = {"copy": "copy", "denoise": "denoise", "adding": "add"}
 
 
 @dataclass(frozen=True)
@@ -158,8 +159,10 @@ class CopyExperiment:
         axes.set_xlabel("updates")
         squared = self.task == "adding"
         axes.set_ylabel("loss (mean squared error)" if squared else "loss (cross entropy, nats)")
+        size = "length" if squared else "delay"
         axes.set_title(
-            f"Learning to {self.task}, delay {self.delay}: below the dotted line it is memory"
+            f"Learning to {VERBS[self.task]}, {size} {self.delay}: "
+            "below the dotted line it is memory"
         )
         axes.legend(fontsize="small")
         return {"curves": figure}
