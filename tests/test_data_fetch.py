@@ -311,7 +311,7 @@ def test_a_folder_somebody_has(only, tmp_path, form):
     if form == "plain":
         (own / "words.txt").write_bytes(TEXT)
     elif form == "gz":
-        (own / "words.txt.gz").write_bytes(gzip.compress(TEXT))
+        (own / "words.txt.gz").write_bytes(gzip.compress(TEXT, mtime=0))
     else:
         (own / "tiny-1.0.tgz").write_bytes(PACKAGE)
     folder = fetch("tiny", own)
@@ -323,8 +323,8 @@ def test_a_folder_somebody_has(only, tmp_path, form):
     ("name", "content", "said"),
     [
         ("words.txt", TEXT[:-1] + b"!", "SHA-256"),
-        ("words.txt.gz", gzip.compress(TEXT)[:-9], "truncated"),
-        ("words.txt.gz", gzip.compress(b"0" * 10_000_000), "SHA-256"),
+        ("words.txt.gz", gzip.compress(TEXT, mtime=0)[:-9], "truncated"),
+        ("words.txt.gz", gzip.compress(b"0" * 10_000_000, mtime=0), "SHA-256"),
         ("tiny-1.0.tgz", PACKAGE[:-9], "SHA-256"),
         ("else.txt", TEXT, "words.txt"),
     ],

@@ -22,7 +22,7 @@ def test_idx_of_every_kind(tmp_path, dtype, compressed):
     array = (np.arange(24) - 3).reshape(2, 3, 4).astype(dtype)
     content = idx(array)
     path = tmp_path / "file"
-    path.write_bytes(gzip.compress(content) if compressed else content)
+    path.write_bytes(gzip.compress(content, mtime=0) if compressed else content)
     assert np.array_equal(read_idx(path), array)
 
 
@@ -43,8 +43,8 @@ def test_the_four_files_of_mnist(tmp_path, compressed):
         idx(np.zeros((3, 4), np.uint8))[:-1],
         idx(np.zeros((3, 4), np.uint8)) + b"x",
         b"\0\0\x08\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
-        gzip.compress(idx(np.zeros((3, 4), np.uint8)))[:-9],
-        gzip.compress(b"hello")[:12],
+        gzip.compress(idx(np.zeros((3, 4), np.uint8)), mtime=0)[:-9],
+        gzip.compress(b"hello", mtime=0)[:12],
     ],
 )
 def test_damaged_idx(tmp_path, content):
