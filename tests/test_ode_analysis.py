@@ -97,6 +97,15 @@ def test_the_four_ways_are_compared():
     assert len(found.plot().data) == 3 and "adjoint" in found.to_dict()["ways"]
 
 
+def test_the_four_ways_with_fixed_steps():
+    field, state = PerceptronField(3, 16), torch.randn(8, 3)
+    for method in ("rk4", "dopri5"):
+        found = compare_field_gradients(
+            field, state, [0.0, 1.0], method=method, step_size=0.1, repetitions=1
+        )
+        assert not found.refused and all(way.error < 1e-3 for way in found.ways)
+
+
 @pytest.mark.parametrize(
     ("model", "inputs"),
     [
