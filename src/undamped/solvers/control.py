@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from undamped.solvers.solver import Field
+from undamped.solvers.explicit.tableau import Terms, terms_of
+
+if TYPE_CHECKING:
+    from undamped.solvers.solver import Field
+
+ALONE, DIFFERENCE = terms_of((1.0,)), terms_of((1.0, -1.0))
 
 
 @dataclass(frozen=True)
@@ -73,48 +80,35 @@ class ControlMemory:
         return max(self.control.shrink, min(0.9, factor))
 
 
-def scaled_norm(value: Tensor, scale: Tensor, size: int | None = None) -> float:
-    """Return the root mean square of value / scale, over the first `size` numbers if given."""
-    ratio = torch.div(value, scale)
-    if size is not None:
-        ratio = ratio.reshape(-1)[:size]
-    return torch.linalg.vector_norm(ratio).item() / math.sqrt(max(ratio.numel(), 1))
-
-
 class ErrorNorm:
-    """The error of an attempt in units of the tolerance, in buffers made once a solve.
+    """The error of an attempt in units of the tolerance.
 
     Equation:
         ‖e / (atol + rtol max(|y|, |y'|))‖, root mean square
 
     Args:
-        y: Value at the start.
         rtol: Relative tolerance.
         atol: Absolute tolerance.
         size: How many leading numbers of the state count; all by default.
     """
 
-    def __init__(self, y: Tensor, rtol: float, atol: float, size: int | None) -> None:
-        self.rtol, self.size = rtol, size
-        self._atol = torch.full((), atol, dtype=y.dtype, device=y.device)
-        with torch.no_grad():
-            self._before = y.detach().abs()
-            self._after, self.scale = torch.empty_like(self._before), torch.empty_like(self._before)
-        self._root = math.sqrt(max(y.numel() if size is None else size, 1))
+    def __init__(self, rtol: float, atol: float, size: int | None) -> None:
+        self.rtol, self.atol, self.size = rtol, atol, size
 
-    def __call__(self, error: Tensor, y: Tensor) -> float:
-        """Return the norm for an attempt that ended in y; neither may carry a graph."""
-        torch.abs(y, out=self._after)
-        torch.maximum(self._before, self._after, out=self.scale)
-        torch.add(self._atol, self.scale, alpha=self.rtol, out=self.scale)
-        ratio = torch.div(error, self.scale)
+    @torch.no_grad()
+    def ratio(self, error: Tensor, y: Tensor, y1: Tensor) -> Tensor:
+        """Return the error of every number of a step from y to y1."""
+        scale = torch.maximum(y.abs(), y1.abs()).mul_(self.rtol).add_(self.atol)
+        # The last term is zero, or NaN where the step ended in infinity: no error is small in
+        # units of that.
+        return error.div(scale).add_(y1 - y1)
+
+    def __call__(self, error: Tensor, y: Tensor, y1: Tensor) -> float:
+        """Return the norm for a step from y to y1; none of the three may carry a graph."""
+        ratio = self.ratio(error, y, y1)
         if self.size is not None:
             ratio = ratio.reshape(-1)[: self.size]
-        return torch.linalg.vector_norm(ratio).item() / self._root
-
-    def accept(self) -> None:
-        """Go on from the end of the attempt."""
-        self._before, self._after = self._after, self._before
+        return torch.linalg.vector_norm(ratio).item() / math.sqrt(max(ratio.numel(), 1))
 
 
 def initial_step(
@@ -125,9 +119,7 @@ def initial_step(
     *,
     direction: float,
     order: int,
-    rtol: float,
-    atol: float,
-    size: int | None = None,
+    measure: Callable[[Terms, Sequence[Tensor]], float],
 ) -> float:
     """Choose the first step size from two evaluations (Hairer, Nørsett, Wanner, II.4).
 
@@ -138,16 +130,13 @@ def initial_step(
         slope: f(t, y).
         direction: 1 forwards in time, −1 backwards.
         order: Order of the error estimate.
-        rtol: Relative tolerance.
-        atol: Absolute tolerance.
-        size: How many leading numbers of the state count; all by default.
+        measure: Returns the size of Σ a_j part_j in units of the tolerance at y.
     """
-    scale = y.abs() * rtol + atol
-    d0, d1 = scaled_norm(y, scale, size), scaled_norm(slope, scale, size)
+    d0, d1 = measure(ALONE, [y]), measure(ALONE, [slope])
     h0 = 1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1
     time = torch.full((), t + direction * h0, dtype=y.dtype, device=y.device)
     moved = function(time, torch.add(y, slope, alpha=direction * h0))
-    d2 = scaled_norm(moved - slope, scale, size) / h0
+    d2 = measure(DIFFERENCE, [moved, slope]) / h0
     if not math.isfinite(d2):
         return h0
     largest = max(d1, d2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -39,7 +40,7 @@ class CountedField:
         value = self(t, y)
         if self.plain:
             value = self.packing.pack(value)
-        if not bool(torch.isfinite(value).all()):
+        if not all_finite(value):
             where = _first_bad_sample(value, self.packing)
             raise NonFiniteError(
                 explain(
@@ -51,6 +52,13 @@ class CountedField:
                 )
             )
         return value
+
+
+def all_finite(value: Tensor) -> bool:
+    """Whether all numbers are finite; one pass where they are."""
+    value = value.detach()
+    # What is not finite makes the sum so. The sum of huge numbers may be infinite by itself.
+    return math.isfinite(value.sum().item()) or bool(torch.isfinite(value).all())
 
 
 def _mean_time(t: Tensor) -> float:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from undamped.solvers.control import ControlMemory, ErrorNorm, initial_step
-from undamped.solvers.evaluation import CountedField
+from undamped.solvers.evaluation import CountedField, all_finite
 from undamped.solvers.events import Event, locate
 from undamped.solvers.failure import explain_failure, worst_sample
 from undamped.solvers.settings import Settings
@@ -99,14 +99,14 @@ class Integration:
                 if self.statistics.accepted >= self.settings.max_steps:
                     self._fail(Status.MAX_STEPS, h, None)
                     return
-                self.proposed, _ = self.stepper.attempt(self.t, h)
+                self.proposed = self.stepper.attempt(self.t, h)
                 last = number + 1 == count
                 after = target if last else begin + (number + 1) * h
                 self._take(h, after, ((index, None),) if last else ())
                 yield h
                 if self.event_time is not None:
                     return
-            if not bool(torch.isfinite(self.y).all()):
+            if not all_finite(self.y):
                 self.values.pop()
                 self._fail(Status.NON_FINITE, h, self.y)
                 return
@@ -116,9 +116,9 @@ class Integration:
         order = solver.error_order
         assert order is not None
         memory = ControlMemory(settings.control, order)
-        h = self._first_step(order)
+        norm = ErrorNorm(settings.rtol, settings.atol, settings.norm_size)
+        h = self._first_step(order, norm)
         limit = math.inf if settings.max_step is None else settings.max_step
-        norm = ErrorNorm(self.y, settings.rtol, settings.atol, settings.norm_size)
         lands_everywhere = not solver.dense
         smallest = 16 * 2.3e-16 * max(abs(self.t), abs(self.end))
         index, count, attempts = 1, len(self.times), 0
@@ -136,19 +136,15 @@ class Integration:
                 index += 1
                 continue
             attempts += 1
-            y1, error = stepper.attempt(self.t, signed)
-            assert error is not None
-            self.proposed = y1
-            # Entering no_grad costs as much as several small operations: only where needed.
-            if torch.is_grad_enabled():
-                y1, error = y1.detach(), error.detach()
-            ratio = norm(error, y1)
+            self.proposed = stepper.attempt(self.t, signed)
+            ratio = stepper.error_norm(norm)
             if not ratio <= 1:
                 self.statistics.rejected += 1
                 h = size_now * memory.after_refusing(ratio)
                 if h < smallest:
-                    with torch.no_grad():
-                        self._fail(Status.STEP_TOO_SMALL, self.direction * h, error / norm.scale)
+                    before, after = self.y.detach(), self.proposed.detach()
+                    ratios = norm.ratio(stepper.error(), before, after)
+                    self._fail(Status.STEP_TOO_SMALL, self.direction * h, ratios)
                     return
                 continue
             after = target if landing else self.t + signed
@@ -160,7 +156,6 @@ class Integration:
             if self.statistics.accepted % STIFFNESS_EVERY == 0:
                 self._look_at_stiffness(size_now)
             self._take(signed, after, tuple(outputs))
-            norm.accept()
             factor = memory.after_accepting(ratio)
             # A step cut short to land somewhere says little about the size to go on with.
             proposed = size_now * factor
@@ -169,7 +164,7 @@ class Integration:
             if self.event_time is not None:
                 return
 
-    def _first_step(self, order: int) -> float:
+    def _first_step(self, order: int, norm: ErrorNorm) -> float:
         settings = self.settings
         if settings.first_step is not None:
             return settings.first_step
@@ -185,9 +180,7 @@ class Integration:
                 slope.detach(),
                 direction=self.direction,
                 order=order,
-                rtol=settings.rtol,
-                atol=settings.atol,
-                size=settings.norm_size,
+                measure=lambda terms, parts: self.stepper.measure(norm, y, terms, parts),
             )
         return h if settings.max_step is None else min(h, settings.max_step)
 
@@ -246,13 +239,10 @@ class Integration:
         self.values.append(self.y)
 
     def _look_at_stiffness(self, size: float) -> None:
-        pair = self.stepper.stage_pair(size * self.direction)
-        if pair is None:
-            return
-        slope, distance = (torch.linalg.vector_norm(part).item() for part in pair)
-        if distance > 0 and math.isfinite(slope):
+        rate = self.stepper.fastest_rate()
+        if rate is not None and math.isfinite(rate):
             known = self.statistics.stiffness
-            estimate = size * slope / distance
+            estimate = size * rate
             self.statistics.stiffness = estimate if known != known else max(known, estimate)
 
     def _fail(self, status: Status, h: float, ratio: Tensor | None) -> None:

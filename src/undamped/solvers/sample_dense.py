@@ -10,7 +10,8 @@ from torch import Tensor
 from undamped.errors import OptionError, explain
 from undamped.solvers.dense import quartic_weights
 from undamped.solvers.evaluation import CountedField
-from undamped.solvers.explicit.runge_kutta import RungeKutta, combine
+from undamped.solvers.explicit.runge_kutta import RungeKutta
+from undamped.solvers.explicit.sums import combine
 
 
 class SampleDenseOutput:

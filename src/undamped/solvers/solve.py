@@ -11,7 +11,7 @@ from torch import Tensor
 from undamped.errors import NonFiniteError, ShapeError, SolveError, explain
 from undamped.solvers.choices import Gradient, Steps, check_choices, choose_solver, read_settings
 from undamped.solvers.dense import DenseOutput
-from undamped.solvers.evaluation import CountedField
+from undamped.solvers.evaluation import CountedField, all_finite
 from undamped.solvers.events import Event, with_event_gradient
 from undamped.solvers.explicit.runge_kutta import RungeKutta
 from undamped.solvers.integration import Integration
@@ -91,7 +91,7 @@ def solve(
                 remedy="Steps of their own belong to samples; use steps='batch' for other states.",
             )
         )
-    if not bool(torch.isfinite(start).all()):
+    if not all_finite(start):
         raise NonFiniteError(
             explain(
                 "the start y0",

@@ -10,12 +10,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from torch import Tensor
 
 from undamped.errors import OptionError
 from undamped.registry import solvers
+from undamped.solvers.explicit.sums import combine_terms
+
+if TYPE_CHECKING:
+    from undamped.solvers.control import ErrorNorm
+    from undamped.solvers.explicit.tableau import Terms
 
 Field = Callable[[Any, Tensor], Tensor]
 SolverState = tuple[Tensor, ...]
@@ -97,11 +102,21 @@ class Stepper:
         self.field = field
         self.state = solver.start(field, t, y)
         self._proposed = self.state
+        self._error: Tensor | None = None
 
-    def attempt(self, t: Number, h: Number) -> tuple[Tensor, Tensor | None]:
-        """Return the solution at t + h and the error estimate; nothing is kept yet."""
-        self._proposed, error = self.solver.step(self.field, t, h, self.state)
-        return self._proposed[0], error
+    def attempt(self, t: Number, h: Number) -> Tensor:
+        """Return the solution at t + h; nothing is kept yet."""
+        self._proposed, self._error = self.solver.step(self.field, t, h, self.state)
+        return self._proposed[0]
+
+    def error(self) -> Tensor:
+        """Return the error estimate of the last attempt, of a method that has one."""
+        assert self._error is not None
+        return self._error.detach()
+
+    def error_norm(self, norm: ErrorNorm) -> float:
+        """Return the same in units of the tolerance."""
+        return norm(self.error(), self.state[0].detach(), self._proposed[0].detach())
 
     def accept(self) -> None:
         """Keep the last attempt."""
@@ -111,10 +126,15 @@ class Stepper:
         """Return the solution at a fraction of the step last attempted, before accepting it."""
         raise NotImplementedError
 
-    def stage_pair(self, h: float) -> tuple[Tensor, Tensor] | None:
-        """Return differences (of f, of y) between two stages at the end of the step, if any.
+    def measure(self, norm: ErrorNorm, y: Tensor, terms: Terms, parts: Sequence[Tensor]) -> float:
+        """Return the size of Σ a_j part_j in units of the tolerance at y; no graph on any."""
+        return norm(combine_terms(None, 1.0, terms, parts), y, y)
 
-        Their ratio sees the fastest mode of the field: it is the estimate of stiffness.
+    def fastest_rate(self) -> float | None:
+        """Return how fast the field changes, from two stages at the end of the last attempt.
+
+        The ratio of the differences in f and in y sees the fastest mode of the field: it is the
+        estimate of stiffness. None where there are no two stages at one time.
         """
         return None
 

@@ -1,22 +1,28 @@
 """Explicit Runge–Kutta: the plain step, and a stepper with little cost beyond the field.
 
 Times and step sizes are plain numbers, so nothing waits for a device except one norm per step;
-all stage times of a step are made by one operation; without a graph through the sums a stage value
-is summed in place; and the last evaluation of a step is the first of the next. Tried and slower:
-all stages in one matrix with a product for each stage value, for its copies and views; and sums
-transposed by hand with a graph for each evaluation alone, for entering autograd at every stage.
+all stage times of a step are made by one operation; on the CPU the error norm and, without a graph
+through them, the stage values are one compiled pass each (`kernels.weighted_sums`); and the last
+evaluation of a step is the first of the next. Tried and slower, with a graph: all stages in one
+matrix with a product for each stage value, for its copies and views; sums transposed by hand with
+a graph for each evaluation alone, and sums as autograd functions of their own, for what entering
+autograd from Python costs at every stage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.solvers.explicit.tableau import Row, Tableau, Terms, terms_of
+from undamped.solvers.control import ErrorNorm
+from undamped.solvers.explicit.sums import combine, combine_terms, compiled_sums
+from undamped.solvers.explicit.tableau import Row, Tableau, Terms
 from undamped.solvers.solver import Field, Number, Solver, SolverState, Stepper
 
 
@@ -35,6 +41,7 @@ class RungeKutta(Solver):
         *,
         first: Tensor | None = None,
         last: bool = False,
+        add: Callable[[Tensor, Any, Terms, list[Tensor]], Tensor] | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the new value and the stages, differentiably.
 
@@ -45,14 +52,15 @@ class RungeKutta(Solver):
             y: Value at the start.
             first: f(t, y), where it is known.
             last: Whether f at the end is wanted too.
+            add: What adds up stage values; `combine_terms` by default.
         """
-        tableau = self.tableau
+        tableau, add = self.tableau, add or combine_terms
         nodes = (*tableau.nodes, 1.0) if last and tableau.reuses_last else tableau.nodes
         times = stage_times(t, h, nodes, y)
         taken = [field(times[0], y) if first is None else first]
         for terms, time in zip(tableau.row_terms, times[1:], strict=False):
-            taken.append(field(time, combine_terms(y, h, terms, taken)))
-        y1 = combine_terms(y, h, tableau.weight_terms, taken)
+            taken.append(field(time, add(y, h, terms, taken)))
+        y1 = add(y, h, tableau.weight_terms, taken)
         if last and tableau.reuses_last:
             taken.append(field(times[-1], y1))
         return y1, taken
@@ -92,37 +100,19 @@ def stage_times(t: Number, h: Number, nodes: Row, y: Tensor) -> Sequence[Tensor]
     """Return t + c h for every node, as the tensors a field expects."""
     if isinstance(t, Tensor):
         return [(t + h * node).to(y.dtype) for node in nodes]
-    return torch.add(t, _node_tensor(nodes, y.dtype, y.device), alpha=h).unbind()  # type: ignore[arg-type]
+    # In NumPy, where operations on a few numbers cost a third of what they do in torch.
+    times = _node_array(nodes) * h + t
+    if y.dtype == torch.float32:
+        times = times.astype(np.float32)
+    found = torch.from_numpy(times)
+    if found.dtype != y.dtype or not y.is_cpu:
+        found = found.to(y.device, y.dtype)
+    return found.unbind()
 
 
 @lru_cache(maxsize=64)
-def _node_tensor(nodes: Row, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return nodes as a tensor: making one anew costs as much as five small operations."""
-    return torch.tensor(nodes, dtype=dtype, device=device)
-
-
-def combine(y: Tensor | None, h: Number, row: Sequence[float], taken: Sequence[Tensor]) -> Tensor:
-    """Return y + h Σ a_j k_j, differentiable any number of times where gradients are on."""
-    return combine_terms(y, h, terms_of(tuple(row)), taken)
-
-
-def combine_terms(y: Tensor | None, h: Number, terms: Terms, taken: Sequence[Tensor]) -> Tensor:
-    """Return y + h Σ a_j k_j over the terms of a row that are not zero."""
-    (j, a), *rest = terms
-    if isinstance(h, Tensor):
-        total = torch.mul(taken[j], a)
-        for j, a in rest:
-            total = torch.add(total, taken[j], alpha=a)
-        total = h.to(total.dtype) * total
-        return total if y is None else y + total
-    total = torch.mul(taken[j], a * h) if y is None else torch.add(y, taken[j], alpha=a * h)
-    if torch.is_grad_enabled():
-        for j, a in rest:
-            total = torch.add(total, taken[j], alpha=a * h)
-    else:
-        for j, a in rest:
-            total.add_(taken[j], alpha=a * h)
-    return total
+def _node_array(nodes: Row) -> np.ndarray:
+    return np.array(nodes)
 
 
 class RungeKuttaStepper(Stepper):
@@ -136,19 +126,33 @@ class RungeKuttaStepper(Stepper):
         self._taken: list[Tensor] = []
         self._proposed = (y,)
         self._reuses = solver.tableau.reuses_last
+        self._size: Number = 0.0
+        self._sums = compiled_sums(y)
 
-    def attempt(self, t: Number, h: Number) -> tuple[Tensor, Tensor | None]:
+    def attempt(self, t: Number, h: Number) -> Tensor:
         """Attempt a step."""
         y1, taken = self.solver.stages(
-            self.field, t, h, self.state[0], first=self._first, last=True
+            self.field, t, h, self.state[0], first=self._first, last=True, add=self._sums
         )
         # A step that is refused and tried again starts from the same first evaluation.
-        self._first, self._taken, self._proposed = taken[0], taken, (y1,)
-        if torch.is_grad_enabled():
-            # Errors steer step sizes, and step sizes are taken as given.
-            with torch.no_grad():
-                return y1, self.solver.estimate(h, taken)
-        return y1, self.solver.estimate(h, taken)
+        self._first, self._taken, self._proposed, self._size = taken[0], taken, (y1,), h
+        return y1
+
+    @torch.no_grad()
+    def error(self) -> Tensor:
+        """Return the error estimate: it steers step sizes, which are taken as given."""
+        found = self.solver.estimate(self._size, self._taken)
+        assert found is not None
+        return found
+
+    def error_norm(self, norm: ErrorNorm) -> float:
+        """Return the same in units of the tolerance."""
+        if self._sums is not None:
+            terms, last = self.solver.tableau.error_terms, self._taken[-1] if self._reuses else None
+            found = self._sums.error(self._proposed[0], self._size, terms, last, norm)
+            if found is not None:
+                return found
+        return super().error_norm(norm)
 
     def accept(self) -> None:
         """Keep the attempt."""
@@ -160,11 +164,24 @@ class RungeKuttaStepper(Stepper):
         row = self.solver.tableau.inside_weights(fraction)
         return combine(self.state[0], h, row, self._taken)
 
-    def stage_pair(self, h: float) -> tuple[Tensor, Tensor] | None:
+    def measure(self, norm: ErrorNorm, y: Tensor, terms: Terms, parts: Sequence[Tensor]) -> float:
+        """Return the size of Σ a_j part_j in units of the tolerance at y."""
+        found = None if self._sums is None else self._sums.measure(norm, y, terms, parts)
+        return super().measure(norm, y, terms, parts) if found is None else found
+
+    @torch.no_grad()
+    def fastest_rate(self) -> float | None:
         """Compare the last stage with f at the end of the step; both belong to the same time."""
-        tableau = self.solver.tableau
-        if not self._reuses or tableau.nodes[-1] != 1.0:
+        pair = self.solver.tableau.end_pair
+        if pair is None:
             return None
-        with torch.no_grad():
-            last = combine(self.state[0], h, tableau.rows[-1], self._taken)
-            return self._taken[-1] - self._taken[-2], self._proposed[0] - last
+        slope, distance = (self._length(terms) for terms in pair)
+        return slope / (abs(float(self._size)) * distance) if distance > 0 else None
+
+    def _length(self, terms: Terms) -> float:
+        """Return the root mean square of Σ a_j k_j."""
+        found = None if self._sums is None else self._sums.length(self._proposed[0], terms)
+        if found is not None:
+            return found
+        total = combine_terms(None, 1.0, terms, self._taken)
+        return torch.linalg.vector_norm(total).item() / math.sqrt(max(total.numel(), 1))

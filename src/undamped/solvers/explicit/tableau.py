@@ -5,13 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 Row = tuple[float, ...]
-Terms = tuple[tuple[int, float], ...]
+
+
+class Terms(tuple[tuple[int, float], ...]):
+    """The coefficients of a row that are not zero, with their places."""
+
+    @cached_property
+    def row(self) -> np.ndarray:
+        """All coefficients up to the last of these, as an array for a kernel."""
+        dense = np.zeros(1 + max((j for j, _ in self), default=-1))
+        for j, a in self:
+            dense[j] = a
+        return dense
 
 
 def terms_of(row: Row) -> Terms:
-    """Return the coefficients of a row that are not zero, with their places."""
-    return tuple((j, a) for j, a in enumerate(row) if a != 0)
+    """Return the terms of a row."""
+    return Terms((j, a) for j, a in enumerate(row) if a != 0)
 
 
 @dataclass(frozen=True)
@@ -55,6 +68,18 @@ class Tableau:
     def error_terms(self) -> Terms:
         """The weights of the error estimate without their zeros."""
         return terms_of(self.error or ())
+
+    @cached_property
+    def end_pair(self) -> tuple[Terms, Terms] | None:
+        """Two differences between f at the end and the last stage, where that is at the end too.
+
+        That of f, and that of the values it was taken at, over h.
+        """
+        count = len(self.weights)
+        if not self.reuses_last or self.nodes[-1] != 1.0:
+            return None
+        values = tuple(b - a for b, a in zip(self.weights, (*self.rows[-1], 0.0), strict=True))
+        return Terms(((count - 1, -1.0), (count, 1.0))), terms_of(values)
 
     def inside_weights(self, fraction: float) -> Row:
         """Return the weights of the stages for the value at a fraction of the step."""

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from undamped.errors import SolveError
 from undamped.solvers.evaluation import CountedField
-from undamped.solvers.explicit.runge_kutta import RungeKutta, combine_terms
+from undamped.solvers.explicit.runge_kutta import RungeKutta
+from undamped.solvers.explicit.sums import combine_terms
 from undamped.solvers.packing import Packing
 from undamped.solvers.settings import Settings
 
@@ -104,8 +105,9 @@ class SampleAdjoint:
         size = h.view(-1, 1)
         slopes, pulls = [], []
         for stage, weight in tableau.weight_terms:
-            terms = tableau.row_terms[stage - 1] if stage else ()
-            state = combine_terms(y, size, terms, taken) if terms else y
+            state = y
+            if stage:
+                state = combine_terms(y, size, tableau.row_terms[stage - 1], taken)
             value, adjoint = self._halves(state)
             time = (t + tableau.nodes[stage] * h).view(self.column).to(value.dtype)
             with torch.enable_grad():

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from undamped.options import PositiveInt
-from undamped.solvers.explicit.runge_kutta import combine, stage_times
+from undamped.solvers.explicit.runge_kutta import stage_times
+from undamped.solvers.explicit.sums import combine
 from undamped.solvers.implicit.newton_krylov import (
     Equations,
     backward_product,
