@@ -10,7 +10,9 @@ that is one large product and no recurrence. The gradients of L and P are large 
 chunk as well. So a pass needs the memory of its states and of one chunk, however many gates f has.
 
 Sequences of a batch do not see each other: each thread takes its share of them through all of time
-(`batch_parts`), with products of its own. Complex states are pairs of real ones side by side, so
+(`batch_parts`), with products of its own. With a matrix, the loop over the times of a chunk is
+compiled, products included (`coupled_loop`); structured maps are called from Python for every time
+(`coupled_structured`). Complex states are pairs of real ones side by side, so
 a complex matrix is a real one of twice the size and needs nothing of its own here.
 
 What is elementwise is a `Step` (`coupled_activation`, `coupled_euler`, `coupled_gated`, …), what is
@@ -22,8 +24,8 @@ uses them; `cells.cell.reference_scan` is the reference, and takes over off the 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
@@ -50,85 +52,66 @@ class Operator(ABC):
         """Write L(rows), plus `add` where it is given, to `out`, which is neither of the two."""
 
     @abstractmethod
-    def transpose(self, rows: Tensor, add: Tensor | None, out: Tensor) -> None:
-        """Write Lᵀ(rows) to `out`, plus `add` where it is given, which may be `out` itself."""
-
-    @abstractmethod
     def gradients(self, inputs: Tensor, gradients: Tensor) -> tuple[Tensor, ...]:
         """Return the gradients of all tensors from many (inputs, gradients) rows at once."""
 
 
-class Now:
-    """The arrays of one time, (sequences, …) each: what the kernels of a step are given."""
+class InLoops(Operator):
+    """An operator that compiled loops apply: the product with a matrix, or nothing at all."""
 
-    __slots__ = (
-        "flow",
-        "memory_flow",
-        "new",
-        "new_memory",
-        "old",
-        "old_memory",
-        "parameter_gradients",
-        "parameters",
-        "product",
-        "product_gradient",
-        "projected",
-        "projected_gradient",
-    )
-
-    product: Any
-    """What the operator answers, with the projected input added where the step says so."""
-    projected: Any
-    """The projected input."""
-    old: Any
-    """What the operator reads: the state before this step."""
-    new: Any
-    """The same after this step."""
-    old_memory: Any
-    """The part of the state that the operator does not read."""
-    new_memory: Any
-    """The same after this step."""
-    flow: Any
-    """On the way back: the gradient of `new`, overwritten with what goes to `old` directly."""
-    memory_flow: Any
-    """The same for the memory."""
-    product_gradient: Any
-    """To be filled on the way back."""
-    projected_gradient: Any
-    """To be filled as well; the same array where the projected input is simply added."""
-    parameters: Sequence[Any]
-    """The tensors of the elementwise part."""
-    parameter_gradients: Sequence[Any]
-    """To be added to on the way back."""
+    matrix: Tensor | None = None
+    """(answer, read), without gaps, after `bind`."""
+    turned: Tensor | None = None
+    """Its transpose, without gaps."""
 
 
-class Step(ABC):
+class Structured(Operator):
+    """An operator that is called for every time."""
+
+    @abstractmethod
+    def transpose(self, rows: Tensor, out: Tensor) -> None:
+        """Write Lᵀ(rows) to `out`."""
+
+
+class Step:
     """The elementwise part of a step. It holds numbers only: several threads use it at once."""
 
     adds_projection: ClassVar[bool] = True
     """Whether the operator's answer and the projected input are simply added."""
-    in_place: ClassVar[bool] = False
-    """Whether `product` is `new`, to be changed where it stands."""
     reads_product: ClassVar[bool] = True
-    """Whether `backward` needs product and projected input again, or only the states."""
+    """Whether the way back needs product and projected input again, or only the states."""
     has_memory: ClassVar[bool] = False
     """Whether part of the state is not read by the operator."""
-    passes_on: ClassVar[bool] = False
-    """Whether the old state reaches the new one beside the operator."""
+    loops: ClassVar[tuple[Callable[..., None], Callable[..., None]]]
+    """Compiled loops over the times of a chunk, there and back (`coupled_loop`)."""
+    numbers: tuple[float, ...] = ()
+    """Numbers of the step, for its loops."""
 
-    def walk(self) -> type[Walk]:
-        """Return the way through time: one product a step unless overridden."""
-        from undamped.kernels.coupled_walk import Walk
+    def walk(self, operator: Operator) -> type[Walk]:
+        """Return the way through time with an operator."""
+        from undamped.kernels.coupled_loop import LoopWalk
 
-        return Walk
+        assert isinstance(operator, InLoops), f"{type(self).__name__} goes with a matrix only"
+        return LoopWalk
 
-    @abstractmethod
-    def forward(self, now: Now) -> None:
-        """Make `new` (and `new_memory`)."""
 
-    @abstractmethod
-    def backward(self, now: Now) -> None:
-        """Fill the gradients; overwrite the flows with what goes directly to the old state."""
+class Activation(Step):
+    """A step that is one function of product + projected input, whose slope the new state shows.
+
+    It goes with structured operators as well, time after time.
+    """
+
+    reads_product = False
+    in_place: ClassVar[bool] = False
+    """Whether `product` is `new`, to be changed where it stands."""
+    kernels: ClassVar[tuple[Callable[..., None], Callable[..., None]]]
+    """Compiled functions of one time, there and back (`coupled_activation`)."""
+
+    def walk(self, operator: Operator) -> type[Walk]:
+        """Return the way through time with an operator."""
+        from undamped.kernels.coupled_structured import StructuredWalk
+
+        return StructuredWalk if isinstance(operator, Structured) else super().walk(operator)
 
 
 def coupled_scan(

@@ -1,6 +1,9 @@
 """Elementwise parts that are one function: tanh, (leaky) relu, modReLU real and complex.
 
-All of them find their slope in the new state, so nothing is computed again on the way back.
+All of them find their slope in the new state, so nothing is computed again on the way back. The
+kernels of one time take the same arguments: (product, new, parameters, numbers) on the way there,
+where those that work in place are given `new` twice; (new, flow, gradient of the product,
+parameters, their gradients, numbers) on the way back.
 """
 
 from __future__ import annotations
@@ -10,12 +13,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from undamped.kernels.coupled import Now, Step
+from undamped.kernels.coupled import Activation
+from undamped.kernels.coupled_loop import LOOP, at_time, hold, pull_back, receive, states, sum_up
 from undamped.kernels.coupled_squash import tanh
+from undamped.kernels.pointers import STEPS
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _tanh_forward(new: Any) -> None:
+def _tanh_forward(product: Any, new: Any, parameters: Any, numbers: Any) -> None:
     for b in range(new.shape[0]):
         row = new[b]
         for j in range(new.shape[1]):
@@ -23,7 +28,9 @@ def _tanh_forward(new: Any) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _tanh_backward(new: Any, flow: Any, gradient: Any) -> None:
+def _tanh_backward(
+    new: Any, flow: Any, gradient: Any, parameters: Any, gradients: Any, numbers: Any
+) -> None:
     one = new.dtype.type(1)
     for b in range(flow.shape[0]):
         value, given, result = new[b], flow[b], gradient[b]
@@ -32,8 +39,8 @@ def _tanh_backward(new: Any, flow: Any, gradient: Any) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _relu_forward(new: Any, leak: float) -> None:
-    zero, slope = new.dtype.type(0), new.dtype.type(leak)
+def _relu_forward(product: Any, new: Any, parameters: Any, numbers: Any) -> None:
+    zero, slope = new.dtype.type(0), new.dtype.type(numbers[0])
     for b in range(new.shape[0]):
         row = new[b]
         for j in range(new.shape[1]):
@@ -41,8 +48,10 @@ def _relu_forward(new: Any, leak: float) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _relu_backward(new: Any, flow: Any, gradient: Any, leak: float) -> None:
-    zero, slope = new.dtype.type(0), new.dtype.type(leak)
+def _relu_backward(
+    new: Any, flow: Any, gradient: Any, parameters: Any, gradients: Any, numbers: Any
+) -> None:
+    zero, slope = new.dtype.type(0), new.dtype.type(numbers[0])
     for b in range(flow.shape[0]):
         value, given, result = new[b], flow[b], gradient[b]
         for j in range(flow.shape[1]):
@@ -50,8 +59,8 @@ def _relu_backward(new: Any, flow: Any, gradient: Any, leak: float) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _modrelu_forward(new: Any, bias: Any) -> None:
-    zero = new.dtype.type(0)
+def _modrelu_forward(product: Any, new: Any, parameters: Any, numbers: Any) -> None:
+    bias, zero = parameters[0], new.dtype.type(0)
     for b in range(new.shape[0]):
         row = new[b]
         for j in range(new.shape[1]):
@@ -62,9 +71,11 @@ def _modrelu_forward(new: Any, bias: Any) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _modrelu_backward(new: Any, flow: Any, gradient: Any, bias_gradient: Any) -> None:
+def _modrelu_backward(
+    new: Any, flow: Any, gradient: Any, parameters: Any, gradients: Any, numbers: Any
+) -> None:
     # The slope is one wherever something came through, and the new value has the old one's sign.
-    zero = new.dtype.type(0)
+    bias_gradient, zero = gradients[0], new.dtype.type(0)
     for b in range(flow.shape[0]):
         value, given, result = new[b], flow[b], gradient[b]
         for j in range(flow.shape[1]):
@@ -74,9 +85,9 @@ def _modrelu_backward(new: Any, flow: Any, gradient: Any, bias_gradient: Any) ->
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _complex_modrelu_forward(product: Any, new: Any, bias: Any, softening: float) -> None:
-    size = bias.shape[0]
-    zero, soft = product.dtype.type(0), product.dtype.type(softening)
+def _complex_modrelu_forward(product: Any, new: Any, parameters: Any, numbers: Any) -> None:
+    bias, size = parameters[0], parameters[0].shape[0]
+    zero, soft = product.dtype.type(0), product.dtype.type(numbers[0])
     scale = np.empty(size, product.dtype)
     for b in range(product.shape[0]):
         # One array written per loop: the compiler then vectorises it.
@@ -93,15 +104,16 @@ def _complex_modrelu_forward(product: Any, new: Any, bias: Any, softening: float
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _complex_modrelu_backward(
-    new: Any, flow: Any, gradient: Any, bias: Any, softening: float, bias_gradient: Any
+    new: Any, flow: Any, gradient: Any, parameters: Any, gradients: Any, numbers: Any
 ) -> None:
     # With m = |s| and c(m) = (m + b)/(m + ε): d(c s) = c ds + c' s dm, c' = (ε − b)/(m + ε)².
     # Where something came through, the new modulus r = m (m + b)/(m + ε) gives m back: the
     # larger root of m² + (b − r) m − r ε = 0, written without a difference of equal numbers.
     # s itself is then the new value times m/r.
+    bias, bias_gradient = parameters[0], gradients[0]
     size, dtype = bias.shape[0], new.dtype
     zero, one, two, four = dtype.type(0), dtype.type(1), dtype.type(2), dtype.type(4)
-    soft = dtype.type(softening)
+    soft = dtype.type(numbers[0])
     moduli, stretch = np.empty(size, dtype), np.empty(size, dtype)
     scale, slope = np.empty(size, dtype), np.empty(size, dtype)
     for b in range(new.shape[0]):
@@ -136,22 +148,87 @@ def _complex_modrelu_backward(
             new_im[j] = scale[j] * g_im[j] + slope[j] * im[j]
 
 
-class Tanh(Step):
+@njit(**LOOP)
+def _tanh_there(way: Any, parameters: Any, numbers: Any) -> None:
+    for t in range(way.projected[STEPS]):
+        new = states(way, t)[1]
+        sum_up(way, t, new)
+        _tanh_forward(new, new, parameters, numbers)
+        hold(way, way.carried, t)
+
+
+@njit(**LOOP)
+def _tanh_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
+    for t in range(way.gradient[STEPS] - 1, -1, -1):
+        receive(way, t)
+        new, result = at_time(way, way.carried, t + 1), at_time(way, way.gradient, t)
+        _tanh_backward(new, way.flow, result, parameters, gradients, numbers)
+        pull_back(way, t, False)
+
+
+@njit(**LOOP)
+def _relu_there(way: Any, parameters: Any, numbers: Any) -> None:
+    for t in range(way.projected[STEPS]):
+        new = states(way, t)[1]
+        sum_up(way, t, new)
+        _relu_forward(new, new, parameters, numbers)
+        hold(way, way.carried, t)
+
+
+@njit(**LOOP)
+def _relu_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
+    for t in range(way.gradient[STEPS] - 1, -1, -1):
+        receive(way, t)
+        new, result = at_time(way, way.carried, t + 1), at_time(way, way.gradient, t)
+        _relu_backward(new, way.flow, result, parameters, gradients, numbers)
+        pull_back(way, t, False)
+
+
+@njit(**LOOP)
+def _modrelu_there(way: Any, parameters: Any, numbers: Any) -> None:
+    for t in range(way.projected[STEPS]):
+        new = states(way, t)[1]
+        sum_up(way, t, new)
+        _modrelu_forward(new, new, parameters, numbers)
+        hold(way, way.carried, t)
+
+
+@njit(**LOOP)
+def _modrelu_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
+    for t in range(way.gradient[STEPS] - 1, -1, -1):
+        receive(way, t)
+        new, result = at_time(way, way.carried, t + 1), at_time(way, way.gradient, t)
+        _modrelu_backward(new, way.flow, result, parameters, gradients, numbers)
+        pull_back(way, t, False)
+
+
+@njit(**LOOP)
+def _complex_modrelu_there(way: Any, parameters: Any, numbers: Any) -> None:
+    for t in range(way.projected[STEPS]):
+        new = states(way, t)[1]
+        sum_up(way, t, way.product)
+        _complex_modrelu_forward(way.product, new, parameters, numbers)
+        hold(way, way.carried, t)
+
+
+@njit(**LOOP)
+def _complex_modrelu_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
+    for t in range(way.gradient[STEPS] - 1, -1, -1):
+        receive(way, t)
+        new, result = at_time(way, way.carried, t + 1), at_time(way, way.gradient, t)
+        _complex_modrelu_backward(new, way.flow, result, parameters, gradients, numbers)
+        pull_back(way, t, False)
+
+
+class Tanh(Activation):
     """carried' = tanh(product + projected)."""
 
     in_place = True
-    reads_product = False
-
-    def forward(self, now: Now) -> None:
-        """Squash in place."""
-        _tanh_forward(now.new)
-
-    def backward(self, now: Now) -> None:
-        """The slope 1 − h² from the new state alone."""
-        _tanh_backward(now.new, now.flow, now.product_gradient)
+    kernels = _tanh_forward, _tanh_backward
+    loops = _tanh_there, _tanh_back
 
 
-class LeakyRelu(Step):
+class LeakyRelu(Activation):
     """carried' = s where s > 0, leak·s elsewhere, s = product + projected.
 
     Args:
@@ -159,58 +236,30 @@ class LeakyRelu(Step):
     """
 
     in_place = True
-    reads_product = False
+    kernels = _relu_forward, _relu_backward
+    loops = _relu_there, _relu_back
 
     def __init__(self, leak: float) -> None:
-        self.leak = leak
-
-    def forward(self, now: Now) -> None:
-        """Bend at zero, in place."""
-        _relu_forward(now.new, self.leak)
-
-    def backward(self, now: Now) -> None:
-        """The slope from the new state alone."""
-        _relu_backward(now.new, now.flow, now.product_gradient, self.leak)
+        self.numbers = (leak,)
 
 
-class ModRelu(Step):
+class ModRelu(Activation):
     """carried' = sign(s) relu(|s| + b), s = product + projected; parameters: b (hidden,)."""
 
     in_place = True
-    reads_product = False
-
-    def forward(self, now: Now) -> None:
-        """Shrink or grow the size, keep the sign."""
-        _modrelu_forward(now.new, now.parameters[0])
-
-    def backward(self, now: Now) -> None:
-        """Slope and sign from the new state alone."""
-        _modrelu_backward(now.new, now.flow, now.product_gradient, now.parameter_gradients[0])
+    kernels = _modrelu_forward, _modrelu_backward
+    loops = _modrelu_there, _modrelu_back
 
 
-class ComplexModRelu(Step):
+class ComplexModRelu(Activation):
     """carried' = s relu(|s| + b)/(|s| + ε) for complex s, as (real | imaginary) side by side.
 
     Args:
         softening: The number ε that keeps the division from zero.
     """
 
-    reads_product = False
+    kernels = _complex_modrelu_forward, _complex_modrelu_backward
+    loops = _complex_modrelu_there, _complex_modrelu_back
 
     def __init__(self, softening: float) -> None:
-        self.softening = softening
-
-    def forward(self, now: Now) -> None:
-        """Shrink or grow the modulus, keep the phase."""
-        _complex_modrelu_forward(now.product, now.new, now.parameters[0], self.softening)
-
-    def backward(self, now: Now) -> None:
-        """s is found again from the new state."""
-        _complex_modrelu_backward(
-            now.new,
-            now.flow,
-            now.product_gradient,
-            now.parameters[0],
-            self.softening,
-            now.parameter_gradients[0],
-        )
+        self.numbers = (softening,)

@@ -7,8 +7,20 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from undamped.kernels.coupled import Now, Step
+from undamped.kernels.coupled import Step
+from undamped.kernels.coupled_loop import (
+    LOOP,
+    apply,
+    at_time,
+    hold,
+    inputs,
+    pull_back,
+    receive,
+    states,
+    sum_up,
+)
 from undamped.kernels.coupled_squash import sigmoid, tanh
+from undamped.kernels.pointers import STEPS
 
 # In all kernels one array is written per loop: the compiler then vectorises it.
 
@@ -134,6 +146,80 @@ def _cornn_backward(
             z[j] *= keep
 
 
+@njit(**LOOP)
+def _euler_there(way: Any, parameters: Any, numbers: Any) -> None:
+    for t in range(way.projected[STEPS]):
+        old, new = states(way, t)
+        sum_up(way, t, way.product)
+        _euler_forward(way.product, old, new, numbers[0])
+        hold(way, way.carried, t)
+
+
+@njit(**LOOP)
+def _euler_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
+    for t in range(way.gradient[STEPS] - 1, -1, -1):
+        receive(way, t)
+        total, result = at_time(way, way.product, t), at_time(way, way.gradient, t)
+        _euler_backward(total, way.flow, result, numbers[0])
+        pull_back(way, t, True)
+
+
+@njit(**LOOP)
+def _gated_there(way: Any, parameters: Any, numbers: Any) -> None:
+    for t in range(way.projected[STEPS]):
+        old, new = states(way, t)
+        apply(way, t)
+        _gated_forward(way.product, inputs(way, t), old, new, numbers[0])
+        hold(way, way.carried, t)
+
+
+@njit(**LOOP)
+def _gated_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
+    for t in range(way.gradient[STEPS] - 1, -1, -1):
+        receive(way, t)
+        total, given = at_time(way, way.product, t), at_time(way, way.projected, t)
+        result, inner = at_time(way, way.gradient, t), at_time(way, way.projected_gradient, t)
+        _gated_backward(total, given, way.flow, result, inner, numbers[0])
+        pull_back(way, t, True)
+
+
+@njit(**LOOP)
+def _lipschitz_there(way: Any, parameters: Any, numbers: Any) -> None:
+    for t in range(way.projected[STEPS]):
+        old, new = states(way, t)
+        apply(way, t)
+        _lipschitz_forward(way.product, inputs(way, t), old, new, numbers[0])
+        hold(way, way.carried, t)
+
+
+@njit(**LOOP)
+def _lipschitz_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
+    for t in range(way.gradient[STEPS] - 1, -1, -1):
+        receive(way, t)
+        total, given = at_time(way, way.product, t), at_time(way, way.projected, t)
+        result, inner = at_time(way, way.gradient, t), at_time(way, way.projected_gradient, t)
+        _lipschitz_backward(total, given, way.flow, result, inner, numbers[0])
+        pull_back(way, t, True)
+
+
+@njit(**LOOP)
+def _cornn_there(way: Any, parameters: Any, numbers: Any) -> None:
+    for t in range(way.projected[STEPS]):
+        old, new = states(way, t)
+        sum_up(way, t, way.product)
+        _cornn_forward(way.product, old, new, *numbers)
+        hold(way, way.carried, t)
+
+
+@njit(**LOOP)
+def _cornn_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
+    for t in range(way.gradient[STEPS] - 1, -1, -1):
+        receive(way, t)
+        total, result = at_time(way, way.product, t), at_time(way, way.gradient, t)
+        _cornn_backward(total, way.flow, result, *numbers)
+        pull_back(way, t, True)
+
+
 class Euler(Step):
     """carried' = carried + step·tanh(product + projected).
 
@@ -141,18 +227,10 @@ class Euler(Step):
         step: The size of the step.
     """
 
-    passes_on = True
+    loops = _euler_there, _euler_back
 
     def __init__(self, step: float) -> None:
-        self.step = step
-
-    def forward(self, now: Now) -> None:
-        """One step."""
-        _euler_forward(now.product, now.old, now.new, self.step)
-
-    def backward(self, now: Now) -> None:
-        """What came passes on, beside the product."""
-        _euler_backward(now.product, now.flow, now.product_gradient, self.step)
+        self.numbers = (step,)
 
 
 class GatedEuler(Step):
@@ -162,26 +240,11 @@ class GatedEuler(Step):
         step: The size of the step.
     """
 
-    passes_on = True
     adds_projection = False
+    loops = _gated_there, _gated_back
 
     def __init__(self, step: float) -> None:
-        self.step = step
-
-    def forward(self, now: Now) -> None:
-        """One step."""
-        _gated_forward(now.product, now.projected, now.old, now.new, self.step)
-
-    def backward(self, now: Now) -> None:
-        """Both functions read the same product."""
-        _gated_backward(
-            now.product,
-            now.projected,
-            now.flow,
-            now.product_gradient,
-            now.projected_gradient,
-            self.step,
-        )
+        self.numbers = (step,)
 
 
 class Lipschitz(Step):
@@ -191,26 +254,11 @@ class Lipschitz(Step):
         step: The size of the step.
     """
 
-    passes_on = True
     adds_projection = False
+    loops = _lipschitz_there, _lipschitz_back
 
     def __init__(self, step: float) -> None:
-        self.step = step
-
-    def forward(self, now: Now) -> None:
-        """One step."""
-        _lipschitz_forward(now.product, now.projected, now.old, now.new, self.step)
-
-    def backward(self, now: Now) -> None:
-        """The linear half is passed through, the other has its slope."""
-        _lipschitz_backward(
-            now.product,
-            now.projected,
-            now.flow,
-            now.product_gradient,
-            now.projected_gradient,
-            self.step,
-        )
+        self.numbers = (step,)
 
 
 class CoupledOscillator(Step):
@@ -222,15 +270,7 @@ class CoupledOscillator(Step):
         damping: The number ε.
     """
 
-    passes_on = True
+    loops = _cornn_there, _cornn_back
 
     def __init__(self, step: float, stiffness: float, damping: float) -> None:
         self.numbers = (step, stiffness, damping)
-
-    def forward(self, now: Now) -> None:
-        """Velocity, then position."""
-        _cornn_forward(now.product, now.old, now.new, *self.numbers)
-
-    def backward(self, now: Now) -> None:
-        """Position and velocity at once; what passes on stays in the flow."""
-        _cornn_backward(now.product, now.flow, now.product_gradient, *self.numbers)

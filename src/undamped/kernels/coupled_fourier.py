@@ -15,7 +15,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from undamped.kernels.coupled import Operator
+from undamped.kernels.coupled import Structured
 
 ROWS = 64
 """Rows whose gradients are taken together: what the caches hold."""
@@ -111,7 +111,7 @@ def _phase_gradient(rows: Any, given: Any, phase: Any) -> None:
             phase[j] += g[j].imag * z[j].real - g[j].real * z[j].imag
 
 
-class Fourier(Operator):
+class Fourier(Structured):
     """rows → rows Wᵀ for W = D₃ R₂ F⁻¹ D₂ Π R₁ F D₁; tensors: its free numbers (7, n).
 
     Args:
@@ -169,14 +169,12 @@ class Fourier(Operator):
         _gather_turn(middle.numpy(), self.back, self.turned_middle, outer.numpy())
         return outer
 
-    def transpose(self, rows: Tensor, add: Tensor | None, out: Tensor) -> None:
+    def transpose(self, rows: Tensor, out: Tensor) -> None:
         """The adjoint: for (real | imaginary) rows it is the transpose."""
         inner = self._after_first(self._after_second(rows))
         _reflect(inner.numpy(), self.vectors[0], self.scaled[0])
         last = torch.fft.ifft(inner, norm="ortho")
-        if add is not None and add is not out:
-            out.copy_(add)
-        _turn_out(last.numpy(), self.turned[0], out.numpy(), add is not None)
+        _turn_out(last.numpy(), self.turned[0], out.numpy(), False)
 
     def gradients(self, inputs: Tensor, gradients: Tensor) -> tuple[Tensor, ...]:
         """Both ways again, some rows at a time, with the sums that phases and vectors need."""

@@ -177,7 +177,7 @@ def _walks(
             parameters,
             lengths,
         )
-        walk = plan.step.walk()
+        walk = plan.step.walk(plan.operator)
         walks.append(
             walk(plan.step, plan.operator, projection, arrays, (product, projected), chunks)
         )

@@ -7,8 +7,20 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from undamped.kernels.coupled import Now, Step
+from undamped.kernels.coupled import Step
+from undamped.kernels.coupled_loop import (
+    LOOP,
+    apply,
+    at_time,
+    hold,
+    inputs,
+    pull_back,
+    receive,
+    states,
+    sum_up,
+)
 from undamped.kernels.coupled_squash import sigmoid, tanh
+from undamped.kernels.pointers import STEPS
 
 # In all kernels one array is written per loop: the compiler then vectorises it. For the same
 # reason numbers that belong to all units collect their gradients per unit first.
@@ -169,25 +181,69 @@ def _goru_backward(
             both[j] = shared[j]
 
 
+@njit(**LOOP)
+def _mix_there(way: Any, parameters: Any, numbers: Any) -> None:
+    for t in range(way.projected[STEPS]):
+        old, new = states(way, t)
+        sum_up(way, t, way.product)
+        _mix_forward(way.product, old, new, *parameters)
+        hold(way, way.carried, t)
+
+
+@njit(**LOOP)
+def _mix_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
+    for t in range(way.gradient[STEPS] - 1, -1, -1):
+        receive(way, t)
+        total, result = at_time(way, way.product, t), at_time(way, way.gradient, t)
+        old = at_time(way, way.carried, t)
+        _mix_backward(total, old, way.flow, result, *parameters, *gradients)
+        pull_back(way, t, True)
+
+
+@njit(**LOOP)
+def _fast_gate_there(way: Any, parameters: Any, numbers: Any) -> None:
+    for t in range(way.projected[STEPS]):
+        old, new = states(way, t)
+        sum_up(way, t, way.product)
+        _fast_gate_forward(way.product, old, new, *parameters)
+        hold(way, way.carried, t)
+
+
+@njit(**LOOP)
+def _fast_gate_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
+    for t in range(way.gradient[STEPS] - 1, -1, -1):
+        receive(way, t)
+        total, result = at_time(way, way.product, t), at_time(way, way.gradient, t)
+        old = at_time(way, way.carried, t)
+        _fast_gate_backward(total, old, way.flow, result, *parameters, *gradients)
+        pull_back(way, t, True)
+
+
+@njit(**LOOP)
+def _goru_there(way: Any, parameters: Any, numbers: Any) -> None:
+    for t in range(way.projected[STEPS]):
+        old, new = states(way, t)
+        apply(way, t)
+        _goru_forward(way.product, inputs(way, t), old, new, parameters[0])
+        hold(way, way.carried, t)
+
+
+@njit(**LOOP)
+def _goru_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
+    for t in range(way.gradient[STEPS] - 1, -1, -1):
+        receive(way, t)
+        total, given = at_time(way, way.product, t), at_time(way, way.projected, t)
+        result, inner = at_time(way, way.gradient, t), at_time(way, way.projected_gradient, t)
+        old = at_time(way, way.carried, t)
+        bias, bias_gradient = parameters[0], gradients[0]
+        _goru_backward(total, given, old, way.flow, result, inner, bias, bias_gradient)
+        pull_back(way, t, True)
+
+
 class WeightedSum(Step):
     """carried' = α tanh(product + projected) + β carried; parameters: α (1,), β (1,)."""
 
-    passes_on = True
-
-    def forward(self, now: Now) -> None:
-        """One step."""
-        _mix_forward(now.product, now.old, now.new, *now.parameters)
-
-    def backward(self, now: Now) -> None:
-        """α and β collect their gradients on the way."""
-        _mix_backward(
-            now.product,
-            now.old,
-            now.flow,
-            now.product_gradient,
-            *now.parameters,
-            *now.parameter_gradients,
-        )
+    loops = _mix_there, _mix_back
 
 
 class FastGate(Step):
@@ -196,22 +252,7 @@ class FastGate(Step):
     Parameters: d (hidden,), ζ (1,), ν (1,).
     """
 
-    passes_on = True
-
-    def forward(self, now: Now) -> None:
-        """One step."""
-        _fast_gate_forward(now.product, now.old, now.new, *now.parameters)
-
-    def backward(self, now: Now) -> None:
-        """Gate and candidate read the same sum."""
-        _fast_gate_backward(
-            now.product,
-            now.old,
-            now.flow,
-            now.product_gradient,
-            *now.parameters,
-            *now.parameter_gradients,
-        )
+    loops = _fast_gate_there, _fast_gate_back
 
 
 class GatedOrthogonal(Step):
@@ -220,22 +261,5 @@ class GatedOrthogonal(Step):
     r = σ̂(product₁ + projected₁), u = σ̂(product₂ + projected₂). Parameters: modReLU's bias.
     """
 
-    passes_on = True
     adds_projection = False
-
-    def forward(self, now: Now) -> None:
-        """One step."""
-        _goru_forward(now.product, now.projected, now.old, now.new, now.parameters[0])
-
-    def backward(self, now: Now) -> None:
-        """The three thirds of the product at once."""
-        _goru_backward(
-            now.product,
-            now.projected,
-            now.old,
-            now.flow,
-            now.product_gradient,
-            now.projected_gradient,
-            now.parameters[0],
-            now.parameter_gradients[0],
-        )
+    loops = _goru_there, _goru_back

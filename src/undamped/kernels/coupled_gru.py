@@ -7,8 +7,19 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from undamped.kernels.coupled import Now, Step
+from undamped.kernels.coupled import Step
+from undamped.kernels.coupled_loop import (
+    LOOP,
+    apply,
+    at_time,
+    hold,
+    inputs,
+    pull_back,
+    receive,
+    states,
+)
 from undamped.kernels.coupled_squash import sigmoid, tanh
+from undamped.kernels.pointers import STEPS
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -70,28 +81,32 @@ def _gru_backward(
             both[j] = shared[j]
 
 
+@njit(**LOOP)
+def _gru_there(way: Any, parameters: Any, numbers: Any) -> None:
+    for t in range(way.projected[STEPS]):
+        old, new = states(way, t)
+        apply(way, t)
+        _gru_forward(way.product, inputs(way, t), old, new, parameters[0])
+        hold(way, way.carried, t)
+
+
+@njit(**LOOP)
+def _gru_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
+    for t in range(way.gradient[STEPS] - 1, -1, -1):
+        receive(way, t)
+        total, given = at_time(way, way.product, t), at_time(way, way.projected, t)
+        result, inner = at_time(way, way.gradient, t), at_time(way, way.projected_gradient, t)
+        old = at_time(way, way.carried, t)
+        shift, shift_gradient = parameters[0], gradients[0]
+        _gru_backward(total, given, old, way.flow, result, inner, shift, shift_gradient)
+        pull_back(way, t, True)
+
+
 class GatedRecurrent(Step):
     """carried' = z ⊙ carried + (1 − z) ⊙ tanh(projected₃ + r ⊙ (product₃ + d)).
 
     r = σ̂(product₁ + projected₁), z = σ̂(product₂ + projected₂). Parameters: d (hidden,).
     """
 
-    passes_on = True
     adds_projection = False
-
-    def forward(self, now: Now) -> None:
-        """One step."""
-        _gru_forward(now.product, now.projected, now.old, now.new, now.parameters[0])
-
-    def backward(self, now: Now) -> None:
-        """The three thirds of the product at once."""
-        _gru_backward(
-            now.product,
-            now.projected,
-            now.old,
-            now.flow,
-            now.product_gradient,
-            now.projected_gradient,
-            now.parameters[0],
-            now.parameter_gradients[0],
-        )
+    loops = _gru_there, _gru_back

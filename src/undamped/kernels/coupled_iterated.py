@@ -10,13 +10,24 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numba import njit
 from torch import Tensor
 
-from undamped.kernels.coupled import Now, Step
+from undamped.kernels.blas import multiply
+from undamped.kernels.coupled import Operator, Step
+from undamped.kernels.coupled_loop import (
+    LOOP,
+    LoopWalk,
+    at_time,
+    bring_back,
+    hold,
+    receive,
+    states,
+    sum_of,
+)
 from undamped.kernels.coupled_squash import tanh
 from undamped.kernels.coupled_walk import Walk
+from undamped.kernels.pointers import STEPS
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -59,6 +70,41 @@ def _iterate_back(
     step_gradient[0] += sums.sum()
 
 
+@njit(**LOOP)
+def _iterated_there(way: Any, parameters: Any, numbers: Any) -> None:
+    sizes = parameters[0]
+    for t in range(way.projected[STEPS]):
+        old, new = states(way, t)
+        for k in range(sizes.shape[0]):
+            before = old if k == 0 else new
+            sum_of(way, t, before, way.product)
+            _iterate(way.product, before, new, sizes[k], numbers[0])
+        for b in range(new.shape[0]):
+            begun, reached = old[b], new[b]
+            for j in range(new.shape[1]):
+                reached[j] -= begun[j]
+        hold(way, way.carried, t)
+
+
+@njit(**LOOP)
+def _iterated_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
+    # `product` holds the iterates and `gradient` their tanh, those of one k after those of another.
+    sizes, steps, inner = parameters[0], way.given[STEPS], np.empty_like(way.flow)
+    for t in range(steps - 1, -1, -1):
+        receive(way, t)
+        inner[:] = way.flow
+        for k in range(sizes.shape[0] - 1, -1, -1):
+            before = at_time(way, way.product, k * steps + t)
+            active = at_time(way, way.gradient, k * steps + t)
+            _iterate_back(active, before, inner, sizes[k], numbers[0], gradients[0][k : k + 1])
+            multiply(way.blas, active, way.matrix, inner, True)
+        for b in range(inner.shape[0]):
+            reached, flow = inner[b], way.flow[b]
+            for j in range(inner.shape[1]):
+                flow[j] = reached[j] - flow[j]
+        bring_back(way, t)
+
+
 class Iterated(Step):
     """K steps towards the equilibrium, then the increment; parameters: η (K,).
 
@@ -66,96 +112,55 @@ class Iterated(Step):
         decay: The number α.
     """
 
-    def __init__(self, decay: float) -> None:
-        self.decay = decay
+    loops = _iterated_there, _iterated_back
 
-    def walk(self) -> type[Walk]:
+    def __init__(self, decay: float) -> None:
+        self.numbers = (decay,)
+
+    def walk(self, operator: Operator) -> type[Walk]:
         """Several products a step."""
         return IteratedWalk
 
-    def forward(self, now: Now) -> None:
-        """Take the old state off the last iterate."""
-        now.new -= now.old
 
-    def backward(self, now: Now) -> None:
-        """Nothing is left to do: the walk does it between its products."""
-
-
-class IteratedWalk(Walk):
+class IteratedWalk(LoopWalk):
     """The way of one share, with K products a step."""
-
-    @property
-    def _sizes(self) -> Any:
-        return self.now.parameters[0]
-
-    @property
-    def _decay(self) -> float:
-        assert isinstance(self.step, Iterated)
-        return self.step.decay
-
-    def forward_chunk(self, start: int, stop: int, projected: Tensor) -> None:
-        """Iterate in the place of the new state."""
-        states = self.share.carried[start : stop + 1].unbind()
-        arrays = self.share.carried[start : stop + 1].numpy()
-        inputs, product = projected.unbind(), self.scratch.numpy()
-        for i in range(stop - start):
-            self.now.old, self.now.new = arrays[i], arrays[i + 1]
-            read, before = states[i], self.now.old
-            for size in self._sizes:
-                self.operator.apply(read, inputs[i], self.scratch)
-                _iterate(product, before, self.now.new, size, self._decay)
-                read, before = states[i + 1], self.now.new
-            self.step.forward(self.now)
-            if self.share.lengths is not None:
-                self.hold(start + i)
 
     def prepare_backward(self) -> None:
         """Make the arrays of a chunk: iterates and tanh of each of the K."""
-        count = len(self._sizes)
+        count = len(self.parameters[0])
         self.projected = self.buffer(self.projected_width)
-        self.iterates = [self.buffer(self.projected_width) for _ in range(count + 1)]
-        self.active = [self.buffer(self.projected_width) for _ in range(count)]
+        longest = len(self.projected)
+        self.iterates = self.buffer(self.projected_width, (count + 1) * longest)
+        self.active = self.buffer(self.projected_width, count * longest)
 
     def backward_chunk(
         self, chunk: int, start: int, stop: int, x: Tensor, output_gradient: Tensor
     ) -> Tensor:
         """Find the iterates again, then go back through all of them at every time."""
-        steps, share, flow = stop - start, self.share, self.flow
+        sizes, steps = self.parameters[0], stop - start
         projected = self.projected[:steps]
         self.projection.again(chunk, x, projected)
-        self._iterates_again(start, stop, projected.flatten(0, 1))
-        active = [part[:steps].numpy() for part in self.active]
-        gradients = [part[:steps].unbind() for part in self.active]
-        iterates = [part[:steps].numpy() for part in self.iterates]
-        step_gradients = self.now.parameter_gradients[0]
-        given = output_gradient[start:stop].unbind()
-        inner = torch.empty_like(flow)
-        inner_array = inner.numpy()
-        for i in range(steps - 1, -1, -1):
-            over = share.finished(start + i)
-            waiting = None if over is None else self.set_aside(over)
-            flow += given[i] if over is None else given[i].index_fill(0, over, 0)
-            inner.copy_(flow)
-            for k in range(len(active) - 1, -1, -1):
-                size, part = self._sizes[k], step_gradients[k : k + 1]
-                _iterate_back(active[k][i], iterates[k][i], inner_array, size, self._decay, part)
-                self.operator.transpose(gradients[k][i], inner, inner)
-            torch.sub(inner, flow, out=flow)
-            if waiting is not None:
-                self.bring_back(over, waiting)
-        for before, gradient in zip(self.iterates, self.active, strict=False):
-            rows = gradient[:steps].flatten(0, 1)
-            self.add_linear(self.operator.gradients(before[:steps].flatten(0, 1), rows))
-        for other in self.active[1:]:
-            self.active[0][:steps] += other[:steps]
-        return self.active[0][:steps]
-
-    def _iterates_again(self, start: int, stop: int, projected: Tensor) -> None:
-        steps = stop - start
-        self.iterates[0][:steps] = self.share.carried[start:stop]
-        rows = [part[:steps].flatten(0, 1) for part in self.iterates]
-        for k, active in enumerate(self.active):
-            product = active[:steps].flatten(0, 1)
-            self.operator.apply(rows[k], projected, product)
-            before, after = rows[k].numpy(), rows[k + 1].numpy()
-            _iterate_again(product.numpy(), before, after, self._sizes[k], self._decay)
+        carried, _ = self.states_of(start, stop)
+        iterates = self.iterates[: (len(sizes) + 1) * steps].unflatten(0, (-1, steps))
+        active = self.active[: len(sizes) * steps].unflatten(0, (-1, steps))
+        iterates[0] = carried[:-1]
+        add = projected.flatten(0, 1)
+        for k, size in enumerate(sizes):
+            before, after, product = (
+                part.flatten(0, 1) for part in (iterates[k], iterates[k + 1], active[k])
+            )
+            self.operator.apply(before, add, product)
+            arrays = product.numpy(), before.numpy(), after.numpy()
+            _iterate_again(*arrays, size, *self.step.numbers)
+        self.loop_back(
+            start,
+            stop,
+            output_gradient,
+            projected=projected,
+            product=iterates.flatten(0, 1),
+            gradient=active.flatten(0, 1),
+            projected_gradient=projected,
+        )
+        for before, gradient in zip(iterates, active, strict=False):
+            self.add_linear(self.operator.gradients(before.flatten(0, 1), gradient.flatten(0, 1)))
+        return active.sum(0)

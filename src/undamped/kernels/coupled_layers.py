@@ -10,7 +10,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from undamped.kernels.coupled import Operator
+from undamped.kernels.coupled import Structured
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -90,7 +90,7 @@ def _layer_gradients(
             given, passed = passed, given
 
 
-class Layers(Operator):
+class Layers(Structured):
     """Layers y_j = d_j h_j + o_j h_partner(j), complex ones as (real | imaginary).
 
     Args:
@@ -119,12 +119,9 @@ class Layers(Operator):
         if add is not None:
             out += add
 
-    def transpose(self, rows: Tensor, add: Tensor | None, out: Tensor) -> None:
+    def transpose(self, rows: Tensor, out: Tensor) -> None:
         """Write the product of the transposed layers, last one first."""
-        kept = out.clone() if add is out else add
         _layers(rows.numpy(), self.turned, self.backwards, self.paired, out.numpy())
-        if kept is not None:
-            out += kept
 
     def gradients(self, inputs: Tensor, gradients: Tensor) -> tuple[Tensor, ...]:
         """Walk through the layers once for all steps and sequences."""

@@ -9,8 +9,19 @@ import numpy as np
 from numba import njit
 from torch import Tensor
 
-from undamped.kernels.coupled import Now, Operator, Step
+from undamped.kernels.coupled import InLoops, Step
+from undamped.kernels.coupled_loop import (
+    LOOP,
+    at_time,
+    bring_back,
+    hold,
+    inputs,
+    memories,
+    receive,
+    states,
+)
 from undamped.kernels.coupled_squash import sigmoid
+from undamped.kernels.pointers import STEPS
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -75,7 +86,28 @@ def _light_backward(
             kept[j] = kept[j] * f[j] + forgetting[j] * forget[j] + opening[j] * reset[j]
 
 
-class Nothing(Operator):
+@njit(**LOOP)
+def _light_there(way: Any, parameters: Any, numbers: Any) -> None:
+    for t in range(way.projected[STEPS]):
+        before, after = memories(way, t)
+        _light_forward(inputs(way, t), before, after, states(way, t)[1], *parameters)
+        hold(way, way.carried, t)
+        hold(way, way.memory, t)
+
+
+@njit(**LOOP)
+def _light_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
+    for t in range(way.gradient[STEPS] - 1, -1, -1):
+        receive(way, t)
+        given, result = at_time(way, way.projected, t), at_time(way, way.projected_gradient, t)
+        before, after = at_time(way, way.memory, t), at_time(way, way.memory, t + 1)
+        both = (*parameters, *gradients)
+        _light_backward(given, before, after, way.flow, way.memory_flow, result, *both)
+        way.flow[:] = 0  # nothing reads the state, so nothing comes back to it
+        bring_back(way, t)
+
+
+class Nothing(InLoops):
     """The operator of a recurrence that has none."""
 
     width = 1  # a column that nobody reads
@@ -85,10 +117,6 @@ class Nothing(Operator):
 
     def apply(self, rows: Tensor, add: Tensor | None, out: Tensor) -> None:
         """Leave the array to the elementwise part."""
-
-    def transpose(self, rows: Tensor, add: Tensor | None, out: Tensor) -> None:
-        """Nothing reads the state, so nothing comes back to it."""
-        out.zero_()
 
     def gradients(self, inputs: Tensor, gradients: Tensor) -> tuple[Tensor, ...]:
         """There are no tensors."""
@@ -100,20 +128,4 @@ class LightRecurrence(Step):
 
     adds_projection = False
     has_memory = True
-
-    def forward(self, now: Now) -> None:
-        """Memory, then what is shown of it."""
-        _light_forward(now.projected, now.old_memory, now.new_memory, now.new, *now.parameters)
-
-    def backward(self, now: Now) -> None:
-        """All four parts of the projection at once."""
-        _light_backward(
-            now.projected,
-            now.old_memory,
-            now.new_memory,
-            now.flow,
-            now.memory_flow,
-            now.projected_gradient,
-            *now.parameters,
-            *now.parameter_gradients,
-        )
+    loops = _light_there, _light_back

@@ -7,8 +7,19 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from undamped.kernels.coupled import Now, Step
+from undamped.kernels.coupled import Step
+from undamped.kernels.coupled_loop import (
+    LOOP,
+    at_time,
+    hold,
+    memories,
+    pull_back,
+    receive,
+    states,
+    sum_up,
+)
 from undamped.kernels.coupled_squash import sigmoid, tanh
+from undamped.kernels.pointers import STEPS
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -62,22 +73,28 @@ def _lstm_backward(
             kept[j] *= f[j]
 
 
+@njit(**LOOP)
+def _lstm_there(way: Any, parameters: Any, numbers: Any) -> None:
+    for t in range(way.projected[STEPS]):
+        before, after = memories(way, t)
+        sum_up(way, t, way.product)
+        _lstm_forward(way.product, before, after, states(way, t)[1])
+        hold(way, way.carried, t)
+        hold(way, way.memory, t)
+
+
+@njit(**LOOP)
+def _lstm_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
+    for t in range(way.gradient[STEPS] - 1, -1, -1):
+        receive(way, t)
+        total, result = at_time(way, way.product, t), at_time(way, way.gradient, t)
+        before, after = at_time(way, way.memory, t), at_time(way, way.memory, t + 1)
+        _lstm_backward(total, before, after, way.flow, way.memory_flow, result)
+        pull_back(way, t, False)
+
+
 class LongShort(Step):
     """The LSTM step: gates i, f, g, o from product + projected, a memory beside the state."""
 
     has_memory = True
-
-    def forward(self, now: Now) -> None:
-        """Memory, then what is shown of it."""
-        _lstm_forward(now.product, now.old_memory, now.new_memory, now.new)
-
-    def backward(self, now: Now) -> None:
-        """All gates at once."""
-        _lstm_backward(
-            now.product,
-            now.old_memory,
-            now.new_memory,
-            now.flow,
-            now.memory_flow,
-            now.product_gradient,
-        )
+    loops = _lstm_there, _lstm_back

@@ -7,32 +7,32 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from undamped.kernels.coupled import Operator
+from undamped.kernels.coupled import InLoops, Structured
 
 
-class Dense(Operator):
+class Dense(InLoops):
     """rows → rows Wᵀ for a matrix W (answer, read)."""
 
     def bind(self, tensors: Sequence[Tensor]) -> None:
         """Take W, and its transpose in memory: the order that the product reads."""
-        (self.matrix,) = (tensor.contiguous() for tensor in tensors)
+        self.matrix = tensors[0].contiguous()
         self.turned = self.matrix.t().contiguous()
         self.width = self.matrix.shape[0]
 
     def apply(self, rows: Tensor, add: Tensor | None, out: Tensor) -> None:
         """Write rows Wᵀ."""
-        _product(rows, self.turned, add, out)
-
-    def transpose(self, rows: Tensor, add: Tensor | None, out: Tensor) -> None:
-        """Write rows W."""
-        _product(rows, self.matrix, add, out)
+        assert self.turned is not None
+        if add is None:
+            torch.mm(rows, self.turned, out=out)
+        else:
+            torch.addmm(add, rows, self.turned, out=out)
 
     def gradients(self, inputs: Tensor, gradients: Tensor) -> tuple[Tensor, ...]:
         """One product over all steps and sequences."""
         return (gradients.t() @ inputs,)
 
 
-class LowRank(Operator):
+class LowRank(Structured):
     """rows → rows − (rows A) B for A (size, m) and B (m, size): O(m·size) a row."""
 
     def bind(self, tensors: Sequence[Tensor]) -> None:
@@ -46,20 +46,10 @@ class LowRank(Operator):
         if add is not None:
             out += add
 
-    def transpose(self, rows: Tensor, add: Tensor | None, out: Tensor) -> None:
+    def transpose(self, rows: Tensor, out: Tensor) -> None:
         """Write rows − (rows Bᵀ) Aᵀ."""
-        both = rows if add is None else rows + add
-        torch.addmm(both, rows @ self.up_turned, self.down_turned, alpha=-1, out=out)
+        torch.addmm(rows, rows @ self.up_turned, self.down_turned, alpha=-1, out=out)
 
     def gradients(self, inputs: Tensor, gradients: Tensor) -> tuple[Tensor, ...]:
         """Three thin products over all steps and sequences."""
         return -inputs.t() @ (gradients @ self.up_turned), -(inputs @ self.down).t() @ gradients
-
-
-def _product(rows: Tensor, matrix: Tensor, add: Tensor | None, out: Tensor) -> None:
-    if add is None:
-        torch.mm(rows, matrix, out=out)
-    elif add is out:
-        out.addmm_(rows, matrix)
-    else:
-        torch.addmm(add, rows, matrix, out=out)

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import carray, njit, types
-from numba.extending import intrinsic
+from numba import carray, njit
 from torch import Tensor
 
 from undamped.kernels.columns import over_columns
+from undamped.kernels.pointers import at
 
 BLOCK = 1024
 MOST = 32
@@ -29,24 +29,11 @@ ONE_THREAD = 1 << 21
 """Numbers read below which handing part of the work to another thread costs more than it gives."""
 
 
-def _as_pointer(context: Any, address: Any, like: Any) -> Any:
-    """Return the address as a pointer to numbers of the type of `like`; compiled code only."""
-    kind = types.CPointer(like.dtype)
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.inttoptr(values[0], context.get_value_type(kind))
-
-    return kind(address, like), generate
-
-
-_at: Any = intrinsic(_as_pointer)
-
-
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 def _add(table: Any, weights: Any, h: float, size: int, like: Any, low: int, high: int) -> None:
     """Write y + h Σ w_j k_j for the blocks from low to high."""
     number = like.dtype.type
-    start, whole = carray(_at(table[Y], like), size), carray(_at(table[OUT], like), size)
+    start, whole = carray(at(table[Y], like), size), carray(at(table[OUT], like), size)
     for block in range(low, high):
         first, last = block * BLOCK, min(size, (block + 1) * BLOCK)
         before, total = start[first:last], whole[first:last]
@@ -54,7 +41,7 @@ def _add(table: Any, weights: Any, h: float, size: int, like: Any, low: int, hig
         for j in range(len(weights)):
             if weights[j] == 0:
                 continue
-            part, weight = carray(_at(table[STAGES + j], like), size), number(h * weights[j])
+            part, weight = carray(at(table[STAGES + j], like), size), number(h * weights[j])
             stage = part[first:last]
             if untouched:
                 for i in range(last - first):
@@ -83,7 +70,7 @@ def _squares(
     """
     number = totals.dtype.type
     relative, absolute = number(rtol), number(atol)
-    start, reached = carray(_at(table[Y], totals), size), carray(_at(table[OUT], totals), size)
+    start, reached = carray(at(table[Y], totals), size), carray(at(table[OUT], totals), size)
     error = np.empty(BLOCK, totals.dtype)
     for block in range(low, high):
         first, last = block * BLOCK, min(size, (block + 1) * BLOCK)
@@ -92,7 +79,7 @@ def _squares(
         for j in range(len(weights)):
             if weights[j] == 0:
                 continue
-            part, weight = carray(_at(table[STAGES + j], totals), size), number(h * weights[j])
+            part, weight = carray(at(table[STAGES + j], totals), size), number(h * weights[j])
             stage = part[first:last]
             for i in range(last - first):
                 error[i] += weight * stage[i]

@@ -1,0 +1,91 @@
+"""Matrix products inside compiled code, by the BLAS that PyTorch itself uses.
+
+A loop over time that returns to Python for every product spends a quarter of its time there, and
+two threads of it wait for each other. The product is called by its address instead: that of
+PyTorch's own library, whose threads are then the ones torch is set to, or where that shows none,
+that of SciPy's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import get_cython_function_address, intrinsic
+
+NAMES = {torch.float32: "sgemm", torch.float64: "dgemm"}
+
+
+@cache
+def product_address(dtype: torch.dtype) -> int:
+    """Return where the product of matrices of a type is."""
+    name = NAMES[dtype]
+    for library in sorted((Path(torch.__file__).parent / "lib").glob("*torch_cpu.*")):
+        function = getattr(_opened(library), f"{name}_", None)
+        if function is not None:
+            return ctypes.cast(function, ctypes.c_void_p).value or 0
+    return get_cython_function_address("scipy.linalg.cython_blas", name)
+
+
+def _opened(library: Path) -> Any:
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError:  # not a library of this system
+        return None
+
+
+def _product(
+    context: Any, address: Any, rows: Any, matrix: Any, out: Any, sizes: Any, keep: Any
+) -> Any:
+    """Call gemm: out (m, n) = rows (m, k) matrix (k, n) + keep·out, all without gaps.
+
+    Fortran stores columns first, so there this is outᵀ = matrixᵀ rowsᵀ, and nothing is turned.
+    """
+    number = types.CPointer(out.dtype)
+    signature = types.void(address, number, number, number, sizes, keep)
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        address, rows, matrix, out, sizes, keep = values
+        integer, character = ir.IntType(32), ir.IntType(8)
+        kind = context.get_value_type(signature.args[1].dtype)
+
+        def place(value: Any) -> Any:
+            where = cgutils.alloca_once(builder, value.type)
+            builder.store(value, where)
+            return where
+
+        m, n, k = (
+            place(builder.trunc(size, integer)) for size in cgutils.unpack_tuple(builder, sizes, 3)
+        )
+        plain, one = place(ir.Constant(character, ord("N"))), place(ir.Constant(kind, 1.0))
+        kept = place(builder.uitofp(keep, kind))
+        arguments = [plain, plain, n, m, k, one, matrix, n, rows, k, kept, out, n]
+        function = ir.FunctionType(ir.VoidType(), [value.type for value in arguments])
+        builder.call(builder.inttoptr(address, function.as_pointer()), arguments)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+_call: Any = intrinsic(_product)
+
+
+@njit(nogil=True, cache=True)
+def multiply(blas: int, rows: Any, matrix: Any, out: Any, keep: bool) -> None:
+    """Write rows·matrix to `out`, added to what is there if `keep`; only compiled code calls this.
+
+    Args:
+        blas: What `product_address` returned.
+        rows: (m, k).
+        matrix: (k, n).
+        out: (m, n).
+        keep: Whether to add.
+    """
+    sizes = (out.shape[0], out.shape[1], rows.shape[1])
+    _call(blas, rows.ctypes, matrix.ctypes, out.ctypes, sizes, keep)

@@ -1,0 +1,71 @@
+"""Products inside compiled loops: against NumPy, by either library, for arrays with strides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numba import njit
+from numba.extending import get_cython_function_address
+
+import undamped
+from undamped.kernels import coupled_loop
+from undamped.kernels.blas import NAMES, multiply, product_address
+from undamped.kernels.pointers import page, pages, without_gaps
+
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13}
+
+
+def scipy_address(dtype: torch.dtype) -> int:
+    return get_cython_function_address("scipy.linalg.cython_blas", NAMES[dtype])
+
+
+@pytest.mark.parametrize("address", [product_address, scipy_address])
+@pytest.mark.parametrize("dtype", NAMES)
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (5, 7, 3), (64, 40, 129)])
+def test_a_product_is_what_numpy_says(
+    address: object, dtype: torch.dtype, sizes: tuple[int, int, int]
+) -> None:
+    m, n, k = sizes
+    generator = torch.Generator().manual_seed(0)
+    shapes = (m, k), (k, n), (m, n)
+    rows, matrix, out = (
+        torch.randn(shape, generator=generator, dtype=dtype).numpy() for shape in shapes
+    )
+    wanted = rows.astype(float) @ matrix.astype(float)
+    for keep in (True, False):
+        found = out.copy() if keep else np.full_like(out, np.nan)
+        multiply(address(dtype), rows, matrix, found, keep)
+        total = wanted + out if keep else wanted
+        np.testing.assert_allclose(found, total, rtol=TOLERANCE[dtype], atol=10 * TOLERANCE[dtype])
+
+
+def test_networks_give_the_same_by_scipys_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(20, 5, 3, dtype=torch.float64)
+    for kind in (undamped.LSTM, undamped.FastRNN, undamped.IncrementalRNN):
+        net = kind(3, 8).double()
+        found = []
+        for address in (product_address, scipy_address):
+            monkeypatch.setattr(coupled_loop, "product_address", address)
+            net.zero_grad()
+            output, _ = net(x)
+            output.pow(2).sum().backward()
+            found.append((output, [part.grad for part in net.parameters()]))
+        torch.testing.assert_close(found[0], found[1], rtol=1e-11, atol=1e-12)
+
+
+def test_pages_of_a_share_of_the_batch() -> None:
+    whole = torch.arange(2 * 6 * 3, dtype=torch.float64).reshape(2, 6, 3)
+    share = whole[:, 2:4]
+    like = np.empty(0)
+
+    @njit
+    def second(pages: object, like: object) -> object:
+        return page(pages, 1, like).copy()
+
+    np.testing.assert_array_equal(second(pages(share), like), share[1].numpy())
+    assert without_gaps(share) is share
+    for strided in (whole[:, :, :2], whole[:, :, :1].expand(2, 6, 3), whole.transpose(1, 2)):
+        copied = without_gaps(strided)
+        assert copied.is_contiguous() and torch.equal(copied, strided)
