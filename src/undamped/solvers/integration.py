@@ -64,6 +64,8 @@ class Integration:
         self.event_time: float | None = None
         self.adaptive = settings.step_size is None and solver.adaptive
         self.proposed = y0
+        self.next_step: float | None = None
+        """The step size an adaptive solve would have gone on with."""
 
     @property
     def y(self) -> Tensor:
@@ -160,6 +162,7 @@ class Integration:
             # A step cut short to land somewhere says little about the size to go on with.
             proposed = size_now * factor
             h = min(limit, max(h, proposed) if landing and h > size_now else proposed)
+            self.next_step = h
             yield signed
             if self.event_time is not None:
                 return

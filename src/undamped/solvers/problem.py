@@ -114,8 +114,16 @@ class _Differentiable(torch.autograd.Function):
             times = list(run.times[: len(run.values)])
             if run.event_time is not None:
                 times[-1] = run.event_time
+            settings = problem.settings
             pulled, totals = Adjoint(
-                problem.solver, problem.field, times, ctx.values, problem.tensors, problem.settings
+                problem.solver,
+                problem.field,
+                times,
+                ctx.values,
+                problem.tensors,
+                settings,
+                # What the way there ended with suits the field where the way back begins.
+                run.next_step if settings.first_step is None else settings.first_step,
             ).solve(incoming)
         else:
             start = problem.times[0]

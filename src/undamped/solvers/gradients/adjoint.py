@@ -19,6 +19,7 @@ from torch import Tensor
 
 from undamped.errors import SolveError
 from undamped.solvers.evaluation import CountedField
+from undamped.solvers.explicit.runge_kutta import RungeKutta
 from undamped.solvers.packing import Packing
 from undamped.solvers.settings import Settings
 from undamped.solvers.solver import Solver
@@ -34,6 +35,7 @@ class Adjoint:
         values: Its outputs, (outputs, …).
         tensors: What the field depends on, besides the state.
         settings: Tolerances and limits of the way back.
+        first_step: Step size to begin with; None chooses it.
     """
 
     def __init__(
@@ -44,9 +46,11 @@ class Adjoint:
         values: Tensor,
         tensors: Sequence[Tensor],
         settings: Settings,
+        first_step: float | None = None,
     ) -> None:
         self.solver, self.field, self.times, self.values = solver, field, times, values
         self.tensors, self.settings = list(tensors), settings
+        self.first_step = first_step
 
     def solve(self, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
         """Return the gradients with respect to y0 and the tensors."""
@@ -56,19 +60,20 @@ class Adjoint:
         sizes = [tensor.numel() for tensor in self.tensors]
         adjoint = gradients[-1].reshape(-1)
         sums = self.values.new_zeros(sum(sizes))
-        settings = replace(self.settings, norm_size=2 * size)
+        settings = replace(self.settings, norm_size=2 * size, first_step=self.first_step)
         for number in range(len(self.times) - 1, 0, -1):
             start = torch.cat((self.values[number].reshape(-1), adjoint, sums))
             packing = Packing.of(start)
             field = CountedField(lambda t, s: self._augmented(t, s, shape, size), packing)
-            run = Integration(
-                field,
-                self.solver,
-                start,
-                (self.times[number], self.times[number - 1]),
-                settings,
-            )
+            times = self.times[number], self.times[number - 1]
+            first = None
+            if isinstance(self.solver, RungeKutta):  # which takes it for its first stage
+                first = field(start.new_tensor(times[0]), start)
+            run = Integration(field, self.solver, start, times, settings, first=first)
             run.run()
+            if run.next_step is not None:
+                # The adjoint jumps at an output, yet its speed is that of the field.
+                settings = replace(settings, first_step=run.next_step)
             if run.failure is not None:
                 raise SolveError(
                     f"adjoint of the solve: {run.failure.message} With gradient='checkpoint' "
