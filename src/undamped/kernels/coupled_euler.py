@@ -10,6 +10,7 @@ from numba import njit
 from undamped.kernels.coupled import Step
 from undamped.kernels.coupled_loop import (
     LOOP,
+    PART,
     apply,
     at_time,
     hold,
@@ -25,7 +26,7 @@ from undamped.kernels.pointers import STEPS
 # In all kernels one array is written per loop: the compiler then vectorises it.
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _euler_forward(product: Any, old: Any, new: Any, step: float) -> None:
     dt = product.dtype.type(step)
     for b in range(product.shape[0]):
@@ -34,7 +35,7 @@ def _euler_forward(product: Any, old: Any, new: Any, step: float) -> None:
             after[j] = before[j] + dt * tanh(total[j])
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _euler_backward(product: Any, flow: Any, gradient: Any, step: float) -> None:
     dt, one = product.dtype.type(step), product.dtype.type(1)
     for b in range(flow.shape[0]):
@@ -44,7 +45,7 @@ def _euler_backward(product: Any, flow: Any, gradient: Any, step: float) -> None
             result[j] = dt * given[j] * (one - value * value)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _gated_forward(product: Any, projected: Any, old: Any, new: Any, step: float) -> None:
     size = product.shape[1]
     dt = product.dtype.type(step)
@@ -56,7 +57,7 @@ def _gated_forward(product: Any, projected: Any, old: Any, new: Any, step: float
             after[j] = before[j] + dt * gate * tanh(total[j] + first[j])
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _gated_backward(
     product: Any, projected: Any, flow: Any, gradient: Any, projected_gradient: Any, step: float
 ) -> None:
@@ -79,7 +80,7 @@ def _gated_backward(
             both[j] = candidate[j] + opening[j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _lipschitz_forward(product: Any, projected: Any, old: Any, new: Any, step: float) -> None:
     size = old.shape[1]
     dt = product.dtype.type(step)
@@ -90,7 +91,7 @@ def _lipschitz_forward(product: Any, projected: Any, old: Any, new: Any, step: f
             after[j] = before[j] + dt * (linear[j] + tanh(inner[j] + given[j]))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _lipschitz_backward(
     product: Any, projected: Any, flow: Any, gradient: Any, projected_gradient: Any, step: float
 ) -> None:
@@ -108,7 +109,7 @@ def _lipschitz_backward(
             second[j] = inner[j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _cornn_forward(
     product: Any, old: Any, new: Any, step: float, stiffness: float, damping: float
 ) -> None:
@@ -124,7 +125,7 @@ def _cornn_forward(
             new_y[j] = y[j] + dt * new_z[j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _cornn_backward(
     product: Any, flow: Any, gradient: Any, step: float, stiffness: float, damping: float
 ) -> None:

@@ -10,6 +10,7 @@ from numba import njit
 from undamped.kernels.coupled import Step
 from undamped.kernels.coupled_loop import (
     LOOP,
+    PART,
     apply,
     at_time,
     hold,
@@ -26,7 +27,7 @@ from undamped.kernels.pointers import STEPS
 # reason numbers that belong to all units collect their gradients per unit first.
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _mix_forward(product: Any, old: Any, new: Any, new_share: Any, old_share: Any) -> None:
     alpha, beta = new_share[0], old_share[0]
     for b in range(product.shape[0]):
@@ -35,7 +36,7 @@ def _mix_forward(product: Any, old: Any, new: Any, new_share: Any, old_share: An
             after[j] = alpha * tanh(total[j]) + beta * before[j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _mix_backward(
     product: Any,
     old: Any,
@@ -65,7 +66,7 @@ def _mix_backward(
     old_gradient[0] += olds.sum()
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _fast_gate_forward(
     product: Any, old: Any, new: Any, shift: Any, closed: Any, always: Any
 ) -> None:
@@ -77,7 +78,7 @@ def _fast_gate_forward(
             after[j] = (zeta * (one - z) + nu) * tanh(total[j]) + z * before[j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _fast_gate_backward(
     product: Any,
     old: Any,
@@ -117,7 +118,7 @@ def _fast_gate_backward(
     always_gradient[0] += alls.sum()
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _goru_forward(product: Any, projected: Any, old: Any, new: Any, bias: Any) -> None:
     size, zero, one = old.shape[1], product.dtype.type(0), product.dtype.type(1)
     candidate = np.empty(size, product.dtype)
@@ -135,7 +136,7 @@ def _goru_forward(product: Any, projected: Any, old: Any, new: Any, bias: Any) -
             after[j] = opened * before[j] + (one - opened) * candidate[j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _goru_backward(
     product: Any,
     projected: Any,

@@ -10,6 +10,7 @@ from numba import njit
 from undamped.kernels.coupled import Step
 from undamped.kernels.coupled_loop import (
     LOOP,
+    PART,
     apply,
     at_time,
     hold,
@@ -22,7 +23,7 @@ from undamped.kernels.coupled_squash import sigmoid, tanh
 from undamped.kernels.pointers import STEPS
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _gru_forward(product: Any, projected: Any, old: Any, new: Any, shift: Any) -> None:
     size, one = old.shape[1], product.dtype.type(1)
     candidate = np.empty(size, product.dtype)
@@ -38,7 +39,7 @@ def _gru_forward(product: Any, projected: Any, old: Any, new: Any, shift: Any) -
             after[j] = kept * before[j] + (one - kept) * candidate[j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _gru_backward(
     product: Any,
     projected: Any,

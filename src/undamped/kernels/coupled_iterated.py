@@ -17,10 +17,12 @@ from undamped.kernels.blas import multiply
 from undamped.kernels.coupled import Operator, Step
 from undamped.kernels.coupled_loop import (
     LOOP,
+    PART,
     LoopWalk,
     at_time,
     bring_back,
     hold,
+    move,
     receive,
     states,
     sum_of,
@@ -30,7 +32,7 @@ from undamped.kernels.coupled_walk import Walk
 from undamped.kernels.pointers import STEPS
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _iterate(product: Any, before: Any, after: Any, step: Any, decay: float) -> None:
     alpha = product.dtype.type(decay)
     for b in range(product.shape[0]):
@@ -39,7 +41,7 @@ def _iterate(product: Any, before: Any, after: Any, step: Any, decay: float) -> 
             new[j] = old[j] + step * (tanh(total[j]) - alpha * old[j])
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**LOOP)
 def _iterate_again(product: Any, before: Any, after: Any, step: Any, decay: float) -> None:
     # As `_iterate`, but the product is overwritten with its tanh, for the slope.
     alpha = product.dtype.type(decay)
@@ -51,7 +53,7 @@ def _iterate_again(product: Any, before: Any, after: Any, step: Any, decay: floa
             new[j] = old[j] + step * (total[j] - alpha * old[j])
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _iterate_back(
     active: Any, before: Any, flow: Any, step: Any, decay: float, step_gradient: Any
 ) -> None:
@@ -92,7 +94,8 @@ def _iterated_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> N
     sizes, steps, inner = parameters[0], way.given[STEPS], np.empty_like(way.flow)
     for t in range(steps - 1, -1, -1):
         receive(way, t)
-        inner[:] = way.flow
+        for b in range(inner.shape[0]):
+            move(way.flow[b], inner[b])
         for k in range(sizes.shape[0] - 1, -1, -1):
             before = at_time(way, way.product, k * steps + t)
             active = at_time(way, way.gradient, k * steps + t)

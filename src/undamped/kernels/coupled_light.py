@@ -12,8 +12,10 @@ from torch import Tensor
 from undamped.kernels.coupled import InLoops, Step
 from undamped.kernels.coupled_loop import (
     LOOP,
+    PART,
     at_time,
     bring_back,
+    clear,
     hold,
     inputs,
     memories,
@@ -24,7 +26,7 @@ from undamped.kernels.coupled_squash import sigmoid
 from undamped.kernels.pointers import STEPS
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _light_forward(
     projected: Any, old_memory: Any, new_memory: Any, new: Any, forget: Any, reset: Any
 ) -> None:
@@ -42,7 +44,7 @@ def _light_forward(
             shown[j] = r * kept[j] + (one - r) * passing[j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _light_backward(
     projected: Any,
     old_memory: Any,
@@ -103,7 +105,8 @@ def _light_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None
         before, after = at_time(way, way.memory, t), at_time(way, way.memory, t + 1)
         both = (*parameters, *gradients)
         _light_backward(given, before, after, way.flow, way.memory_flow, result, *both)
-        way.flow[:] = 0  # nothing reads the state, so nothing comes back to it
+        for b in range(way.flow.shape[0]):
+            clear(way.flow[b])  # nothing reads the state, so nothing comes back to it
         bring_back(way, t)
 
 

@@ -24,6 +24,8 @@ from undamped.kernels.coupled_walk import Walk
 from undamped.kernels.pointers import page, pages, without_gaps
 
 LOOP: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+PART: dict[str, Any] = LOOP | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""For what only loops call: a way in from Python takes longer to compile than the thing itself."""
 
 
 class There(NamedTuple):
@@ -70,96 +72,108 @@ class Back(NamedTuple):
     memory_waiting: Any
 
 
+@njit(**PART)
+def move(row: Any, to: Any) -> None:
+    """Copy a row; an assignment of arrays takes seconds to compile, for shapes it might meet."""
+    for j in range(row.shape[0]):
+        to[j] = row[j]
+
+
+@njit(**PART)
+def clear(row: Any) -> None:
+    """Set a row to zero."""
+    for j in range(row.shape[0]):
+        row[j] = 0
+
+
 # For loops on the way there
 
 
-@njit(**LOOP)
+@njit(**PART)
 def states(way: Any, t: int) -> Any:
     """Return the states before and after a time."""
     return page(way.carried, t, way.product), page(way.carried, t + 1, way.product)
 
 
-@njit(**LOOP)
+@njit(**PART)
 def memories(way: Any, t: int) -> Any:
     """Return the memories before and after a time."""
     return page(way.memory, t, way.product), page(way.memory, t + 1, way.product)
 
 
-@njit(**LOOP)
+@njit(**PART)
 def inputs(way: Any, t: int) -> Any:
     """Return the projected input of a time."""
     return page(way.projected, t, way.product)
 
 
-@njit(**LOOP)
+@njit(**PART)
 def sum_of(way: Any, t: int, rows: Any, out: Any) -> None:
     """Write the product with some rows, plus the projected input of a time, to `out`."""
     add = page(way.projected, t, way.product)
     for b in range(out.shape[0]):
-        given, total = add[b], out[b]
-        for j in range(out.shape[1]):
-            total[j] = given[j]
+        move(add[b], out[b])
     multiply(way.blas, rows, way.matrix, out, True)
 
 
-@njit(**LOOP)
+@njit(**PART)
 def sum_up(way: Any, t: int, out: Any) -> None:
     """Write the product with the state of a time, plus projected input, to `out`."""
     sum_of(way, t, page(way.carried, t, way.product), out)
 
 
-@njit(**LOOP)
+@njit(**PART)
 def apply(way: Any, t: int) -> None:
     """Write the product alone."""
     multiply(way.blas, page(way.carried, t, way.product), way.matrix, way.product, False)
 
 
-@njit(**LOOP)
+@njit(**PART)
 def hold(way: Any, pages: Any, t: int) -> None:
     """Leave what `pages` hold of sequences that are over where it was."""
     if way.alive.shape[0]:
         old, new = page(pages, t, way.product), page(pages, t + 1, way.product)
         for b in range(way.alive.shape[0]):
             if t >= way.alive[b]:
-                new[b] = old[b]
+                move(old[b], new[b])
 
 
 # For loops on the way back
 
 
-@njit(**LOOP)
+@njit(**PART)
 def at_time(way: Any, pages: Any, t: int) -> Any:
     """Return what `pages` hold of a time."""
     return page(pages, t, way.flow)
 
 
-@njit(**LOOP)
+@njit(**PART)
 def receive(way: Any, t: int) -> None:
     """Add the gradient of the outputs to the flow; flows of sequences that are over wait."""
     given, alive = page(way.given, t, way.flow), way.alive
     for b in range(way.flow.shape[0]):
         if alive.shape[0] and t >= alive[b]:
-            way.waiting[b] = way.flow[b]
-            way.flow[b] = 0
-            way.memory_waiting[b] = way.memory_flow[b]
-            way.memory_flow[b] = 0
+            move(way.flow[b], way.waiting[b])
+            clear(way.flow[b])
+            move(way.memory_flow[b], way.memory_waiting[b])
+            clear(way.memory_flow[b])
         else:
             total, part = way.flow[b], given[b]
             for j in range(part.shape[0]):
                 total[j] += part[j]
 
 
-@njit(**LOOP)
+@njit(**PART)
 def bring_back(way: Any, t: int) -> None:
     """Put the flow of sequences that are over back."""
     for b in range(way.alive.shape[0]):
         if t >= way.alive[b]:
             # In this order: without a memory both are the same array, and the flow waits here.
-            way.memory_flow[b] = way.memory_waiting[b]
-            way.flow[b] = way.waiting[b]
+            move(way.memory_waiting[b], way.memory_flow[b])
+            move(way.waiting[b], way.flow[b])
 
 
-@njit(**LOOP)
+@njit(**PART)
 def pull_back(way: Any, t: int, keep: bool) -> None:
     """Bring the gradient of the product to the flow, added to what is there if `keep`."""
     multiply(way.blas, page(way.gradient, t, way.flow), way.matrix, way.flow, keep)

@@ -10,6 +10,7 @@ from numba import njit
 from undamped.kernels.coupled import Step
 from undamped.kernels.coupled_loop import (
     LOOP,
+    PART,
     at_time,
     hold,
     memories,
@@ -22,7 +23,7 @@ from undamped.kernels.coupled_squash import sigmoid, tanh
 from undamped.kernels.pointers import STEPS
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _lstm_forward(product: Any, old_memory: Any, new_memory: Any, new: Any) -> None:
     size = new.shape[1]
     for b in range(product.shape[0]):
@@ -36,7 +37,7 @@ def _lstm_forward(product: Any, old_memory: Any, new_memory: Any, new: Any) -> N
             shown[j] = sigmoid(o[j]) * tanh(kept[j])
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _lstm_backward(
     product: Any, old_memory: Any, new_memory: Any, flow: Any, memory_flow: Any, gradient: Any
 ) -> None:

@@ -75,7 +75,8 @@ def _squares(
     for block in range(low, high):
         first, last = block * BLOCK, min(size, (block + 1) * BLOCK)
         before, after = start[first:last], reached[first:last]
-        error[:] = 0
+        for i in range(last - first):
+            error[i] = 0
         for j in range(len(weights)):
             if weights[j] == 0:
                 continue
