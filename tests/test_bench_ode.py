@@ -5,24 +5,25 @@ import json
 import torch
 
 from undamped.bench import ode
+from undamped.bench.ode_tables import FieldTiming, OdeBenchmark
 from undamped.bench.timing import Timing
 
 
 def test_reports():
-    timing = ode.FieldTiming(
+    timing = FieldTiming(
         "a field",
         {"undamped": 10, "bare field": 10},
         {"bare field": Timing((1.0,)), "undamped": Timing((1.2,))},
         {"undamped checkpoint": Timing((3.0,))},
     )
-    bench = ode.OdeBenchmark((timing,), {"reversible": {100: 5}}, {"batch": 3.0}, 1)
+    bench = OdeBenchmark((timing,), {"reversible": {100: 5}}, {"batch": 3.0}, 1)
     assert abs(timing.over_bare - 1.2) < 1e-12
     assert "a field" in json.dumps(bench.to_dict()) and "reversible" in bench.markdown()
     assert len(bench.figures()) == 2 and bench.summary().row_count == 6
 
 
 def test_ratios_count_evaluations_on_both_sides():
-    timing = ode.FieldTiming(
+    timing = FieldTiming(
         "a field",
         {"undamped": 10, "bare field": 10, "torchdiffeq": 8},
         {
@@ -41,6 +42,11 @@ def test_ratios_count_evaluations_on_both_sides():
     ratios, bounds = timing.ratios(), timing.bounds()
     assert abs(ratios["forward"] - 2.5) < 1e-12 and abs(ratios["backprop"] - 2.5) < 1e-12
     assert abs(ratios["adjoint"] - 3.0) < 1e-12 and abs(bounds["forward"] - 3.0) < 1e-12
+
+
+def test_ratios_compare_within_rounds():
+    ours, theirs = Timing((1.0, 2.0, 9.0)), Timing((2.0, 4.0, 3.0))
+    assert theirs.over(ours) == 2.0 and ours.over(theirs) == 0.5
 
 
 def test_own_steps_save_evaluations():

@@ -1,7 +1,7 @@
 """Timing that a noisy machine cannot fool much, and `peak_memory` beside it.
 
 Candidates are run in turn, round after round, so that a busy minute slows all of them alike;
-each is summed up by its median. Ratios of medians are what to quote.
+each is summed up by its median. Ratios are what to quote.
 """
 
 from __future__ import annotations
@@ -32,6 +32,15 @@ class Timing:
     def spread(self) -> tuple[float, float]:
         """The fastest and the slowest round."""
         return min(self.seconds), max(self.seconds)
+
+    def over(self, other: Timing) -> float:
+        """Return how many times as long as another this takes: the median over rounds.
+
+        Both are of one `interleaved` run, whose rounds are short: what slows the machine for
+        longer than that slows both, and their ratio hardly notices.
+        """
+        pairs = zip(self.seconds, other.seconds, strict=True)
+        return statistics.median(mine / its for mine, its in pairs)
 
     def to_dict(self) -> dict[str, float]:
         """Return median and spread for JSON."""

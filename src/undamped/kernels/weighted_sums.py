@@ -130,25 +130,28 @@ class WeightedSums:
         """Begin a step at y; return whether it is like what these sums are for."""
         self._y = y
         self._stages.clear()
-        return self._enter(y, Y)
+        if self._fits(y):
+            self._table[Y] = y.data_ptr()
+            return True
+        return False
 
     def take(self, stage: Tensor) -> bool:
         """Take the next stage; return whether it is like what these sums are for."""
-        self._stages.append(stage)
-        return self._enter(stage, STAGES - 1 + len(self._stages))
+        stages = self._stages
+        if len(stages) < MOST and self._fits(stage):
+            self._table[STAGES + len(stages)] = stage.data_ptr()
+            stages.append(stage)
+            return True
+        return False
 
-    def _enter(self, part: Tensor, place: int) -> bool:
-        fits = (
-            type(part) is Tensor
-            and part.shape == self._shape
-            and part.dtype == self._dtype
+    def _fits(self, part: Tensor) -> bool:
+        return (
+            part.shape == self._shape
+            and part.dtype is self._dtype
+            and type(part) is Tensor
             and part.is_cpu
             and part.is_contiguous()
-            and place < len(self._table)
         )
-        if fits:
-            self._table[place] = part.data_ptr()
-        return fits
 
     def add(self, h: float, weights: Any) -> Tensor:
         """Return y + h Σ w_j k_j, a new tensor without a graph; all stages must have fitted.
@@ -186,8 +189,9 @@ class WeightedSums:
             atol: Absolute tolerance.
             size: How many leading numbers count; all by default.
         """
-        if not self._enter(y1, OUT):
+        if not self._fits(y1):
             return None
+        self._table[OUT] = y1.data_ptr()
         counted = self._size if size is None else size
         totals = self._totals if size is None else self._totals[: -(-size // BLOCK)]
         work = self._table, weights, h, counted, rtol, atol, totals

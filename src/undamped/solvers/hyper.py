@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from undamped.errors import OptionError, explain
 from undamped.options import PositiveInt
 from undamped.registry import solvers
-from undamped.solvers.explicit.runge_kutta import RungeKutta, stage_times
+from undamped.solvers.explicit.runge_kutta import RungeKutta
 from undamped.solvers.solver import Field, Number, Solver, SolverState, register
+from undamped.solvers.stage_times import stage_times
 
 Correction = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 

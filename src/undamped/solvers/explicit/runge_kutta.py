@@ -1,7 +1,7 @@
 """Explicit Runge–Kutta: the plain step, and a stepper with little cost beyond the field.
 
 Times and step sizes are plain numbers, so nothing waits for a device except one norm per step;
-all stage times of a step are made by one operation; on the CPU the error norm and, without a graph
+stage times are made for many steps at once; on the CPU the error norm and, without a graph
 through them, the stage values are one compiled pass each (`kernels.weighted_sums`); and the last
 evaluation of a step is the first of the next. Tried and slower, with a graph: all stages in one
 matrix with a product for each stage value, for its copies and views; sums transposed by hand with
@@ -13,17 +13,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from undamped.solvers.control import ErrorNorm
 from undamped.solvers.explicit.sums import combine, combine_terms, compiled_sums
-from undamped.solvers.explicit.tableau import Row, Tableau, Terms
+from undamped.solvers.explicit.tableau import Tableau, Terms
 from undamped.solvers.solver import Field, Number, Solver, SolverState, Stepper
+from undamped.solvers.stage_times import StageClock, stage_times
 
 
 class RungeKutta(Solver):
@@ -42,6 +41,7 @@ class RungeKutta(Solver):
         first: Tensor | None = None,
         last: bool = False,
         add: Callable[[Tensor, Any, Terms, list[Tensor]], Tensor] | None = None,
+        clock: StageClock | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the new value and the stages, differentiably.
 
@@ -53,10 +53,10 @@ class RungeKutta(Solver):
             first: f(t, y), where it is known.
             last: Whether f at the end is wanted too.
             add: What adds up stage values; `combine_terms` by default.
+            clock: What makes the times of the stages, for `all_nodes` of the tableau.
         """
         tableau, add = self.tableau, add or combine_terms
-        nodes = (*tableau.nodes, 1.0) if last and tableau.reuses_last else tableau.nodes
-        times = stage_times(t, h, nodes, y)
+        times = clock(t, h) if clock else stage_times(t, h, tableau.all_nodes, y)
         taken = [field(times[0], y) if first is None else first]
         for terms, time in zip(tableau.row_terms, times[1:], strict=False):
             taken.append(field(time, add(y, h, terms, taken)))
@@ -96,25 +96,6 @@ class RungeKutta(Solver):
         return RungeKuttaStepper(self, field, y, first)
 
 
-def stage_times(t: Number, h: Number, nodes: Row, y: Tensor) -> Sequence[Tensor]:
-    """Return t + c h for every node, as the tensors a field expects."""
-    if isinstance(t, Tensor):
-        return [(t + h * node).to(y.dtype) for node in nodes]
-    # In NumPy, where operations on a few numbers cost a third of what they do in torch.
-    times = _node_array(nodes) * h + t
-    if y.dtype == torch.float32:
-        times = times.astype(np.float32)
-    found = torch.from_numpy(times)
-    if found.dtype != y.dtype or not y.is_cpu:
-        found = found.to(y.device, y.dtype)
-    return found.unbind()
-
-
-@lru_cache(maxsize=64)
-def _node_array(nodes: Row) -> np.ndarray:
-    return np.array(nodes)
-
-
 class RungeKuttaStepper(Stepper):
     """Runge–Kutta during one solve: the last evaluation of a step is the first of the next."""
 
@@ -128,11 +109,19 @@ class RungeKuttaStepper(Stepper):
         self._reuses = solver.tableau.reuses_last
         self._size: Number = 0.0
         self._sums = compiled_sums(y)
+        self._clock = StageClock(solver.tableau.all_nodes, y)
 
     def attempt(self, t: Number, h: Number) -> Tensor:
         """Attempt a step."""
         y1, taken = self.solver.stages(
-            self.field, t, h, self.state[0], first=self._first, last=True, add=self._sums
+            self.field,
+            t,
+            h,
+            self.state[0],
+            first=self._first,
+            last=True,
+            add=self._sums,
+            clock=self._clock,
         )
         # A step that is refused and tried again starts from the same first evaluation.
         self._first, self._taken, self._proposed, self._size = taken[0], taken, (y1,), h
@@ -148,8 +137,8 @@ class RungeKuttaStepper(Stepper):
     def error_norm(self, norm: ErrorNorm) -> float:
         """Return the same in units of the tolerance."""
         if self._sums is not None:
-            terms, last = self.solver.tableau.error_terms, self._taken[-1] if self._reuses else None
-            found = self._sums.error(self._proposed[0], self._size, terms, last, norm)
+            terms, y1 = self.solver.tableau.error_terms, self._proposed[0]
+            found = self._sums.error(self.state[0], y1, self._size, terms, self._taken, norm)
             if found is not None:
                 return found
         return super().error_norm(norm)

@@ -27,20 +27,22 @@ def combine(y: Tensor | None, h: Number, row: Sequence[float], taken: Sequence[T
 
 def combine_terms(y: Tensor | None, h: Number, terms: Terms, taken: Sequence[Tensor]) -> Tensor:
     """Return y + h Σ a_j k_j over the terms of a row that are not zero."""
-    (j, a), *rest = terms
     if isinstance(h, Tensor):
+        (j, a), *rest = terms
         total = torch.mul(taken[j], a)
         for j, a in rest:
             total = torch.add(total, taken[j], alpha=a)
         total = h.to(total.dtype) * total
         return total if y is None else y + total
-    total = torch.mul(taken[j], a * h) if y is None else torch.add(y, taken[j], alpha=a * h)
-    if torch.is_grad_enabled():
-        for j, a in rest:
+    graph, total = torch.is_grad_enabled(), y
+    for j, a in terms:
+        if total is None:
+            total = torch.mul(taken[j], a * h)
+        elif graph or total is y:
             total = torch.add(total, taken[j], alpha=a * h)
-    else:
-        for j, a in rest:
+        else:
             total.add_(taken[j], alpha=a * h)
+    assert total is not None
     return total
 
 
@@ -56,9 +58,9 @@ def compiled_sums(y: Tensor) -> CompiledSums | None:
 class CompiledSums:
     """Stage values and error norms of the steps of one solve.
 
-    A field answers as it likes: every stage is looked at when it has just come, and a step with
-    one that is of another type or has gaps in its memory is summed by torch, as is every step
-    through which a graph is wanted.
+    A field answers as it likes: every stage is looked at, and a step with one that is of another
+    type or has gaps in its memory is summed by torch, as is every step through which a graph is
+    wanted.
 
     Args:
         kernel: The sums.
@@ -66,32 +68,39 @@ class CompiledSums:
 
     def __init__(self, kernel: WeightedSums) -> None:
         self._kernel = kernel
-        self._fit = True
+        self._fit, self._seen = True, 0
 
     def __call__(self, y: Tensor, h: Any, terms: Terms, taken: list[Tensor]) -> Tensor:
-        """Return y + h Σ a_j k_j; called after every stage, the newest of which is taken."""
+        """Return y + h Σ a_j k_j; called after every stage."""
         if len(taken) == 1:
-            self._fit = self._kernel.begin(y)
-        self._fit = self._kernel.take(taken[-1]) and self._fit
-        if not self._fit or torch.is_grad_enabled():
+            self._seen = 0
+        if torch.is_grad_enabled() or not self._look(y, taken):
             return combine_terms(y, h, terms, taken)
         return self._kernel.add(h, terms.row)
 
+    def _look(self, y: Tensor, taken: Sequence[Tensor]) -> bool:
+        """Take what is new; return whether everything in this step has fitted."""
+        if not self._seen:
+            self._fit = self._kernel.begin(y)
+        while self._fit and self._seen < len(taken):
+            self._fit = self._kernel.take(taken[self._seen])
+            self._seen += 1
+        return self._fit
+
     def error(
-        self, y1: Tensor, h: Any, terms: Terms, last: Tensor | None, norm: ErrorNorm
+        self, y: Tensor, y1: Tensor, h: Any, terms: Terms, taken: Sequence[Tensor], norm: ErrorNorm
     ) -> float | None:
         """Return the norm of the error of a step; None if torch has to find it.
 
         Args:
-            y1: What the step arrived at.
+            y: What the step started from.
+            y1: What it arrived at.
             h: Its size.
             terms: Of the error estimate.
-            last: f at the end of the step, where the estimate needs it.
+            taken: Its stages.
             norm: The tolerance.
         """
-        if last is not None:
-            self._fit = self._kernel.take(last) and self._fit
-        if not self._fit:
+        if not self._look(y, taken):
             return None
         return self._kernel.error(y1, h, terms.row, norm.rtol, norm.atol, norm.size)
 
@@ -99,10 +108,8 @@ class CompiledSums:
         self, norm: ErrorNorm, y: Tensor, terms: Terms, parts: Sequence[Tensor]
     ) -> float | None:
         """Return the norm of Σ a_j part_j at y, between steps; None if torch has to find it."""
-        self._fit = self._kernel.begin(y)
-        for part in parts:
-            self._fit = self._kernel.take(part) and self._fit
-        if not self._fit:
+        self._seen = 0
+        if not self._look(y, parts):
             return None
         return self._kernel.error(y, 1.0, terms.row, norm.rtol, norm.atol, norm.size)
 

@@ -49,10 +49,15 @@ class Tableau:
     error: Row | None = None
     inside: tuple[Row, ...] | None = None
 
-    @property
+    @cached_property
     def reuses_last(self) -> bool:
         """Whether the estimate evaluates f at the end, which is the next step's first stage."""
         return self.error is not None and len(self.error) == len(self.weights) + 1
+
+    @cached_property
+    def all_nodes(self) -> Row:
+        """The nodes, with the end of the step where f is evaluated there too."""
+        return (*self.nodes, 1.0) if self.reuses_last else self.nodes
 
     @cached_property
     def row_terms(self) -> tuple[Terms, ...]:

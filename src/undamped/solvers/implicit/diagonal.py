@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from undamped.options import PositiveInt
-from undamped.solvers.explicit.runge_kutta import stage_times
 from undamped.solvers.explicit.sums import combine
 from undamped.solvers.implicit.newton_krylov import (
     Equations,
@@ -19,6 +18,7 @@ from undamped.solvers.implicit.newton_krylov import (
     solve_equations,
 )
 from undamped.solvers.solver import Field, Number, Solver, SolverState, register
+from undamped.solvers.stage_times import stage_times
 
 Row = tuple[float, ...]
 

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from undamped.options import PositiveInt
-from undamped.solvers.explicit.runge_kutta import stage_times
 from undamped.solvers.implicit.krylov import gmres
 from undamped.solvers.implicit.newton_krylov import (
     Equations,
@@ -18,6 +17,7 @@ from undamped.solvers.implicit.newton_krylov import (
     solve_equations,
 )
 from undamped.solvers.solver import Field, Number, Solver, SolverState, register
+from undamped.solvers.stage_times import stage_times
 
 _ROOT = math.sqrt(6)
 _NODES = ((4 - _ROOT) / 10, (4 + _ROOT) / 10, 1.0)

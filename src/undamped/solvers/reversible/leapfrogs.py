@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from undamped.solvers.explicit.runge_kutta import stage_times
 from undamped.solvers.solver import Field, Number, Solver, SolverState, register
+from undamped.solvers.stage_times import stage_times
 
 
 @register("alf")

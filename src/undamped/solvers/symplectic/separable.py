@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from undamped.solvers.explicit.runge_kutta import stage_times
 from undamped.solvers.solver import Field, Number, Solver, SolverState, register
+from undamped.solvers.stage_times import stage_times
 from undamped.solvers.symplectic.phase import drift, kick, split
 
 

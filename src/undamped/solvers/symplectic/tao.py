@@ -9,8 +9,8 @@ from torch import Tensor
 
 from undamped.errors import OptionError
 from undamped.options import PositiveFloat
-from undamped.solvers.explicit.runge_kutta import stage_times
 from undamped.solvers.solver import Field, Number, Solver, SolverState, register
+from undamped.solvers.stage_times import stage_times
 from undamped.solvers.symplectic.phase import split
 
 
