@@ -17,7 +17,8 @@ class FieldTiming:
         evaluations: Of our solve and of torchdiffeq's, forward.
         forward: Seconds of whole solves without gradients, and of as many bare evaluations.
         gradients: Seconds of whole solves with gradients, and of as many bare evaluations
-            differentiated in one graph: what no solver can go below.
+            differentiated in one graph: what no solver can go below. Beside them the same with
+            the sums of as many steps, which a solver that leaves them to autograd cannot.
     """
 
     name: str

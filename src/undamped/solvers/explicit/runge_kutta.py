@@ -113,6 +113,8 @@ class RungeKuttaStepper(Stepper):
 
     def attempt(self, t: Number, h: Number) -> Tensor:
         """Attempt a step."""
+        # The memory of the last step's stages is this one's: half as much goes through the cache.
+        self._taken = []
         y1, taken = self.solver.stages(
             self.field,
             t,
