@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from undamped.data.preparation import as_labels, sorted_labels
+from undamped.data.labels import as_labels, sorted_labels
 from undamped.data.series import SeriesSet, pieces
 
 _FEW = 5

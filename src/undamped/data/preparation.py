@@ -12,7 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from undamped.data.series import SeriesSet, pieces
+from undamped.data.gaps import hold, interpolate
+from undamped.data.labels import as_labels, comparable, sorted_labels
+from undamped.data.moments import channel_moments, target_moments, typical_gap
+from undamped.data.series import SeriesSet
 from undamped.errors import DataError, ShapeError, explain
 from undamped.options import unknown_name
 
@@ -101,7 +104,7 @@ class Preparation:
         for name in predicted:
             if name not in training.channels:
                 raise unknown_name("channel", name, training.channels)
-        mean, std = _moments(training)
+        mean, std = channel_moments(training)
         used = [i for i, n in enumerate(training.channels) if std[i] > 0 or n in predicted]
         used = used or list(range(len(std)))  # constants only: better than nothing at all
         scale = np.where(std > 0, std, 1.0)
@@ -112,7 +115,7 @@ class Preparation:
             places = [training.channels.index(name) for name in predicted]
             target_mean, target_std = mean[places], scale[places]
         else:
-            target_mean, target_std = _target_moments(training)
+            target_mean, target_std = target_moments(training)
         if not standardise:
             mean, scale = np.zeros_like(mean), np.ones_like(scale)
         return cls(
@@ -123,7 +126,7 @@ class Preparation:
             std=[float(scale[i]) for i in used],
             missing=missing,
             time_channel=time_channel,
-            typical_gap=_typical_gap(training) if time_channel else 1.0,
+            typical_gap=typical_gap(training) if time_channel else 1.0,
             classes=list(classes) if classes is not None else None,
             target_mean=[float(v) for v in target_mean],
             target_std=[float(v) for v in target_std],
@@ -168,7 +171,7 @@ class Preparation:
         """Return the features (time, features) of one raw series (time, channels), float32."""
         values = self._standardised(np.asarray(series, dtype=np.float64))
         there = ~np.isnan(values)
-        filled = _hold(values, there) if self.missing == "mask" else _interpolate(values, there)
+        filled = hold(values, there) if self.missing == "mask" else interpolate(values, there)
         features = [filled, there] if self.missing == "mask" else [filled]
         if self.time_channel:
             features.append(self._gaps(times, len(values))[:, None])
@@ -219,7 +222,7 @@ class Preparation:
             numbers = np.asarray(targets, dtype=np.float64)
             return ((numbers - self.target_mean[0]) / self.target_std[0]).astype(np.float32)
         place = {label: number for number, label in enumerate(self.classes)}
-        kinds, numbers = np.unique(_comparable(targets), return_inverse=True)
+        kinds, numbers = np.unique(comparable(targets), return_inverse=True)
         labels = as_labels(kinds)
         strange = [label for label in labels if label and label not in place]
         if strange:
@@ -284,117 +287,3 @@ class Stream:
             features.append(prepared._gaps(known, 0 if known is None else len(known))[-1:])
         self._held, self._time = features[0], time
         return np.concatenate(features, dtype=np.float32)
-
-
-def label_of(value: Any) -> str:
-    """Return a label as text: whole numbers without a decimal point."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a label is not there."""
-    return value is None or value == "" or (isinstance(value, float) and np.isnan(value))
-
-
-def as_labels(targets: Any) -> list[str]:
-    """Return labels as text, empty where missing."""
-    values = np.asarray(targets).ravel().tolist()
-    return ["" if is_missing(value) else label_of(value) for value in values]
-
-
-def _comparable(targets: Any) -> np.ndarray:
-    """Return labels as an array that can be sorted; text among other things becomes text."""
-    array = np.asarray(targets).ravel()
-    return np.array(as_labels(array)) if array.dtype == object else array
-
-
-def sorted_labels(targets: Any) -> list[str]:
-    """Return the labels that occur, numbers in the order of their size."""
-    columns = targets if isinstance(targets, list) else [targets]
-    kinds = (np.unique(_comparable(column)) for column in columns)
-    found = {label for some in kinds for label in as_labels(some)} - {""}
-    try:
-        return sorted(found, key=float)
-    except ValueError:
-        return sorted(found)
-
-
-def _moments(training: SeriesSet) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation of every channel in two passes, piece by piece."""
-    width = len(training.channels)
-    count, total = np.zeros(width), np.zeros(width)
-    for one in training.series:
-        for piece in pieces(one):
-            part = np.asarray(one[piece], dtype=np.float64)
-            there = ~np.isnan(part)
-            count += there.sum(0)
-            total += np.where(there, part, 0.0).sum(0)
-    for name, number, value in zip(training.channels, count, total, strict=True):
-        if number == 0:
-            raise DataError(
-                explain(
-                    f"{training.source}: channel '{name}'",
-                    expected="numbers",
-                    got="only missing values in the training part",
-                    remedy="Leave it out with channels=.",
-                )
-            )
-        if not np.isfinite(value):
-            raise DataError(
-                explain(
-                    f"{training.source}: channel '{name}'",
-                    expected="finite numbers",
-                    got="an infinite one",
-                    remedy="Mark what is missing as NaN.",
-                )
-            )
-    mean = total / count
-    squares = np.zeros(width)
-    for one in training.series:
-        for piece in pieces(one):
-            away = np.asarray(one[piece], dtype=np.float64) - mean
-            squares += np.where(np.isnan(away), 0.0, away * away).sum(0)
-    std = np.sqrt(squares / count)
-    # What varies less than float32 can tell apart is constant.
-    return mean, np.where(std > 1e-6 * np.maximum(1e-30, np.abs(mean)), std, 0.0)
-
-
-def _target_moments(training: SeriesSet) -> tuple[np.ndarray, np.ndarray]:
-    targets = training.targets
-    assert targets is not None
-    columns = targets if isinstance(targets, list) else [targets]
-    values = np.concatenate([np.asarray(c, dtype=np.float64).ravel() for c in columns])
-    values = values[~np.isnan(values)]
-    std = values.std()
-    return np.array([values.mean()]), np.array([std if std > 0 else 1.0])
-
-
-def _typical_gap(training: SeriesSet) -> float:
-    assert training.times is not None
-    gaps = np.concatenate([np.diff(times) for times in training.times])
-    return float(np.median(gaps)) if len(gaps) else 1.0
-
-
-def _hold(values: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Fill gaps with the last value; before the first one, with the mean, which is 0 here."""
-    steps = np.arange(len(values))[:, None]
-    last = np.maximum.accumulate(np.where(there, steps, -1), axis=0)
-    held = np.take_along_axis(values, np.maximum(last, 0), axis=0)
-    return np.where(last >= 0, held, 0.0)
-
-
-def _interpolate(values: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Fill gaps along lines; at the ends with the nearest value; all missing, with the mean."""
-    if there.all():
-        return values
-    filled, steps = values.copy(), np.arange(len(values))
-    for channel in np.flatnonzero(~there.all(0)):
-        known = there[:, channel]
-        filled[:, channel] = (
-            np.interp(steps, steps[known], values[known, channel]) if known.any() else 0.0
-        )
-    return filled

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from undamped.data.labels import label_of
 from undamped.errors import DataError, explain
 
 if TYPE_CHECKING:
@@ -200,16 +201,10 @@ def _parquet_pieces(path: Path, text: list[str], rows: int) -> Iterator[DataFram
         for batch in parquet.ParquetFile(path).iter_batches(batch_size=rows):
             frame = batch.to_pandas()
             for name in text:
-                frame[name] = frame[name].map(_as_text, na_action="ignore")
+                frame[name] = frame[name].map(label_of, na_action="ignore")
             yield frame
     except (pyarrow.ArrowException, OSError) as error:
         raise _wrong(path, "a whole Parquet file", _first_line(error)) from None
-
-
-def _as_text(value: Any) -> str:
-    from undamped.data.preparation import label_of
-
-    return label_of(value)
 
 
 def _first_line(error: Exception) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from undamped.data.preparation import label_of
+from undamped.data.labels import label_of
 from undamped.data.series import SeriesSet
 from undamped.data.timeseries_file import read_ts
 from undamped.errors import DataError, explain

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from undamped.data.preparation import label_of
+from undamped.data.labels import label_of
 from undamped.data.series import SeriesSet
 from undamped.estimators.estimator import SequenceEstimator
 from undamped.estimators.inputs import collect

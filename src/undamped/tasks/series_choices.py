@@ -6,7 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from undamped.data.preparation import Kind, as_labels, sorted_labels
+from undamped.data.labels import as_labels, sorted_labels
+from undamped.data.preparation import Kind
 from undamped.data.series import SeriesSet, pieces
 from undamped.errors import DataError, OptionError, explain
 
