@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from undamped.errors import OptionError, explain
-from undamped.options import check, convert
+from undamped.options import NonNegativeFloat, check, convert
 from undamped.registry import solvers
 from undamped.solvers.settings import Settings
 from undamped.solvers.solver import Solver
@@ -18,6 +18,18 @@ def choose_solver(method: str | Solver) -> Solver:
     """Return a method by its registry name, or as it was given."""
     if isinstance(method, Solver):
         return method
+    if not isinstance(method, str):
+        name = method.__name__ if isinstance(method, type) else type(method).__name__
+        raise OptionError(
+            explain(
+                "method",
+                expected="the name of a solver or a solver",
+                got=f"the class {name}" if isinstance(method, type) else f"a {name}",
+                remedy=f"Write {name}() for one of its own."
+                if isinstance(method, type)
+                else "`undamped list` shows the names.",
+            )
+        )
     return solvers[method]()
 
 
@@ -25,6 +37,15 @@ def read_settings(
     solver: Solver, rtol: float | None, atol: float | None, options: dict[str, Any]
 ) -> Settings:
     """Return the settings of a solve, refusing those a method has no use for."""
+    if not isinstance(options, dict):
+        raise OptionError(
+            explain(
+                "options",
+                expected="settings by name",
+                got=f"a {type(options).__name__}",
+                remedy="Write them as {'step_size': 0.1}.",
+            )
+        )
     chosen = check("options", Settings, options)
     for reserved in ("rtol", "atol", "norm_size"):
         if reserved in chosen:
@@ -42,11 +63,13 @@ def read_settings(
                     f"{name} of '{solver.name}'",
                     expected="to be left out, since the steps are fixed",
                     got=value,
-                    remedy="Choose a method with step control, such as 'dopri5', or set only "
+                    remedy="Leave out step_size to have them chosen."
+                    if solver.adaptive
+                    else "Choose a method with step control, such as 'dopri5', or set only "
                     "options={'step_size': …}.",
                 )
             )
-        chosen[name] = convert(float, value, name)
+        chosen[name] = convert(NonNegativeFloat, value, name)
     if fixed and ("first_step" in chosen or "max_step" in chosen or "control" in chosen):
         raise OptionError(
             f"options of '{solver.name}': expected step_size or max_steps, got step control for "
@@ -66,6 +89,24 @@ def check_choices(
     """Refuse choices that do not fit together."""
     convert(Gradient, gradient, "gradient")
     convert(Steps, steps, "steps")
+    if settings.piece != 1 and gradient != "checkpoint":
+        raise OptionError(
+            explain(
+                "options.piece",
+                expected="gradient='checkpoint', which recomputes pieces",
+                got=f"gradient='{gradient}'",
+                remedy="Leave piece out.",
+            )
+        )
+    if gradient == "adjoint" and solver.phase_space:
+        raise OptionError(
+            explain(
+                "gradient='adjoint'",
+                expected="a method for any state, since the adjoint has no positions and momenta",
+                got=f"'{solver.name}'",
+                remedy="Use gradient='checkpoint' or 'reversible': both are exact.",
+            )
+        )
     if gradient == "reversible" and not solver.reversible:
         raise OptionError(
             explain(

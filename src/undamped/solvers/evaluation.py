@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -25,21 +25,36 @@ class CountedField:
         self.function = function
         self.packing = packing
         self.count = 0
-        # The common case, one tensor, must cost nothing beyond the call.
+        # The common case, one tensor, must cost little beyond the call.
         self.plain = packing.single
+        self._last: Tensor | None = None
+        self._version = 0
 
     def __call__(self, t: Any, y: Tensor) -> Tensor:
         """Evaluate the field on a packed state."""
         self.count += 1
-        if self.plain:
-            return self.function(t, y)
-        return self.packing.pack(self.function(t, self.packing.unpack(y)))
+        if not self.plain:
+            return self.packing.pack(self.function(t, self.packing.unpack(y)))
+        value = self.function(t, y)
+        if type(value) is not Tensor or value.shape != y.shape:
+            self.packing.check(value, y.shape)
+        if value is self._last and value._version != self._version:
+            raise OptionError(
+                explain(
+                    "value of the field",
+                    expected="a new tensor at every call, since a step needs several at once",
+                    got="one that is written over",
+                    remedy="Return a copy: value.clone().",
+                )
+            )
+        if not value.requires_grad and not value.is_inference():
+            self._last, self._version = value, value._version
+        return value
 
     def first(self, t: Tensor, y: Tensor) -> Tensor:
-        """Evaluate for the first time in a solve, checking shape and finiteness."""
+        """Evaluate for the first time in a solve, checking type and finiteness too."""
         value = self(t, y)
-        if self.plain:
-            value = self.packing.pack(value)
+        self.packing.check_type(value, y)
         if not all_finite(value):
             where = _first_bad_sample(value, self.packing)
             raise NonFiniteError(
@@ -90,9 +105,40 @@ def dependencies(
     if extra is not None:
         named += [tensor for tensor in extra() if tensor.requires_grad]
     known = {id(tensor): tensor for tensor in named}
-    stopped = {id(t.grad_fn) for t in named if t.grad_fn is not None}
+    for leaf in _leaves([value], named, start):
+        known.setdefault(id(leaf), leaf)
+    return list(known.values())
+
+
+def check_dependencies(values: Iterable[Tensor], known: Sequence[Tensor], start: int) -> None:
+    """Refuse values that depend on a tensor which the first evaluation did not show.
+
+    A field may use a tensor only later in time, or only in some states; its gradient would be
+    missing without a word.
+
+    Args:
+        values: Evaluated with gradients on the way back.
+        known: The state and the tensors whose gradients are looked for.
+        start: Number of the first autograd node that belongs to these evaluations.
+    """
+    allowed = {id(tensor) for tensor in known}
+    for leaf in _leaves(values, known, start):
+        if id(leaf) not in allowed:
+            raise _unnamed(f"a leaf of shape {tuple(leaf.shape)} only later than at the start")
+
+
+def next_node() -> int:
+    """Return the number that the next autograd node of this thread will have, or one before."""
+    marker = torch.ones((), requires_grad=True) * 1.0
+    assert marker.grad_fn is not None
+    return marker.grad_fn._sequence_nr()
+
+
+def _leaves(values: Iterable[Tensor], named: Iterable[Tensor], start: int) -> Iterator[Tensor]:
+    """Go through the graph of values down to the named tensors; yield the leaves met."""
+    stopped = {id(tensor.grad_fn) for tensor in named if tensor.grad_fn is not None}
     seen: set[int] = set()
-    waiting = [] if value.grad_fn is None else [value.grad_fn]
+    waiting = [value.grad_fn for value in values if value.grad_fn is not None]
     while waiting:
         node = waiting.pop()
         if id(node) in seen or id(node) in stopped:
@@ -100,12 +146,14 @@ def dependencies(
         seen.add(id(node))
         leaf = getattr(node, "variable", None)
         if leaf is not None:
-            known.setdefault(id(leaf), leaf)
+            yield leaf
         elif node._sequence_nr() < start:
-            raise OptionError(
-                "parameters: expected every tensor the field depends on, got a field that uses "
-                "one computed earlier and not named. Pass it in `parameters=[...]`, or choose "
-                "gradient='backprop'."
-            )
+            raise _unnamed("one computed earlier and not named")
         waiting.extend(before for before, _ in node.next_functions if before is not None)
-    return list(known.values())
+
+
+def _unnamed(which: str) -> OptionError:
+    return OptionError(
+        f"parameters: expected every tensor the field depends on, got a field that uses {which}. "
+        "Pass it in `parameters=[...]`, or choose gradient='backprop'."
+    )

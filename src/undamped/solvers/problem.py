@@ -11,12 +11,14 @@ from torch import Tensor
 
 from undamped.solvers.choices import Gradient
 from undamped.solvers.dense import DenseOutput
-from undamped.solvers.evaluation import CountedField, dependencies
+from undamped.solvers.evaluation import CountedField, dependencies, next_node
 from undamped.solvers.events import Event
 from undamped.solvers.explicit.runge_kutta import RungeKutta
 from undamped.solvers.gradients.adjoint import Adjoint
+from undamped.solvers.gradients.once import only_once
 from undamped.solvers.gradients.replay import Replay
 from undamped.solvers.gradients.sample_adjoint import SampleAdjoint
+from undamped.solvers.gradients.surroundings import Surroundings, random_state, refuse_chance
 from undamped.solvers.integration import Integration
 from undamped.solvers.per_sample import PerSampleIntegration
 from undamped.solvers.sample_dense import SampleDenseOutput
@@ -44,6 +46,7 @@ class Problem:
     first: Tensor | None = None
     keep: bool = False
     run: Run | None = None
+    surroundings: Surroundings | None = None
 
     def begin(self, y0: Tensor) -> Run:
         """Solve from y0."""
@@ -92,56 +95,69 @@ class _Differentiable(torch.autograd.Function):
         run = problem.begin(y0.detach())
         values = torch.stack(run.values)
         ctx.problem, ctx.values = problem, values if problem.gradient == "adjoint" else None
-        ctx.save_for_backward(y0)
+        # The tensors are kept so that changing them before the way back is noticed.
+        ctx.save_for_backward(y0, *tensors)
+        ctx.surroundings = problem.surroundings
         run.statistics.kept_bytes = _bytes(problem, run, values)
         return values
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
     ) -> tuple[Any, ...]:
         problem: Problem = ctx.problem
-        (y0,) = ctx.saved_tensors
-        run = problem.run
-        assert run is not None
-        counted = problem.field.count
+        y0, *_ = ctx.saved_tensors
         (incoming,) = gradients
-        if problem.gradient == "adjoint" and isinstance(run, PerSampleIntegration):
-            pulled, totals = _sample_adjoint(problem, run, ctx.values, incoming)
-        elif problem.gradient == "adjoint":
-            assert isinstance(run, Integration)
-            times = list(run.times[: len(run.values)])
-            if run.event_time is not None:
-                times[-1] = run.event_time
-            settings = problem.settings
-            pulled, totals = Adjoint(
-                problem.solver,
-                problem.field,
-                times,
-                ctx.values,
-                problem.tensors,
-                settings,
-                # What the way there ended with suits the field where the way back begins.
-                run.next_step if settings.first_step is None else settings.first_step,
-            ).solve(incoming)
-        else:
-            start = problem.times[0]
-            begin = start.item() if start.dim() == 0 else start
-            replay = Replay(
-                problem.solver,
-                problem.field,
-                run.trace,
-                begin,
-                problem.tensors,
-                problem.settings.piece,
-            )
-            go = (
-                replay.by_reversing if problem.gradient == "reversible" else replay.from_checkpoints
-            )
-            pulled, totals = go(y0, incoming)
-        run.statistics.evaluations_backward += problem.field.count - counted
-        return None, pulled, *totals
+        with torch.no_grad(), ctx.surroundings.restored(problem.field):
+            pulled, totals = _way_back(problem, y0, ctx.values, incoming)
+        return None, *only_once(
+            [pulled, *totals],
+            f"gradients of gradients of a solve: expected gradient='backprop', got "
+            f"'{problem.gradient}', whose gradients can be taken once. Choose 'backprop'.",
+        )
+
+
+def _way_back(
+    problem: Problem, y0: Tensor, values: Tensor | None, incoming: Tensor
+) -> tuple[Tensor, list[Tensor | None]]:
+    """Return the gradients with respect to y0 and the tensors."""
+    run = problem.run
+    assert run is not None
+    counted = problem.field.count
+    if problem.gradient == "adjoint" and isinstance(run, PerSampleIntegration):
+        assert values is not None
+        pulled, totals = _sample_adjoint(problem, run, values, incoming)
+    elif problem.gradient == "adjoint":
+        assert isinstance(run, Integration) and values is not None
+        times = list(run.times[: len(run.values)])
+        if run.event_time is not None:
+            times[-1] = run.event_time
+        settings = problem.settings
+        pulled, totals = Adjoint(
+            problem.solver,
+            problem.field,
+            times,
+            values,
+            problem.tensors,
+            settings,
+            # What the way there ended with suits the field where the way back begins.
+            run.next_step if settings.first_step is None else settings.first_step,
+        ).solve(incoming)
+    else:
+        start = problem.times[0]
+        begin = start.item() if start.dim() == 0 else start
+        replay = Replay(
+            problem.solver,
+            problem.field,
+            run.trace,
+            begin,
+            problem.tensors,
+            problem.settings.piece,
+        )
+        go = replay.by_reversing if problem.gradient == "reversible" else replay.from_checkpoints
+        pulled, totals = go(y0, incoming)
+    run.statistics.evaluations_backward += problem.field.count - counted
+    return pulled, totals
 
 
 def _sample_adjoint(
@@ -184,17 +200,21 @@ def run_problem(problem: Problem, start: Tensor, parameters: Sequence[Tensor]) -
         time = time.view(-1, *(1,) * (start.dim() - 1))
     elif problem.per_sample:
         time = time.expand(start.shape[0]).reshape(-1, *(1,) * (start.dim() - 1))
-    if not torch.is_grad_enabled():
+    if problem.gradient == "backprop" or not torch.is_grad_enabled():
         problem.first = counted.first(time, start)
         return torch.stack(problem.begin(start).values)
-    if problem.gradient == "backprop":
-        problem.first = counted.first(time, start)
-        return torch.stack(problem.begin(start).values)
-    # One evaluation with a graph shows what the field depends on, and is the first stage too.
-    marker = torch.ones((), requires_grad=True) * 1.0
-    assert marker.grad_fn is not None
-    number = marker.grad_fn._sequence_nr()
+    problem.surroundings = Surroundings.of(counted.function, start)
+    with problem.surroundings.precisely():
+        return _without_graph(problem, start, time, parameters)
+
+
+def _without_graph(
+    problem: Problem, start: Tensor, time: Tensor, parameters: Sequence[Tensor]
+) -> Tensor:
+    """Run a problem; one evaluation with a graph shows what it depends on, and is its first."""
+    counted, number = problem.field, next_node()
     leaf = start.detach().requires_grad_()
+    before = random_state(start)
     slope = counted.first(time, leaf)
     named = [*parameters, *problem.solver.tensors()]
     found = dependencies(counted.function, named, slope, number)
@@ -206,4 +226,5 @@ def run_problem(problem: Problem, start: Tensor, parameters: Sequence[Tensor]) -
     if not problem.tensors and not start.requires_grad:
         with torch.no_grad():
             return torch.stack(problem.begin(start).values)
+    refuse_chance(before, start, problem.gradient)
     return _Differentiable.apply(problem, start, *problem.tensors)

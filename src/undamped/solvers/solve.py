@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from undamped.errors import NonFiniteError, ShapeError, SolveError, explain
+from undamped.options import convert
 from undamped.solvers.choices import Gradient, Steps, check_choices, choose_solver, read_settings
 from undamped.solvers.dense import DenseOutput
 from undamped.solvers.evaluation import CountedField, all_finite
@@ -24,6 +25,8 @@ from undamped.solvers.solution import Solution
 from undamped.solvers.solver import Solver
 from undamped.solvers.times import Times, read_times, shift_outputs, shift_start
 from undamped.solvers.trace import Status
+
+OnFailure = Literal["raise", "return"]
 
 
 def solve(
@@ -41,7 +44,7 @@ def solve(
     compact: bool = False,
     event: Callable[[Any, Any], Tensor] | None = None,
     dense: bool = False,
-    on_failure: Literal["raise", "return"] = "raise",
+    on_failure: OnFailure = "raise",
 ) -> Solution:
     """Solve dy/dt = field(t, y) from y0 at t[0], and report.
 
@@ -79,9 +82,21 @@ def solve(
     packing = Packing.of(y0)
     counted = CountedField(field, packing)
     start = packing.pack(y0, "the start")
+    if start.is_inference() and not torch.is_inference_mode_enabled():
+        start = start.clone()
     times = read_times(t, start)
     own_steps = steps == "sample" or times.dim() == 2
     check_choices(solver, settings, gradient, own_steps, steps, compact)
+    convert(OnFailure, on_failure, "on_failure")
+    if solver.phase_space and not packing.single and len({*packing.shapes}) > 1:
+        raise ShapeError(
+            explain(
+                f"the start y0 of '{solver.name}'",
+                expected="positions and momenta of equal shapes",
+                got=f"shapes {[tuple(shape) for shape in packing.shapes]}",
+                remedy="Give (q, p), one momentum for every position.",
+            )
+        )
     if own_steps and not (start.dim() if packing.single else packing.batched):
         raise ShapeError(
             explain(
@@ -142,7 +157,7 @@ def _report(
     values: Tensor,
     t: Times,
     packing: Packing,
-    on_failure: Literal["raise", "return"],
+    on_failure: OnFailure,
 ) -> Solution:
     run, counted = problem.run, problem.field
     assert run is not None

@@ -42,6 +42,8 @@ class Solver(ABC):
     """The Jacobian of a step keeps the symplectic form, for the Hamiltonian fields it is for."""
     reversible: ClassVar[bool] = False
     """`reverse` undoes a step algebraically, to rounding."""
+    phase_space: ClassVar[bool] = False
+    """The halves of a state are positions and momenta, and are stepped in turn."""
     implicit: ClassVar[bool] = False
     """Each step solves equations; meant for stiff fields."""
     per_sample: ClassVar[bool] = False

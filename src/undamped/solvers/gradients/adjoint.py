@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from undamped.errors import SolveError
-from undamped.solvers.evaluation import CountedField
+from undamped.solvers.evaluation import CountedField, check_dependencies, next_node
 from undamped.solvers.explicit.runge_kutta import RungeKutta
 from undamped.solvers.packing import Packing
 from undamped.solvers.settings import Settings
@@ -90,8 +90,10 @@ class Adjoint:
 
     def _augmented(self, t: Tensor, state: Tensor, shape: torch.Size, size: int) -> Tensor:
         with torch.enable_grad():
+            begun = next_node()
             y = state[:size].detach().view(shape).requires_grad_()
             slope = self.field(t, y)
+            check_dependencies([slope], [y, *self.tensors], begun)
         adjoint = state[size : 2 * size].view(shape)
         if slope.requires_grad:
             found = torch.autograd.grad(slope, [y, *self.tensors], -adjoint, allow_unused=True)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from undamped.solvers.evaluation import CountedField
+from undamped.solvers.evaluation import CountedField, check_dependencies, next_node
 from undamped.solvers.solver import Number, Solver, SolverState
 from undamped.solvers.trace import Step, Trace
 
@@ -67,10 +67,12 @@ class Replay:
     ) -> list[Tensor]:
         """Repeat some steps with gradients and pull the gradient back through them."""
         with torch.enable_grad():
+            begun = next_node()
             leaves = tuple(part.detach().requires_grad_() for part in state)
             reached, outputs, pulls = leaves, [], []
             for step in steps:
                 reached, outputs, pulls = self._repeat(step, reached, outputs, pulls, gradients)
+            check_dependencies([*reached, *outputs], [*leaves, *self.tensors], begun)
         return self._differentiate([*reached, *outputs], [*pull, *pulls], leaves)
 
     def _repeat(

@@ -20,6 +20,7 @@ class SymplecticEuler(Solver):
 
     order = 1
     symplectic = True
+    phase_space = True
     reversible = True
 
     def step(
@@ -48,6 +49,7 @@ class Leapfrog(Solver):
     order = 2
     symmetric = True
     symplectic = True
+    phase_space = True
     reversible = True
 
     def step(
@@ -84,6 +86,7 @@ class Yoshida4(Solver):
     order = 4
     symmetric = True
     symplectic = True
+    phase_space = True
     reversible = True
     _outer = 1 / (2 - 2 ** (1 / 3))
 

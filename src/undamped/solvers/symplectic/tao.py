@@ -33,6 +33,7 @@ class Tao(Solver):
     order = 2
     symmetric = True
     symplectic = True
+    phase_space = True
     reversible = True
 
     def __init__(self, omega: PositiveFloat = 20.0) -> None:
