@@ -20,9 +20,10 @@ from undamped.solvers.per_sample import PerSampleIntegration
 from undamped.solvers.problem import Problem, run_problem
 from undamped.solvers.sample_dense import SampleDenseOutput
 from undamped.solvers.sample_events import SampleEvent, with_event_gradients
+from undamped.solvers.shifts import shift_outputs, shift_start
 from undamped.solvers.solution import Solution
 from undamped.solvers.solver import Solver
-from undamped.solvers.times import Times, read_times, shift_outputs, shift_start
+from undamped.solvers.times import Times, read_times
 from undamped.solvers.trace import Status
 
 
@@ -100,7 +101,7 @@ def solve(
                 remedy="Look at what computed it.",
             )
         )
-    start = shift_start(t, counted, start)
+    start = shift_start(t, counted, start, each=own_steps, exact=gradient == "backprop")
     problem = Problem(
         field=counted,
         solver=solver,
@@ -164,9 +165,9 @@ def _report(
         )
         event_state = packing.unpack(state)
         values = values[:-1]
-    if values.shape[0] == outputs:
-        values = shift_outputs(t, counted, values)
-    elif values.shape[0] < outputs:
+    exact = problem.gradient == "backprop"
+    values = shift_outputs(t, counted, values, each=problem.per_sample, exact=exact)
+    if values.shape[0] < outputs:
         missing = values.new_full((outputs - values.shape[0], *values.shape[1:]), float("nan"))
         values = torch.cat((values, missing))
     if isinstance(run, PerSampleIntegration):
