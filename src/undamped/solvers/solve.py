@@ -65,8 +65,9 @@ def solve(
             parameters of a module are found without being named.
         steps: One step size for the batch, or one for every sample.
         compact: With steps for every sample, show the field only the samples under way.
-        event: A function of (t, y), one number; the solve ends where its sign changes. With a step
-            size for every sample, one number a sample, each of which ends at its own.
+        event: A function of (t, y), one number or truth; the solve ends where its sign changes,
+            NaN having none. With a step size for every sample, one number a sample, each of which
+            ends at its own. Gradients of the event's time reach the parameters of the function.
         dense: Whether to keep the solution as a function of time; of one for every sample where
             samples have their own steps.
         on_failure: Raise a `SolveError` that carries the partial solution, or return it.
@@ -150,22 +151,25 @@ def _report(
     # The evaluation before the run, which found shapes and dependencies, is the first stage.
     run.statistics.evaluations += 1
     outputs = problem.times.shape[0]
+    exact = problem.gradient == "backprop"
     event_time = event_state = None
     at_event = isinstance(run, Integration) and run.event_time is not None
     if at_event:
         assert isinstance(run, Integration) and run.event_time is not None
         assert isinstance(problem.event, Event)
-        event_time, state = with_event_gradient(problem.event, counted, run.event_time, values[-1])
+        event_time, state = with_event_gradient(
+            problem.event, counted, run.event_time, values[-1], exact=exact
+        )
         event_state = packing.unpack(state)
         values = values[:-1]
     if isinstance(run, PerSampleIntegration) and run.event_times is not None:
         assert isinstance(problem.event, SampleEvent)
+        begin = (problem.times[0], values[0])
         event_time, state = with_event_gradients(
-            problem.event, counted, run.event_times, values[-1]
+            problem.event, counted, run.event_times, values[-1], begin, exact=exact
         )
         event_state = packing.unpack(state)
         values = values[:-1]
-    exact = problem.gradient == "backprop"
     values = shift_outputs(t, counted, values, each=problem.per_sample, exact=exact)
     if values.shape[0] < outputs:
         missing = values.new_full((outputs - values.shape[0], *values.shape[1:]), float("nan"))
