@@ -125,3 +125,32 @@ def test_an_event_left_at_the_start_happens_at_the_next_zero():
     assert abs(solution.event_time.item() - 1) < 1e-9
     coarse = {"method": "rk4", "options": {"step_size": 3.0}}
     assert solve(fall, start, [0.0, 3.0], event=lambda t, y: y[0], **coarse).success
+
+
+@pytest.mark.parametrize("steps", ["batch", "sample"])
+@pytest.mark.parametrize("gradient", WAYS)
+@pytest.mark.parametrize("at", [0.7, 1.0, 3.0])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_output_at_the_event_is_the_state_there(steps, gradient, at, sign):
+    start = two(True)
+    t = torch.tensor([0.0, 0.1, 0.7, 1.0, 3.0], dtype=torch.float64) * sign
+    t.requires_grad_()
+    solution = solve(
+        decay,
+        start,
+        t,
+        event=lambda s, y: (s.reshape(-1) - sign * at).expand(1 if steps == "batch" else len(y)),
+        steps=steps,
+        gradient=gradient,
+    )
+    assert set(solution.status) == {Status.EVENT}
+    reached = t.detach().abs() <= at
+    wanted = start.detach() * torch.exp(-t.detach()).view(-1, 1, 1)
+    torch.testing.assert_close(solution.values[reached], wanted[reached], rtol=1e-6, atol=1e-6)
+    assert solution.values[~reached].isnan().all()
+    values = solution.values[int(reached.sum()) - 1]
+    by_start, by_time = torch.autograd.grad(values.sum(), (start, t))
+    shrunk = math.exp(-sign * at)
+    torch.testing.assert_close(by_start, torch.full_like(by_start, shrunk), rtol=1e-5, atol=1e-6)
+    assert abs(by_time[int(reached.sum()) - 1].item() + 3.3 * shrunk) < 1e-4
+    assert not by_time.isnan().any()

@@ -23,7 +23,7 @@ from undamped.solvers.sample_events import SampleEvent, with_event_gradients
 from undamped.solvers.shifts import shift_outputs, shift_start
 from undamped.solvers.solution import Solution
 from undamped.solvers.solver import Solver
-from undamped.solvers.times import Times, read_times
+from undamped.solvers.times import Times, coincide, read_times
 from undamped.solvers.trace import Status
 
 
@@ -131,7 +131,7 @@ def _dense(
     solver: Solver, field: CountedField, start: Tensor, times: Tensor, own_steps: bool
 ) -> DenseOutput | SampleDenseOutput:
     if not own_steps:
-        return DenseOutput(solver, field)
+        return DenseOutput(solver, field, float(times[0]), start)
     assert isinstance(solver, RungeKutta)
     ends = torch.stack((times[0], times[-1]))
     if ends.dim() == 1:
@@ -161,7 +161,10 @@ def _report(
             problem.event, counted, run.event_time, values[-1], exact=exact
         )
         event_state = packing.unpack(state)
-        values = values[:-1]
+        # An output at the event's own time is the state there.
+        scale = max(abs(run.times[0]), abs(run.end))
+        if not coincide(run.times[values.shape[0] - 1], run.event_time, scale):
+            values = values[:-1]
     if isinstance(run, PerSampleIntegration) and run.event_times is not None:
         assert isinstance(problem.event, SampleEvent)
         begin = (problem.times[0], values[0])
@@ -169,7 +172,10 @@ def _report(
             problem.event, counted, run.event_times, values[-1], begin, exact=exact
         )
         event_state = packing.unpack(state)
-        values = values[:-1]
+        there = coincide(run.times, run.event_times, run.times.abs().amax(0))
+        last, values = values[-1], values[:-1]
+        if bool(there.any()):
+            values = torch.where(there.view(*there.shape, *(1,) * (last.dim() - 1)), last, values)
     values = shift_outputs(t, counted, values, each=problem.per_sample, exact=exact)
     if values.shape[0] < outputs:
         missing = values.new_full((outputs - values.shape[0], *values.shape[1:]), float("nan"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,3 +70,14 @@ def _not_monotone(times: Tensor) -> str:
         got=f"[{shown}{', …' if len(listed) > 6 else ''}]",
         remedy="Sort them and drop repetitions; to go back in time, start from the latest.",
     )
+
+
+def coincide(time: Any, other: Any, scale: Any) -> Any:
+    """Whether two times, numbers or tensors, are the same but for rounding; NaN is none.
+
+    Args:
+        time: A time, or some.
+        other: Another, or one for every sample.
+        scale: The largest time of the solve, without sign: what rounding goes by.
+    """
+    return abs(time - other) <= 1e-14 * scale
