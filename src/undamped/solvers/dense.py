@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
+from undamped.errors import OptionError, ShapeError, explain
 from undamped.solvers.evaluation import CountedField
 from undamped.solvers.solver import Solver, SolverState, Stepper
 
@@ -23,30 +24,49 @@ class DenseOutput:
     Args:
         solver: The method.
         field: The field.
+        t0: Time of the start.
+        y0: Start value.
     """
 
-    def __init__(self, solver: Solver, field: CountedField) -> None:
+    def __init__(self, solver: Solver, field: CountedField, t0: float, y0: Tensor) -> None:
         self.solver, self.field = solver, field
-        self._starts: list[float] = []
+        self.start, self.reached, self.y0 = t0, t0, y0.detach()
+        # Starts of the steps, backward in time with their signs turned, so that they rise.
+        self._keys: list[float] = []
         self._steps: list[tuple[float, float, SolverState, Tensor | None]] = []
 
-    def watch(self, stepper: Stepper, t: float, h: float) -> None:
+    def watch(self, stepper: Stepper, t: float, h: float, end: float) -> None:
         """Remember a step that is about to be accepted."""
         stages = None
         if self.solver.dense:
             # The value at five fractions determines a polynomial of degree four exactly.
             nodes = [stepper.inside(h, k / 4).detach() for k in range(1, 5)]
             stages = torch.stack([stepper.state[0].detach(), *nodes])
-        self._starts.append(t)
+        self._keys.append(t if h > 0 else -t)
         self._steps.append((t, h, tuple(part.detach() for part in stepper.state), stages))
+        self.reached = end
 
     @torch.no_grad()
-    def __call__(self, t: float) -> Any:
-        """Return the state at time t."""
-        t = float(t)
-        first, (last, size, _, _) = self._starts[0], self._steps[-1]
-        low, high = sorted((first, last + size))
-        if not low <= t <= high:
+    def __call__(self, t: float | Sequence[float] | Tensor) -> Any:
+        """Return the state at time t, or the states at several, (times, …)."""
+        times = torch.as_tensor(t, dtype=torch.float64).detach()
+        if times.dim() > 1:
+            raise ShapeError(
+                explain(
+                    "times",
+                    expected="one, or a list of them",
+                    got=f"shape {tuple(times.shape)}",
+                    remedy="Flatten them.",
+                )
+            )
+        values = [self._at(time) for time in times.reshape(-1).tolist()]
+        stacked = torch.stack(values) if values else self.y0.new_empty(0, *self.y0.shape)
+        return self.field.packing.unpack(stacked if times.dim() else stacked[0])
+
+    def _at(self, t: float) -> Tensor:
+        low, high = sorted((self.start, self.reached))
+        slack = 1e-12 * max(abs(low), abs(high))
+        if not low - slack <= t <= high + slack:
             raise OptionError(
                 explain(
                     "time",
@@ -55,17 +75,16 @@ class DenseOutput:
                     remedy="Solve further to look further.",
                 )
             )
-        forward = size > 0
-        keys = self._starts if forward else [-start for start in self._starts]
-        index = max(0, bisect.bisect_right(keys, t if forward else -t) - 1)
-        begin, h, state, stages = self._steps[index]
+        t = min(max(t, low), high)
+        if t == self.start:
+            return self.y0
+        key = t if self.reached > self.start else -t
+        begin, h, state, stages = self._steps[max(0, bisect.bisect_right(self._keys, key) - 1)]
         if t == begin:
-            return self.field.packing.unpack(state[0])
+            return state[0]
         if stages is None:
-            return self.field.packing.unpack(
-                self.solver.step(self.field, begin, t - begin, state)[0][0]
-            )
-        return self.field.packing.unpack(_quartic(stages, (t - begin) / h))
+            return self.solver.step(self.field, begin, t - begin, state)[0][0]
+        return _quartic(stages, (t - begin) / h)
 
 
 def _quartic(values: Tensor, fraction: float) -> Tensor:

@@ -14,6 +14,7 @@ from undamped.solvers.events import Event, locate
 from undamped.solvers.failure import explain_failure, worst_sample
 from undamped.solvers.settings import Settings
 from undamped.solvers.solver import Solver, Stepper
+from undamped.solvers.times import coincide
 from undamped.solvers.trace import Failure, Statistics, Status, Step, Trace
 
 # Looking at stiffness costs two norms, so only every so many accepted steps.
@@ -33,7 +34,7 @@ class Integration:
         keep: Whether to keep states for recomputation.
         record: Whether to write down the steps, for repeating or undoing them.
         event: A function whose zero ends the solve.
-        watch: Called with (stepper, t, h) before a step is accepted.
+        watch: Called with (stepper, t, h, end) before a step is accepted.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Integration:
         keep: bool = False,
         record: bool = False,
         event: Event | None = None,
-        watch: Callable[[Stepper, float, float], None] | None = None,
+        watch: Callable[[Stepper, float, float, float], None] | None = None,
     ) -> None:
         self.field, self.solver, self.settings, self.times = field, solver, settings, times
         self.event, self.watch, self.keep, self.record = event, watch, keep, record or keep
@@ -197,7 +198,7 @@ class Integration:
                 self._stop_at_event(found, outputs)
                 return
         if self.watch is not None:
-            self.watch(self.stepper, self.t, h)
+            self.watch(self.stepper, self.t, h, after)
         inside = [
             self.stepper.inside(h, fraction) for _, fraction in outputs if fraction is not None
         ]
@@ -223,22 +224,26 @@ class Integration:
 
     def _stop_at_event(self, h: float, outputs: tuple[tuple[int, float | None], ...]) -> None:
         """Step to the event instead; outputs before it are lost only if they lie beyond it."""
+        end = self.t + h
+        scale = max(abs(self.times[0]), abs(self.end))
         for index, _ in outputs:
-            ahead = self.times[index] - self.t
-            if abs(ahead) < abs(h):
-                self.stepper.attempt(self.t, ahead)
-                self._record(Step(self.t, ahead, ((index, None),)))
-                self._count(ahead)
-                self.stepper.accept()
-                self.t += ahead
+            time = self.times[index]
+            ahead = time - self.t
+            if abs(ahead) < abs(h) and not coincide(time, end, scale):
+                self._land(ahead, time)
                 h -= ahead
-                self.values.append(self.y)
+        self._land(h, end)
+        self.event_time = end
+
+    def _land(self, h: float, after: float) -> None:
+        """Step to the next output, or to the event, which comes where the next would."""
         self.stepper.attempt(self.t, h)
+        if self.watch is not None:
+            self.watch(self.stepper, self.t, h, after)
         self._record(Step(self.t, h, ((len(self.values), None),)))
         self._count(h)
         self.stepper.accept()
-        self.t += h
-        self.event_time = self.t
+        self.t = after
         self.values.append(self.y)
 
     def _look_at_stiffness(self, size: float) -> None:

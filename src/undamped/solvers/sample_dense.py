@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
+from undamped.errors import OptionError, ShapeError, explain
 from undamped.solvers.dense import quartic_weights
 from undamped.solvers.evaluation import CountedField
 from undamped.solvers.explicit.runge_kutta import RungeKutta
@@ -54,10 +55,27 @@ class SampleDenseOutput:
         self.reached = torch.where(sizes != 0, starts + sizes, self.reached)
 
     @torch.no_grad()
-    def __call__(self, t: float | Tensor) -> Any:
-        """Return the states at time t, one for all samples or (batch,)."""
-        wanted = torch.as_tensor(t, dtype=self.reached.dtype, device=self.reached.device)
-        wanted = wanted.expand(len(self.reached))
+    def __call__(self, t: float | Sequence[float] | Tensor) -> Any:
+        """Return the states at time t, one for all samples or (batch,), or at (times, batch)."""
+        wanted = torch.as_tensor(t, dtype=self.reached.dtype, device=self.reached.device).detach()
+        batch = len(self.reached)
+        if wanted.dim() > 2 or (wanted.dim() and wanted.shape[-1] not in (1, batch)):
+            raise ShapeError(
+                explain(
+                    "times",
+                    expected=f"one, one for each of the {batch} samples, or rows of such",
+                    got=f"shape {tuple(wanted.shape)}",
+                    remedy="Give times that are the same for all samples as a column, "
+                    "t.unsqueeze(1).",
+                )
+            )
+        if wanted.dim() < 2:
+            return self.field.packing.unpack(self._at(wanted.expand(batch)))
+        values = [self._at(row) for row in wanted.expand(-1, batch)]
+        stacked = torch.stack(values) if values else self.y0.new_empty(0, *self.y0.shape)
+        return self.field.packing.unpack(stacked)
+
+    def _at(self, wanted: Tensor) -> Tensor:
         # Ends that were not reached exactly, for rounding, still count.
         slack = 1e-12 * (1 + self.reached.abs())
         before = (wanted - self.times[0]) * self.direction < -slack
@@ -77,7 +95,7 @@ class SampleDenseOutput:
             )
         result = self.y0.clone()
         if not self._starts:
-            return self.field.packing.unpack(result)
+            return result
         starts, sizes = torch.stack(self._starts), torch.stack(self._sizes)
         number = torch.arange(1, len(starts) + 1, device=starts.device).unsqueeze(1)
         behind = (sizes != 0) & ((wanted - starts) * self.direction >= 0)
@@ -87,7 +105,7 @@ class SampleDenseOutput:
                 rows = (last == step).nonzero().squeeze(1)
                 ahead = (wanted - starts[step])[rows]
                 result[rows] = self._inside(step, rows, ahead, sizes[step][rows])
-        return self.field.packing.unpack(result)
+        return result
 
     def _inside(self, step: int, rows: Tensor, ahead: Tensor, size: Tensor) -> Tensor:
         values = self._values[step]

@@ -21,9 +21,10 @@ from undamped.solvers.per_sample import PerSampleIntegration
 from undamped.solvers.problem import Problem, run_problem
 from undamped.solvers.sample_dense import SampleDenseOutput
 from undamped.solvers.sample_events import SampleEvent, with_event_gradients
+from undamped.solvers.shifts import shift_outputs, shift_start
 from undamped.solvers.solution import Solution
 from undamped.solvers.solver import Solver
-from undamped.solvers.times import Times, read_times, shift_outputs, shift_start
+from undamped.solvers.times import Times, coincide, read_times
 from undamped.solvers.trace import Status
 
 OnFailure = Literal["raise", "return"]
@@ -67,8 +68,9 @@ def solve(
             parameters of a module are found without being named.
         steps: One step size for the batch, or one for every sample.
         compact: With steps for every sample, show the field only the samples under way.
-        event: A function of (t, y), one number; the solve ends where its sign changes. With a step
-            size for every sample, one number a sample, each of which ends at its own.
+        event: A function of (t, y), one number or truth; the solve ends where its sign changes,
+            NaN having none. With a step size for every sample, one number a sample, each of which
+            ends at its own. Gradients of the event's time reach the parameters of the function.
         dense: Whether to keep the solution as a function of time; of one for every sample where
             samples have their own steps.
         on_failure: Raise a `SolveError` that carries the partial solution, or return it.
@@ -115,7 +117,7 @@ def solve(
                 remedy="Look at what computed it.",
             )
         )
-    start = shift_start(t, counted, start)
+    start = shift_start(t, counted, start, each=own_steps, exact=gradient == "backprop")
     problem = Problem(
         field=counted,
         solver=solver,
@@ -144,7 +146,7 @@ def _dense(
     solver: Solver, field: CountedField, start: Tensor, times: Tensor, own_steps: bool
 ) -> DenseOutput | SampleDenseOutput:
     if not own_steps:
-        return DenseOutput(solver, field)
+        return DenseOutput(solver, field, float(times[0]), start)
     assert isinstance(solver, RungeKutta)
     ends = torch.stack((times[0], times[-1]))
     if ends.dim() == 1:
@@ -164,24 +166,33 @@ def _report(
     # The evaluation before the run, which found shapes and dependencies, is the first stage.
     run.statistics.evaluations += 1
     outputs = problem.times.shape[0]
+    exact = problem.gradient == "backprop"
     event_time = event_state = None
     at_event = isinstance(run, Integration) and run.event_time is not None
     if at_event:
         assert isinstance(run, Integration) and run.event_time is not None
         assert isinstance(problem.event, Event)
-        event_time, state = with_event_gradient(problem.event, counted, run.event_time, values[-1])
-        event_state = packing.unpack(state)
-        values = values[:-1]
-    if isinstance(run, PerSampleIntegration) and run.event_times is not None:
-        assert isinstance(problem.event, SampleEvent)
-        event_time, state = with_event_gradients(
-            problem.event, counted, run.event_times, values[-1]
+        event_time, state = with_event_gradient(
+            problem.event, counted, run.event_time, values[-1], exact=exact
         )
         event_state = packing.unpack(state)
-        values = values[:-1]
-    if values.shape[0] == outputs:
-        values = shift_outputs(t, counted, values)
-    elif values.shape[0] < outputs:
+        # An output at the event's own time is the state there.
+        scale = max(abs(run.times[0]), abs(run.end))
+        if not coincide(run.times[values.shape[0] - 1], run.event_time, scale):
+            values = values[:-1]
+    if isinstance(run, PerSampleIntegration) and run.event_times is not None:
+        assert isinstance(problem.event, SampleEvent)
+        begin = (problem.times[0], values[0])
+        event_time, state = with_event_gradients(
+            problem.event, counted, run.event_times, values[-1], begin, exact=exact
+        )
+        event_state = packing.unpack(state)
+        there = coincide(run.times, run.event_times, run.times.abs().amax(0))
+        last, values = values[-1], values[:-1]
+        if bool(there.any()):
+            values = torch.where(there.view(*there.shape, *(1,) * (last.dim() - 1)), last, values)
+    values = shift_outputs(t, counted, values, each=problem.per_sample, exact=exact)
+    if values.shape[0] < outputs:
         missing = values.new_full((outputs - values.shape[0], *values.shape[1:]), float("nan"))
         values = torch.cat((values, missing))
     if isinstance(run, PerSampleIntegration):

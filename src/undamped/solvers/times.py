@@ -1,4 +1,4 @@
-"""Output times: read, checked, and made differentiable."""
+"""Output times: read and checked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from undamped.errors import OptionError, ShapeError, explain
-from undamped.solvers.evaluation import CountedField
 
 Times = Tensor | Sequence[float]
 
@@ -73,31 +72,12 @@ def _not_monotone(times: Tensor) -> str:
     )
 
 
-def _columns(t: Tensor, y: Tensor) -> Tensor:
-    """Shape (outputs,) or (outputs, batch) times so that they multiply (outputs, …) states."""
-    return t.reshape(*t.shape, *(1,) * (y.dim() + 1 - t.dim())).to(y.dtype)
+def coincide(time: Any, other: Any, scale: Any) -> Any:
+    """Whether two times, numbers or tensors, are the same but for rounding; NaN is none.
 
-
-def shift_start(t: Any, field: CountedField, y: Tensor) -> Tensor:
-    """Return the start value as a function of the start time: dy/dt₀ = −f(t₀, y₀)."""
-    if not (isinstance(t, Tensor) and t.requires_grad):
-        return y
-    column = _columns(t, y)[0]
-    with torch.no_grad():
-        slope = field(column if t.dim() == 2 else column.reshape(()), y.detach())
-    return y - (column - column.detach()) * slope
-
-
-def shift_outputs(t: Any, field: CountedField, values: Tensor) -> Tensor:
-    """Return the outputs as functions of their times: dy(t)/dt = f(t, y(t))."""
-    if not (isinstance(t, Tensor) and t.requires_grad):
-        return values
-    columns = _columns(t, values[0])
-    with torch.no_grad():
-        slopes = torch.stack(
-            [
-                field(column if t.dim() == 2 else column.reshape(()), value)
-                for column, value in zip(columns, values.detach(), strict=True)
-            ]
-        )
-    return values + (columns - columns.detach()) * slopes
+    Args:
+        time: A time, or some.
+        other: Another, or one for every sample.
+        scale: The largest time of the solve, without sign: what rounding goes by.
+    """
+    return abs(time - other) <= 1e-14 * scale

@@ -1,0 +1,156 @@
+"""Events: every kind of function, their gradients, and the edges of their steps."""
+
+import math
+
+import pytest
+import torch
+
+from undamped.solvers import Status, solve
+
+WAYS = ["checkpoint", "backprop", "adjoint"]
+
+
+def decay(t, y):
+    return -y
+
+
+def one(grad=False):
+    return torch.ones(1, dtype=torch.float64, requires_grad=grad)
+
+
+def two(grad=False):
+    return torch.tensor([[1.0], [2.0], [0.3]], dtype=torch.float64, requires_grad=grad)
+
+
+@pytest.mark.parametrize("gradient", WAYS)
+def test_parameters_of_an_event_have_gradients(gradient):
+    level = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
+    start = one(True)
+    solution = solve(decay, start, [0.0, 5.0], event=lambda t, y: y[0] - level, gradient=gradient)
+    found = torch.autograd.grad(solution.event_time, (level, start), retain_graph=True)
+    torch.testing.assert_close(torch.stack((found[0], found[1][0])), level.new_tensor([-2.0, 1.0]))
+    found = torch.autograd.grad(solution.event_state.sum(), (level, start))
+    torch.testing.assert_close(torch.stack((found[0], found[1][0])), level.new_tensor([1.0, 0.0]))
+
+
+@pytest.mark.parametrize("gradient", WAYS)
+def test_parameters_of_events_of_samples_have_gradients(gradient):
+    level = torch.full((3,), 0.5, dtype=torch.float64, requires_grad=True)
+    start = two(True)
+    more = {"steps": "sample", "gradient": gradient}
+    solution = solve(decay, start, [0.0, 5.0], event=lambda t, y: y[:, 0] - level, **more)
+    found = torch.autograd.grad(solution.event_time[:2].sum(), (level, start), retain_graph=True)
+    torch.testing.assert_close(found[0], level.new_tensor([-2.0, -2.0, 0.0]))
+    torch.testing.assert_close(found[1][:, 0], level.new_tensor([1.0, 0.5, 0.0]))
+    found = torch.autograd.grad(solution.event_state[:2].sum(), (level, start))
+    torch.testing.assert_close(found[0], level.new_tensor([1.0, 1.0, 0.0]))
+    torch.testing.assert_close(found[1][:, 0], level.new_tensor([0.0, 0.0, 0.0]))
+
+
+@pytest.mark.parametrize("steps", ["batch", "sample"])
+def test_gradients_of_gradients_of_events(steps):
+    # y = a exp(−w t) meets c² at t = log(a / c²) / w, where its square is c⁴.
+    a, w, c = (
+        torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (1.0, 1.3, 0.6)
+    )
+    solution = solve(
+        lambda t, y: -w * y,
+        a.view(1, 1),
+        [0.0, 5.0],
+        event=lambda t, y: y[:, 0] - c**2,
+        gradient="backprop",
+        steps=steps,
+        rtol=1e-10,
+        atol=1e-10,
+    )
+    time = torch.log(a / c**2) / w
+    for ours, closed in (
+        (solution.event_time.sum(), time),
+        (solution.event_state.square().sum(), c**4),
+        (solution.event_time.sum() * solution.event_state.sum(), time * c**2),
+    ):
+        options = {"create_graph": True, "materialize_grads": True}
+        first = [torch.autograd.grad(x, (a, w, c), **options) for x in (ours, closed)]
+        torch.testing.assert_close(*first, rtol=1e-7, atol=1e-8)
+        for x, y in zip(*first, strict=True):
+            if not y.requires_grad:
+                continue
+            second = [torch.autograd.grad(z, (a, w, c), **options) for z in (x, y)]
+            torch.testing.assert_close(*second, rtol=1e-6, atol=1e-7)
+
+
+KINDS = {
+    "jump": lambda t, y: torch.where(y[0] > 0.5, 1.0, -1.0),
+    "truth": lambda t, y: y[0] > 0.5,
+    "number": lambda t, y: y[0].item() - 0.5,
+    "python truth": lambda t, y: y[0].item() > 0.5,
+    "sign": lambda t, y: torch.sign(y[0] - 0.5),
+    "tiny": lambda t, y: (y[0] - 0.5) * 1e-200,
+    "huge": lambda t, y: (y[0] - 0.5) * 1e200,
+    "infinite": lambda t, y: torch.where(y[0] > 0.5, torch.inf, -torch.inf),
+}
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("grad", [False, True])
+def test_every_kind_of_function_is_located(kind, grad):
+    solution = solve(decay, one(grad), [0.0, 5.0], event=KINDS[kind], rtol=1e-10, atol=1e-12)
+    assert solution.status == (Status.EVENT,)
+    assert abs(solution.event_time.item() - math.log(2)) < 1e-9
+    assert abs(solution.event_state.item() - 0.5) < 1e-9
+
+
+@pytest.mark.parametrize("function", [lambda y: y > 0.5, lambda y: torch.where(y > 0.5, 3.0, -1.0)])
+@pytest.mark.parametrize("grad", [False, True])
+def test_jumps_of_samples_are_located(function, grad):
+    more = {"steps": "sample", "rtol": 1e-10, "atol": 1e-12}
+    solution = solve(decay, two(grad), [0.0, 5.0], event=lambda t, y: function(y[:, 0]), **more)
+    wanted = torch.tensor([math.log(2), math.log(4), math.nan], dtype=torch.float64)
+    torch.testing.assert_close(solution.event_time, wanted, rtol=1e-9, atol=1e-9, equal_nan=True)
+    assert not solution.event_time.requires_grad
+
+
+def test_a_function_that_is_not_a_number_is_no_event():
+    assert solve(decay, one(), [0.0, 5.0], event=lambda t, y: (y[0] - 0.5).log() - 1).success
+    solution = solve(decay, one(), [0.0, 5.0], event=lambda t, y: (0.9 - y[0]).sqrt() - 0.5)
+    assert abs(solution.event_time.item() + math.log(0.65)) < 1e-6
+
+
+def test_an_event_left_at_the_start_happens_at_the_next_zero():
+    def fall(t, y):
+        return torch.stack((y[1], torch.full_like(y[1], -2.0)))
+
+    start = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    solution = solve(fall, start, [0.0, 5.0], event=lambda t, y: y[0])
+    assert abs(solution.event_time.item() - 1) < 1e-9
+    coarse = {"method": "rk4", "options": {"step_size": 3.0}}
+    assert solve(fall, start, [0.0, 3.0], event=lambda t, y: y[0], **coarse).success
+
+
+@pytest.mark.parametrize("steps", ["batch", "sample"])
+@pytest.mark.parametrize("gradient", WAYS)
+@pytest.mark.parametrize("at", [0.7, 1.0, 3.0])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_output_at_the_event_is_the_state_there(steps, gradient, at, sign):
+    start = two(True)
+    t = torch.tensor([0.0, 0.1, 0.7, 1.0, 3.0], dtype=torch.float64) * sign
+    t.requires_grad_()
+    solution = solve(
+        decay,
+        start,
+        t,
+        event=lambda s, y: (s.reshape(-1) - sign * at).expand(1 if steps == "batch" else len(y)),
+        steps=steps,
+        gradient=gradient,
+    )
+    assert set(solution.status) == {Status.EVENT}
+    reached = t.detach().abs() <= at
+    wanted = start.detach() * torch.exp(-t.detach()).view(-1, 1, 1)
+    torch.testing.assert_close(solution.values[reached], wanted[reached], rtol=1e-6, atol=1e-6)
+    assert solution.values[~reached].isnan().all()
+    values = solution.values[int(reached.sum()) - 1]
+    by_start, by_time = torch.autograd.grad(values.sum(), (start, t))
+    shrunk = math.exp(-sign * at)
+    torch.testing.assert_close(by_start, torch.full_like(by_start, shrunk), rtol=1e-5, atol=1e-6)
+    assert abs(by_time[int(reached.sum()) - 1].item() + 3.3 * shrunk) < 1e-4
+    assert not by_time.isnan().any()
