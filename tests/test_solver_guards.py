@@ -231,3 +231,9 @@ def test_a_start_from_inference_mode():
 def test_settings_that_cannot_be_meant(settings, named):
     with pytest.raises(OptionError, match=named):
         solve(lambda t, y: -y, ones(2), TIMES, **settings)
+
+
+@pytest.mark.parametrize("times", [None, ["soon", "later"], [[0.0], [1.0, 2.0]], [0j, 1j], 1.0])
+def test_times_are_real_numbers(times):
+    with pytest.raises((OptionError, ShapeError), match="times"):
+        solve(lambda t, y: -y, ones(2), times)

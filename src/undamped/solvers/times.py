@@ -21,7 +21,12 @@ def read_times(t: Times, y: Tensor) -> Tensor:
         t: One list of times for all, or a column for each sample.
         y: The packed start value.
     """
-    times = t if isinstance(t, Tensor) else torch.tensor(t, dtype=torch.float64)
+    try:
+        times = t if isinstance(t, Tensor) else torch.as_tensor(t, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise _not_times(f"a {type(t).__name__}") from None
+    if times.is_complex():
+        raise _not_times("complex numbers")
     times = times.detach().to(device=y.device, dtype=torch.float64)
     if times.dim() not in (1, 2) or times.shape[0] < 2:
         raise ShapeError(
@@ -59,6 +64,17 @@ def read_times(t: Times, y: Tensor) -> Tensor:
     if not (rising.all(0) | falling.all(0)).all():
         raise OptionError(_not_monotone(times))
     return times
+
+
+def _not_times(got: str) -> OptionError:
+    return OptionError(
+        explain(
+            "times",
+            expected="real numbers, the start first",
+            got=got,
+            remedy="Give a list such as [0.0, 1.0] or a tensor.",
+        )
+    )
 
 
 def _not_monotone(times: Tensor) -> str:
