@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.errors import OptionError, explain
+from undamped.fields.perceptron import with_time
 from undamped.fields.solving import SolvingModule
 from undamped.fields.trace import (
     Narrowing,
@@ -69,7 +70,8 @@ class ConcatSquashField(nn.Module):
 
     def forward(self, t: Any, x: Tensor) -> Tensor:
         """Return dx/dt."""
-        time = torch.as_tensor(t, dtype=x.dtype, device=x.device).reshape(-1, 1)
+        time = torch.as_tensor(t, dtype=x.dtype, device=x.device)
+        time = time.reshape(-1, *(1,) * (x.dim() - 1))  # one for all, or one a sample
         last = len(self.layers) - 1
         rows = zip(self.layers, self.gates, self.shifts, strict=True)
         for k, (layer, gate, shift) in enumerate(rows):
@@ -107,7 +109,7 @@ class BottleneckField(nn.Module):
 
     def narrow(self, t: Any, z: Tensor) -> Tensor:
         """Return h(t, z)."""
-        return self.inner(torch.cat((z, torch.zeros_like(z[:, :1]) + t), dim=1))
+        return self.inner(with_time(t, z))
 
     def widen(self, t: Any, few: Tensor) -> Tensor:
         """Return g(h)."""
@@ -119,11 +121,24 @@ class BottleneckField(nn.Module):
 
 
 class _Dynamics(nn.Module):
-    """State, log-density and regularisers together, with the noise of one solve."""
+    """State, log-density and regularisers together, with the noise of one solve.
 
-    def __init__(self, field: nn.Module, noise: Tensor | None, kind: TraceKind, context: Any):
+    Args:
+        field: f.
+        noise: What the trace is estimated from; None for the exact one.
+        wide: Noise like the data, where a bottleneck's is not; None without a bottleneck.
+        context: Condition.
+    """
+
+    def __init__(
+        self,
+        field: nn.Module,
+        noise: Tensor | None,
+        wide: Tensor | None = None,
+        context: Tensor | None = None,
+    ) -> None:
         super().__init__()
-        self.field, self.noise, self.kind, self.context = field, noise, kind, context
+        self.field, self.noise, self.wide, self.context = field, noise, wide, context
 
     def context_tensors(self) -> list[Tensor]:
         return [] if self.context is None else [self.context]
@@ -135,10 +150,9 @@ class _Dynamics(nn.Module):
 
     def forward(self, t: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         z = state[0]
-        if self.kind == "bottleneck":
+        if self.wide is not None:
             assert isinstance(self.field, Narrowing) and self.noise is not None
-            value, trace = bottleneck_trace(self.field, t, z, self.noise)
-            frobenius = torch.zeros_like(trace)
+            value, trace, frobenius = bottleneck_trace(self.field, t, z, self.noise, self.wide)
         else:
             value, trace, frobenius = field_and_trace(self._field, t, z, self.noise)
         return value, -trace, value.pow(2).sum(1), frobenius
@@ -238,13 +252,24 @@ class ContinuousFlow(SolvingModule):
 
     def _dynamics(self, x: Tensor, context: Tensor | None, generator: Any) -> _Dynamics:
         if not self.training or self.trace == "exact":
-            return _Dynamics(self.field, None, "exact", context)
-        width = self.field.bottleneck_size if self.trace == "bottleneck" else self.size
+            return _Dynamics(self.field, None, None, context)
+        through = self.trace == "bottleneck"
+        width = self.field.bottleneck_size if through else self.size
         shape = torch.Size((x.shape[0], int(width)))  # type: ignore[arg-type]
         noise = draw_noise(self.noise, shape, x, generator)
-        return _Dynamics(self.field, noise, self.trace, context)
+        wide = draw_noise(self.noise, x.shape, x, generator) if through else None
+        return _Dynamics(self.field, noise, wide, context)
 
     def _flow(self, x: Tensor, forwards: bool, context: Any, generator: Any) -> tuple[Tensor, ...]:
+        if context is not None and self.trace == "bottleneck":
+            raise OptionError(
+                explain(
+                    "context",
+                    expected="none with trace='bottleneck', whose field does not see it",
+                    got="one",
+                    remedy="Use ConcatSquashField with context_size and trace='hutchinson'.",
+                )
+            )
         nought = x.new_zeros(x.shape[0])
         end = self.end.to(x.dtype)
         ends = [torch.zeros_like(end), end]
