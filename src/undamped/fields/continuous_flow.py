@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.errors import OptionError, explain
+from undamped.fields.inputs import check_context, fitting, type_of
 from undamped.fields.perceptron import with_time
 from undamped.fields.solving import SolvingModule
 from undamped.fields.trace import (
@@ -21,7 +22,7 @@ from undamped.fields.trace import (
     draw_noise,
     field_and_trace,
 )
-from undamped.options import PositiveFloat, PositiveInt
+from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt, convert
 from undamped.solvers import Solver, solve
 from undamped.solvers.choices import Gradient
 
@@ -59,6 +60,7 @@ class ConcatSquashField(nn.Module):
         detail: PositiveFloat = 1.0,
     ) -> None:
         super().__init__()
+        self.context_size = context_size
         widths = [size + context_size] + [hidden_size] * hidden_layers + [size]
         pairs = list(itertools.pairwise(widths))
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairs)
@@ -91,6 +93,8 @@ class BottleneckField(nn.Module):
         bottleneck_size: H.
         hidden_size: Width of the hidden layers on both sides.
     """
+
+    context_size = 0
 
     def __init__(
         self, size: PositiveInt, bottleneck_size: PositiveInt, hidden_size: PositiveInt = 64
@@ -260,6 +264,11 @@ class ContinuousFlow(SolvingModule):
         wide = draw_noise(self.noise, x.shape, x, generator) if through else None
         return _Dynamics(self.field, noise, wide, context)
 
+    def _own_type(self) -> torch.dtype | None:
+        """Return the type the field wants; fields from elsewhere may convert as they like."""
+        known = isinstance(self.field, ConcatSquashField | BottleneckField)
+        return type_of(self.field) if known else None
+
     def _flow(self, x: Tensor, forwards: bool, context: Any, generator: Any) -> tuple[Tensor, ...]:
         if context is not None and self.trace == "bottleneck":
             raise OptionError(
@@ -270,6 +279,7 @@ class ContinuousFlow(SolvingModule):
                     remedy="Use ConcatSquashField with context_size and trace='hutchinson'.",
                 )
             )
+        check_context(context, x, getattr(self.field, "context_size", None), self._own_type())
         nought = x.new_zeros(x.shape[0])
         end = self.end.to(x.dtype)
         ends = [torch.zeros_like(end), end]
@@ -311,6 +321,7 @@ class ContinuousFlow(SolvingModule):
             context: Condition, (batch, context features).
             generator: Where the noise of the trace comes from.
         """
+        x = fitting(x, self.size, self._own_type(), f"{type(self).__name__} data", rows=True)
         z, change, kinetic, jacobian = self._flow(x, False, context, generator)
         # Going back in time the integrals come out negative: change = +∫₀ᵀ tr.
         return FlowResult(z, self._base_log_prob(z) - change, -kinetic, -jacobian)
@@ -321,7 +332,7 @@ class ContinuousFlow(SolvingModule):
 
     def sample(
         self,
-        count: PositiveInt,
+        count: NonNegativeInt,
         *,
         context: Tensor | None = None,
         generator: torch.Generator | None = None,
@@ -334,10 +345,10 @@ class ContinuousFlow(SolvingModule):
             generator: Where the random numbers come from.
         """
         z = torch.randn(
-            count,
+            convert(NonNegativeInt, count, f"{type(self).__name__}.sample.count"),
             self.size,
             generator=generator,
-            dtype=self.root_end.dtype,
+            dtype=type_of(self.field) or self.root_end.dtype,
             device=self.root_end.device,
         )
         x, change, _, _ = self._flow(z, True, context, generator)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.errors import OptionError, explain
+from undamped.fields.inputs import fitting
 from undamped.fields.reversible_stack import Own, Pair, ReversibleStack
 from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -275,6 +276,7 @@ class StableResidual(nn.Module):
     def run(self, y: Tensor) -> Pair:
         """Return the pair of states after all layers, from which `inverse` finds the input."""
         layers = self.layers
+        y = fitting(y, layers.size, layers.stacks()[0].dtype, "StableResidual input")
         pair = layers.begin(y)
         if self.reversible:
             return ReversibleStack.apply(layers, *pair, *layers.stacks())
