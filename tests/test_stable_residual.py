@@ -153,6 +153,8 @@ def test_gradients_of_gradients_are_refused_not_dropped():
     for wanted in (y, net.layers.weight):
         with pytest.raises(OptionError, match="reversible=False"):
             torch.autograd.grad(slope, wanted, retain_graph=True)
+    first, _ = torch.autograd.grad(net(y).sum(), [y, net.layers.weight], create_graph=True)
+    first.mul_(2)
     net.requires_grad_(False)
     slope = torch.autograd.grad(net(y).sum(), y, create_graph=True)[0].pow(2).sum()
     with pytest.raises(OptionError, match="reversible=False"):

@@ -102,7 +102,8 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
-        return tuple(tensor.view_as(tensor) for tensor in tensors[:count])
+        # Copies: a view that a function returns beside others cannot be changed in place.
+        return tuple(tensor.clone() for tensor in tensors[:count])
 
     @staticmethod
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
