@@ -111,12 +111,13 @@ def test_the_bottleneck_is_unbiased_and_quieter():
     with torch.no_grad():
         _, exact, _ = field_and_trace(field, t, z[:1], None)
         few = draw_noise("gaussian", torch.Size((20000, 2)), z, generator)
-        value, estimate = bottleneck_trace(field, t, z, few)
         many = draw_noise("gaussian", z.shape, z, generator)
-        _, plain, _ = field_and_trace(field, t, z, many)
+        value, estimate, norm = bottleneck_trace(field, t, z, few, many)
+        _, plain, plain_norm = field_and_trace(field, t, z, many)
     torch.testing.assert_close(value[:1], field(t, z[:1]).detach())
     assert abs(float(estimate.mean() - exact)) < 5 * float(estimate.std()) / 20000**0.5
     assert float(estimate.var()) < float(plain.var())
+    torch.testing.assert_close(norm, plain_norm)
 
 
 def test_noise_is_fixed_during_a_solve():
@@ -186,3 +187,75 @@ def test_a_bottleneck_trace_needs_a_bottleneck():
         ContinuousFlow(ConcatSquashField(2, 8), 2, trace="bottleneck")
     flow = ContinuousFlow(BottleneckField(6, 2, 8), 6, trace="bottleneck")
     (-flow.log_prob(torch.randn(7, 6)).mean()).backward()
+
+
+def test_the_jacobian_of_a_bottleneck_flow_is_estimated_and_trains():
+    flow = undamped.FFJORD(3, bottleneck_size=2, trace="bottleneck", hidden_size=8)
+    x = torch.randn(1, 3).expand(4000, 3)
+    with torch.no_grad():
+        estimate = flow(x, generator=torch.Generator().manual_seed(0)).jacobian
+        exact = flow.eval()(x[:1]).jacobian
+    assert abs(float(estimate.mean() - exact)) < 5 * float(estimate.std()) / 4000**0.5
+    flow.train()(x[:4]).jacobian.sum().backward()
+    assert float(flow.field.inner[0].weight.grad.abs().max()) > 0
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_bottleneck_trace_refuses_a_condition(training):
+    flow = ContinuousFlow(BottleneckField(2, 1), 2, trace="bottleneck").train(training)
+    with pytest.raises(OptionError, match="context"):
+        flow(torch.randn(4, 2), torch.randn(4, 1))
+    with pytest.raises(OptionError, match="context"):
+        flow.sample(4, context=torch.randn(4, 1))
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("trace", ["exact", "hutchinson", "bottleneck"])
+def test_flows_answer_in_inference_mode(trace, training):
+    field = BottleneckField(2, 1, 8) if trace == "bottleneck" else ConcatSquashField(2, 8)
+    flow = ContinuousFlow(field, 2, trace=trace).train(training)
+    x = torch.randn(4, 2)
+    results = []
+    for mode in (torch.inference_mode, torch.no_grad):
+        with mode():
+            torch.manual_seed(1)
+            results.append((flow.log_prob(x * 1), *flow.sample(3)))
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a.clone(), b)
+
+
+def test_a_conditional_flow_answers_in_inference_mode():
+    flow = ContinuousFlow(ConcatSquashField(2, 8, context_size=1), 2).eval()
+    x, context = torch.randn(4, 2), torch.randn(4, 1)
+    wanted = flow.log_prob(x, context).detach()
+    with torch.inference_mode():
+        found = flow.log_prob(x * 1, context * 1)
+    torch.testing.assert_close(found.clone(), wanted)
+
+
+class Drift(nn.Module):
+    """ż = b: nothing of the state in it."""
+
+    def __init__(self, train):
+        super().__init__()
+        self.drift = nn.Parameter(torch.tensor([0.3, -0.2]), requires_grad=train)
+
+    def forward(self, t, z):
+        return self.drift.expand(len(z), 2)
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("trace", ["exact", "hutchinson"])
+@pytest.mark.parametrize("gradient", ["checkpoint", "adjoint", "backprop"])
+def test_a_field_that_does_not_see_the_state_has_no_trace(gradient, trace, train):
+    flow = ContinuousFlow(Drift(train), 2, trace=trace, gradient=gradient)
+    x = torch.randn(4, 2, requires_grad=True)
+    result = flow(x)
+    normal = torch.distributions.Normal(0.0, 1.0)
+    wanted = normal.log_prob(x - 0.5 * flow.field.drift).sum(1)
+    torch.testing.assert_close(result.log_prob, wanted)
+    assert float(result.jacobian.detach().abs().max()) == 0
+    for name in [x, *([flow.field.drift] if train else [])]:
+        (a,) = torch.autograd.grad(result.log_prob.sum(), name, retain_graph=True)
+        (b,) = torch.autograd.grad(wanted.sum(), name, retain_graph=True)
+        torch.testing.assert_close(a, b)

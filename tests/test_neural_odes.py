@@ -12,6 +12,8 @@ import undamped
 from undamped.errors import OptionError
 from undamped.fields import (
     Augmentation,
+    BottleneckField,
+    ConcatSquashField,
     Controlled,
     DepthNetwork,
     GalerkinField,
@@ -312,3 +314,28 @@ def test_a_model_that_has_been_used_can_be_copied():
         twin = copy.deepcopy(model)
         assert all(map(torch.equal, model.parameters(), twin.parameters()))
         twin(torch.randn(4, 2))
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        GalerkinField(3, 8),
+        ConcatSquashField(3, 8),
+        BottleneckField(3, 2, 8),
+        PerceptronField(3, 8),
+    ],
+    ids=lambda field: type(field).__name__,
+)
+@pytest.mark.parametrize("between", [(), (4,), (2, 5)])
+def test_fields_take_states_of_any_dimensions_at_times_of_their_own(field, between):
+    field = field.double()
+    y = torch.randn(6, *between, 3)
+    times = torch.rand(6, *(1,) * (len(between) + 1))
+    together = field(times, y)
+    for k in range(6):
+        torch.testing.assert_close(together[k], field(times[k].squeeze(), y[k : k + 1])[0])
+    whole = field(torch.tensor(0.3), y).reshape(-1, 3)
+    torch.testing.assert_close(whole, field(torch.tensor(0.3), y.reshape(-1, 3)))
+    found = solve(field, y, [0.0, 1.0], steps="sample", rtol=1e-8, atol=1e-9).final
+    wanted = solve(field, y, [0.0, 1.0], rtol=1e-8, atol=1e-9).final
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)

@@ -86,6 +86,85 @@ def test_layers_are_undone_exactly(kind):
     torch.testing.assert_close(net.inverse(pair), y, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.parametrize("kind", [k for k, v in KINDS.items() if v.invertible])
+def test_the_input_comes_back_from_a_run(kind):
+    net, y = build(kind), torch.randn(3, 4)
+    for net.reversible in (True, False):
+        pair = net.run(y)
+        torch.testing.assert_close(net.layers.finish(pair), net(y))
+        torch.testing.assert_close(net.inverse(pair), y, rtol=1e-9, atol=1e-10)
+
+
+def test_a_kind_without_an_inverse_says_so():
+    net = build("antisymmetric")
+    with pytest.raises(OptionError, match="antisymmetric"):
+        net.inverse(net.run(torch.randn(3, 4)))
+
+
+@pytest.mark.parametrize("reversible", [True, False])
+def test_the_backward_pass_cuts_layers_apart_only_once(reversible):
+    """A cut per layer gives each a gradient of the size of all, and depth a quadratic cost."""
+    net = StableResidual(4, 6, reversible=reversible)
+    with torch.profiler.profile() as profile:
+        net(torch.randn(2, 4)).sum().backward()
+    counts = {row.key: row.count for row in profile.key_averages()}
+    assert counts.get("aten::select_backward", 0) == 0
+
+
+@pytest.mark.parametrize("kind", [k for k, v in KINDS.items() if v.invertible])
+@pytest.mark.parametrize("frozen", ["weight", "bias", ""])
+def test_frozen_parameters_are_left_out(kind, frozen):
+    net, y = build(kind), torch.randn(3, 4, requires_grad=True)
+    for name, parameter in net.layers.named_parameters():
+        parameter.requires_grad_(not name.startswith(frozen))
+    wanted = [y, *(p for p in net.parameters() if p.requires_grad)]
+    results = []
+    for net.reversible in (True, False):
+        results.append(torch.autograd.grad(net(y).sin().sum(), wanted))
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+def test_gradients_reach_parameters_that_stand_in_for_the_networks_own():
+    net, y = build("hamiltonian"), torch.randn(3, 4)
+    others = {
+        name: torch.randn_like(p).mul(0.3).requires_grad_() for name, p in net.named_parameters()
+    }
+    results = []
+    for net.reversible in (True, False):
+        loss = torch.func.functional_call(net, others, y).sin().sum()
+        results.append(torch.autograd.grad(loss, list(others.values())))
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+def test_a_change_between_the_passes_is_noticed():
+    net = build("hamiltonian")
+    loss = net(torch.randn(3, 4)).sum()
+    with torch.no_grad():
+        net.layers.weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_gradients_of_gradients_are_refused_not_dropped():
+    net, y = build("hamiltonian"), torch.randn(3, 4, requires_grad=True)
+    slope = torch.autograd.grad(net(y).sum(), y, create_graph=True)[0].pow(2).sum()
+    for wanted in (y, net.layers.weight):
+        with pytest.raises(OptionError, match="reversible=False"):
+            torch.autograd.grad(slope, wanted, retain_graph=True)
+    first, _ = torch.autograd.grad(net(y).sum(), [y, net.layers.weight], create_graph=True)
+    first.mul_(2)
+    net.requires_grad_(False)
+    slope = torch.autograd.grad(net(y).sum(), y, create_graph=True)[0].pow(2).sum()
+    with pytest.raises(OptionError, match="reversible=False"):
+        slope.backward()
+    net.reversible = False
+    slope = torch.autograd.grad(net(y).sum(), y, create_graph=True)[0].pow(2).sum()
+    slope.backward()
+    assert float(y.grad.abs().max()) > 0
+
+
 def test_choices_that_do_not_fit():
     with pytest.raises(OptionError, match="no inverse"):
         StableResidual(4, 3, kind="antisymmetric", reversible=True)

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from undamped.errors import OptionError, explain
+from undamped.fields.inputs import check_context, fitting, type_of
+from undamped.fields.perceptron import with_time
 from undamped.fields.solving import SolvingModule
 from undamped.fields.trace import (
     Narrowing,
@@ -20,7 +22,7 @@ from undamped.fields.trace import (
     draw_noise,
     field_and_trace,
 )
-from undamped.options import PositiveFloat, PositiveInt
+from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt, convert
 from undamped.solvers import Solver, solve
 from undamped.solvers.choices import Gradient
 
@@ -58,6 +60,7 @@ class ConcatSquashField(nn.Module):
         detail: PositiveFloat = 1.0,
     ) -> None:
         super().__init__()
+        self.context_size = context_size
         widths = [size + context_size] + [hidden_size] * hidden_layers + [size]
         pairs = list(itertools.pairwise(widths))
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairs)
@@ -69,7 +72,8 @@ class ConcatSquashField(nn.Module):
 
     def forward(self, t: Any, x: Tensor) -> Tensor:
         """Return dx/dt."""
-        time = torch.as_tensor(t, dtype=x.dtype, device=x.device).reshape(-1, 1)
+        time = torch.as_tensor(t, dtype=x.dtype, device=x.device)
+        time = time.reshape(-1, *(1,) * (x.dim() - 1))  # one for all, or one a sample
         last = len(self.layers) - 1
         rows = zip(self.layers, self.gates, self.shifts, strict=True)
         for k, (layer, gate, shift) in enumerate(rows):
@@ -90,6 +94,8 @@ class BottleneckField(nn.Module):
         hidden_size: Width of the hidden layers on both sides.
     """
 
+    context_size = 0
+
     def __init__(
         self, size: PositiveInt, bottleneck_size: PositiveInt, hidden_size: PositiveInt = 64
     ) -> None:
@@ -107,7 +113,7 @@ class BottleneckField(nn.Module):
 
     def narrow(self, t: Any, z: Tensor) -> Tensor:
         """Return h(t, z)."""
-        return self.inner(torch.cat((z, torch.zeros_like(z[:, :1]) + t), dim=1))
+        return self.inner(with_time(t, z))
 
     def widen(self, t: Any, few: Tensor) -> Tensor:
         """Return g(h)."""
@@ -119,11 +125,24 @@ class BottleneckField(nn.Module):
 
 
 class _Dynamics(nn.Module):
-    """State, log-density and regularisers together, with the noise of one solve."""
+    """State, log-density and regularisers together, with the noise of one solve.
 
-    def __init__(self, field: nn.Module, noise: Tensor | None, kind: TraceKind, context: Any):
+    Args:
+        field: f.
+        noise: What the trace is estimated from; None for the exact one.
+        wide: Noise like the data, where a bottleneck's is not; None without a bottleneck.
+        context: Condition.
+    """
+
+    def __init__(
+        self,
+        field: nn.Module,
+        noise: Tensor | None,
+        wide: Tensor | None = None,
+        context: Tensor | None = None,
+    ) -> None:
         super().__init__()
-        self.field, self.noise, self.kind, self.context = field, noise, kind, context
+        self.field, self.noise, self.wide, self.context = field, noise, wide, context
 
     def context_tensors(self) -> list[Tensor]:
         return [] if self.context is None else [self.context]
@@ -135,10 +154,9 @@ class _Dynamics(nn.Module):
 
     def forward(self, t: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         z = state[0]
-        if self.kind == "bottleneck":
+        if self.wide is not None:
             assert isinstance(self.field, Narrowing) and self.noise is not None
-            value, trace = bottleneck_trace(self.field, t, z, self.noise)
-            frobenius = torch.zeros_like(trace)
+            value, trace, frobenius = bottleneck_trace(self.field, t, z, self.noise, self.wide)
         else:
             value, trace, frobenius = field_and_trace(self._field, t, z, self.noise)
         return value, -trace, value.pow(2).sum(1), frobenius
@@ -238,13 +256,30 @@ class ContinuousFlow(SolvingModule):
 
     def _dynamics(self, x: Tensor, context: Tensor | None, generator: Any) -> _Dynamics:
         if not self.training or self.trace == "exact":
-            return _Dynamics(self.field, None, "exact", context)
-        width = self.field.bottleneck_size if self.trace == "bottleneck" else self.size
+            return _Dynamics(self.field, None, None, context)
+        through = self.trace == "bottleneck"
+        width = self.field.bottleneck_size if through else self.size
         shape = torch.Size((x.shape[0], int(width)))  # type: ignore[arg-type]
         noise = draw_noise(self.noise, shape, x, generator)
-        return _Dynamics(self.field, noise, self.trace, context)
+        wide = draw_noise(self.noise, x.shape, x, generator) if through else None
+        return _Dynamics(self.field, noise, wide, context)
+
+    def _own_type(self) -> torch.dtype | None:
+        """Return the type the field wants; fields from elsewhere may convert as they like."""
+        known = isinstance(self.field, ConcatSquashField | BottleneckField)
+        return type_of(self.field) if known else None
 
     def _flow(self, x: Tensor, forwards: bool, context: Any, generator: Any) -> tuple[Tensor, ...]:
+        if context is not None and self.trace == "bottleneck":
+            raise OptionError(
+                explain(
+                    "context",
+                    expected="none with trace='bottleneck', whose field does not see it",
+                    got="one",
+                    remedy="Use ConcatSquashField with context_size and trace='hutchinson'.",
+                )
+            )
+        check_context(context, x, getattr(self.field, "context_size", None), self._own_type())
         nought = x.new_zeros(x.shape[0])
         end = self.end.to(x.dtype)
         ends = [torch.zeros_like(end), end]
@@ -286,6 +321,7 @@ class ContinuousFlow(SolvingModule):
             context: Condition, (batch, context features).
             generator: Where the noise of the trace comes from.
         """
+        x = fitting(x, self.size, self._own_type(), f"{type(self).__name__} data", rows=True)
         z, change, kinetic, jacobian = self._flow(x, False, context, generator)
         # Going back in time the integrals come out negative: change = +∫₀ᵀ tr.
         return FlowResult(z, self._base_log_prob(z) - change, -kinetic, -jacobian)
@@ -296,7 +332,7 @@ class ContinuousFlow(SolvingModule):
 
     def sample(
         self,
-        count: PositiveInt,
+        count: NonNegativeInt,
         *,
         context: Tensor | None = None,
         generator: torch.Generator | None = None,
@@ -309,10 +345,10 @@ class ContinuousFlow(SolvingModule):
             generator: Where the random numbers come from.
         """
         z = torch.randn(
-            count,
+            convert(NonNegativeInt, count, f"{type(self).__name__}.sample.count"),
             self.size,
             generator=generator,
-            dtype=self.root_end.dtype,
+            dtype=type_of(self.field) or self.root_end.dtype,
             device=self.root_end.device,
         )
         x, change, _, _ = self._flow(z, True, context, generator)

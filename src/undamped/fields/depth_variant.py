@@ -95,8 +95,9 @@ class GalerkinLinear(nn.Module):
         s = torch.as_tensor(t, dtype=x.dtype, device=x.device).reshape(-1) / self.depth
         values = basis_values(self.basis, self.terms, s)  # (times, terms)
         if len(values) > 1:  # every sample at a depth of its own
-            out = torch.einsum("bj,joi,bi->bo", values, self.weight, x)
-            return out + values @ self.bias
+            out = torch.einsum("bj,joi,b...i->b...o", values, self.weight, x)
+            between = (1,) * (x.dim() - 2)
+            return out + (values @ self.bias).reshape(len(values), *between, -1)
         weight = torch.einsum("j,joi->oi", values[0], self.weight)
         return nn.functional.linear(x, weight, values[0] @ self.bias)
 

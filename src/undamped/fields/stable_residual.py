@@ -7,15 +7,16 @@ layer by layer, so that back-propagation needs the memory of one layer.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from undamped.errors import OptionError, explain
+from undamped.fields.inputs import fitting
+from undamped.fields.reversible_stack import Own, Pair, ReversibleStack
 from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
 
-Pair = tuple[Tensor, Tensor]
 StableKind = Literal["antisymmetric", "verlet", "hamiltonian", "two-layer", "midpoint", "leapfrog"]
 
 
@@ -42,11 +43,17 @@ class StableLayers(nn.Module):
         """Return the pair of states before the first layer."""
         return y, y
 
-    def step(self, layer: int, pair: Pair) -> Pair:
-        """Apply a layer."""
+    def step(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
+        """Apply a layer.
+
+        Args:
+            layer: Which.
+            pair: The states before it.
+            own: Its parameters, where they are at hand, in the order of `stacks`.
+        """
         raise NotImplementedError
 
-    def undo(self, layer: int, pair: Pair) -> Pair:
+    def undo(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
         """Take a layer back."""
         raise NotImplementedError
 
@@ -54,8 +61,22 @@ class StableLayers(nn.Module):
         """Return the output."""
         return pair[1]
 
-    def _antisymmetric(self, layer: int) -> Tensor:
-        weight = self.weight[layer]
+    def stacks(self) -> tuple[Tensor, ...]:
+        """Return the parameters of all layers, each stacked along its first dimension."""
+        return self.weight, self.bias
+
+    def apart(self) -> list[Own]:
+        """Return the parameters layer by layer, cut apart at once.
+
+        Cutting out one layer at a time would cost the backward pass a gradient of the size of
+        all layers for each.
+        """
+        return list(zip(*(stack.unbind() for stack in self.stacks()), strict=True))
+
+    def _own(self, layer: int, own: Own | None) -> Own:
+        return tuple(stack[layer] for stack in self.stacks()) if own is None else own
+
+    def _antisymmetric(self, weight: Tensor) -> Tensor:
         eye = torch.eye(self.size, dtype=weight.dtype, device=weight.device)
         return 0.5 * (weight - weight.T - self.gamma * eye)
 
@@ -65,56 +86,58 @@ class AntisymmetricLayers(StableLayers):
 
     invertible = False
 
-    def step(self, layer: int, pair: Pair) -> Pair:
+    def step(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
         """Apply a layer."""
         y = pair[1]
-        force = torch.tanh(y @ self._antisymmetric(layer).T + self.bias[layer])
+        weight, bias = self._own(layer, own)
+        force = torch.tanh(y @ self._antisymmetric(weight).T + bias)
         return y, y + self.step_size * force
 
 
 class VerletLayers(StableLayers):
     """Verlet for ÿ = σ(K y + b), K = −CᵀC: y'' = 2y' − y + h² σ(K y' + b), at rest at first."""
 
-    def _force(self, layer: int, y: Tensor) -> Tensor:
-        weight = self.weight[layer]
-        return self.step_size**2 * torch.tanh(-(y @ weight.T) @ weight + self.bias[layer])
+    def _force(self, layer: int, y: Tensor, own: Own | None) -> Tensor:
+        weight, bias = self._own(layer, own)
+        return self.step_size**2 * torch.tanh(-(y @ weight.T) @ weight + bias)
 
-    def step(self, layer: int, pair: Pair) -> Pair:
+    def step(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
         """Apply a layer."""
         before, y = pair
-        return y, 2 * y - before + self._force(layer, y)
+        return y, 2 * y - before + self._force(layer, y, own)
 
-    def undo(self, layer: int, pair: Pair) -> Pair:
+    def undo(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
         """Take a layer back."""
         y, after = pair
-        return 2 * y - after + self._force(layer, y), y
+        return 2 * y - after + self._force(layer, y, own), y
 
 
 class LeapfrogLayers(VerletLayers):
     """Leapfrog: y'' = 2y' − y − h² Kᵀ σ(K y' + b)."""
 
-    def _force(self, layer: int, y: Tensor) -> Tensor:
-        weight = self.weight[layer]
-        inner = torch.tanh(y @ weight.T + self.bias[layer])
+    def _force(self, layer: int, y: Tensor, own: Own | None) -> Tensor:
+        weight, bias = self._own(layer, own)
+        inner = torch.tanh(y @ weight.T + bias)
         return -(self.step_size**2) * inner @ weight
 
 
 class MidpointLayers(StableLayers):
     """Midpoint: y'' = y + 2h σ(½(K − Kᵀ − γI) y' + b); the first layer is an Euler step."""
 
-    def _force(self, layer: int, y: Tensor) -> Tensor:
+    def _force(self, layer: int, y: Tensor, own: Own | None) -> Tensor:
         size = self.step_size * (2 if layer else 1)
-        return size * torch.tanh(y @ self._antisymmetric(layer).T + self.bias[layer])
+        weight, bias = self._own(layer, own)
+        return size * torch.tanh(y @ self._antisymmetric(weight).T + bias)
 
-    def step(self, layer: int, pair: Pair) -> Pair:
+    def step(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
         """Apply a layer."""
         before, y = pair
-        return y, before + self._force(layer, y)
+        return y, before + self._force(layer, y, own)
 
-    def undo(self, layer: int, pair: Pair) -> Pair:
+    def undo(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
         """Take a layer back."""
         y, after = pair
-        return after - self._force(layer, y), y
+        return after - self._force(layer, y, own), y
 
 
 class HamiltonianLayers(StableLayers):
@@ -124,23 +147,25 @@ class HamiltonianLayers(StableLayers):
         """Start at rest."""
         return torch.zeros_like(y), y
 
-    def _kick(self, layer: int, y: Tensor) -> Tensor:
-        return self.step_size * torch.tanh(y @ self.weight[layer] + self.bias[layer])
+    def _kick(self, layer: int, y: Tensor, own: Own | None) -> Tensor:
+        weight, bias = self._own(layer, own)
+        return self.step_size * torch.tanh(y @ weight + bias)
 
-    def _drift(self, layer: int, z: Tensor) -> Tensor:
-        return self.step_size * torch.tanh(z @ self.weight[layer].T + self.bias[layer])
+    def _drift(self, layer: int, z: Tensor, own: Own | None) -> Tensor:
+        weight, bias = self._own(layer, own)
+        return self.step_size * torch.tanh(z @ weight.T + bias)
 
-    def step(self, layer: int, pair: Pair) -> Pair:
+    def step(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
         """Apply a layer."""
         z, y = pair
-        z = z - self._kick(layer, y)
-        return z, y + self._drift(layer, z)
+        z = z - self._kick(layer, y, own)
+        return z, y + self._drift(layer, z, own)
 
-    def undo(self, layer: int, pair: Pair) -> Pair:
+    def undo(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
         """Take a layer back."""
         z, y = pair
-        y = y - self._drift(layer, z)
-        return z + self._kick(layer, y), y
+        y = y - self._drift(layer, z, own)
+        return z + self._kick(layer, y, own), y
 
 
 class TwoLayerHamiltonianLayers(HamiltonianLayers):
@@ -151,13 +176,17 @@ class TwoLayerHamiltonianLayers(HamiltonianLayers):
         self.weight_kick = nn.Parameter(torch.randn(depth, size, size) / math.sqrt(size))
         self.bias_kick = nn.Parameter(torch.zeros(depth, size))
 
-    def _kick(self, layer: int, y: Tensor) -> Tensor:
-        weight = self.weight_kick[layer]
-        return self.step_size * torch.tanh(y @ weight.T + self.bias_kick[layer]) @ weight
+    def stacks(self) -> tuple[Tensor, ...]:
+        """Return the parameters of all layers, each stacked along its first dimension."""
+        return *super().stacks(), self.weight_kick, self.bias_kick
 
-    def _drift(self, layer: int, z: Tensor) -> Tensor:
-        weight = self.weight[layer]
-        return self.step_size * torch.tanh(z @ weight.T + self.bias[layer]) @ weight
+    def _kick(self, layer: int, y: Tensor, own: Own | None) -> Tensor:
+        _, _, weight, bias = self._own(layer, own)
+        return self.step_size * torch.tanh(y @ weight.T + bias) @ weight
+
+    def _drift(self, layer: int, z: Tensor, own: Own | None) -> Tensor:
+        weight, bias, _, _ = self._own(layer, own)
+        return self.step_size * torch.tanh(z @ weight.T + bias) @ weight
 
 
 KINDS: dict[str, type[StableLayers]] = {
@@ -168,50 +197,6 @@ KINDS: dict[str, type[StableLayers]] = {
     "midpoint": MidpointLayers,
     "leapfrog": LeapfrogLayers,
 }
-
-
-class _ReversibleStack(torch.autograd.Function):
-    """All layers, keeping only the last pair; the way back undoes them one by one."""
-
-    @staticmethod
-    def forward(ctx: Any, layers: StableLayers, a: Tensor, b: Tensor, *parameters: Tensor) -> Any:
-        pair: Pair = (a, b)
-        for layer in range(layers.depth):
-            pair = layers.step(layer, pair)
-        ctx.layers, ctx.parameters = layers, parameters
-        ctx.save_for_backward(*pair)
-        return pair
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> tuple[Any, ...]:
-        layers: StableLayers = ctx.layers
-        parameters = ctx.parameters
-        pair, pull = ctx.saved_tensors, list(gradients)
-        totals = [torch.zeros_like(parameter) for parameter in parameters]
-        for layer in reversed(range(layers.depth)):
-            with torch.no_grad():
-                pair = layers.undo(layer, pair)
-            with torch.enable_grad():
-                leaves = [part.detach().requires_grad_() for part in pair]
-                after = layers.step(layer, (leaves[0], leaves[1]))
-            pairs = [(o, p) for o, p in zip(after, pull, strict=True) if o.requires_grad]
-            found = torch.autograd.grad(
-                [o for o, _ in pairs],
-                [*leaves, *parameters],
-                [p for _, p in pairs],
-                allow_unused=True,
-            )
-            pull = [
-                torch.zeros_like(leaf) if part is None else part
-                for part, leaf in zip(found, leaves, strict=False)
-            ]
-            for total, part in zip(totals, found[2:], strict=True):
-                if part is not None:
-                    total += part
-        return None, *pull, *totals
 
 
 class StableResidual(nn.Module):
@@ -242,6 +227,12 @@ class StableResidual(nn.Module):
         >>> net = undamped.StableResidual(8, 100, kind="hamiltonian")
         >>> net(torch.randn(16, 8)).shape
         torch.Size([16, 8])
+
+        The input again, from the states after the last layer:
+
+        >>> x = torch.randn(16, 8)
+        >>> torch.allclose(net.inverse(net.run(x)), x, atol=1e-4)
+        True
 
     Reference:
         E. Haber, L. Ruthotto. Stable architectures for deep neural networks. 2017. B. Chang and
@@ -282,20 +273,38 @@ class StableResidual(nn.Module):
         self.layers = chosen(size, depth, step_size, gamma)
         self.reversible = chosen.invertible if reversible is None else reversible
 
-    def forward(self, y: Tensor) -> Tensor:
-        """Return (batch, size) after all layers."""
+    def run(self, y: Tensor) -> Pair:
+        """Return the pair of states after all layers, from which `inverse` finds the input."""
         layers = self.layers
+        y = fitting(y, layers.size, layers.stacks()[0].dtype, "StableResidual input")
         pair = layers.begin(y)
         if self.reversible:
-            pair = _ReversibleStack.apply(layers, *pair, *layers.parameters())
-        else:
-            for layer in range(layers.depth):
-                pair = layers.step(layer, pair)
-        return layers.finish(pair)
+            return ReversibleStack.apply(layers, *pair, *layers.stacks())
+        for layer, own in enumerate(layers.apart()):
+            pair = layers.step(layer, pair, own)
+        return pair
+
+    def forward(self, y: Tensor) -> Tensor:
+        """Return (batch, size) after all layers."""
+        return self.layers.finish(self.run(y))
 
     @torch.no_grad()
     def inverse(self, pair: Pair) -> Tensor:
-        """Return the input from the last pair of states."""
+        """Return the input from the last pair of states.
+
+        Args:
+            pair: What `run` returned.
+        """
+        if not self.layers.invertible:
+            raise OptionError(
+                explain(
+                    "StableResidual.inverse",
+                    expected="a kind whose layers have an inverse",
+                    got="kind='antisymmetric'",
+                    remedy="Choose 'hamiltonian', 'two-layer', 'verlet', 'midpoint' or 'leapfrog'.",
+                )
+            )
+        own = self.layers.apart()
         for layer in reversed(range(self.layers.depth)):
-            pair = self.layers.undo(layer, pair)
+            pair = self.layers.undo(layer, pair, own[layer])
         return pair[1]

@@ -55,27 +55,25 @@ def field_and_trace(
         noise: ε, like z, held fixed during a solve; None for the exact trace.
     """
     keep = torch.is_grad_enabled()
-    with torch.enable_grad():
-        leaf = z if keep and z.requires_grad else z.detach().requires_grad_()
+    with torch.inference_mode(False), torch.enable_grad():
+        t, leaf = _usable(t), _leaf(z, keep)
         value = field(t, leaf)
         if noise is not None:
-            (row,) = torch.autograd.grad(value, leaf, noise, create_graph=keep)
+            row = _product(_usable(noise), value, leaf, keep)
             trace, frobenius = (row * noise).sum(1), row.pow(2).sum(1)
         else:
-            trace = frobenius = torch.zeros_like(z[:, 0])
+            trace = frobenius = torch.zeros_like(leaf[:, 0])
             for k in range(z.shape[1]):
-                (row,) = torch.autograd.grad(
-                    value[:, k].sum(), leaf, create_graph=keep, retain_graph=True
-                )
+                row = _product(None, value[:, k].sum(), leaf, keep)
                 trace = trace + row[:, k]
                 frobenius = frobenius + row.pow(2).sum(1)
-    if keep:
-        return value, trace, frobenius
-    return value.detach(), trace.detach(), frobenius.detach()
+    return _results(keep, value, trace, frobenius)
 
 
-def bottleneck_trace(field: Narrowing, t: Any, z: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Return f and an estimate of its trace from noise of the bottleneck's few dimensions.
+def bottleneck_trace(
+    field: Narrowing, t: Any, z: Tensor, noise: Tensor, wide: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return f, an estimate of its trace from noise of few dimensions, and ‖ηᵀ ∂f/∂z‖².
 
     Equation:
         tr ∂f/∂z = tr(∂h/∂z ∂g/∂h) = E[εᵀ ∂h/∂z ∂g/∂h ε] for f = g ∘ h
@@ -85,13 +83,38 @@ def bottleneck_trace(field: Narrowing, t: Any, z: Tensor, noise: Tensor) -> tupl
         t: Time.
         z: State.
         noise: ε, like the bottleneck's features.
+        wide: η, noise like z, for the norm of the Jacobian.
     """
     keep = torch.is_grad_enabled()
-    with torch.enable_grad():
-        leaf = z if keep and z.requires_grad else z.detach().requires_grad_()
+    with torch.inference_mode(False), torch.enable_grad():
+        t, leaf, noise, wide = _usable(t), _leaf(z, keep), _usable(noise), _usable(wide)
         few = field.narrow(t, leaf)
         value = field.widen(t, few)
-        (across,) = torch.autograd.grad(few, leaf, noise, create_graph=keep, retain_graph=True)
-        (back,) = torch.autograd.grad(value, few, across, create_graph=keep, retain_graph=True)
-        trace = (back * noise).sum(1)
-    return (value, trace) if keep else (value.detach(), trace.detach())
+        across = _product(noise, few, leaf, keep)
+        trace = (_product(across, value, few, keep) * noise).sum(1)
+        frobenius = _product(wide, value, leaf, keep).pow(2).sum(1)
+    return _results(keep, value, trace, frobenius)
+
+
+def _usable(part: Any) -> Any:
+    """Return a tensor autograd may keep: those of inference mode have to be copied."""
+    return part.clone() if isinstance(part, Tensor) and part.is_inference() else part
+
+
+def _leaf(z: Tensor, keep: bool) -> Tensor:
+    return z if keep and z.requires_grad else _usable(z).detach().requires_grad_()
+
+
+def _product(row: Tensor | None, value: Tensor, of: Tensor, keep: bool) -> Tensor:
+    """Return rowᵀ ∂value/∂of, which is 0 where the value does not depend on it."""
+    if not (value.requires_grad and of.requires_grad):
+        return torch.zeros_like(of)
+    (product,) = torch.autograd.grad(
+        value, of, row, create_graph=keep, retain_graph=True, materialize_grads=True
+    )
+    return product
+
+
+def _results(keep: bool, *results: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    value, trace, frobenius = results if keep else (result.detach() for result in results)
+    return value, trace, frobenius

@@ -15,6 +15,7 @@ from undamped.errors import OptionError, explain
 from undamped.fields.augmented import Augmentation
 from undamped.fields.data_controlled import Controlled, DepthNetwork
 from undamped.fields.depth_variant import Basis, GalerkinField, StackedODE
+from undamped.fields.inputs import fitting, type_of
 from undamped.fields.neural_ode import NeuralODE
 from undamped.fields.perceptron import Activation, PerceptronField
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
@@ -28,6 +29,7 @@ class ContinuousModel(nn.Module):
     start: nn.Module
     flow: NeuralODE | StackedODE
     head: nn.Linear
+    input_size: int | None = None
 
     def features(self, x: Tensor) -> Tensor:
         """Return the state at the end of depth, (batch, state)."""
@@ -35,7 +37,11 @@ class ContinuousModel(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return scores or values, (batch, output)."""
-        return self.head(self.features(x))
+        return self.head(self.features(self.fitting(x)))
+
+    def fitting(self, x: Tensor) -> Tensor:
+        """Return the input as the model takes it, or say what it expects instead."""
+        return fitting(x, self.input_size, type_of(self), f"{type(self).__name__} input")
 
     @property
     def evaluations(self) -> int:
@@ -111,6 +117,7 @@ class NODE(ContinuousModel):
             field, method=method, rtol=tolerance, atol=tolerance, gradient=gradient
         )
         self.head = nn.Linear(size, output_size)
+        self.input_size = input_size
 
 
 @models.register("depth-variant-node")
@@ -173,6 +180,7 @@ class DepthVariantNODE(ContinuousModel):
                 gradient=gradient,
             )
         self.head = nn.Linear(size, output_size)
+        self.input_size = input_size
 
 
 @models.register("data-controlled-node")
@@ -224,6 +232,7 @@ class DataControlledNODE(ContinuousModel):
         )
         self.depth = DepthNetwork(input_size) if adaptive_depth else None
         self.head = nn.Linear(input_size, output_size)
+        self.input_size = input_size
 
     def features(self, x: Tensor) -> Tensor:
         """Return the state at the sample's depth, (batch, input)."""
@@ -273,3 +282,4 @@ class RKNet(ContinuousModel):
         field = PerceptronField(size, hidden_size)
         self.flow = NeuralODE(field, method=method, step_size=1 / steps, gradient="backprop")
         self.head = nn.Linear(size, output_size)
+        self.input_size = input_size

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from undamped.errors import ShapeError, explain
 from undamped.fields.convolutional import ConvolutionalField, ConvolutionalStart, ZeroChannels
 from undamped.fields.heavy_ball import HeavyBallField, SecondOrderField
+from undamped.fields.inputs import fitting_pictures, type_of
 from undamped.fields.neural_ode import NeuralODE
 from undamped.networks.continuous import ContinuousModel
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
@@ -44,12 +45,17 @@ class ImageModel(ContinuousModel):
                 )
             )
         self.picture = (colours, side, side)
+        self.input_size = input_size
         self.channels = channels
         self.start = nn.Sequential(nn.Unflatten(1, self.picture), make_start())
         self.flow = NeuralODE(
             field, method=method, rtol=tolerance, atol=tolerance, gradient=gradient
         )
         self.head = nn.Linear(channels * side * side, output_size)
+
+    def fitting(self, x: Tensor) -> Tensor:
+        """Return pictures as the model takes them, or say what it expects instead."""
+        return fitting_pictures(x, self.picture, type_of(self), f"{type(self).__name__} input")
 
     def features(self, x: Tensor) -> Tensor:
         """Return all positions at the end of depth, (batch, channels × pixels)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from undamped.fields.inputs import fitting, type_of
 from undamped.fields.stable_residual import StableKind, StableResidual
 from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
@@ -43,6 +44,7 @@ class ResNet(nn.Module):
         width: NonNegativeInt = 0,
     ) -> None:
         super().__init__()
+        self.input_size = input_size
         size = width or input_size
         self.start = nn.Linear(input_size, size) if width else nn.Identity()
         self.blocks = nn.ModuleList(
@@ -53,7 +55,7 @@ class ResNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return scores or values, (batch, output)."""
-        x = self.start(x)
+        x = self.start(fitting(x, self.input_size, type_of(self), "ResNet input"))
         for block in self.blocks:
             x = x + block(x)
         return self.head(x)
@@ -101,10 +103,12 @@ class StableResidualModel(nn.Module):
         gamma: NonNegativeFloat = 0.0,
     ) -> None:
         super().__init__()
+        self.input_size = input_size
         self.start = nn.Linear(input_size, width)
         self.layers = StableResidual(width, depth, kind=kind, step_size=step_size, gamma=gamma)
         self.head = nn.Linear(width, output_size)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return scores or values, (batch, output)."""
+        x = fitting(x, self.input_size, type_of(self), "StableResidualModel input")
         return self.head(self.layers(self.start(x)))

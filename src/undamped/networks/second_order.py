@@ -39,6 +39,7 @@ class _SecondOrder(ContinuousModel):
         )
         self.size = size
         self.head = nn.Linear(size, output_size)
+        self.input_size = size - augmented_size
 
     def features(self, x: Tensor) -> Tensor:
         """Return the position at the end of depth, (batch, size)."""

@@ -1,0 +1,152 @@
+"""What a model is given, looked at once before a solve starts, so that errors speak of it."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from undamped.errors import ShapeError, explain
+
+
+def type_of(module: nn.Module) -> torch.dtype | None:
+    """Return the type a module computes in, that of its first parameter; None without any."""
+    return next((p.dtype for p in module.parameters() if p.is_floating_point()), None)
+
+
+def fitting(
+    x: Tensor, size: int | None, dtype: torch.dtype | None, what: str, *, rows: bool = False
+) -> Tensor:
+    """Return vectors as a model takes them, or raise an error that says what it expects.
+
+    Args:
+        x: What was given.
+        size: Features the model takes; None for any number.
+        dtype: Type it computes in; None for any floating-point type.
+        what: What was given to whom, as the message should say it.
+        rows: Whether it has to be (batch, features), instead of (…, features).
+    """
+    x = _fitting_type(x, dtype, what)
+    shaped = x.dim() == 2 if rows else x.dim() > 0
+    if shaped and (size is None or x.shape[-1] == size):
+        return x
+    remedy = "The last dimension holds the features."
+    if x.dim() > 2 and math.prod(x.shape[1:]) == size:
+        remedy = "Flatten each sample with x.flatten(1)."
+    elif x.dim() == 1:
+        remedy = "Make single numbers a column with x.unsqueeze(1), one sample a row with x[None]."
+    elif shaped:
+        remedy = f"Give {size} features a sample, or build the model for {x.shape[-1]}."
+    raise ShapeError(
+        explain(
+            what,
+            expected=f"(batch, {'features' if size is None else size})",
+            got=tuple(x.shape),
+            remedy=remedy,
+        )
+    )
+
+
+def fitting_pictures(
+    x: Tensor, picture: tuple[int, int, int], dtype: torch.dtype | None, what: str
+) -> Tensor:
+    """Return pictures as a model takes them: rows of pixels, colour after colour.
+
+    Args:
+        x: What was given.
+        picture: Colours, rows and columns.
+        dtype: Type the model computes in; None for any floating-point type.
+        what: What was given to whom, as the message should say it.
+    """
+    x = _fitting_type(x, dtype, what)
+    colours, rows, columns = picture
+    size = math.prod(picture)
+    if x.dim() == 2 and x.shape[1] == size:
+        return x
+    remedy = "Set input_size and colours of the model to those of the pictures."
+    if x.dim() == 4 and x.shape[1:] == (rows, columns, colours) and colours != rows:
+        remedy = "Put colours first and flatten with x.permute(0, 3, 1, 2).flatten(1)."
+    elif x.dim() > 2 and math.prod(x.shape[1:]) == size:
+        remedy = "Flatten each picture with x.flatten(1)."
+    elif x.numel() == size:
+        remedy = "Make one picture a batch with x.reshape(1, -1)."
+    raise ShapeError(
+        explain(
+            what,
+            expected=f"(batch, {size}), the {colours} × {rows} × {columns} numbers of a picture in "
+            "a row, colour after colour",
+            got=tuple(x.shape),
+            remedy=remedy,
+        )
+    )
+
+
+def check_context(
+    context: Tensor | None, x: Tensor, size: int | None, dtype: torch.dtype | None
+) -> None:
+    """Raise an error unless a condition stands beside every sample as the field expects it.
+
+    Args:
+        context: The condition, if there is one.
+        x: The samples.
+        size: Features of a condition the field was built for; None where it does not say.
+        dtype: Type the field computes in; None for any.
+    """
+    if context is None and not size:
+        return
+    what, remedy = "context", "Give one row per sample."
+    if size == 0:
+        expected, remedy = "none", "Build the field with context_size to condition it."
+    else:
+        expected = f"({len(x)}, {'features' if size is None else size})"
+    if context is None:
+        got = "none"
+    elif context.dim() != 2 or len(context) != len(x) or size not in (None, context.shape[1]):
+        got = tuple(context.shape)
+        if len(context) == 1 and context.dim() == 2:
+            remedy = (
+                f"Give one row per sample; for one that all share context.expand({len(x)}, -1)."
+            )
+    elif dtype is not None and torch.promote_types(x.dtype, context.dtype) != x.dtype:
+        # Beside the state, a wider type would widen what the field sees.
+        expected, got = _name(x.dtype), _name(context.dtype)
+        remedy = f"Convert it with context.to(torch.{_name(x.dtype)})."
+    else:
+        return
+    raise ShapeError(explain(what, expected=expected, got=got, remedy=remedy))
+
+
+def _fitting_type(x: Tensor, dtype: torch.dtype | None, what: str) -> Tensor:
+    """Return x, in the model's own type where mixed precision left it in a shorter one."""
+    if not isinstance(x, Tensor):
+        raise ShapeError(
+            explain(
+                what,
+                expected="a tensor",
+                got=type(x).__name__,
+                remedy="Convert it with torch.as_tensor(x, dtype=torch.float32).",
+            )
+        )
+    if x.dtype == dtype or (dtype is None and x.is_floating_point()):
+        return x
+    short = x.dtype in (torch.float16, torch.bfloat16)
+    if dtype is not None and short and torch.is_autocast_enabled(x.device.type):
+        return x.to(dtype)
+    name = "float32" if dtype is None else _name(dtype)
+    convert = "x.float()" if name == "float32" else f"x.to(torch.{name})"
+    remedy = f"Convert it with {convert}."
+    if dtype is not None and x.is_floating_point():
+        remedy = f"Convert it with {convert}, or the model with model.to(torch.{_name(x.dtype)})."
+    raise ShapeError(
+        explain(
+            what,
+            expected="floating-point numbers" if dtype is None else f"{name}, the model's type",
+            got=_name(x.dtype),
+            remedy=remedy,
+        )
+    )
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
