@@ -53,6 +53,8 @@ def test_a_gradient_of_a_gradient_is_refused(gradient):
     (slope,) = torch.autograd.grad(values.sum(), start, create_graph=True)
     assert abs(float(slope.detach()) - 0.25) < 1e-4  # the gradient itself is there
     with pytest.raises(OptionError, match="backprop"):
+        torch.autograd.grad(slope.pow(2).sum(), weight, allow_unused=True, retain_graph=True)
+    with pytest.raises(OptionError, match="backprop"):
         slope.pow(2).sum().backward()
 
 

@@ -7,10 +7,17 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
+from undamped.errors import explain
+from undamped.solvers.gradients.once import only_once
 
 Pair = tuple[Tensor, Tensor]
 Own = tuple[Tensor, ...]
+_TWICE = explain(
+    "gradients of gradients",
+    expected="reversible=False",
+    got="reversible=True, whose backward pass is not differentiable",
+    remedy="Build the StableResidual with reversible=False, or set its `reversible` to False.",
+)
 
 
 class InvertibleLayers(Protocol):
@@ -51,9 +58,7 @@ class ReversibleStack(torch.autograd.Function):
         needed = ctx.needs_input_grad[3:]
         with torch.no_grad():
             found = _pull_back(ctx.layers, saved[:2], saved[2:], gradients, needed)
-        if torch.is_grad_enabled():
-            found = _only_once(found, (*gradients, *saved))
-        return None, *found
+        return None, *only_once(found, (*gradients, *saved), _TWICE)
 
 
 def _pull_back(
@@ -81,40 +86,3 @@ def _pull_back(
         for total, part in zip(wanted, found[2:], strict=True):
             total[layer] = part
     return *pull, *totals
-
-
-def _only_once(
-    values: tuple[Tensor | None, ...], roots: tuple[Tensor, ...]
-) -> tuple[Tensor | None, ...]:
-    """Return gradients that say so when they are differentiated again, instead of being constants.
-
-    Args:
-        values: The gradients, some of them missing.
-        roots: What they depend on.
-    """
-    there = [value for value in values if value is not None]
-    tied = iter(_Once.apply(len(there), *there, *roots))
-    return tuple(None if value is None else next(tied) for value in values)
-
-
-class _Once(torch.autograd.Function):
-    """The first `count` tensors as they are, depending on all others, with no derivative."""
-
-    @staticmethod
-    def forward(ctx: Any, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
-        # Copies: a view that a function returns beside others cannot be changed in place.
-        return tuple(tensor.clone() for tensor in tensors[:count])
-
-    @staticmethod
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> tuple[Any, ...]:
-        raise OptionError(
-            explain(
-                "gradients of gradients",
-                expected="reversible=False",
-                got="reversible=True, whose backward pass is not differentiable",
-                remedy="Build the StableResidual with reversible=False, or set its `reversible` "
-                "to False.",
-            )
-        )

@@ -106,12 +106,13 @@ class _Differentiable(torch.autograd.Function):
         ctx: Any, *gradients: Tensor
     ) -> tuple[Any, ...]:
         problem: Problem = ctx.problem
-        y0, *_ = ctx.saved_tensors
+        y0, *tensors = ctx.saved_tensors
         (incoming,) = gradients
         with torch.no_grad(), ctx.surroundings.restored(problem.field):
             pulled, totals = _way_back(problem, y0, ctx.values, incoming)
         return None, *only_once(
             [pulled, *totals],
+            [incoming, y0, *tensors],
             f"gradients of gradients of a solve: expected gradient='backprop', got "
             f"'{problem.gradient}', whose gradients can be taken once. Choose 'backprop'.",
         )

@@ -16,12 +16,13 @@ from undamped.errors import OptionError
 
 
 class _Once(torch.autograd.Function):
-    """Values as they are, which nothing can be pulled back through."""
+    """The first `count` tensors as they are, depending on all others, with no derivative."""
 
     @staticmethod
-    def forward(ctx: Any, message: str, *values: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, message: str, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.message = message
-        return tuple(value.view_as(value) for value in values)
+        # Copies: a view that a function returns beside others cannot be changed in place.
+        return tuple(tensor.clone() for tensor in tensors[:count])
 
     @staticmethod
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -30,15 +31,18 @@ class _Once(torch.autograd.Function):
         raise OptionError(ctx.message)
 
 
-def only_once(values: Sequence[Tensor | None], message: str) -> list[Tensor | None]:
+def only_once(
+    values: Sequence[Tensor | None], roots: Sequence[Tensor], message: str
+) -> list[Tensor | None]:
     """Return what a backward pass found, guarded if a graph through it is being built.
 
     Args:
         values: Gradients; None where there is none.
+        roots: What they depend on; a path to them has to exist for the guard to be met.
         message: What to say to whoever differentiates them.
     """
-    there = [value.detach().requires_grad_() for value in values if value is not None]
+    there = [value for value in values if value is not None]
     if not torch.is_grad_enabled() or not there:
         return list(values)
-    guarded = iter(_Once.apply(message, *there))
+    guarded = iter(_Once.apply(message, len(there), *there, *roots))
     return [None if value is None else next(guarded) for value in values]
