@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped.checked import checked
 from undamped.errors import OptionError, explain
 from undamped.fields.solving import SolvingModule
 from undamped.fields.trace import (
@@ -48,6 +49,7 @@ class ConcatSquashField(nn.Module):
         generative models. ICLR, 2019.
     """
 
+    @checked
     def __init__(
         self,
         size: PositiveInt,
@@ -90,6 +92,7 @@ class BottleneckField(nn.Module):
         hidden_size: Width of the hidden layers on both sides.
     """
 
+    @checked
     def __init__(
         self, size: PositiveInt, bottleneck_size: PositiveInt, hidden_size: PositiveInt = 64
     ) -> None:
@@ -193,6 +196,7 @@ class ContinuousFlow(SolvingModule):
         neural ODE. ICML, 2020.
     """
 
+    @checked
     def __init__(
         self,
         field: nn.Module,

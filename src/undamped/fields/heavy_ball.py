@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from undamped.options import PositiveFloat
+from undamped.checked import checked
+from undamped.options import PositiveFloat, PositiveInt
 
 
 class HeavyBallField(nn.Module):
@@ -42,6 +43,7 @@ class HeavyBallField(nn.Module):
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
     """
 
+    @checked
     def __init__(
         self,
         force: nn.Module,
@@ -116,7 +118,8 @@ class InitialMomentum(nn.Module):
         kind: `zero`, or `learned`: a linear layer of the input.
     """
 
-    def __init__(self, size: int, kind: Literal["zero", "learned"] = "learned") -> None:
+    @checked
+    def __init__(self, size: PositiveInt, kind: Literal["zero", "learned"] = "learned") -> None:
         super().__init__()
         self.layer = nn.Linear(size, size) if kind == "learned" else None
 

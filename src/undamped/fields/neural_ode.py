@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from undamped.checked import checked
 from undamped.errors import OptionError
 from undamped.fields.solving import SolvingModule
 from undamped.options import PositiveFloat, PositiveInt
@@ -44,6 +45,7 @@ class NeuralODE(SolvingModule):
         equations. NeurIPS, 2018.
     """
 
+    @checked
     def __init__(
         self,
         field: nn.Module,

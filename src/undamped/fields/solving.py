@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from undamped.solvers import Solution, Solver
-from undamped.solvers.choices import Gradient
+from undamped.solvers.choices import Gradient, choose_solver
 
 
 class SolvingModule(nn.Module):
@@ -26,6 +26,7 @@ class SolvingModule(nn.Module):
         self, method: str | Solver, rtol: float | None, atol: float | None, gradient: Gradient
     ) -> None:
         super().__init__()
+        choose_solver(method)  # an unknown name should be found now, not at the first pass
         self.method, self.rtol, self.atol = method, rtol, atol
         self.gradient: Gradient = gradient
         self.solution: Solution | None = None

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from undamped.checked import checked
 from undamped.errors import OptionError, explain
 from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -249,6 +250,7 @@ class StableResidual(nn.Module):
         2018.
     """
 
+    @checked
     def __init__(
         self,
         size: PositiveInt,

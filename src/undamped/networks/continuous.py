@@ -11,6 +11,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from undamped.checked import checked
 from undamped.errors import OptionError, explain
 from undamped.fields.augmented import Augmentation
 from undamped.fields.data_controlled import Controlled, DepthNetwork
@@ -77,6 +78,7 @@ class NODE(ContinuousModel):
         2019.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -142,6 +144,7 @@ class DepthVariantNODE(ContinuousModel):
         S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -202,6 +205,7 @@ class DataControlledNODE(ContinuousModel):
         S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -257,6 +261,7 @@ class RKNet(ContinuousModel):
         R. Chen and others. Neural ordinary differential equations. NeurIPS, 2018, table 1.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,

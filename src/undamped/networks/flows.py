@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from undamped.checked import checked
 from undamped.errors import OptionError, explain
 from undamped.fields.continuous_flow import BottleneckField, ConcatSquashField, ContinuousFlow
 from undamped.fields.trace import NoiseKind, TraceKind
@@ -49,6 +50,7 @@ class FFJORD(ContinuousFlow):
         generative models. ICLR, 2019.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,

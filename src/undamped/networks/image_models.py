@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from undamped.checked import checked
 from undamped.errors import ShapeError, explain
 from undamped.fields.convolutional import ConvolutionalField, ConvolutionalStart, ZeroChannels
 from undamped.fields.heavy_ball import HeavyBallField, SecondOrderField
@@ -84,6 +85,7 @@ class ConvNODE(ImageModel):
         2019. The field: H. Xia and others. NeurIPS, 2021.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -140,6 +142,7 @@ class ConvSONODE(ImageModel):
         2020. The field: H. Xia and others. NeurIPS, 2021.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -201,6 +204,7 @@ class ConvHBNODE(ImageModel):
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,

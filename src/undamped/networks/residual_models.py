@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from undamped.checked import checked
 from undamped.fields.stable_residual import StableKind, StableResidual
 from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
@@ -33,6 +34,7 @@ class ResNet(nn.Module):
         K. He and others. Deep residual learning for image recognition. CVPR, 2016.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -89,6 +91,7 @@ class StableResidualModel(nn.Module):
         E. Haber, L. Ruthotto. 2017. B. Chang and others. AAAI, 2018.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,

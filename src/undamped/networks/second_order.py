@@ -6,6 +6,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from undamped.checked import checked
 from undamped.fields.augmented import Augmentation
 from undamped.fields.heavy_ball import HeavyBallField, InitialMomentum, SecondOrderField
 from undamped.fields.neural_ode import NeuralODE
@@ -78,6 +79,7 @@ class HBNODE(_SecondOrder):
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -132,6 +134,7 @@ class GHBNODE(HBNODE):
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -190,6 +193,7 @@ class SONODE(_SecondOrder):
         2020.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
