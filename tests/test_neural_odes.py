@@ -87,6 +87,17 @@ def test_a_heavy_ball_is_its_equation(general):
         np.testing.assert_allclose(got, scipy_end(function, row), atol=1e-7)
 
 
+def test_damping_lies_between_nothing_and_its_scale():
+    for damping, scale in ((1.0, 1.0), (2.0, 1.0), (0.5, 0.3), (0.0, 1.0)):
+        with pytest.raises(OptionError, match=r"damping: expected .* above 0"):
+            HeavyBallField(PerceptronField(2, 8), damping=damping, scale=scale)
+    for model in ("hbnode", "ghbnode", "conv-hbnode"):
+        with pytest.raises(OptionError, match="damping"):
+            models.build(model, input_size=16, output_size=2, damping=1.0)
+    wide = HeavyBallField(PerceptronField(2, 8), damping=2.0, scale=4.0)
+    assert wide.damping.item() == pytest.approx(2.0)
+
+
 def test_a_second_order_field_is_its_equation():
     field = SecondOrderField(PerceptronField(2, 8, input_size=4))
     state = torch.randn(1, 4)

@@ -80,6 +80,23 @@ def test_the_adjoint_of_a_node_vanishes_and_that_of_a_heavy_ball_does_not():
     assert len(compare_stiffness(spectrum(1), [0.0, 1.0]).plot().data) == 3
 
 
+@pytest.mark.parametrize("gamma", [0.0, 1.0, 2.0])
+def test_the_adjoint_of_a_heavy_ball_of_any_damping(gamma):
+    """Of a linear force it is the transposed exponential of its matrix."""
+
+    class Linear(torch.nn.Module):
+        def forward(self, t, h):
+            return -h
+
+    found = adjoint_decay(Linear(), torch.ones(1, 1).double(), [2.0], gamma=gamma)
+    matrix = heavy_ball_matrix(-torch.eye(1).double(), gamma)
+    pull = torch.ones(2).double()
+    left = torch.linalg.matrix_exp(2 * matrix).T @ pull
+    assert found.second_order[0] == pytest.approx(float(left.norm() / pull.norm()), rel=1e-5)
+    with pytest.raises(OptionError, match="gamma"):
+        adjoint_decay(Linear(), torch.ones(1, 1), [2.0], gamma=-1.0)
+
+
 def test_a_singular_matrix_has_no_stiffness():
     with pytest.raises(DataError, match="singular"):
         stiffness(torch.zeros(2, 2))

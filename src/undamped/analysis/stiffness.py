@@ -9,13 +9,14 @@ ball over √S(A) that the lecture states as "≤" is this equality; more dampin
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import DataError, explain
+from undamped.errors import DataError, OptionError, explain
 
 
 def stiffness(matrix: Tensor) -> float:
@@ -161,15 +162,34 @@ def adjoint_decay(
         force: f, called with (t, h).
         start: h(0), (batch, features); momenta start at zero.
         times: The T to try.
-        gamma: Damping of the heavy ball.
+        gamma: Damping of the heavy ball; any number from 0.
     """
-    from undamped.fields.heavy_ball import HeavyBallField
-
-    heavy = HeavyBallField(force, damping=gamma, train_damping=False).to(start.dtype)
+    if not 0 <= gamma < math.inf:
+        raise OptionError(
+            explain(
+                "gamma",
+                expected="a number at least 0",
+                got=gamma,
+                remedy="A negative damping drives the ball.",
+            )
+        )
+    heavy = _HeavyBall(force, gamma)
     resting = torch.cat((start, torch.zeros_like(start)), dim=-1)
     first = tuple(_left(force, start, end) for end in times)
     second = tuple(_left(heavy, resting, end) for end in times)
     return AdjointDecay(tuple(times), first, second)
+
+
+class _HeavyBall(nn.Module):
+    """ḣ = m, ṁ = f − γ m for a given γ, which the trained field keeps below its scale."""
+
+    def __init__(self, force: nn.Module, gamma: float) -> None:
+        super().__init__()
+        self.force, self.gamma = force, gamma
+
+    def forward(self, t: Any, state: Tensor) -> Tensor:
+        position, momentum = state.chunk(2, dim=-1)
+        return torch.cat((momentum, self.force(t, position) - self.gamma * momentum), dim=-1)
 
 
 def _left(field: nn.Module, start: Tensor, end: float) -> float:

@@ -191,7 +191,7 @@ class ConvHBNODE(ImageModel):
         hidden_size: Channels inside the force.
         channels: Channels of the position.
         general: Whether it is GHBNODE.
-        damping: γ at the start.
+        damping: γ at the start, below 1.
         colours: Channels of the picture.
         method: Solver.
         tolerance: Relative and absolute tolerance.

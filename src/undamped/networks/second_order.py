@@ -64,7 +64,7 @@ class HBNODE(_SecondOrder):
         output_size: Classes or targets.
         hidden_size: Width of the force.
         general: Whether it is GHBNODE.
-        damping: γ at the start.
+        damping: γ at the start, below 1.
         momentum: Whether the momentum starts at zero or is learned from the input.
         augmented_size: Zeros added to the input.
         activation: Activation of the force.
@@ -119,7 +119,7 @@ class GHBNODE(HBNODE):
         input_size: Features of the input.
         output_size: Classes or targets.
         hidden_size: Width of the force.
-        damping: γ at the start.
+        damping: γ at the start, below 1.
         momentum: Whether the momentum starts at zero or is learned from the input.
         augmented_size: Zeros added to the input.
         activation: Activation of the force.
