@@ -40,8 +40,8 @@ class ImageModel(ContinuousModel):
                     "input_size",
                     expected=f"square pictures of {colours} colour{'s' * (colours > 1)}",
                     got=f"{input_size} numbers",
-                    remedy="Set colours=3 for coloured pictures, or choose a model of vectors such "
-                    "as 'node'.",
+                    remedy="Give input_size and colours that fit, such as 784 and 1 or 3072 and "
+                    "3, or choose a model of vectors such as 'node'.",
                 )
             )
         self.picture = (colours, side, side)
