@@ -6,6 +6,7 @@ from undamped.checked import checked
 from undamped.errors import OptionError, explain
 from undamped.fields.continuous_flow import BottleneckField, ConcatSquashField, ContinuousFlow
 from undamped.fields.trace import NoiseKind, TraceKind
+from undamped.networks.steps import chosen_steps
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
 from undamped.solvers.choices import Gradient
@@ -39,6 +40,8 @@ class FFJORD(ContinuousFlow):
         train_end: Whether T is learned.
         method: Solver.
         tolerance: Relative and absolute tolerance.
+        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
+            rk4, need it.
         gradient: How gradients are taken.
 
     Example:
@@ -66,6 +69,7 @@ class FFJORD(ContinuousFlow):
         train_end: bool = False,
         method: str = "dopri5",
         tolerance: PositiveFloat = 1e-5,
+        step_size: PositiveFloat | None = None,
         gradient: Gradient = "checkpoint",
     ) -> None:
         if bottleneck_size and context_size:
@@ -113,7 +117,6 @@ class FFJORD(ContinuousFlow):
             end=end,
             train_end=train_end,
             method=method,
-            rtol=tolerance,
-            atol=tolerance,
             gradient=gradient,
+            **chosen_steps(FFJORD, tolerance, step_size),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -13,6 +14,7 @@ from undamped.fields.convolutional import ConvolutionalField, ConvolutionalStart
 from undamped.fields.heavy_ball import HeavyBallField, SecondOrderField
 from undamped.fields.neural_ode import NeuralODE
 from undamped.networks.continuous import ContinuousModel
+from undamped.networks.steps import chosen_steps
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
 from undamped.solvers.choices import Gradient
@@ -30,7 +32,7 @@ class ImageModel(ContinuousModel):
         make_start: Callable[[], nn.Module],
         field: nn.Module,
         method: str,
-        tolerance: float,
+        steps: dict[str, Any],
         gradient: Gradient,
     ) -> None:
         side = math.isqrt(input_size // colours)
@@ -47,9 +49,7 @@ class ImageModel(ContinuousModel):
         self.picture = (colours, side, side)
         self.channels = channels
         self.start = nn.Sequential(nn.Unflatten(1, self.picture), make_start())
-        self.flow = NeuralODE(
-            field, method=method, rtol=tolerance, atol=tolerance, gradient=gradient
-        )
+        self.flow = NeuralODE(field, method=method, gradient=gradient, **steps)
         self.head = nn.Linear(channels * side * side, output_size)
 
     def features(self, x: Tensor) -> Tensor:
@@ -75,6 +75,8 @@ class ConvNODE(ImageModel):
         colours: Channels of the picture.
         method: Solver.
         tolerance: Relative and absolute tolerance.
+        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
+            rk4, need it.
         gradient: How gradients are taken.
 
     Example:
@@ -96,6 +98,7 @@ class ConvNODE(ImageModel):
         colours: PositiveInt = 1,
         method: str = "dopri5",
         tolerance: PositiveFloat = 1e-4,
+        step_size: PositiveFloat | None = None,
         gradient: Gradient = "checkpoint",
     ) -> None:
         super().__init__()
@@ -108,7 +111,7 @@ class ConvNODE(ImageModel):
             lambda: ZeroChannels(augmented_channels) if augmented_channels else nn.Identity(),
             ConvolutionalField(channels, hidden_size),
             method,
-            tolerance,
+            chosen_steps(ConvNODE, tolerance, step_size),
             gradient,
         )
 
@@ -132,6 +135,8 @@ class ConvSONODE(ImageModel):
         colours: Channels of the picture.
         method: Solver.
         tolerance: Relative and absolute tolerance.
+        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
+            rk4, need it.
         gradient: How gradients are taken.
 
     Example:
@@ -153,6 +158,7 @@ class ConvSONODE(ImageModel):
         colours: PositiveInt = 1,
         method: str = "dopri5",
         tolerance: PositiveFloat = 1e-4,
+        step_size: PositiveFloat | None = None,
         gradient: Gradient = "checkpoint",
     ) -> None:
         super().__init__()
@@ -166,7 +172,7 @@ class ConvSONODE(ImageModel):
             lambda: ConvolutionalStart(colours, channels, hidden_size),
             SecondOrderField(force, dim=1),
             method,
-            tolerance,
+            chosen_steps(ConvSONODE, tolerance, step_size),
             gradient,
         )
 
@@ -195,6 +201,8 @@ class ConvHBNODE(ImageModel):
         colours: Channels of the picture.
         method: Solver.
         tolerance: Relative and absolute tolerance.
+        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
+            rk4, need it.
         gradient: How gradients are taken.
 
     Example:
@@ -217,6 +225,7 @@ class ConvHBNODE(ImageModel):
         colours: PositiveInt = 1,
         method: str = "dopri5",
         tolerance: PositiveFloat = 1e-4,
+        step_size: PositiveFloat | None = None,
         gradient: Gradient = "checkpoint",
     ) -> None:
         super().__init__()
@@ -230,7 +239,7 @@ class ConvHBNODE(ImageModel):
             lambda: ConvolutionalStart(colours, channels, hidden_size),
             HeavyBallField(force, damping=damping, general=general, dim=1),
             method,
-            tolerance,
+            chosen_steps(ConvHBNODE, tolerance, step_size),
             gradient,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -12,6 +12,7 @@ from undamped.fields.heavy_ball import HeavyBallField, InitialMomentum, SecondOr
 from undamped.fields.neural_ode import NeuralODE
 from undamped.fields.perceptron import Activation, PerceptronField
 from undamped.networks.continuous import ContinuousModel
+from undamped.networks.steps import chosen_steps
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
 from undamped.solvers.choices import Gradient
@@ -26,7 +27,7 @@ class _SecondOrder(ContinuousModel):
         momentum: Literal["zero", "learned"],
         augmented_size: int,
         method: str,
-        tolerance: float,
+        steps: dict[str, Any],
         gradient: Gradient,
     ) -> None:
         begin = InitialMomentum(size, momentum)
@@ -35,9 +36,7 @@ class _SecondOrder(ContinuousModel):
             if augmented_size
             else begin
         )
-        self.flow = NeuralODE(
-            field, method=method, rtol=tolerance, atol=tolerance, gradient=gradient
-        )
+        self.flow = NeuralODE(field, method=method, gradient=gradient, **steps)
         self.size = size
         self.head = nn.Linear(size, output_size)
 
@@ -70,6 +69,8 @@ class HBNODE(_SecondOrder):
         activation: Activation of the force.
         method: Solver.
         tolerance: Relative and absolute tolerance.
+        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
+            rk4, need it.
         gradient: How gradients are taken.
 
     Example:
@@ -93,13 +94,15 @@ class HBNODE(_SecondOrder):
         activation: Activation = "tanh",
         method: str = "dopri5",
         tolerance: PositiveFloat = 1e-3,
+        step_size: PositiveFloat | None = None,
         gradient: Gradient = "checkpoint",
     ) -> None:
         super().__init__()
         size = input_size + augmented_size
         force = PerceptronField(size, hidden_size, activation=activation)
         field = HeavyBallField(force, damping=damping, general=general)
-        self._build(field, size, output_size, momentum, augmented_size, method, tolerance, gradient)
+        steps = chosen_steps(HBNODE, tolerance, step_size)
+        self._build(field, size, output_size, momentum, augmented_size, method, steps, gradient)
 
 
 @models.register("ghbnode")
@@ -125,6 +128,8 @@ class GHBNODE(HBNODE):
         activation: Activation of the force.
         method: Solver.
         tolerance: Relative and absolute tolerance.
+        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
+            rk4, need it.
         gradient: How gradients are taken.
 
     Example:
@@ -147,6 +152,7 @@ class GHBNODE(HBNODE):
         activation: Activation = "tanh",
         method: str = "dopri5",
         tolerance: PositiveFloat = 1e-3,
+        step_size: PositiveFloat | None = None,
         gradient: Gradient = "checkpoint",
     ) -> None:
         super().__init__(
@@ -160,6 +166,7 @@ class GHBNODE(HBNODE):
             activation=activation,
             method=method,
             tolerance=tolerance,
+            step_size=step_size,
             gradient=gradient,
         )
 
@@ -183,6 +190,8 @@ class SONODE(_SecondOrder):
         activation: Activation of the force.
         method: Solver.
         tolerance: Relative and absolute tolerance.
+        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
+            rk4, need it.
         gradient: How gradients are taken.
 
     Example:
@@ -205,6 +214,7 @@ class SONODE(_SecondOrder):
         activation: Activation = "tanh",
         method: str = "dopri5",
         tolerance: PositiveFloat = 1e-3,
+        step_size: PositiveFloat | None = None,
         gradient: Gradient = "checkpoint",
     ) -> None:
         super().__init__()
@@ -217,6 +227,6 @@ class SONODE(_SecondOrder):
             momentum,
             augmented_size,
             method,
-            tolerance,
+            chosen_steps(SONODE, tolerance, step_size),
             gradient,
         )
