@@ -9,7 +9,9 @@ from undamped.cli.diagnose import diagnose
 from undamped.cli.predict import predict
 from undamped.cli.train import next_steps
 from undamped.errors import OptionError
+from undamped.networks.flows import FFJORD
 from undamped.training import Run, fit, resume
+from undamped.training.module import TrainingModule
 
 QUICK = {"steps": 4, "batch_size": 16, "validate_every": 2}
 
@@ -91,6 +93,33 @@ def test_a_model_of_pictures_is_diagnosed_on_small_ones(given, tmp_path, capsys,
     with pytest.raises(OptionError, match="enough"):
         diagnose(["conv-sonode", *given], tmp_path / "page.html")
     assert seen["pictures"] == (3 if given else 1, 14, 14) and seen["answer"].shape == (16, 2)
+
+
+def test_regularisers_are_learned_from_and_not_scored(tmp_path, monkeypatch):
+    """The loss that is differentiated is the score plus the weighed mean; the score is not."""
+    taken = []
+
+    def note(module, loss, *more, **others):
+        taken.append(float(loss.detach()))
+        return plain_backward(module, loss, *more, **others)
+
+    plain_backward = TrainingModule.manual_backward
+    monkeypatch.setattr(TrainingModule, "manual_backward", note)
+    options = {"hidden_size": 4}
+    once = {**QUICK, "steps": 1}
+    runs = [
+        fit("ffjord", "density", model_options={**options, **more}, train=once,
+            out=tmp_path, progress=False)
+        for more in ({}, {"kinetic_weight": 3.0})
+    ]  # fmt: skip
+    torch.manual_seed(0)  # as the runs begin
+    flow = FFJORD(2, **runs[1].settings["model"]["options"])
+    plain, heavy = taken
+    losses = [run.metrics()[0]["train_loss"] for run in runs]
+    assert losses[0] == losses[1] == pytest.approx(plain)
+    batch = runs[1].task().batch("train", 0, 16)
+    added = 3 * flow(batch.inputs).kinetic.mean().item()
+    assert added > 0 and heavy - plain == pytest.approx(added, rel=1e-3)
 
 
 def test_what_to_try_next_are_models_of_points(tmp_path):
