@@ -1,9 +1,10 @@
 """Draw the pictures of the documentation as SVG files: plotly's figures, in chromium.
 
     python docs/draw_pictures.py theory --out docs/images
+    python docs/draw_pictures.py depth --out docs/images
     python docs/draw_pictures.py figure gradient-denoise.json --out docs/images
 
-`theory` computes its figures anew, in seconds. `figure` takes the JSON file that
+`theory` and `depth` compute their figures anew, in seconds. `figure` takes the JSON file that
 `python -m undamped.experiments.gradient_pictures` wrote.
 """
 
@@ -24,6 +25,12 @@ WIDTH, HEIGHT = 760, 440
 def theory(out: Out = Path("docs/images")) -> None:
     """Fisher memory curves, transients and the phase diagram."""
     draw({"fisher-memory": fisher(), "transients": transients(), "phase-diagram": phases()}, out)
+
+
+@app.command()
+def depth(out: Out = Path("docs/images")) -> None:
+    """Stiffness and vanishing adjoints of first- and second-order neural ODEs."""
+    draw({"stiffness-damping": stiffnesses(), "adjoint-decay": adjoints()}, out)
 
 
 @app.command()
@@ -78,6 +85,29 @@ def phases() -> Any:
     from undamped.analysis import phase_diagram
 
     return phase_diagram("tanh").plot().to_plotly_json()
+
+
+def stiffnesses() -> Any:
+    import torch
+
+    from undamped.analysis import compare_stiffness
+
+    matrix = -torch.diag(torch.tensor([1.0, 3.0, 10.0, 50.0], dtype=torch.float64))
+    return compare_stiffness(matrix, [k / 20 for k in range(161)]).plot().to_plotly_json()
+
+
+def adjoints() -> Any:
+    import torch
+
+    from undamped.analysis import adjoint_decay
+
+    class Contracting(torch.nn.Module):
+        def forward(self, t: Any, h: torch.Tensor) -> torch.Tensor:
+            return -torch.tanh(h)
+
+    start = torch.full((4, 3), 0.1, dtype=torch.float64)
+    times = [0.5 * k for k in range(1, 41)]
+    return adjoint_decay(Contracting(), start, times).plot().to_plotly_json()
 
 
 def draw(figures: dict[str, Any], out: Path) -> None:

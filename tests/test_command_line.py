@@ -153,6 +153,9 @@ BAD = {
     "two budgets": (["train", "copy", "lstm", "train.steps=2", "train.seconds=1"], "Keep one"),
     "bad picture": (["compare", "copy", "lstm", "--picture", "x.pdf"], ".png or .svg"),
     "short digits": (["train", "digits", "lstm", "task.length=3"], "at least 8"),
+    "a condition without any": (["train", "density", "ffjord", "model.context_size=2"], "nothing"),
+    "the same to diagnose": (["diagnose", "ffjord", "model.context_size=2"], "nothing here"),
+    "damping beyond one": (["train", "annuli", "hbnode", "model.damping=2"], "below 1"),
     "another's option": (["compare", "copy", "lstm", "model.dt=0.1"], "option of lstm"),
 }  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Flows: densities against closed forms, the trace in its three ways, sampling both ways."""
 
+import copy
 import math
 
 import pytest
@@ -180,6 +181,32 @@ def test_ffjord_by_name(options):
         undamped.FFJORD(2, bottleneck_size=1, hidden_layers=3)
     with pytest.raises(OptionError, match="hutchinson"):
         undamped.FFJORD(2, trace="exact", noise="rademacher")
+
+
+@pytest.mark.parametrize(
+    ("kinetic", "jacobian", "trace"),
+    [(0.3, 0.0, "exact"), (0.0, 0.2, "hutchinson"), (0.3, 0.2, "exact"), (0.0, 0.0, "exact")],
+)
+def test_regularisers_are_weighed_into_what_training_adds(kinetic, jacobian, trace):
+    options = {"hidden_size": 8, "trace": trace}
+    flow = undamped.FFJORD(2, kinetic_weight=kinetic, jacobian_weight=jacobian, **options)
+    assert flow.penalty() == 0
+    result = flow(torch.randn(16, 2))
+    wanted = kinetic * result.kinetic.mean() + jacobian * result.jacobian.mean()
+    torch.testing.assert_close(flow.penalty(), wanted, rtol=0, atol=0)
+    assert (flow.penalty() > 0) == bool(kinetic or jacobian)
+    if kinetic or jacobian:
+        flow.penalty().backward()
+        assert any(p.grad is not None and p.grad.any() for p in flow.parameters())
+    copy.deepcopy(flow)
+    with torch.no_grad():
+        flow(torch.randn(4, 2))
+    assert flow.penalty() == 0
+
+
+def test_a_bottleneck_has_no_jacobian_to_weigh():
+    with pytest.raises(OptionError, match="jacobian_weight"):
+        undamped.FFJORD(4, bottleneck_size=2, trace="bottleneck", jacobian_weight=0.1)
 
 
 def test_a_bottleneck_trace_needs_a_bottleneck():

@@ -26,6 +26,7 @@ from undamped.fields import (
     WithIntegral,
 )
 from undamped.fields.depth_variant import basis_values
+from undamped.options import options_of
 from undamped.registry import models
 from undamped.solvers import solve
 
@@ -87,6 +88,17 @@ def test_a_heavy_ball_is_its_equation(general):
 
     for row, got in zip(state.numpy(), out, strict=True):
         np.testing.assert_allclose(got, scipy_end(function, row), atol=1e-7)
+
+
+def test_damping_lies_between_nothing_and_its_scale():
+    for damping, scale in ((1.0, 1.0), (2.0, 1.0), (0.5, 0.3), (0.0, 1.0)):
+        with pytest.raises(OptionError, match=r"damping: expected .* above 0"):
+            HeavyBallField(PerceptronField(2, 8), damping=damping, scale=scale)
+    for model in ("hbnode", "ghbnode", "conv-hbnode"):
+        with pytest.raises(OptionError, match="damping"):
+            models.build(model, input_size=16, output_size=2, damping=1.0)
+    wide = HeavyBallField(PerceptronField(2, 8), damping=2.0, scale=4.0)
+    assert wide.damping.item() == pytest.approx(2.0)
 
 
 def test_a_second_order_field_is_its_equation():
@@ -305,6 +317,52 @@ def test_an_augmentation_of_nothing_is_refused():
 def test_a_fixed_step_method_needs_a_step():
     with pytest.raises(OptionError, match="step_size"):
         NeuralODE(PerceptronField(2), method="rk4")
+
+
+SOLVING = [
+    ("node", {}), ("hbnode", {}), ("ghbnode", {}), ("sonode", {}), ("depth-variant-node", {}),
+    ("depth-variant-node", {"basis": "stacked", "terms": 2}), ("data-controlled-node", {}),
+    ("ffjord", {}), ("conv-node", {}), ("conv-sonode", {}), ("conv-hbnode", {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "options"), SOLVING)
+def test_fixed_steps_by_name(name, options):
+    """An rk4 of four steps evaluates its field sixteen times, and comes near the truth."""
+    sizes = {"input_size": 4, "hidden_size": 4} | ({} if name == "ffjord" else {"output_size": 2})
+    end = 0.5 if name == "ffjord" else 1.0
+    fixed = models.build(name, **sizes, **options, method="rk4", step_size=end / 4)
+    fine = models.build(name, **sizes, **options, tolerance=1e-8).eval()
+    fine.load_state_dict(fixed.state_dict())
+    x = torch.randn(3, 4)
+    found, wanted = fixed.eval()(x), fine(x)
+    if name == "ffjord":
+        found, wanted = found.log_prob, wanted.log_prob
+    assert fixed.evaluations == 16
+    torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+    with pytest.raises(OptionError, match="tolerance: expected to be left out with step_size"):
+        models.build(name, **sizes, **options, step_size=0.1, tolerance=1e-2)
+    with pytest.raises(OptionError, match="step_size: expected a number for 'rk4'"):
+        models.build(name, **sizes, **options, method="rk4")
+
+
+def test_every_model_with_a_method_has_a_step():
+    with_method = {name for name in models if "method" in options_of(models[name])}
+    assert with_method - {"rk-net"} == {name for name, _ in SOLVING}
+
+
+def test_a_step_beside_tolerances_says_to_leave_one_out():
+    with pytest.raises(OptionError, match="Leave out step_size"):
+        NeuralODE(PerceptronField(2), step_size=0.1, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "options", [{"gradient": "reversible"}, {"step_size": 0.1}, {"method": "radau5"}]
+)
+def test_a_depth_of_its_own_needs_steps_of_its_own(options):
+    (option,) = options
+    with pytest.raises(OptionError, match=rf"DataControlledNODE.{option}: .*adaptive_depth"):
+        undamped.DataControlledNODE(2, 2, adaptive_depth=True, **options)
 
 
 def test_a_model_that_has_been_used_can_be_copied():

@@ -1,6 +1,8 @@
 """The lecture's analysis, checked; and the comparison of gradients."""
 
 import itertools
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,6 +19,9 @@ from undamped.analysis.stiffness import (
 )
 from undamped.errors import DataError, OptionError
 from undamped.fields import PerceptronField
+
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE = (DOCS / "continuous.md").read_text(encoding="utf-8")
 
 
 def spectrum(sign):
@@ -78,6 +83,44 @@ def test_the_adjoint_of_a_node_vanishes_and_that_of_a_heavy_ball_does_not():
     assert set(found.to_dict()) == {"times", "first_order", "second_order"}
     assert len(found.plot().data) == 2
     assert len(compare_stiffness(spectrum(1), [0.0, 1.0]).plot().data) == 3
+
+
+@pytest.mark.parametrize("gamma", [0.0, 1.0, 2.0])
+def test_the_adjoint_of_a_heavy_ball_of_any_damping(gamma):
+    """Of a linear force it is the transposed exponential of its matrix."""
+
+    class Linear(torch.nn.Module):
+        def forward(self, t, h):
+            return -h
+
+    found = adjoint_decay(Linear(), torch.ones(1, 1).double(), [2.0], gamma=gamma)
+    matrix = heavy_ball_matrix(-torch.eye(1).double(), gamma)
+    pull = torch.ones(2).double()
+    left = torch.linalg.matrix_exp(2 * matrix).T @ pull
+    assert found.second_order[0] == pytest.approx(float(left.norm() / pull.norm()), rel=1e-5)
+    with pytest.raises(OptionError, match="gamma"):
+        adjoint_decay(Linear(), torch.ones(1, 1), [2.0], gamma=-1.0)
+
+
+def test_the_pictures_of_the_page_are_drawn():
+    """The lines of docs/continuous.md, up to showing them."""
+    (code,) = re.findall(
+        r"^```python\n(import torch\nfrom undamped.analysis.*?)^```", PAGE, re.M | re.S
+    )
+    code = re.sub(r"range\(1, 41\)", "range(1, 3)", code)
+    drawn = re.sub(r"^(\w.*\.plot\(\))\.show\(\)$", r"figures.append(\1)", code, flags=re.M)
+    space = {"figures": [], "__name__": "page"}
+    exec(compile(drawn, "continuous.md", "exec"), space)
+    stiff, decay = space["figures"]
+    assert [line.name for line in stiff.data] == [
+        "S(B), second order",
+        "S(A), first order",
+        "√S(A)",
+    ]
+    assert min(stiff.data[0].y) == pytest.approx(stiff.data[2].y[0])
+    assert [line.name for line in decay.data] == ["NODE", "HBNODE"]
+    for name in ("stiffness-damping", "adjoint-decay"):
+        assert f"images/{name}.svg" in PAGE and (DOCS / "images" / f"{name}.svg").is_file()
 
 
 def test_a_singular_matrix_has_no_stiffness():

@@ -1,10 +1,17 @@
 """Models of single vectors are trained, resumed and refused like all others."""
 
-import pytest
+import json
 
+import pytest
+import torch
+
+from undamped.cli.diagnose import diagnose
+from undamped.cli.predict import predict
 from undamped.cli.train import next_steps
 from undamped.errors import OptionError
+from undamped.networks.flows import FFJORD
 from undamped.training import Run, fit, resume
+from undamped.training.module import TrainingModule
 
 QUICK = {"steps": 4, "batch_size": 16, "validate_every": 2}
 
@@ -40,6 +47,79 @@ def test_densities_take_a_flow_and_a_flow_takes_densities(tmp_path):
     with pytest.raises(OptionError, match="one of densities"):
         fit("ffjord", "annuli", train=QUICK, out=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"bottleneck_size": 1, "trace": "bottleneck"},
+        {"noise": "rademacher"},
+        {"method": "rk4", "step_size": 0.5},
+    ],
+)
+def test_a_recommendation_gives_way_to_what_was_said(options, tmp_path):
+    """The recipe of densities has detail=6 and trace='exact', which do not go with these."""
+    options = {"hidden_size": 4, **options}
+    run = fit("ffjord", "density", model_options=options, train=QUICK, out=tmp_path, progress=False)
+    kept = run.settings["model"]["options"]
+    assert ("tolerance" in kept) != ("step_size" in options)
+    assert options.items() <= kept.items()
+    assert ("detail" in kept) != ("bottleneck_size" in options)
+
+
+def test_predict_shows_the_density_of_points(tmp_path, capsys):
+    options = {"hidden_size": 4}
+    run = fit("ffjord", "density", model_options=options, train=QUICK, out=tmp_path, progress=False)
+    predict(run.path, None, None, as_json=True)
+    said = json.loads(capsys.readouterr().out)
+    points = torch.tensor([example["point"] for example in said["examples"]])
+    found = [example["log_density"] for example in said["examples"]]
+    assert points.shape == (10, 2) and said["nll"] == pytest.approx(run.result["test"]["nll"])
+    wanted = run.model()(points).detach()
+    torch.testing.assert_close(torch.tensor(found), wanted, rtol=1e-2, atol=1e-2)
+    predict(run.path, None, None, as_json=False)
+    assert "a normal distribution has" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("given", [[], ["model.colours=3", "model.channels=3"]])
+def test_a_model_of_pictures_is_diagnosed_on_small_ones(given, tmp_path, capsys, monkeypatch):
+    seen = {}
+
+    def measure(model, inputs, **more):
+        seen.update(answer=model(inputs), pictures=model.picture)
+        raise OptionError("enough")
+
+    monkeypatch.setattr("undamped.report.diagnose", measure)
+    with pytest.raises(OptionError, match="enough"):
+        diagnose(["conv-sonode", *given], tmp_path / "page.html")
+    assert seen["pictures"] == (3 if given else 1, 14, 14) and seen["answer"].shape == (16, 2)
+
+
+def test_regularisers_are_learned_from_and_not_scored(tmp_path, monkeypatch):
+    """The loss that is differentiated is the score plus the weighed mean; the score is not."""
+    taken = []
+
+    def note(module, loss, *more, **others):
+        taken.append(float(loss.detach()))
+        return plain_backward(module, loss, *more, **others)
+
+    plain_backward = TrainingModule.manual_backward
+    monkeypatch.setattr(TrainingModule, "manual_backward", note)
+    options = {"hidden_size": 4}
+    once = {**QUICK, "steps": 1}
+    runs = [
+        fit("ffjord", "density", model_options={**options, **more}, train=once,
+            out=tmp_path, progress=False)
+        for more in ({}, {"kinetic_weight": 3.0})
+    ]  # fmt: skip
+    torch.manual_seed(0)  # as the runs begin
+    flow = FFJORD(2, **runs[1].settings["model"]["options"])
+    plain, heavy = taken
+    losses = [run.metrics()[0]["train_loss"] for run in runs]
+    assert losses[0] == losses[1] == pytest.approx(plain)
+    batch = runs[1].task().batch("train", 0, 16)
+    added = 3 * flow(batch.inputs).kinetic.mean().item()
+    assert added > 0 and heavy - plain == pytest.approx(added, rel=1e-3)
 
 
 def test_what_to_try_next_are_models_of_points(tmp_path):

@@ -48,7 +48,7 @@ from undamped.analysis.promises import Measurement, measure
 from undamped.analysis.recall import Recall, recall
 from undamped.analysis.result import Result
 from undamped.analysis.stability import EulerStability, euler_stability
-from undamped.analysis.stiffness import compare_stiffness, eigenvalue_pairs
+from undamped.analysis.stiffness import adjoint_decay, compare_stiffness, eigenvalue_pairs
 from undamped.analysis.trend import Trend
 from undamped.analysis.unicornn import gradient_bound, long_term_gradient, state_bound
 
@@ -74,6 +74,7 @@ __all__ = [
     "SchurStructure",
     "Spectrum",
     "Trend",
+    "adjoint_decay",
     "attention",
     "attention_of",
     "compare_stiffness",

@@ -9,13 +9,15 @@ ball over √S(A) that the lecture states as "≤" is this equality; more dampin
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import DataError, explain
+from undamped.analysis.figures import add_line, new_figure
+from undamped.errors import DataError, OptionError, explain
 
 
 def stiffness(matrix: Tensor) -> float:
@@ -70,19 +72,17 @@ class StiffnessComparison:
 
     def plot(self) -> Any:
         """Draw S(B) over damping beside S(A) and √S(A)."""
-        import plotly.graph_objects as go
-
-        figure = go.Figure()
-        figure.add_scatter(x=self.gammas, y=self.second_order, name="S(B), second order")
-        ends = [self.gammas[0], self.gammas[-1]]
-        figure.add_scatter(x=ends, y=[self.first_order] * 2, name="S(A), first order")
-        figure.add_scatter(x=ends, y=[self.root] * 2, name="√S(A)", line={"dash": "dot"})
-        figure.update_layout(
-            title="A second-order field is as stiff as the root of the first-order one, or stiffer",
-            xaxis_title="damping γ",
-            yaxis_title="stiffness (ratio of rates)",
+        figure = new_figure(
+            "Stiffness of ḣ = A h and of ḧ + γḣ = A h",
+            "damping γ",
+            "stiffness (ratio of rates)",
+            "The second-order field is as stiff as the root of the first-order one, or stiffer.",
+            log_y=True,
         )
-        figure.update_yaxes(type="log")
+        ends = [self.gammas[0], self.gammas[-1]]
+        add_line(figure, self.gammas, self.second_order, "S(B), second order", 0)
+        add_line(figure, ends, [self.first_order] * 2, "S(A), first order", 1)
+        add_line(figure, ends, [self.root] * 2, "√S(A)", 2)
         return figure
 
 
@@ -138,17 +138,15 @@ class AdjointDecay:
 
     def plot(self) -> Any:
         """Draw both over T."""
-        import plotly.graph_objects as go
-
-        figure = go.Figure()
-        figure.add_scatter(x=self.times, y=self.first_order, name="NODE")
-        figure.add_scatter(x=self.times, y=self.second_order, name="HBNODE")
-        figure.update_layout(
-            title="The adjoint of a first-order field vanishes; the heavy ball's does not",
-            xaxis_title="time T",
-            yaxis_title="gradient left at the start",
+        figure = new_figure(
+            "The adjoint over the time T it goes back",
+            "time T",
+            "gradient left at the start",
+            "The adjoint of the first-order field vanishes; the heavy ball's does not.",
+            log_y=True,
         )
-        figure.update_yaxes(type="log")
+        add_line(figure, self.times, self.first_order, "NODE", 0)
+        add_line(figure, self.times, self.second_order, "HBNODE", 1)
         return figure
 
 
@@ -161,15 +159,34 @@ def adjoint_decay(
         force: f, called with (t, h).
         start: h(0), (batch, features); momenta start at zero.
         times: The T to try.
-        gamma: Damping of the heavy ball.
+        gamma: Damping of the heavy ball; any number from 0.
     """
-    from undamped.fields.heavy_ball import HeavyBallField
-
-    heavy = HeavyBallField(force, damping=gamma, train_damping=False).to(start.dtype)
+    if not 0 <= gamma < math.inf:
+        raise OptionError(
+            explain(
+                "gamma",
+                expected="a number at least 0",
+                got=gamma,
+                remedy="A negative damping drives the ball.",
+            )
+        )
+    heavy = _HeavyBall(force, gamma)
     resting = torch.cat((start, torch.zeros_like(start)), dim=-1)
     first = tuple(_left(force, start, end) for end in times)
     second = tuple(_left(heavy, resting, end) for end in times)
     return AdjointDecay(tuple(times), first, second)
+
+
+class _HeavyBall(nn.Module):
+    """ḣ = m, ṁ = f − γ m for a given γ, which the trained field keeps below its scale."""
+
+    def __init__(self, force: nn.Module, gamma: float) -> None:
+        super().__init__()
+        self.force, self.gamma = force, gamma
+
+    def forward(self, t: Any, state: Tensor) -> Tensor:
+        position, momentum = state.chunk(2, dim=-1)
+        return torch.cat((momentum, self.force(t, position) - self.gamma * momentum), dim=-1)
 
 
 def _left(field: nn.Module, start: Tensor, end: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -110,11 +110,11 @@ def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
 
     import undamped.tasks  # noqa: F401 (enters the tasks)
     from undamped.cli.settings import read_settings
-    from undamped.options import options_of
+    from undamped.networks.point_model import refuse_condition
     from undamped.registry import models, tasks
     from undamped.report import diagnose as measure
     from undamped.report.runs import diagnose_task
-    from undamped.training.recipes import recommended
+    from undamped.training.recipes import merged
     from undamped.training.run import model_for
 
     settings = read_settings(words)
@@ -123,14 +123,13 @@ def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
     command = shlex.join(["undamped", *sys.argv[1:]])
     torch.manual_seed(settings.seed)
     given = settings.model_options(model_name)
+    refuse_condition(model_name, given)
     if task_name is None:
         inputs = None
         options = {"hidden_size": 64, "input_size": 1, **given}
         if not hasattr(models[model_name], "cell_class"):  # it works in depth, not in time
-            sizes = {"input_size": 2, "output_size": 2}
-            known = options_of(models[model_name])
-            options = {**{k: v for k, v in sizes.items() if k in known}, **given}
-            inputs = torch.randn(64, options["input_size"])
+            options = {**_small(model_name, given), **given}
+            inputs = torch.randn(64 if options["input_size"] < 100 else 16, options["input_size"])
         return measure(
             models.build(model_name, **options),
             inputs,
@@ -141,7 +140,7 @@ def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
             command=command,
         )
     tasks[task_name]
-    options = {**recommended(task_name, model_name)["model"], **given}
+    options = merged(task_name, model_name, {"model": given})["model"]
     task = tasks.build(task_name, **settings.task_options(task_name))
     return diagnose_task(
         model_for(task, model_name, options),
@@ -151,6 +150,19 @@ def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
         command=command,
         verb="diagnose",
     )
+
+
+def _small(model: str, given: dict[str, Any]) -> dict[str, int]:
+    """Return sizes for a model that works in depth, such that it is measured within a minute."""
+    from undamped.networks.image_models import ImageModel
+    from undamped.options import options_of
+    from undamped.registry import models
+
+    sizes = {"input_size": 2, "output_size": 2}
+    if issubclass(models[model], ImageModel):
+        pixels = 14 * 14
+        sizes = {"input_size": given.get("colours", 1) * pixels, "output_size": 2, "hidden_size": 8}
+    return {name: size for name, size in sizes.items() if name in options_of(models[model])}
 
 
 def _names(settings: Settings) -> tuple[str | None, str]:

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from undamped.checked import checked
 from undamped.options import PositiveInt
 
 
@@ -37,6 +38,7 @@ class Augmentation(nn.Module):
         S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped.checked import checked
 from undamped.errors import OptionError, explain
 from undamped.fields.inputs import check_context, fitting, type_of
 from undamped.fields.perceptron import with_time
@@ -50,6 +51,7 @@ class ConcatSquashField(nn.Module):
         generative models. ICLR, 2019.
     """
 
+    @checked
     def __init__(
         self,
         size: PositiveInt,
@@ -96,6 +98,7 @@ class BottleneckField(nn.Module):
 
     context_size = 0
 
+    @checked
     def __init__(
         self, size: PositiveInt, bottleneck_size: PositiveInt, hidden_size: PositiveInt = 64
     ) -> None:
@@ -197,8 +200,9 @@ class ContinuousFlow(SolvingModule):
         end: T.
         train_end: Whether T is learned.
         method: A solver or its registry name.
-        rtol: Relative tolerance.
-        atol: Absolute tolerance.
+        rtol: Relative tolerance, where the method chooses its steps; 1e-5 if not said.
+        atol: Absolute tolerance, likewise.
+        step_size: Fixed step size, where it does not.
         gradient: How gradients are taken.
 
     Example:
@@ -211,6 +215,7 @@ class ContinuousFlow(SolvingModule):
         neural ODE. ICML, 2020.
     """
 
+    @checked
     def __init__(
         self,
         field: nn.Module,
@@ -221,11 +226,14 @@ class ContinuousFlow(SolvingModule):
         end: PositiveFloat = 0.5,
         train_end: bool = False,
         method: str | Solver = "dopri5",
-        rtol: PositiveFloat = 1e-5,
-        atol: PositiveFloat = 1e-5,
+        rtol: PositiveFloat | None = None,
+        atol: PositiveFloat | None = None,
+        step_size: PositiveFloat | None = None,
         gradient: Gradient = "checkpoint",
     ) -> None:
-        super().__init__(method, rtol, atol, gradient)
+        if step_size is None:
+            rtol, atol = rtol or 1e-5, atol or 1e-5
+        super().__init__(method, rtol, atol, gradient, step_size)
         if trace == "bottleneck" and not isinstance(field, Narrowing):
             raise OptionError(
                 explain(
@@ -304,6 +312,7 @@ class ContinuousFlow(SolvingModule):
             method=self.method,
             rtol=self.rtol,
             atol=self.atol,
+            options={} if self.step_size is None else {"step_size": self.step_size},
             gradient=self.gradient,
         )
         return self.solution.final

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped.checked import checked
 from undamped.options import PositiveInt
 
 
@@ -34,6 +35,7 @@ class ConvolutionalField(nn.Module):
         its authors' programs for MNIST and CIFAR-10.
     """
 
+    @checked
     def __init__(
         self,
         channels: PositiveInt,
@@ -74,6 +76,7 @@ class ConvolutionalStart(nn.Module):
         hidden_size: Channels between.
     """
 
+    @checked
     def __init__(
         self, input_channels: PositiveInt, channels: PositiveInt, hidden_size: PositiveInt
     ) -> None:

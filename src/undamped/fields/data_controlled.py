@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from undamped.checked import checked
 from undamped.options import PositiveFloat, PositiveInt
 
 
@@ -63,6 +64,7 @@ class DepthNetwork(nn.Module):
         S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.
     """
 
+    @checked
     def __init__(self, input_size: PositiveInt, start: PositiveFloat = 1.0) -> None:
         super().__init__()
         self.layer = nn.Linear(input_size, 1)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from undamped.checked import checked
 from undamped.errors import OptionError, explain
 from undamped.fields.neural_ode import NeuralODE
 from undamped.fields.perceptron import ACTIVATIONS, Activation
@@ -69,6 +70,7 @@ class GalerkinLinear(nn.Module):
         S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -126,6 +128,7 @@ class GalerkinField(nn.Module):
         S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.
     """
 
+    @checked
     def __init__(
         self,
         size: PositiveInt,
@@ -168,6 +171,7 @@ class StackedODE(nn.Module):
         S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.
     """
 
+    @checked
     def __init__(
         self,
         fields: Sequence[nn.Module],

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from undamped.options import PositiveFloat
+from undamped.checked import checked
+from undamped.errors import OptionError, explain
+from undamped.options import PositiveFloat, PositiveInt
 
 
 class HeavyBallField(nn.Module):
@@ -27,8 +29,8 @@ class HeavyBallField(nn.Module):
 
     Args:
         force: f, a module called with (t, h).
-        damping: γ at the start; the authors' program begins at σ̂(−3) ≈ 0.047.
-        scale: Largest γ.
+        damping: γ at the start, below `scale`; the authors' program begins at σ̂(−3) ≈ 0.047.
+        scale: What γ stays below.
         train_damping: Whether γ is learned.
         general: Whether to bound ḣ by tanh and add the restoring force (GHBNODE).
         dim: Where positions and momenta stand side by side: the last for vectors, 1 for pictures.
@@ -42,6 +44,7 @@ class HeavyBallField(nn.Module):
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
     """
 
+    @checked
     def __init__(
         self,
         force: nn.Module,
@@ -53,6 +56,16 @@ class HeavyBallField(nn.Module):
         dim: int = -1,
     ) -> None:
         super().__init__()
+        if damping >= scale:
+            raise OptionError(
+                explain(
+                    "damping",
+                    expected=f"a number above 0 and below {scale:g}, since γ is that times a "
+                    "sigmoid",
+                    got=f"{damping:g}",
+                    remedy="Choose a smaller one; HeavyBallField(scale=…) lets γ be larger.",
+                )
+            )
         self.force = force
         self.dim = dim
         self.scale = scale
@@ -116,7 +129,8 @@ class InitialMomentum(nn.Module):
         kind: `zero`, or `learned`: a linear layer of the input.
     """
 
-    def __init__(self, size: int, kind: Literal["zero", "learned"] = "learned") -> None:
+    @checked
+    def __init__(self, size: PositiveInt, kind: Literal["zero", "learned"] = "learned") -> None:
         super().__init__()
         self.layer = nn.Linear(size, size) if kind == "learned" else None
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from undamped.errors import OptionError
+from undamped.checked import checked
 from undamped.fields.solving import SolvingModule
 from undamped.options import PositiveFloat, PositiveInt
 from undamped.solvers import Solver, solve
-from undamped.solvers.choices import Gradient, choose_solver
+from undamped.solvers.choices import Gradient
 
 
 class NeuralODE(SolvingModule):
@@ -44,6 +44,7 @@ class NeuralODE(SolvingModule):
         equations. NeurIPS, 2018.
     """
 
+    @checked
     def __init__(
         self,
         field: nn.Module,
@@ -56,16 +57,10 @@ class NeuralODE(SolvingModule):
         max_steps: PositiveInt = 100_000,
         gradient: Gradient = "checkpoint",
     ) -> None:
-        super().__init__(method, rtol, atol, gradient)
+        super().__init__(method, rtol, atol, gradient, step_size)
         self.field = field
         self.times = tuple(float(t) for t in times)
-        self.step_size, self.max_steps = step_size, max_steps
-        solver = choose_solver(method)
-        if not solver.adaptive and step_size is None:
-            raise OptionError(
-                f"NeuralODE.step_size: expected a number for '{solver.name}', which takes fixed "
-                "steps, got none. Give step_size=0.1, or choose method='dopri5'."
-            )
+        self.max_steps = max_steps
 
     def solve(self, state: Any, times: Sequence[float] | Tensor | None = None, **more: Any) -> Any:
         """Solve from a state and return the `Solution`, which is also kept as `solution`.

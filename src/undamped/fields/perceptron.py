@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from undamped.checked import checked
 from undamped.options import PositiveInt
 
 Activation = Literal["tanh", "softplus", "relu", "elu"]
@@ -45,6 +46,7 @@ class PerceptronField(nn.Module):
         torch.Size([5, 2])
     """
 
+    @checked
     def __init__(
         self,
         size: PositiveInt,

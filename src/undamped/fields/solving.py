@@ -6,8 +6,9 @@ from typing import Any
 
 from torch import nn
 
+from undamped.errors import OptionError
 from undamped.solvers import Solution, Solver
-from undamped.solvers.choices import Gradient
+from undamped.solvers.choices import Gradient, choose_solver
 
 
 class SolvingModule(nn.Module):
@@ -18,16 +19,32 @@ class SolvingModule(nn.Module):
         rtol: Relative tolerance, or the solver's own.
         atol: Absolute tolerance, likewise.
         gradient: How gradients are taken.
+        step_size: Fixed step size, which methods without step control need.
     """
 
-    step_size: float | None = None
-
     def __init__(
-        self, method: str | Solver, rtol: float | None, atol: float | None, gradient: Gradient
+        self,
+        method: str | Solver,
+        rtol: float | None,
+        atol: float | None,
+        gradient: Gradient,
+        step_size: float | None = None,
     ) -> None:
         super().__init__()
+        solver = choose_solver(method)
+        if not solver.adaptive and step_size is None:
+            raise OptionError(
+                f"{type(self).__name__}.step_size: expected a number for '{solver.name}', which "
+                "takes fixed steps, got none. Give step_size=0.1, or choose method='dopri5'."
+            )
+        if step_size is not None and (rtol is not None or atol is not None):
+            raise OptionError(
+                f"{type(self).__name__}.step_size: expected to be left out beside rtol and atol, "
+                f"got {step_size:g}. Leave out step_size, which fixes the steps, or the tolerances."
+            )
         self.method, self.rtol, self.atol = method, rtol, atol
         self.gradient: Gradient = gradient
+        self.step_size = step_size
         self.solution: Solution | None = None
 
     def __getstate__(self) -> dict[str, Any]:

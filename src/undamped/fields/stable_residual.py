@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from undamped.checked import checked
 from undamped.errors import OptionError, explain
 from undamped.fields.inputs import fitting
 from undamped.fields.reversible_stack import Own, Pair, ReversibleStack
@@ -240,6 +241,7 @@ class StableResidual(nn.Module):
         2018.
     """
 
+    @checked
     def __init__(
         self,
         size: PositiveInt,

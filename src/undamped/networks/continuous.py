@@ -11,6 +11,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from undamped.checked import checked
 from undamped.errors import OptionError, explain
 from undamped.fields.augmented import Augmentation
 from undamped.fields.data_controlled import Controlled, DepthNetwork
@@ -18,9 +19,10 @@ from undamped.fields.depth_variant import Basis, GalerkinField, StackedODE
 from undamped.fields.inputs import fitting, type_of
 from undamped.fields.neural_ode import NeuralODE
 from undamped.fields.perceptron import Activation, PerceptronField
+from undamped.networks.steps import chosen_steps
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
-from undamped.solvers.choices import Gradient
+from undamped.solvers.choices import Gradient, choose_solver
 
 
 class ContinuousModel(nn.Module):
@@ -73,6 +75,8 @@ class NODE(ContinuousModel):
         activation: Activation of the field.
         method: Solver.
         tolerance: Relative and absolute tolerance.
+        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
+            rk4, need it.
         gradient: How gradients are taken.
 
     Example:
@@ -83,6 +87,7 @@ class NODE(ContinuousModel):
         2019.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -94,6 +99,7 @@ class NODE(ContinuousModel):
         activation: Activation = "tanh",
         method: str = "dopri5",
         tolerance: PositiveFloat = 1e-3,
+        step_size: PositiveFloat | None = None,
         gradient: Gradient = "checkpoint",
     ) -> None:
         super().__init__()
@@ -113,9 +119,8 @@ class NODE(ContinuousModel):
             else nn.Identity()
         )
         field = PerceptronField(size, hidden_size, activation=activation)
-        self.flow = NeuralODE(
-            field, method=method, rtol=tolerance, atol=tolerance, gradient=gradient
-        )
+        steps = chosen_steps(NODE, tolerance, step_size)
+        self.flow = NeuralODE(field, method=method, gradient=gradient, **steps)
         self.head = nn.Linear(size, output_size)
         self.input_size = input_size
 
@@ -140,6 +145,8 @@ class DepthVariantNODE(ContinuousModel):
         augmented_size: Zeros added to the input.
         method: Solver.
         tolerance: Relative and absolute tolerance.
+        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
+            rk4, need it.
         gradient: How gradients are taken.
 
     Example:
@@ -149,6 +156,7 @@ class DepthVariantNODE(ContinuousModel):
         S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -160,24 +168,23 @@ class DepthVariantNODE(ContinuousModel):
         augmented_size: NonNegativeInt = 0,
         method: str = "dopri5",
         tolerance: PositiveFloat = 1e-3,
+        step_size: PositiveFloat | None = None,
         gradient: Gradient = "checkpoint",
     ) -> None:
         super().__init__()
         size = input_size + augmented_size
         self.start = Augmentation(input_size, augmented_size) if augmented_size else nn.Identity()
+        steps = chosen_steps(DepthVariantNODE, tolerance, step_size)
         if basis == "stacked":
             fields = [PerceptronField(size, hidden_size, time=False) for _ in range(terms)]
-            self.flow = StackedODE(
-                fields, method=method, rtol=tolerance, atol=tolerance, gradient=gradient
-            )
+            self.flow = StackedODE(fields, method=method, gradient=gradient, **steps)
         else:
             kind: Basis = basis
             self.flow = NeuralODE(
                 GalerkinField(size, hidden_size, basis=kind, terms=terms),
                 method=method,
-                rtol=tolerance,
-                atol=tolerance,
                 gradient=gradient,
+                **steps,
             )
         self.head = nn.Linear(size, output_size)
         self.input_size = input_size
@@ -201,6 +208,8 @@ class DataControlledNODE(ContinuousModel):
         activation: Activation of the field.
         method: Solver.
         tolerance: Relative and absolute tolerance.
+        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
+            rk4, need it.
         gradient: How gradients are taken; with adaptive depth all but `reversible`.
 
     Example:
@@ -210,6 +219,7 @@ class DataControlledNODE(ContinuousModel):
         S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -220,6 +230,7 @@ class DataControlledNODE(ContinuousModel):
         activation: Activation = "tanh",
         method: str = "dopri5",
         tolerance: PositiveFloat = 1e-3,
+        step_size: PositiveFloat | None = None,
         gradient: Gradient = "checkpoint",
     ) -> None:
         super().__init__()
@@ -227,9 +238,10 @@ class DataControlledNODE(ContinuousModel):
             input_size, hidden_size, input_size=2 * input_size, activation=activation
         )
         self.start = nn.Identity()
-        self.flow = NeuralODE(
-            field, method=method, rtol=tolerance, atol=tolerance, gradient=gradient
-        )
+        steps = chosen_steps(DataControlledNODE, tolerance, step_size)
+        self.flow = NeuralODE(field, method=method, gradient=gradient, **steps)
+        if adaptive_depth:
+            _check_adaptive(self.flow)
         self.depth = DepthNetwork(input_size) if adaptive_depth else None
         self.head = nn.Linear(input_size, output_size)
         self.input_size = input_size
@@ -239,6 +251,27 @@ class DataControlledNODE(ContinuousModel):
         times = None if self.depth is None else self.depth.times(x)
         assert isinstance(self.flow, NeuralODE)
         return self.flow.solve(x, times, field=Controlled(self.flow.field, x)).final
+
+
+def _check_adaptive(flow: NeuralODE) -> None:
+    solver = choose_solver(flow.method)
+    if flow.gradient == "reversible":
+        wrong, got = "gradient", "'reversible', which undoes the steps of all samples together"
+    elif flow.step_size is not None:
+        wrong, got = "step_size", f"{flow.step_size:g} for all samples"
+    elif not (solver.per_sample and solver.adaptive):
+        wrong, got = "method", f"'{solver.name}'"
+    else:
+        return
+    raise OptionError(
+        explain(
+            f"DataControlledNODE.{wrong}",
+            expected="with adaptive_depth, steps of its own for every sample",
+            got=got,
+            remedy="Use 'dopri5', 'tsit5', 'bosh3', 'heun' or 'dopri8' with another gradient and "
+            "no step_size, or leave out adaptive_depth.",
+        )
+    )
 
 
 @models.register("rk-net")
@@ -266,6 +299,7 @@ class RKNet(ContinuousModel):
         R. Chen and others. Neural ordinary differential equations. NeurIPS, 2018, table 1.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,

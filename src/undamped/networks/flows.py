@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from undamped.checked import checked
 from undamped.errors import OptionError, explain
-from undamped.fields.continuous_flow import BottleneckField, ConcatSquashField, ContinuousFlow
+from undamped.fields.continuous_flow import (
+    BottleneckField,
+    ConcatSquashField,
+    ContinuousFlow,
+    FlowResult,
+)
 from undamped.fields.trace import NoiseKind, TraceKind
-from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped.networks.steps import chosen_steps
+from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
 from undamped.solvers.choices import Gradient
 
@@ -36,8 +48,12 @@ class FFJORD(ContinuousFlow):
         noise: Distribution of the noise of its estimate.
         end: T.
         train_end: Whether T is learned.
+        kinetic_weight: Factor on the mean of ∫ ‖f‖² dt, which training adds to its loss.
+        jacobian_weight: Factor on the mean of ∫ ‖∂f/∂z‖² dt, likewise.
         method: Solver.
         tolerance: Relative and absolute tolerance.
+        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
+            rk4, need it.
         gradient: How gradients are taken.
 
     Example:
@@ -46,9 +62,11 @@ class FFJORD(ContinuousFlow):
 
     Reference:
         W. Grathwohl and others. FFJORD: free-form continuous dynamics for scalable reversible
-        generative models. ICLR, 2019.
+        generative models. ICLR, 2019. Regularisers: C. Finlay and others. How to train your
+        neural ODE. ICML, 2020.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -62,8 +80,11 @@ class FFJORD(ContinuousFlow):
         noise: NoiseKind = "gaussian",
         end: PositiveFloat = 0.5,
         train_end: bool = False,
+        kinetic_weight: NonNegativeFloat = 0.0,
+        jacobian_weight: NonNegativeFloat = 0.0,
         method: str = "dopri5",
         tolerance: PositiveFloat = 1e-5,
+        step_size: PositiveFloat | None = None,
         gradient: Gradient = "checkpoint",
     ) -> None:
         if bottleneck_size and context_size:
@@ -93,6 +114,15 @@ class FFJORD(ContinuousFlow):
                     remedy="Leave out one of the two.",
                 )
             )
+        if jacobian_weight and trace == "bottleneck":
+            raise OptionError(
+                explain(
+                    "jacobian_weight",
+                    expected="0 with trace='bottleneck', which never sees the whole Jacobian",
+                    got=jacobian_weight,
+                    remedy="Choose trace='hutchinson' or 'exact' to use it.",
+                )
+            )
         if bottleneck_size:
             field = BottleneckField(input_size, bottleneck_size, hidden_size)
         else:
@@ -111,7 +141,33 @@ class FFJORD(ContinuousFlow):
             end=end,
             train_end=train_end,
             method=method,
-            rtol=tolerance,
-            atol=tolerance,
             gradient=gradient,
+            **chosen_steps(FFJORD, tolerance, step_size),
         )
+        self.kinetic_weight, self.jacobian_weight = kinetic_weight, jacobian_weight
+        self._last: FlowResult | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_last": None}
+
+    def forward(
+        self, x: Tensor, context: Tensor | None = None, generator: torch.Generator | None = None
+    ) -> FlowResult:
+        """Carry data (batch, features) to the base distribution; return densities and costs.
+
+        Args:
+            x: Data.
+            context: Condition, (batch, context features).
+            generator: Where the noise of the trace comes from.
+        """
+        result = super().forward(x, context, generator)
+        weighed = self.kinetic_weight or self.jacobian_weight
+        self._last = result if weighed and torch.is_grad_enabled() else None
+        return result
+
+    def penalty(self) -> Tensor:
+        """Return what training adds to its loss: the weighed costs of the last pass."""
+        if self._last is None:
+            return torch.zeros_like(self.root_end)
+        kinetic, jacobian = self._last.kinetic.mean(), self._last.jacobian.mean()
+        return self.kinetic_weight * kinetic + self.jacobian_weight * jacobian

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor, nn
 
+from undamped.checked import checked
 from undamped.errors import ShapeError, explain
 from undamped.fields.convolutional import ConvolutionalField, ConvolutionalStart, ZeroChannels
 from undamped.fields.heavy_ball import HeavyBallField, SecondOrderField
 from undamped.fields.inputs import fitting_pictures, type_of
 from undamped.fields.neural_ode import NeuralODE
 from undamped.networks.continuous import ContinuousModel
+from undamped.networks.steps import chosen_steps
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
 from undamped.solvers.choices import Gradient
@@ -30,7 +33,7 @@ class ImageModel(ContinuousModel):
         make_start: Callable[[], nn.Module],
         field: nn.Module,
         method: str,
-        tolerance: float,
+        steps: dict[str, Any],
         gradient: Gradient,
     ) -> None:
         side = math.isqrt(input_size // colours)
@@ -40,17 +43,15 @@ class ImageModel(ContinuousModel):
                     "input_size",
                     expected=f"square pictures of {colours} colour{'s' * (colours > 1)}",
                     got=f"{input_size} numbers",
-                    remedy="Set colours=3 for coloured pictures, or choose a model of vectors such "
-                    "as 'node'.",
+                    remedy="Give input_size and colours that fit, such as 784 and 1 or 3072 and "
+                    "3, or choose a model of vectors such as 'node'.",
                 )
             )
         self.picture = (colours, side, side)
         self.input_size = input_size
         self.channels = channels
         self.start = nn.Sequential(nn.Unflatten(1, self.picture), make_start())
-        self.flow = NeuralODE(
-            field, method=method, rtol=tolerance, atol=tolerance, gradient=gradient
-        )
+        self.flow = NeuralODE(field, method=method, gradient=gradient, **steps)
         self.head = nn.Linear(channels * side * side, output_size)
 
     def fitting(self, x: Tensor) -> Tensor:
@@ -80,6 +81,8 @@ class ConvNODE(ImageModel):
         colours: Channels of the picture.
         method: Solver.
         tolerance: Relative and absolute tolerance.
+        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
+            rk4, need it.
         gradient: How gradients are taken.
 
     Example:
@@ -90,6 +93,7 @@ class ConvNODE(ImageModel):
         2019. The field: H. Xia and others. NeurIPS, 2021.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -100,6 +104,7 @@ class ConvNODE(ImageModel):
         colours: PositiveInt = 1,
         method: str = "dopri5",
         tolerance: PositiveFloat = 1e-4,
+        step_size: PositiveFloat | None = None,
         gradient: Gradient = "checkpoint",
     ) -> None:
         super().__init__()
@@ -112,7 +117,7 @@ class ConvNODE(ImageModel):
             lambda: ZeroChannels(augmented_channels) if augmented_channels else nn.Identity(),
             ConvolutionalField(channels, hidden_size),
             method,
-            tolerance,
+            chosen_steps(ConvNODE, tolerance, step_size),
             gradient,
         )
 
@@ -136,6 +141,8 @@ class ConvSONODE(ImageModel):
         colours: Channels of the picture.
         method: Solver.
         tolerance: Relative and absolute tolerance.
+        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
+            rk4, need it.
         gradient: How gradients are taken.
 
     Example:
@@ -146,6 +153,7 @@ class ConvSONODE(ImageModel):
         2020. The field: H. Xia and others. NeurIPS, 2021.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -156,6 +164,7 @@ class ConvSONODE(ImageModel):
         colours: PositiveInt = 1,
         method: str = "dopri5",
         tolerance: PositiveFloat = 1e-4,
+        step_size: PositiveFloat | None = None,
         gradient: Gradient = "checkpoint",
     ) -> None:
         super().__init__()
@@ -169,7 +178,7 @@ class ConvSONODE(ImageModel):
             lambda: ConvolutionalStart(colours, channels, hidden_size),
             SecondOrderField(force, dim=1),
             method,
-            tolerance,
+            chosen_steps(ConvSONODE, tolerance, step_size),
             gradient,
         )
 
@@ -194,10 +203,12 @@ class ConvHBNODE(ImageModel):
         hidden_size: Channels inside the force.
         channels: Channels of the position.
         general: Whether it is GHBNODE.
-        damping: γ at the start.
+        damping: γ at the start, below 1.
         colours: Channels of the picture.
         method: Solver.
         tolerance: Relative and absolute tolerance.
+        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
+            rk4, need it.
         gradient: How gradients are taken.
 
     Example:
@@ -207,6 +218,7 @@ class ConvHBNODE(ImageModel):
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -219,6 +231,7 @@ class ConvHBNODE(ImageModel):
         colours: PositiveInt = 1,
         method: str = "dopri5",
         tolerance: PositiveFloat = 1e-4,
+        step_size: PositiveFloat | None = None,
         gradient: Gradient = "checkpoint",
     ) -> None:
         super().__init__()
@@ -232,7 +245,7 @@ class ConvHBNODE(ImageModel):
             lambda: ConvolutionalStart(colours, channels, hidden_size),
             HeavyBallField(force, damping=damping, general=general, dim=1),
             method,
-            tolerance,
+            chosen_steps(ConvHBNODE, tolerance, step_size),
             gradient,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, nn
@@ -59,6 +60,7 @@ class PointModel(nn.Module):
                     remedy="Take 'ffjord' for 'density' and 'point-cloud', and only for them.",
                 )
             )
+        refuse_condition(network, network_options)
         sizes = {"input_size": input_size}
         if output_size:
             sizes["output_size"] = output_size
@@ -75,3 +77,21 @@ class PointModel(nn.Module):
     ) -> tuple[Tensor, None]:
         """Return the answers, and no state."""
         return self(x), None
+
+
+def refuse_condition(network: str, options: Mapping[str, Any]) -> None:
+    """Refuse a conditional flow where there are points alone.
+
+    Args:
+        network: The registry name of the model.
+        options: Its options.
+    """
+    if options.get("context_size"):
+        raise OptionError(
+            explain(
+                f"{network}.context_size",
+                expected="0, as there is nothing here to condition on",
+                got=options["context_size"],
+                remedy="Leave it out, or call the flow from Python: flow.log_prob(x, context).",
+            )
+        )

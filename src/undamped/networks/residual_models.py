@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from undamped.checked import checked
 from undamped.fields.inputs import fitting, type_of
 from undamped.fields.stable_residual import StableKind, StableResidual
 from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -34,6 +35,7 @@ class ResNet(nn.Module):
         K. He and others. Deep residual learning for image recognition. CVPR, 2016.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -91,6 +93,7 @@ class StableResidualModel(nn.Module):
         E. Haber, L. Ruthotto. 2017. B. Chang and others. AAAI, 2018.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
+from undamped.checked import checked
 from undamped.fields.augmented import Augmentation
 from undamped.fields.heavy_ball import HeavyBallField, InitialMomentum, SecondOrderField
 from undamped.fields.neural_ode import NeuralODE
 from undamped.fields.perceptron import Activation, PerceptronField
 from undamped.networks.continuous import ContinuousModel
+from undamped.networks.steps import chosen_steps
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
 from undamped.solvers.choices import Gradient
@@ -25,7 +27,7 @@ class _SecondOrder(ContinuousModel):
         momentum: Literal["zero", "learned"],
         augmented_size: int,
         method: str,
-        tolerance: float,
+        steps: dict[str, Any],
         gradient: Gradient,
     ) -> None:
         begin = InitialMomentum(size, momentum)
@@ -34,9 +36,7 @@ class _SecondOrder(ContinuousModel):
             if augmented_size
             else begin
         )
-        self.flow = NeuralODE(
-            field, method=method, rtol=tolerance, atol=tolerance, gradient=gradient
-        )
+        self.flow = NeuralODE(field, method=method, gradient=gradient, **steps)
         self.size = size
         self.head = nn.Linear(size, output_size)
         self.input_size = size - augmented_size
@@ -64,12 +64,14 @@ class HBNODE(_SecondOrder):
         output_size: Classes or targets.
         hidden_size: Width of the force.
         general: Whether it is GHBNODE.
-        damping: γ at the start.
+        damping: γ at the start, below 1.
         momentum: Whether the momentum starts at zero or is learned from the input.
         augmented_size: Zeros added to the input.
         activation: Activation of the force.
         method: Solver.
         tolerance: Relative and absolute tolerance.
+        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
+            rk4, need it.
         gradient: How gradients are taken.
 
     Example:
@@ -79,6 +81,7 @@ class HBNODE(_SecondOrder):
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -92,13 +95,15 @@ class HBNODE(_SecondOrder):
         activation: Activation = "tanh",
         method: str = "dopri5",
         tolerance: PositiveFloat = 1e-3,
+        step_size: PositiveFloat | None = None,
         gradient: Gradient = "checkpoint",
     ) -> None:
         super().__init__()
         size = input_size + augmented_size
         force = PerceptronField(size, hidden_size, activation=activation)
         field = HeavyBallField(force, damping=damping, general=general)
-        self._build(field, size, output_size, momentum, augmented_size, method, tolerance, gradient)
+        steps = chosen_steps(HBNODE, tolerance, step_size)
+        self._build(field, size, output_size, momentum, augmented_size, method, steps, gradient)
 
 
 @models.register("ghbnode")
@@ -118,12 +123,14 @@ class GHBNODE(HBNODE):
         input_size: Features of the input.
         output_size: Classes or targets.
         hidden_size: Width of the force.
-        damping: γ at the start.
+        damping: γ at the start, below 1.
         momentum: Whether the momentum starts at zero or is learned from the input.
         augmented_size: Zeros added to the input.
         activation: Activation of the force.
         method: Solver.
         tolerance: Relative and absolute tolerance.
+        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
+            rk4, need it.
         gradient: How gradients are taken.
 
     Example:
@@ -133,6 +140,7 @@ class GHBNODE(HBNODE):
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -145,6 +153,7 @@ class GHBNODE(HBNODE):
         activation: Activation = "tanh",
         method: str = "dopri5",
         tolerance: PositiveFloat = 1e-3,
+        step_size: PositiveFloat | None = None,
         gradient: Gradient = "checkpoint",
     ) -> None:
         super().__init__(
@@ -158,6 +167,7 @@ class GHBNODE(HBNODE):
             activation=activation,
             method=method,
             tolerance=tolerance,
+            step_size=step_size,
             gradient=gradient,
         )
 
@@ -181,6 +191,8 @@ class SONODE(_SecondOrder):
         activation: Activation of the force.
         method: Solver.
         tolerance: Relative and absolute tolerance.
+        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
+            rk4, need it.
         gradient: How gradients are taken.
 
     Example:
@@ -191,6 +203,7 @@ class SONODE(_SecondOrder):
         2020.
     """
 
+    @checked
     def __init__(
         self,
         input_size: PositiveInt,
@@ -202,6 +215,7 @@ class SONODE(_SecondOrder):
         activation: Activation = "tanh",
         method: str = "dopri5",
         tolerance: PositiveFloat = 1e-3,
+        step_size: PositiveFloat | None = None,
         gradient: Gradient = "checkpoint",
     ) -> None:
         super().__init__()
@@ -214,6 +228,6 @@ class SONODE(_SecondOrder):
             momentum,
             augmented_size,
             method,
-            tolerance,
+            chosen_steps(SONODE, tolerance, step_size),
             gradient,
         )

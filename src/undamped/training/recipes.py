@@ -133,6 +133,13 @@ RECIPES: dict[tuple[str, str], Settings] = {
     },
 }
 
+EXCLUDES = {
+    "bottleneck_size": ("detail", "hidden_layers"),
+    "noise": ("trace",),
+    "step_size": ("tolerance",),
+}
+"""Options of models, and those that have no meaning beside them."""
+
 LAST_RESORT = {"steps": 1000}
 _BUDGETS = ("steps", "epochs", "seconds", "minutes")
 
@@ -158,13 +165,21 @@ def recommended(task: str, model: str, suggested: Settings | None = None) -> Set
 
 
 def merged(task: str, model: str, given: Settings, suggested: Settings | None = None) -> Settings:
-    """Put what was said over what is recommended; a budget that was said replaces the other."""
+    """Put what was said over what is recommended.
+
+    A budget that was said replaces the other, and what contradicts something said is dropped:
+    nobody should be told of a value that they never gave.
+    """
     settings = recommended(task, model, suggested)
     if model in models:
         known = options_of(models[model])
         settings["model"] = {
             k: v for k, v in settings["model"].items() if k in known or k in MODEL_OPTIONS
         }
+    for name, others in EXCLUDES.items():
+        if given.get("model", {}).get(name):
+            for other in others:
+                settings["model"].pop(other, None)
     if any(name in given.get("train", {}) for name in _BUDGETS):
         _forget_budget(settings["train"])
     for part, values in given.items():

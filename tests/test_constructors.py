@@ -1,0 +1,75 @@
+"""Constructors called from Python refuse what they do not know, in one sentence."""
+
+from typing import Literal, get_args, get_origin
+
+import pytest
+
+import undamped
+from undamped.errors import OptionError, UndampedError
+from undamped.fields import HeavyBallField, NeuralODE, PerceptronField
+from undamped.options import PositiveInt, options_of
+from undamped.registry import models
+
+
+def sizes(name):
+    wanted = {"input_size": 16, "output_size": 2, "hidden_size": 8}
+    known = options_of(models[name])
+    return {size: value for size, value in wanted.items() if size in known}
+
+
+def literals(annotation):
+    parts = [annotation, *get_args(annotation)]
+    return any(get_origin(part) is Literal for part in parts)
+
+
+@pytest.mark.parametrize("name", list(models))
+def test_every_model_refuses_a_slip(name):
+    wrong = {
+        option.name: 0 if option.annotation == PositiveInt else "exakt"
+        for option in options_of(models[name]).values()
+        if option.annotation == PositiveInt or literals(option.annotation)
+    }
+    assert wrong
+    for option, value in wrong.items():
+        with pytest.raises(OptionError) as caught:
+            models[name](**{**sizes(name), option: value})
+        said = str(caught.value)
+        assert said.startswith(f"{models[name].__name__}.{option}: expected "), said
+        assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: undamped.FFJORD(2, trace="exakt"),
+        lambda: undamped.FFJORD(2, noise="gausian"),
+        lambda: undamped.FFJORD(2, end=-1.0),
+        lambda: undamped.FFJORD(2, method="dopri"),
+        lambda: undamped.DepthVariantNODE(2, 2, basis="furier"),
+        lambda: undamped.DepthVariantNODE(2, 2, terms=0),
+        lambda: undamped.HBNODE(2, 2, momentum="learnt"),
+        lambda: undamped.NODE(2, 2, augmented_size=1, augmentation="inputs"),
+        lambda: undamped.NODE(2, 2, hidden_size=0),
+        lambda: undamped.NODE(2, 2, tolerance=-1.0),
+        lambda: undamped.NODE(2, 2, activation="foo"),
+        lambda: undamped.NODE(2, 2, method="dopri"),
+        lambda: undamped.RKNet(2, 2, steps=0),
+        lambda: undamped.StableResidual(4, 0),
+        lambda: undamped.StableResidual(2, 3, step_size=-1.0),
+        lambda: undamped.StableResidual(4, 3, kind="foo"),
+        lambda: PerceptronField(2, activation="foo"),
+        lambda: NeuralODE(PerceptronField(2), gradient="adjoined"),
+        lambda: HeavyBallField(PerceptronField(2), damping=-0.1),
+    ],
+)
+def test_a_slip_never_chooses_another_variant(build):
+    with pytest.raises(UndampedError, match=r"expected .*, got "):
+        build()
+
+
+def test_numbers_come_converted_and_signatures_stay():
+    model = undamped.NODE(2.0, 2, hidden_size=8)
+    assert model.head.in_features == 2
+    assert options_of(undamped.NODE)["tolerance"].default == 1e-3
+    with pytest.raises(TypeError, match="hiden_size"):
+        undamped.NODE(2, 2, hiden_size=8)
