@@ -346,3 +346,41 @@ def test_stiffness_is_estimated_for_samples_too():
         mild = solve(decay, ONE, [0.0, 1.0], rtol=1e-6, atol=1e-6, steps="sample")
     assert 2.0 < stiff.stiffness < 6.0
     assert mild.stiffness < 1.0
+
+
+@pytest.mark.parametrize("method", ["dopri5", "rk4"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_iterated_solve_needs_no_end(method, sign):
+    def swing(t, y):
+        return torch.stack((y[:, 1], -25 * torch.sin(y[:, 0])), dim=1)
+
+    chosen = {"options": {"step_size": 0.1}} if method == "rk4" else {"rtol": 1e-6, "atol": 1e-6}
+    y0 = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    refused = 0
+    for reached in iterate(swing, y0, 0.0, sign * math.inf, method=method, **chosen):
+        refused = reached.rejected
+        if sign * reached.t > 5:
+            break
+    assert sign * reached.t > 5 and (refused > 0 or method == "rk4")
+
+
+def test_an_iterated_solve_reads_its_times():
+    start, end = torch.tensor(0.0), torch.tensor(1.0)
+    assert list(iterate(decay, ONE, start, end))[-1].t == 1.0
+    with pytest.raises(OptionError, match="two times"):
+        next(iterate(decay, ONE, 0.0, math.nan))
+    with pytest.raises(OptionError, match="step_size"):
+        next(iterate(decay, ONE, 0.0, math.inf, method="rk4"))
+
+
+def test_an_iterated_solve_fails_as_a_whole_one_does():
+    def field(t, y):
+        return -y if t < 0.5 else y * math.nan
+
+    with torch.no_grad(), pytest.raises(NonFiniteError) as whole:
+        solve(field, ONE, [0.0, 1.0], rtol=1e-4, atol=1e-4)
+    with torch.no_grad(), pytest.raises(NonFiniteError) as steps:
+        list(iterate(field, ONE, 0.0, 1.0, rtol=1e-4, atol=1e-4))
+    assert str(whole.value) == str(steps.value)
+    with pytest.raises(NonFiniteError, match="not finite beyond t = 0"):
+        list(iterate(field, ONE, 0.0, math.inf, rtol=1e-4, atol=1e-4))

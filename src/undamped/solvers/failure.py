@@ -144,7 +144,7 @@ def explain_failure(
             f"stability, not accuracy, keeps the step at h·rate = {rate * pace:.2g}. Use "
             "method='radau5' or method='sdirk4'."
         )
-    elif status is Status.MAX_STEPS and left <= WORTH_WAITING * pace:
+    elif status is Status.MAX_STEPS and not WORTH_WAITING * pace < left < math.inf:
         remedy = (
             f"The field is not stiff here (h·rate = {rate * pace:.2g}): raise max_steps, or "
             "loosen rtol and atol."

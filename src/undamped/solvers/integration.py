@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
@@ -20,6 +21,7 @@ from undamped.solvers.trace import Failure, Statistics, Status, Step, Trace
 STIFFNESS_EVERY = 16
 # Accepted steps over which their size is averaged, about.
 RECENT = 8
+NEXT_TO_NOTHING = 1e-200
 
 
 class Integration:
@@ -110,8 +112,11 @@ class Integration:
         for index in range(1, len(self.times)):
             begin, target = self.times[index - 1], self.times[index]
             span = target - begin
-            count = 1 if size is None else max(1, math.ceil(abs(span) / size - 1e-9))
+            spans = 1.0 if size is None else abs(span) / size
+            count = max(1, math.ceil(spans - 1e-9)) if math.isfinite(spans) else sys.maxsize
             h = span / count
+            if math.isinf(h) and size is not None:
+                h = math.copysign(size, span)
             if span == 0:
                 self.values.append(self.y)
                 continue
@@ -139,7 +144,7 @@ class Integration:
         h = self._first_step(order, norm)
         limit = math.inf if settings.max_step is None else settings.max_step
         lands_everywhere = not solver.dense
-        smallest = 16 * 2.3e-16 * max(abs(self.t), abs(self.end))
+        largest = max(abs(self.t), abs(self.end))
         index, count, attempts = 1, len(self.times), 0
         while index < count:
             target = self.times[index] if lands_everywhere else self.end
@@ -164,7 +169,9 @@ class Integration:
                 self.statistics.rejected += 1
                 self.refused = signed if math.isnan(ratio) else None
                 h = size_now * memory.after_refusing(ratio)
-                if not h >= smallest:
+                # Without an end, what can be told apart depends on where it is.
+                scale = largest if math.isfinite(largest) else max(abs(self.t), NEXT_TO_NOTHING)
+                if not h >= 16 * 2.3e-16 * scale:
                     before, after = self.y.detach(), self.proposed.detach()
                     ratios = norm.ratio(stepper.error(), before, after)
                     self._fail(Status.STEP_TOO_SMALL, signed, ratios)
