@@ -70,6 +70,7 @@ def _squares(
     """
     number = totals.dtype.type
     relative, absolute = number(rtol), number(atol)
+    tiny = np.finfo(totals.dtype).tiny
     start, reached = carray(at(table[Y], totals), size), carray(at(table[OUT], totals), size)
     error = np.empty(BLOCK, totals.dtype)
     for block in range(low, high):
@@ -89,7 +90,9 @@ def _squares(
             largest = max(abs(before[i]), abs(after[i]))
             # The last term is zero, or NaN where the step ended in infinity: no error is small
             # in units of that.
-            ratio = error[i] / (absolute + relative * largest) + (after[i] - after[i])
+            scale = absolute + relative * largest
+            # As in torch, a scale of zero is the smallest there is: 0/0 is no error.
+            ratio = error[i] / (tiny if scale < tiny else scale) + (after[i] - after[i])
             total += ratio * ratio
         totals[block] = total
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from undamped.errors import OptionError, explain
 from undamped.solvers.explicit.tableau import Terms, terms_of
 
 if TYPE_CHECKING:
@@ -93,12 +94,23 @@ class ErrorNorm:
     """
 
     def __init__(self, rtol: float, atol: float, size: int | None) -> None:
+        if rtol == 0 and atol == 0:
+            raise OptionError(
+                explain(
+                    "rtol and atol",
+                    expected="at least one above 0",
+                    got="0 for both",
+                    remedy="No step is without error: allow some, such as rtol=1e-10.",
+                )
+            )
         self.rtol, self.atol, self.size = rtol, atol, size
 
     @torch.no_grad()
     def ratio(self, error: Tensor, y: Tensor, y1: Tensor) -> Tensor:
         """Return the error of every number of a step from y to y1."""
         scale = torch.maximum(y.abs(), y1.abs()).mul_(self.rtol).add_(self.atol)
+        # Without an atol, what stays zero has no scale: its error is zero, not 0/0.
+        scale.clamp_min_(torch.finfo(scale.dtype).tiny)
         # The last term is zero, or NaN where the step ended in infinity: no error is small in
         # units of that.
         return error.div(scale).add_(y1 - y1)
@@ -133,7 +145,7 @@ def initial_step(
         measure: Returns the size of Σ a_j part_j in units of the tolerance at y.
     """
     d0, d1 = measure(ALONE, [y]), measure(ALONE, [slope])
-    h0 = 1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1
+    h0 = 1e-6 if d0 < 1e-5 or not 1e-5 <= d1 < math.inf else 0.01 * d0 / d1
     time = torch.full((), t + direction * h0, dtype=y.dtype, device=y.device)
     moved = function(time, torch.add(y, slope, alpha=direction * h0))
     d2 = measure(DIFFERENCE, [moved, slope]) / h0

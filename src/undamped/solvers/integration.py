@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
@@ -19,6 +20,9 @@ from undamped.solvers.trace import Failure, Statistics, Status, Step, Trace
 
 # Looking at stiffness costs two norms, so only every so many accepted steps.
 STIFFNESS_EVERY = 16
+# Accepted steps over which their size is averaged, about.
+RECENT = 8
+NEXT_TO_NOTHING = 1e-200
 
 
 class Integration:
@@ -56,6 +60,8 @@ class Integration:
         self.y0 = y0
         self.t, self.end = times[0], times[-1]
         self.direction = 1.0 if self.end >= self.t else -1.0
+        # Some methods evaluate the field to begin with, which counts.
+        self.started = field.count
         self.stepper = solver.stepper(field, self.t, y0, first)
         self.first = first
         self.values: list[Tensor] = [y0]
@@ -67,6 +73,12 @@ class Integration:
         self.proposed = y0
         self.next_step: float | None = None
         """The step size an adaptive solve would have gone on with."""
+        self.pace: float | None = None
+        """Mean size of the last accepted steps."""
+        self.refused: float | None = None
+        """Size of the last attempt, where it was refused for what is not finite."""
+        self.whole = 0, self.stepper.state
+        """Recorded steps up to the last output, and the state there."""
 
     @property
     def y(self) -> Tensor:
@@ -80,21 +92,32 @@ class Integration:
 
     def advance(self) -> Iterator[float]:
         """Go on by one accepted step at a time, yielding its size."""
-        started = self.field.count
         steps = self._adaptive_steps() if self.adaptive else self._fixed_steps()
         for h in steps:
-            self.statistics.evaluations = self.field.count - started
+            self.statistics.evaluations = self.field.count - self.started
+            if self.record and self.trace.steps[len(self.trace.steps) - 1].outputs:
+                self.whole = len(self.trace.steps), self.stepper.state
             yield h
-        self.statistics.evaluations = self.field.count - started
+        self.statistics.evaluations = self.field.count - self.started
         self.trace.final = self.stepper.state
+        if self.failure is not None and self.record:
+            # No output depends on what came last, and no gradient should meet it: nought times
+            # infinity is not nought.
+            count, state = self.whole
+            self.trace.cut(count, self.settings.piece, state)
 
     def _fixed_steps(self) -> Iterator[float]:
         size = self.settings.step_size
+        # Elsewhere a look at every step would wait for the device.
+        every = self.y.device.type == "cpu"
         for index in range(1, len(self.times)):
             begin, target = self.times[index - 1], self.times[index]
             span = target - begin
-            count = 1 if size is None else max(1, math.ceil(abs(span) / size - 1e-9))
+            spans = 1.0 if size is None else abs(span) / size
+            count = max(1, math.ceil(spans - 1e-9)) if math.isfinite(spans) else sys.maxsize
             h = span / count
+            if math.isinf(h) and size is not None:
+                h = math.copysign(size, span)
             if span == 0:
                 self.values.append(self.y)
                 continue
@@ -104,15 +127,14 @@ class Integration:
                     return
                 self.proposed = self.stepper.attempt(self.t, h)
                 last = number + 1 == count
+                if (every or last) and not all_finite(self.proposed):
+                    self._fail(Status.NON_FINITE, h, self.proposed)
+                    return
                 after = target if last else begin + (number + 1) * h
                 self._take(h, after, ((index, None),) if last else ())
                 yield h
                 if self.event_time is not None:
                     return
-            if not all_finite(self.y):
-                self.values.pop()
-                self._fail(Status.NON_FINITE, h, self.y)
-                return
 
     def _adaptive_steps(self) -> Iterator[float]:
         settings, solver, stepper = self.settings, self.solver, self.stepper
@@ -123,7 +145,7 @@ class Integration:
         h = self._first_step(order, norm)
         limit = math.inf if settings.max_step is None else settings.max_step
         lands_everywhere = not solver.dense
-        smallest = 16 * 2.3e-16 * max(abs(self.t), abs(self.end))
+        largest = max(abs(self.t), abs(self.end))
         index, count, attempts = 1, len(self.times), 0
         while index < count:
             target = self.times[index] if lands_everywhere else self.end
@@ -138,18 +160,27 @@ class Integration:
                 self.values.append(self.y)
                 index += 1
                 continue
+            if self.t + signed == self.t:
+                self._fail(Status.STEP_TOO_SMALL, signed, None)
+                return
             attempts += 1
             self.proposed = stepper.attempt(self.t, signed)
             ratio = stepper.error_norm(norm)
             if not ratio <= 1:
                 self.statistics.rejected += 1
+                self.refused = signed if math.isnan(ratio) else None
                 h = size_now * memory.after_refusing(ratio)
-                if h < smallest:
+                # Without an end, what can be told apart depends on where it is.
+                scale = largest if math.isfinite(largest) else max(abs(self.t), NEXT_TO_NOTHING)
+                if not h >= 16 * 2.3e-16 * scale:
                     before, after = self.y.detach(), self.proposed.detach()
                     ratios = norm.ratio(stepper.error(), before, after)
-                    self._fail(Status.STEP_TOO_SMALL, self.direction * h, ratios)
+                    self._fail(Status.STEP_TOO_SMALL, signed, ratios)
                     return
                 continue
+            self.refused = None
+            known = size_now if self.pace is None else self.pace
+            self.pace = known + (size_now - known) / RECENT
             after = target if landing else self.t + signed
             outputs = []
             while index < count and (after - self.times[index]) * self.direction >= 0:
@@ -170,8 +201,9 @@ class Integration:
 
     def _first_step(self, order: int, norm: ErrorNorm) -> float:
         settings = self.settings
+        limit = math.inf if settings.max_step is None else settings.max_step
         if settings.first_step is not None:
-            return settings.first_step
+            return min(settings.first_step, limit)
         with torch.no_grad():
             y = self.y.detach()
             slope = self.first
@@ -186,7 +218,7 @@ class Integration:
                 order=order,
                 measure=lambda terms, parts: self.stepper.measure(norm, y, terms, parts),
             )
-        return h if settings.max_step is None else min(h, settings.max_step)
+        return min(h, limit)
 
     def _take(self, h: float, after: float, outputs: tuple[tuple[int, float | None], ...]) -> None:
         """Accept the attempted step, collecting the outputs inside it."""
@@ -268,9 +300,10 @@ class Integration:
             y=self.y.detach(),
             y0=self.y0.detach(),
             sample=worst_sample(ratio.detach(), self.field.packing.batched),
-            method=self.solver.name,
-            implicit=self.solver.implicit,
-            rtol=self.settings.rtol,
+            solver=self.solver,
+            settings=self.settings,
             steps=self.statistics.accepted,
+            pace=abs(h) if self.pace is None else self.pace,
+            refused=self.refused,
         )
         self.field.count = counted

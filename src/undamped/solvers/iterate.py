@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from undamped.errors import SolveError
+from undamped.errors import OptionError, SolveError, explain
 from undamped.solvers.choices import choose_solver, read_settings
 from undamped.solvers.evaluation import CountedField
 from undamped.solvers.integration import Integration
 from undamped.solvers.packing import Packing
+from undamped.solvers.solve import NonFiniteSolveError
 from undamped.solvers.solver import Solver
+from undamped.solvers.trace import Status
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,8 @@ class Reached:
 def iterate(
     field: Callable[[Any, Any], Any],
     y0: Any,
-    start: float,
-    end: float,
+    start: float | Tensor,
+    end: float | Tensor,
     *,
     method: str | Solver = "dopri5",
     rtol: float | None = None,
@@ -52,7 +56,7 @@ def iterate(
         field: f(t, y) → dy/dt.
         y0: A tensor of any shape, or a tuple of tensors.
         start: Time of y0.
-        end: Time at which to stop at the latest.
+        end: Time at which to stop at the latest; infinity leaves that to whoever iterates.
         method: A registry name or a solver.
         rtol: Relative tolerance, 1e-7 if not given.
         atol: Absolute tolerance, 1e-9 if not given.
@@ -65,6 +69,17 @@ def iterate(
     """
     solver = choose_solver(method)
     settings = read_settings(solver, rtol, atol, options or {})
+    start, end = float(start), float(end)
+    fixed = not solver.adaptive and settings.step_size is None
+    if not math.isfinite(start) or math.isnan(end) or (fixed and math.isinf(end)):
+        raise OptionError(
+            explain(
+                "start and end",
+                expected="two times, of which the end may be infinite where steps have a size",
+                got=f"{start:g} and {end:g}",
+                remedy="Look at what computed them, or set options={'step_size': …}.",
+            )
+        )
     packing = Packing.of(y0)
     counted = CountedField(field, packing)
     y = packing.pack(y0, "the start")
@@ -73,4 +88,5 @@ def iterate(
     for step in run.advance():
         yield Reached(run.t, packing.unpack(run.y), step, counted.count, run.statistics.rejected)
     if run.failure is not None:
-        raise SolveError(run.failure.message)
+        met = run.failure.status is Status.NON_FINITE
+        raise (NonFiniteSolveError if met else SolveError)(run.failure.message)

@@ -13,10 +13,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from undamped.solvers.control import ErrorNorm
 from undamped.solvers.evaluation import CountedField
 from undamped.solvers.explicit.runge_kutta import RungeKutta
-from undamped.solvers.failure import explain_failure
+from undamped.solvers.explicit.sums import combine_terms
+from undamped.solvers.failure import explain_failure, of_one_sample
+from undamped.solvers.integration import RECENT, STIFFNESS_EVERY
 from undamped.solvers.sample_events import SampleEvent, locate_each
+from undamped.solvers.sample_failures import failed_status, forget
 from undamped.solvers.settings import Settings
 from undamped.solvers.trace import Failure, Statistics, Status, Step, Trace
 
@@ -70,13 +74,24 @@ class PerSampleIntegration:
             self.values.append(torch.full_like(y0, math.nan))
         self.trace = Trace()
         self.statistics = Statistics()
+        self.norm = ErrorNorm(settings.rtol, settings.atol, None)
         self.failure: Failure | None = None
+        """Of the sample that failed first."""
+        self.failed: dict[int, Status] = {}
+        self.pace = torch.full_like(self.t, math.nan)
+        """Mean size of the last accepted steps."""
+        self.written = torch.zeros(batch, dtype=torch.long, device=y0.device)
+        """Recorded steps up to the last output of each."""
         self.sample_steps = torch.zeros(batch, dtype=torch.long, device=y0.device)
 
     def run(self) -> None:
-        """Go on until every sample is done, or one cannot go on."""
+        """Go on until every sample is done, or cannot go on."""
         started = self.field.count
-        self._loop()
+        if self.y.numel():
+            self._loop()
+        else:
+            self.values = [self.y] * len(self.values)
+            self.index = self.index.fill_(self.times.shape[0])
         self.statistics.evaluations = self.field.count - started
         self.trace.final = (self.y,)
 
@@ -96,7 +111,7 @@ class PerSampleIntegration:
             if not len(rows):
                 return
             if attempts == settings.max_steps:
-                self._fail(Status.MAX_STEPS, int(rows[0]), h)
+                self._fail(rows, [Status.MAX_STEPS] * len(rows), h)
                 return
             if not self.compact:
                 rows = everything
@@ -118,6 +133,16 @@ class PerSampleIntegration:
             self.statistics.sample_evaluations += (len(taken) - (first is not None)) * len(rows)
             ratio = self._ratios(signed.view(column), taken, y, y1)
             good = (ratio <= 1) & active[rows]
+            if attempts % STIFFNESS_EVERY == 0:
+                self._look_at_stiffness(good, taken)
+            if torch.is_grad_enabled() and not bool(torch.isfinite(ratio).all()) and good.any():
+                # A refused value gets no gradient, yet nought times infinity is not nought: what
+                # is not finite must not be in the graph.
+                moved = torch.where(good, signed, torch.zeros_like(signed)).view(column)
+                started = None if first is None else first[rows]
+                y1, taken = solver.stages(
+                    self.field, t.view(column), moved, y, first=started, last=True
+                )
             happening = None
             if self.event is not None:
                 found = self._find_events(rows, good, t, signed, y, y1)
@@ -145,10 +170,18 @@ class PerSampleIntegration:
             if settings.max_step is not None:
                 proposed = proposed.clamp_max(settings.max_step)
             h[rows] = torch.where(active[rows], proposed, h[rows])
-            stuck = active[rows] & ~good & (proposed < smallest[rows])
+            known = torch.where(self.pace[rows].isnan(), size[rows], self.pace[rows])
+            recent = torch.where(good, known + (size[rows] - known) / RECENT, self.pace[rows])
+            self.pace = self.pace.index_copy(0, rows, recent)
+            # A size that is NaN is not large enough either, nor is one that moves no clock.
+            stuck = ~good & ~(proposed >= smallest[rows])
+            now = self.t[rows]
+            stuck |= now + proposed * self.direction[rows] == now
+            stuck &= active[rows] & (self.index[rows] <= last_output)
             if bool(stuck.any()):
-                self._fail(Status.STEP_TOO_SMALL, int(rows[stuck.nonzero()[0, 0]]), h)
-                return
+                lost, broken = rows[stuck], ratio[stuck].isnan()
+                found = failed_status(broken, self.y[lost], self.y0[lost])
+                self._fail(lost, found, size, broken=bool(broken[0]))
 
     @torch.no_grad()
     def _find_events(
@@ -205,6 +238,7 @@ class PerSampleIntegration:
         """Remember which samples wrote an output after the last recorded step."""
         step = Step(0.0, 0.0, ((output, None),), landed=rows)
         self._record(step)
+        self.written = self.written.index_fill(0, rows, len(self.trace.steps))
 
     def _record(self, step: Step) -> None:
         if self.keep and len(self.trace.steps) % self.settings.piece == 0:
@@ -220,6 +254,11 @@ class PerSampleIntegration:
         landing: Tensor,
         target: Tensor,
     ) -> None:
+        accepted = int(good.sum())
+        self.statistics.accepted += accepted
+        self.statistics.rejected += int((~good & (self.index[rows] < self.times.shape[0])).sum())
+        if not accepted:
+            return
         taken = torch.where(good, signed, torch.zeros_like(signed))
         column = (len(rows), *self.column[1:])
         everyone = len(rows) == self.y.shape[0]
@@ -231,13 +270,9 @@ class PerSampleIntegration:
         time = torch.where(landing, target, self.t[rows] + signed)
         self.t = self.t.index_copy(0, rows, torch.where(good, time, self.t[rows]))
         self.sample_steps = self.sample_steps.index_add(0, rows, good.long())
-        accepted = int(good.sum())
-        self.statistics.accepted += accepted
-        self.statistics.rejected += int((~good & (self.index[rows] < self.times.shape[0])).sum())
-        if accepted:
-            self.statistics.smallest_step = min(
-                self.statistics.smallest_step, float(signed[good].abs().min())
-            )
+        self.statistics.smallest_step = min(
+            self.statistics.smallest_step, float(signed[good].abs().min())
+        )
         landed = rows[good & landing]
         if len(landed):
             self._write(landed)
@@ -246,10 +281,23 @@ class PerSampleIntegration:
         with torch.no_grad():
             error = self.solver.estimate(h, taken)
             assert error is not None
-            scale = torch.maximum(y.abs(), y1.abs()) * self.settings.rtol + self.settings.atol
-            ratio = (error / scale).reshape(len(y), -1).to(h.dtype)
-            ratio = torch.linalg.vector_norm(ratio, dim=1) / math.sqrt(max(ratio.shape[1], 1))
-            return torch.nan_to_num(ratio, nan=math.inf)
+            return self._mean_square(self.norm.ratio(error, y, y1))
+
+    def _mean_square(self, ratio: Tensor) -> Tensor:
+        ratio = ratio.reshape(len(ratio), -1).to(self.t.dtype)
+        return torch.linalg.vector_norm(ratio, dim=1) / math.sqrt(max(ratio.shape[1], 1))
+
+    @torch.no_grad()
+    def _look_at_stiffness(self, good: Tensor, taken: list[Tensor]) -> None:
+        pair = self.solver.tableau.end_pair
+        if pair is None:
+            return
+        slope, distance = (self._mean_square(combine_terms(None, 1.0, x, taken)) for x in pair)
+        rates = (slope / distance)[good & (distance > 0)]
+        rates = rates[torch.isfinite(rates)]
+        if len(rates):
+            known, estimate = self.statistics.stiffness, float(rates.max())
+            self.statistics.stiffness = estimate if known != known else max(known, estimate)
 
     def _factors(
         self, ratio: Tensor, good: Tensor, before: Tensor, earlier: Tensor, exponent: float
@@ -283,18 +331,18 @@ class PerSampleIntegration:
     def _first_steps(self, exponent: float) -> Tensor:
         """Choose every sample's first step as for a single one."""
         settings = self.settings
+        limit = math.inf if settings.max_step is None else settings.max_step
         if settings.first_step is not None:
-            return torch.full_like(self.t, settings.first_step)
+            return torch.full_like(self.t, min(settings.first_step, limit))
         y, time = self.y, self.t.view(self.column)
         slope = self.field(time.to(y.dtype), y) if self.first is None else self.first
-        scale = y.abs() * settings.rtol + settings.atol
 
         def norm(value: Tensor) -> Tensor:
-            ratio = (value / scale).reshape(len(y), -1).to(self.t.dtype)
-            return torch.linalg.vector_norm(ratio, dim=1) / math.sqrt(max(ratio.shape[1], 1))
+            return self._mean_square(self.norm.ratio(value, y, y))
 
         d0, d1 = norm(y), norm(slope)
-        h0 = torch.where((d0 < 1e-5) | (d1 < 1e-5), torch.full_like(d0, 1e-6), 0.01 * d0 / d1)
+        small = (d0 < 1e-5) | (d1 < 1e-5) | d1.isinf()
+        h0 = torch.where(small, torch.full_like(d0, 1e-6), 0.01 * d0 / d1)
         ahead = (h0 * self.direction).view(self.column)
         moved = self.field((time + ahead).to(y.dtype), y + ahead.to(y.dtype) * slope)
         d2 = norm(moved - slope) / h0
@@ -302,33 +350,49 @@ class PerSampleIntegration:
         h1 = torch.where(
             largest <= 1e-15, (h0 * 1e-3).clamp_min(1e-6), (0.01 / largest) ** exponent
         )
-        h = torch.minimum(100 * h0, torch.nan_to_num(h1, nan=1e-6))
-        return h if settings.max_step is None else h.clamp_max(settings.max_step)
+        h = torch.where(torch.isfinite(d2), torch.minimum(100 * h0, h1), h0)
+        return h.clamp_max(limit)
 
-    def _fail(self, status: Status, sample: int, h: Tensor) -> None:
+    def _fail(self, rows: Tensor, found: list[Status], h: Tensor, *, broken: bool = False) -> None:
+        """Explain the first failure, and let the samples that failed rest at their last output."""
+        if self.failure is None:
+            self._explain(found[0], int(rows[0]), h, broken)
+            assert self.failure is not None
+            found = [self.failure.status, *found[1:]]
+        self.failed.update(zip(rows.tolist(), found, strict=True))
+        outputs = self.index[rows] - 1
+        self.t = self.t.index_copy(0, rows, self.times[outputs, rows])
+        self.y = self.y.index_copy(0, rows, torch.stack(self.values)[outputs, rows])
+        if self.keep:
+            failed = torch.zeros_like(self.index, dtype=torch.bool).index_fill(0, rows, True)
+            forget(self.trace, self.settings.piece, failed, self.written, self.t, self.y)
+        self.index = self.index.index_fill(0, rows, self.times.shape[0])
+
+    def _explain(self, status: Status, sample: int, h: Tensor, broken: bool) -> None:
         counted = self.field.count
+        part = slice(sample, sample + 1)
+        size = float(h[sample] * self.direction[sample])
+        pace = float(self.pace[sample])
         self.failure = explain_failure(
             status,
-            field=self.field,
+            field=of_one_sample(self.field, self.y.detach(), sample),
             t=float(self.t[sample]),
-            h=float(h[sample] * self.direction[sample]),
+            h=size,
             end=float(self.times[-1, sample]),
-            y=self.y,
-            y0=self.y0,
+            y=self.y[part].detach(),
+            y0=self.y0[part].detach(),
             sample=sample,
-            method=self.solver.name,
-            implicit=self.solver.implicit,
-            rtol=self.settings.rtol,
+            solver=self.solver,
+            settings=self.settings,
             steps=int(self.sample_steps[sample]),
-            row=sample,
+            pace=abs(size) if math.isnan(pace) else pace,
+            refused=size if broken else None,
         )
         self.field.count = counted
 
     def statuses(self) -> list[Status]:
         """Return how each sample ended."""
-        done = (self.index >= self.times.shape[0]).tolist()
-        other = Status.DONE if self.failure is None else self.failure.status
-        found = [Status.DONE if ok else other for ok in done]
+        found = [self.failed.get(sample, Status.DONE) for sample in range(len(self.index))]
         if self.event_times is not None:
             for sample in (~self.event_times.isnan()).nonzero().squeeze(1).tolist():
                 found[sample] = Status.EVENT

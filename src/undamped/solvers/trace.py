@@ -54,6 +54,11 @@ class StepLog(Sequence[Step]):
         self._times.append(float(step.t) if plain else 0.0)
         self._sizes.append(float(step.h) if plain else 0.0)
 
+    def cut(self, count: int) -> None:
+        """Keep the first so many."""
+        del self._times[count:], self._sizes[count:]
+        self._special = {index: step for index, step in self._special.items() if index < count}
+
     def __len__(self) -> int:
         """Return how many there are."""
         return len(self._times)
@@ -79,6 +84,12 @@ class Trace:
     steps: StepLog = field(default_factory=StepLog)
     checkpoints: list[SolverState] = field(default_factory=list)
     final: SolverState = ()
+
+    def cut(self, count: int, piece: int, final: SolverState) -> None:
+        """Forget the steps after the first so many, which ended in `final`."""
+        self.steps.cut(count)
+        del self.checkpoints[-(-count // piece) :]
+        self.final = final
 
 
 @dataclass

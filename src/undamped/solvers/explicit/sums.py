@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from undamped.kernels.dispatch import implementation
 from undamped.solvers.explicit.tableau import Terms, terms_of
@@ -49,6 +50,8 @@ def combine_terms(y: Tensor | None, h: Number, terms: Terms, taken: Sequence[Ten
 def compiled_sums(y: Tensor) -> CompiledSums | None:
     """Return the sums for states like y, or None where no kernel takes them."""
     if torch.compiler.is_compiling() or implementation(y) != "numba" or not y.is_contiguous():
+        return None
+    if forward_ad._current_level >= 0:  # a kernel would lose the tangents
         return None
     from undamped.kernels.weighted_sums import WeightedSums
 

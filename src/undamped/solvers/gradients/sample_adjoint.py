@@ -49,17 +49,27 @@ class SampleAdjoint:
         tensors: Sequence[Tensor],
         settings: Settings,
     ) -> None:
-        self.solver, self.field, self.times, self.values = solver, field, times, values
+        self.solver, self.field = solver, field
         self.tensors, self.settings = list(tensors), replace(settings, first_step=None)
         self.totals: list[Tensor | None] = [None] * len(self.tensors)
         self.shape = values[0].shape
         self.column = (self.shape[0],) + (1,) * (len(self.shape) - 1)
+        # Outputs that a failed sample did not reach are no stops: all its later times are its last.
+        lost = ~torch.isfinite(values)
+        self.lost = lost.flatten(2).any(2) if values.dim() > 2 else lost
+        last = (self.lost.logical_not().long().cumsum(0)).argmax(0)
+        sample = torch.arange(self.shape[0], device=values.device)
+        self.times = torch.where(self.lost, times[last, sample], times)
+        self.values = torch.where(self._columns(self.lost), values[last, sample], values)
 
     def solve(self, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
         """Return the gradients with respect to y0 and the tensors."""
         from undamped.solvers.per_sample import PerSampleIntegration
 
         batch = self.shape[0]
+        if not self.values[0].numel():
+            return gradients.sum(0), self.totals
+        gradients = gradients.masked_fill(self._columns(self.lost), 0.0)
         adjoint = gradients[-1].reshape(batch, -1)
         width = adjoint.shape[1]
         for number in range(len(self.times) - 1, 0, -1):
@@ -81,6 +91,9 @@ class SampleAdjoint:
                 )
             adjoint = run.y[:, width:] + gradients[number - 1].reshape(batch, -1)
         return adjoint.view(self.shape), self.totals
+
+    def _columns(self, mask: Tensor) -> Tensor:
+        return mask.view(*mask.shape, *self.column[1:])
 
     def _halves(self, state: Tensor) -> tuple[Tensor, Tensor]:
         y, adjoint = state.chunk(2, dim=1)

@@ -12,11 +12,10 @@ from undamped.options import PositiveInt
 from undamped.solvers.explicit.sums import combine
 from undamped.solvers.implicit.newton_krylov import (
     Equations,
-    backward_product,
-    forward_product,
     rows,
     solve_equations,
 )
+from undamped.solvers.implicit.products import backward_product, forward_product
 from undamped.solvers.solver import Field, Number, Solver, SolverState, register
 from undamped.solvers.stage_times import stage_times
 

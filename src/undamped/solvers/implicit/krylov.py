@@ -19,6 +19,8 @@ def gmres(operator: Operator, right: Tensor, *, tolerance: float, dimension: int
         tolerance: Residual, relative to b, at which to stop.
         dimension: Largest Krylov space.
     """
+    if not right.numel():
+        return right
     samples, size = right.shape
     dimension = min(dimension, size)
     tiny = torch.finfo(right.dtype).tiny

@@ -7,17 +7,13 @@ with the transposed derivative gives the gradient at the solution.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from undamped.solvers.implicit.krylov import gmres
-from undamped.solvers.solver import Field
 
 
 class Equations(ABC):
@@ -36,35 +32,6 @@ class Equations(ABC):
         """Return (∂G/∂z)ᵀ w."""
 
 
-@cache
-def _load_forward_mode() -> None:
-    """Let PyTorch load forward differentiation, which warns about its own insides once."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        with forward_ad.dual_level():
-            forward_ad.make_dual(torch.zeros(1), torch.zeros(1))
-
-
-def forward_product(field: Field, t: Tensor, y: Tensor, v: Tensor) -> Tensor:
-    """Return (∂f/∂y) v."""
-    _load_forward_mode()
-    with forward_ad.dual_level():
-        value = field(t, forward_ad.make_dual(y, v))
-        tangent = forward_ad.unpack_dual(value).tangent
-    return torch.zeros_like(v) if tangent is None else tangent
-
-
-def backward_product(field: Field, t: Tensor, y: Tensor, w: Tensor) -> Tensor:
-    """Return (∂f/∂y)ᵀ w."""
-    with torch.enable_grad():
-        leaf = y.detach().requires_grad_()
-        value = field(t, leaf)
-        if not value.requires_grad:
-            return torch.zeros_like(w)
-        (product,) = torch.autograd.grad(value, leaf, w, allow_unused=True)
-    return torch.zeros_like(w) if product is None else product
-
-
 def newton(equations: Equations, guess: Tensor, *, iterations: int, dimension: int) -> Tensor:
     """Solve the equations from a guess; NaN throughout means that Newton did not converge.
 
@@ -75,6 +42,8 @@ def newton(equations: Equations, guess: Tensor, *, iterations: int, dimension: i
         dimension: Largest Krylov space of each linear solve.
     """
     z = guess
+    if not z.numel():
+        return z
     goal = torch.finfo(z.dtype).eps ** (2 / 3)
     for _ in range(iterations):
         change = gmres(
