@@ -153,6 +153,8 @@ BAD = {
     "two budgets": (["train", "copy", "lstm", "train.steps=2", "train.seconds=1"], "Keep one"),
     "bad picture": (["compare", "copy", "lstm", "--picture", "x.pdf"], ".png or .svg"),
     "short digits": (["train", "digits", "lstm", "task.length=3"], "at least 8"),
+    "absurd size": (["train", "copy", "gru", "model.hidden_size=99999999"], "at most 10,000,000"),
+    "absurd depth": (["train", "copy", "gru", "model.num_layers=99999999"], "at most 10,000"),
     "another's option": (["compare", "copy", "lstm", "model.dt=0.1"], "option of lstm"),
 }  # fmt: skip
 
@@ -175,6 +177,34 @@ def test_main_prints_the_sentence_and_exits_with_2(monkeypatch, capsys):
     said = capsys.readouterr()
     assert ended.value.code == 2 and said.out == ""
     assert re.fullmatch(r"model 'lstmm': expected .*Did you mean 'lstm'\?\n", said.err)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to"),
+    ],
+)
+def test_too_little_memory_is_one_sentence(error, monkeypatch, capsys):
+    def fail():
+        raise error
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr()
+    assert ended.value.code == 2 and said.out == ""
+    assert re.fullmatch(r"memory: expected enough .*\n", said.err)
+
+
+def test_other_runtime_errors_are_not_called_a_lack_of_memory(monkeypatch):
+    def fail():
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(RuntimeError, match="a defect"):
+        cli.main()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -131,6 +131,13 @@ def test_networks_check_their_options_too(size):
         undamped.UnICORNN(3, size)
 
 
+def test_layers_that_do_not_fit_into_memory_are_refused_before_they_are_built(monkeypatch):
+    monkeypatch.setattr("undamped.memory.memory_available", lambda: 10_000)
+    undamped.GRU(3, 4, num_layers=3)
+    with pytest.raises(OptionError, match="GRU with 9,000 layers: expected at most"):
+        undamped.GRU(3, 4, num_layers=9_000)
+
+
 def test_one_dt_for_each_layer():
     net = undamped.UnICORNN(3, 4, num_layers=2, dt=[0.1, 0.3])
     assert [net.cell(0).dt, net.cell(1).dt] == [0.1, 0.3]

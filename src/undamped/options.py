@@ -42,14 +42,20 @@ class Range:
     def __str__(self) -> str:
         words = []
         if self.low > -math.inf:
-            words.append(f"{'above' if self.open_low else 'at least'} {self.low:g}")
+            words.append(f"{'above' if self.open_low else 'at least'} {_limit(self.low)}")
         if self.high < math.inf:
-            words.append(f"{'below' if self.open_high else 'at most'} {self.high:g}")
+            words.append(f"{'below' if self.open_high else 'at most'} {_limit(self.high)}")
         return " and ".join(words)
+
+
+def _limit(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:g}"
 
 
 PositiveInt = Annotated[int, Range(low=1)]
 NonNegativeInt = Annotated[int, Range(low=0)]
+Units = Annotated[int, Range(low=1, high=10_000_000)]
+Layers = Annotated[int, Range(low=1, high=10_000)]
 PositiveFloat = Annotated[float, Range(low=0, open_low=True)]
 NonNegativeFloat = Annotated[float, Range(low=0)]
 Fraction = Annotated[float, Range(low=0, high=1)]

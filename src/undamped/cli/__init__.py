@@ -48,6 +48,15 @@ app.add_typer(data.app, name="data")
 app.command("bench")(bench.bench)
 app.command("reproduce")(reproduce.reproduce)
 
+# What torch says when there is no more memory; it has no error of its own for the CPU's.
+_NO_MEMORY = (
+    "not enough memory",
+    "can't allocate memory",
+    "DefaultCPUAllocator",
+    "out of memory",
+    "Storage size calculation overflowed",
+)
+
 
 def main() -> None:
     """Run the command line; what a person did wrong ends in one sentence and exit code 2."""
@@ -55,6 +64,14 @@ def main() -> None:
         app()
     except UndampedError as error:
         sys.stderr.write(f"{error}\n")
+        sys.exit(2)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not any(w in str(error) for w in _NO_MEMORY):
+            raise
+        sys.stderr.write(
+            "memory: expected enough for this model and this data, got too little. Choose smaller "
+            "sizes, a smaller train.batch_size or shorter sequences.\n"
+        )
         sys.exit(2)
     except KeyboardInterrupt:
         sys.stderr.write("stopped\n")
