@@ -119,7 +119,19 @@ def test_what_goes_wrong(tmp_path, monkeypatch, capsys):
         assert (code, out) == (2, "") and said in err and len(err.splitlines()) == 1
 
 
+def test_infinite_values_are_said_and_left_blank(tmp_path, monkeypatch, capsys):
+    x = np.random.default_rng(0).normal(size=(4, 20, 2))
+    x[1, 3, 1] = np.inf
+    np.savez(tmp_path / "a.npz", X=x, y=[0, 1, 0, 1])
+    code, out, err = check(monkeypatch, capsys, tmp_path / "a.npz")
+    assert code == 0, err
+    assert "! Infinite values in 1:" in out
+    code, out, err = check(monkeypatch, capsys, tmp_path / "a.npz", "--json")
+    assert code == 0 and "Infinity" not in out and json.loads(out)["channels"][1]["infinite"] == 1
+
+
 def test_sparkline():
+    assert sparkline(np.array([0.0, np.inf, 1.0])) == "▁ █"
     assert sparkline(np.array([0.0, 1.0])) == "▁█"
     assert sparkline(np.array([np.nan, 1.0, 2.0])) == " ▁█"
     assert len(sparkline(np.arange(1000.0))) == 60

@@ -127,7 +127,8 @@ def sparkline(values: np.ndarray, width: int = WIDTH) -> str:
     """Draw a series in one line of blocks; a blank is a stretch without values."""
     import numpy as np
 
-    parts = np.array_split(np.asarray(values, dtype=np.float64), min(width, len(values)))
+    finite = np.where(np.isfinite(values), values, np.nan)
+    parts = np.array_split(finite.astype(np.float64), min(width, len(values)))
     means = np.array([np.nan if np.isnan(p).all() else float(np.nanmean(p)) for p in parts])
     if np.isnan(means).all():
         return " " * len(means)

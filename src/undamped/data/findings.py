@@ -22,11 +22,12 @@ class Channel:
     missing: float
     low: float | None
     high: float | None
+    infinite: int = 0
 
     @property
     def constant(self) -> bool:
         """Whether it never changes."""
-        return self.low is not None and self.low == self.high
+        return self.low is not None and self.low == self.high and not self.infinite
 
 
 @dataclass
@@ -74,13 +75,14 @@ def look_at(series_set: SeriesSet) -> Findings:
 
 def _channels(series_set: SeriesSet) -> list[Channel]:
     width = len(series_set.channels)
-    there, total = np.zeros(width), 0
+    there, finite, total = np.zeros(width), np.zeros(width), 0
     low, high = np.full(width, np.inf), np.full(width, -np.inf)
     for one in series_set.series:
         for piece in pieces(one):
             part = np.asarray(one[piece], dtype=np.float64)
-            known = ~np.isnan(part)
-            there += known.sum(0)
+            known = np.isfinite(part)
+            there += (~np.isnan(part)).sum(0)
+            finite += known.sum(0)
             total += len(part)
             low = np.minimum(low, np.where(known, part, np.inf).min(0))
             high = np.maximum(high, np.where(known, part, -np.inf).max(0))
@@ -88,8 +90,9 @@ def _channels(series_set: SeriesSet) -> list[Channel]:
         Channel(
             name,
             float(1 - there[i] / total),
-            float(low[i]) if there[i] else None,
-            float(high[i]) if there[i] else None,
+            float(low[i]) if finite[i] else None,
+            float(high[i]) if finite[i] else None,
+            int(there[i] - finite[i]),
         )
         for i, name in enumerate(series_set.channels)
     ]
@@ -101,7 +104,12 @@ def _names(names: list[str]) -> str:
 
 
 def _say_channels(found: Findings) -> None:
-    silent = [one.name for one in found.channels if one.low is None]
+    infinite = [one.name for one in found.channels if one.infinite]
+    if infinite:
+        found.warnings.append(
+            f"Infinite values in {_names(infinite)}: mark what is missing as NaN."
+        )
+    silent = [one.name for one in found.channels if one.low is None and not one.infinite]
     if silent:
         found.warnings.append(f"Without a single value: {_names(silent)}.")
     constant = [one.name for one in found.channels if one.constant]
@@ -184,7 +192,7 @@ def _say_suspicions(found: Findings, series_set: SeriesSet) -> None:
     """Look for columns that are no measurements: row numbers, ids, the answer itself."""
     several = len(series_set) > 1
     for place, channel in enumerate(found.channels):
-        if channel.low is None or channel.constant:
+        if channel.low is None or channel.constant or channel.infinite:
             continue
         heads = [np.asarray(one[:10_000, place], dtype=np.float64) for one in series_set.series]
         if all(len(h) > 2 and (np.diff(h) == 1).all() for h in heads):
