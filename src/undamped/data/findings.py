@@ -9,6 +9,7 @@ import numpy as np
 
 from undamped.data.labels import as_labels, sorted_labels
 from undamped.data.series import SeriesSet, pieces
+from undamped.data.target_kinds import known_numbers, look_like_classes
 
 _FEW = 5
 _ALMOST_ONE = 0.999
@@ -139,15 +140,20 @@ def _say_targets(found: Findings, series_set: SeriesSet) -> None:
     array = np.asarray(values)
     kinds = sorted_labels(array)
     per = "step" if series_set.stepwise else "series"
-    if array.dtype.kind in "fiu" and len(kinds) > 30:
-        numbers = array[~np.isnan(array.astype(np.float64))].astype(np.float64)
-        found.target_range = (float(numbers.min()), float(numbers.max()))
-        found.facts.append(f"A number per {per}, from {numbers.min():.6g} to {numbers.max():.6g}.")
-        return
     names, counts = np.unique(np.array(as_labels(array)), return_counts=True)
     of = dict(zip(names.tolist(), counts.tolist(), strict=True))
+    if not kinds:
+        found.warnings.append("All targets are missing: there are no labels to learn.")
+        return
     if of.get(""):
         found.warnings.append(f"{of['']:,} targets are missing.")
+    if not look_like_classes(array):
+        numbers = known_numbers(array)
+        found.target_range = (float(numbers.min()), float(numbers.max()))
+        found.facts.append(f"A number per {per}, from {numbers.min():.6g} to {numbers.max():.6g}.")
+        if numbers.min() == numbers.max():
+            found.warnings.append("All targets are the same: there is nothing to learn.")
+        return
     found.classes = {kind: int(of[kind]) for kind in kinds}
     found.facts.append(f"One of {len(kinds)} labels per {per}.")
     if len(kinds) < 2:
@@ -227,7 +233,7 @@ def _tells_steps(heads: list[np.ndarray], series_set: SeriesSet) -> bool:
 def _determines(values: np.ndarray, targets: np.ndarray) -> bool:
     known = ~np.isnan(values)
     values, targets = values[known], targets[known]
-    if targets.dtype.kind in "fiu" and len(np.unique(targets)) > 30:
+    if not look_like_classes(targets):
         numbers = targets.astype(np.float64)
         both = ~np.isnan(numbers)
         values, numbers = values[both], numbers[both]
