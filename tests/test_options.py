@@ -62,6 +62,7 @@ def test_text_is_read_as_the_annotation_wants(annotation, text, value):
         (Annotated[int, Range(low=2)], 1),
         (Literal["tanh", "relu"], "gelu"),
         (Sequence[float], "a,b"),
+        (Sequence[str] | None, ""),
         (int | None, "x"),
     ],
 )

@@ -374,6 +374,8 @@ def test_command_line_draws_the_curves_of_runs_of_one_task(run, tmp_path):
     assert CliRunner().invoke(app, words).exit_code == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert not (run.path / "report.html").exists()
+    said = CliRunner().invoke(app, [*words, "--json"]).stdout
+    assert json.loads(said) == {"picture": str(picture)}
     other = Run.create(tmp_path, "copy-lstm")
     other.update(**{**run.settings, "task": {"name": "copy", "options": {}}})
     words = ["report", str(run.path), str(other.path), "--picture", str(picture)]

@@ -196,6 +196,8 @@ def _convert_sequence(arguments: tuple[Any, ...], value: Any, text: bool) -> tup
         if not text:
             raise TypeError(value)
         value = [item.strip() for item in value.strip("[]()").split(",") if item.strip()]
+        if not value:  # it would mean "all" or "none", and nobody says that by saying nothing
+            raise ValueError(value)
     element = arguments[0] if arguments else Any
     return tuple(_convert(element, item, text) for item in value)
 

@@ -37,7 +37,9 @@ def diagnose(
     """
     from undamped.report import write
     from undamped.report.runs import report_run
+    from undamped.training.files import refuse_folder
 
+    refuse_folder(out)
     folder = Path(words[0])
     if len(words) == 1 and (folder / "run.json").is_file():
         reports = [report_run(folder, memory=memory)]
