@@ -161,6 +161,11 @@ BAD = {
     "short digits": (["train", "digits", "lstm", "task.length=3"], "at least 8"),
     "absurd size": (["train", "copy", "gru", "model.hidden_size=99999999"], "at most 10,000,000"),
     "absurd depth": (["train", "copy", "gru", "model.num_layers=99999999"], "at most 10,000"),
+    "task option alone": (["train", "copy", "unicornn", "delay=3"], "Did you mean 'task.delay'"),
+    "model option alone": (["train", "copy", "lstm", "hidden_siz=3"], "'model.hidden_size'"),
+    "train option alone": (["compare", "copy", "lstm", "steps=3"], "'train.steps'"),
+    "nothing like it": (["train", "copy", "lstm", "zzz=3"], "undamped show NAME"),
+    "nothing like a part": (["train", "copy", "lstm", "zzz.zzz=3"], "Choose one of"),
     "another's option": (["compare", "copy", "lstm", "model.dt=0.1"], "option of lstm"),
 }  # fmt: skip
 

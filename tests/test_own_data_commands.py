@@ -207,6 +207,7 @@ def test_other_bad_input_ends_in_one_sentence(tmp_path, monkeypatch, capsys):
         (["latin.csv"], "UTF-8"),
         (["walks.csv", "target=gate"], "Did you mean 'gait'"),
         (["walks.csv", "targt=gait"], "Did you mean 'target'"),
+        (["walks.csv", "hidden_size=4"], "Did you mean 'model.hidden_size'"),
         (["walks.csv", "target=gait", "channels="], "channels: expected a list"),
         (["wide.csv"], "id '3': expected one row"),
         (["objects.npz"], "pickled objects"),

@@ -23,6 +23,8 @@ from undamped.docstrings import documented_arguments
 from undamped.errors import OptionError, UnknownNameError, explain
 
 REQUIRED = inspect.Parameter.empty
+CLOSE = 0.65
+"""How alike names have to be, from 0 to 1, for one to be suggested in place of the other."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Option:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name closest to `name`, or None if nothing is close."""
     folded = {k.lower(): k for k in known}
-    found = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=0.5)
+    found = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=CLOSE)
     return folded[found[0]] if found else None
 
 
