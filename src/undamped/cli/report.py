@@ -30,6 +30,7 @@ def report(
     """
     from undamped.cli.diagnose import show
     from undamped.cli.picture import check_picture
+    from undamped.cli.stages import stages
     from undamped.report import write
     from undamped.report.runs import report_run
     from undamped.training.files import refuse_folder
@@ -41,7 +42,11 @@ def report(
     if picture is not None:
         _draw(opened, picture, as_json)
         return
-    reports = [report_run(run, compare=len(opened) == 1, memory=memory) for run in opened]
+    alone = len(opened) == 1
+    reports = []
+    for run in opened:
+        with stages(run.path.name) as tick:
+            reports.append(report_run(run, compare=alone, memory=memory, tick=tick))
     target = out or (opened[0].path / "report.html" if len(opened) == 1 else Path("report.html"))
     show(reports, write(target, reports), as_json)
 
