@@ -38,6 +38,18 @@ def trained(tmp_path_factory):
     return folder / "adding-gru-1"
 
 
+def test_version():
+    assert re.fullmatch(r"undamped \d+\.\d+\.\d+\S*, torch \d\S+\n", ok("--version"))
+
+
+def test_progress_in_a_pipe_is_a_line_for_each_validation(tmp_path):
+    long = ["task.length=8", *TINY[1:], "train.learning_rate=0.001"]
+    words = ["train", "adding", "residual-unicornn", *long, "--no-page", "--out", str(tmp_path)]
+    result = CliRunner(env={"COLUMNS": "40"}).invoke(cli.app, words)
+    steps = [line for line in result.stderr.splitlines() if ": step " in line]
+    assert steps and all("|grad|" in line for line in steps)
+
+
 def test_list_names_everything():
     out = ok("list")
     for name in [*models, *tasks]:
@@ -166,6 +178,8 @@ BAD = {
     "train option alone": (["compare", "copy", "lstm", "steps=3"], "'train.steps'"),
     "nothing like it": (["train", "copy", "lstm", "zzz=3"], "undamped show NAME"),
     "nothing like a part": (["train", "copy", "lstm", "zzz.zzz=3"], "Choose one of"),
+    "unknown experiment": (["reproduce", "anuli"], "Did you mean 'annuli'"),
+    "unknown benchmark": (["bench", "recurent"], "Did you mean 'recurrent'"),
     "another's option": (["compare", "copy", "lstm", "model.dt=0.1"], "option of lstm"),
 }  # fmt: skip
 

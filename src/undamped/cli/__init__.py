@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -23,6 +24,7 @@ from undamped.cli import (
     train,
 )
 from undamped.errors import UndampedError
+from undamped.version import __version__
 
 app = typer.Typer(
     name="undamped",
@@ -33,6 +35,28 @@ app = typer.Typer(
     help="Networks that carry information a long way: train, compare, look inside.\n\n"
     "Example: `undamped train copy unicornn task.delay=200 train.steps=2000`",
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"undamped {__version__}, torch {version('torch')}")
+        raise typer.Exit
+
+
+@app.callback()
+def begin(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and end.", is_eager=True, callback=_print_version
+        ),
+    ] = False,
+) -> None:
+    """Take what stands before the verb."""
+
+
 app.command("list")(list_.list_members)
 app.command("show")(show.show)
 app.command("train")(train.train)
