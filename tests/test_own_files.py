@@ -212,6 +212,7 @@ LONG = "id,x,label\na,1,u\na,2,u\nb,3,v\nb,4,v\n"
         ("numbers.csv", "1,2.5\n3,4\n", {}, "column names, got numbers"),
         ("twice.csv", "x,x\n1,2\n", {}, "'x' twice"),
         ("latin.csv", b"id,x,label\n\xe9,1,u\n", {}, "UTF-8"),
+        ("none.csv", LONG, {"channels": []}, "channels: expected one or more names"),
         ("unknown.csv", LONG, {"target": "lable"}, "Did you mean 'label'"),
         ("two.csv", LONG, {"target": "id", "id": "id"}, "every column to be one thing"),
         ("noid.csv", LONG.replace("b,3", ",3"), {}, "row 3: expected a name"),
