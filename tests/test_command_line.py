@@ -38,6 +38,18 @@ def trained(tmp_path_factory):
     return folder / "adding-gru-1"
 
 
+def test_version():
+    assert re.fullmatch(r"undamped \d+\.\d+\.\d+\S*, torch \d\S+\n", ok("--version"))
+
+
+def test_progress_in_a_pipe_is_a_line_for_each_validation(tmp_path):
+    long = ["task.length=8", *TINY[1:], "train.learning_rate=0.001"]
+    words = ["train", "adding", "residual-unicornn", *long, "--no-page", "--out", str(tmp_path)]
+    result = CliRunner(env={"COLUMNS": "40"}).invoke(cli.app, words)
+    steps = [line for line in result.stderr.splitlines() if ": step " in line]
+    assert steps and all("|grad|" in line for line in steps)
+
+
 def test_list_names_everything():
     out = ok("list")
     for name in [*models, *tasks]:
@@ -149,13 +161,31 @@ BAD = {
     "no model to compare": (["compare", "copy"], "at least one model"),
     "settings of another": (["compare", "copy", "lstm", "gru.dropout=0.1"], "Add gru"),
     "resume and settings": (["train", "copy", "--resume", "x"], "nothing beside it"),
+    "resume elsewhere": (["train", "--resume", "x", "--out", "y"], "nothing beside it"),
+    "resume and watch": (["train", "--resume", "x", "--watch"], "nothing beside it"),
+    "resume without a page": (["train", "--resume", "x", "--no-page"], "nothing beside it"),
+    "a model twice": (["compare", "copy", "lstm", "gru", "lstm"], "got 'lstm' twice"),
+    "bad picture of runs": (["report", "x", "--picture", "x.foo"], ".png or .svg"),
+    "a folder for a page": (["diagnose", "lstm", "--out", "."], "got a folder"),
     "unknown to show": (["show", "unicron"], "Did you mean 'unicornn'"),
     "two budgets": (["train", "copy", "lstm", "train.steps=2", "train.seconds=1"], "Keep one"),
     "bad picture": (["compare", "copy", "lstm", "--picture", "x.pdf"], ".png or .svg"),
     "short digits": (["train", "digits", "lstm", "task.length=3"], "at least 8"),
+<<<<<<< HEAD
     "a condition without any": (["train", "density", "ffjord", "model.context_size=2"], "nothing"),
     "the same to diagnose": (["diagnose", "ffjord", "model.context_size=2"], "nothing here"),
     "damping beyond one": (["train", "annuli", "hbnode", "model.damping=2"], "below 1"),
+=======
+    "absurd size": (["train", "copy", "gru", "model.hidden_size=99999999"], "at most 10,000,000"),
+    "absurd depth": (["train", "copy", "gru", "model.num_layers=99999999"], "at most 10,000"),
+    "task option alone": (["train", "copy", "unicornn", "delay=3"], "Did you mean 'task.delay'"),
+    "model option alone": (["train", "copy", "lstm", "hidden_siz=3"], "'model.hidden_size'"),
+    "train option alone": (["compare", "copy", "lstm", "steps=3"], "'train.steps'"),
+    "nothing like it": (["train", "copy", "lstm", "zzz=3"], "undamped show NAME"),
+    "nothing like a part": (["train", "copy", "lstm", "zzz.zzz=3"], "Choose one of"),
+    "unknown experiment": (["reproduce", "anuli"], "Did you mean 'annuli'"),
+    "unknown benchmark": (["bench", "recurent"], "Did you mean 'recurrent'"),
+>>>>>>> fix-cli
     "another's option": (["compare", "copy", "lstm", "model.dt=0.1"], "option of lstm"),
 }  # fmt: skip
 
@@ -178,6 +208,34 @@ def test_main_prints_the_sentence_and_exits_with_2(monkeypatch, capsys):
     said = capsys.readouterr()
     assert ended.value.code == 2 and said.out == ""
     assert re.fullmatch(r"model 'lstmm': expected .*Did you mean 'lstm'\?\n", said.err)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to"),
+    ],
+)
+def test_too_little_memory_is_one_sentence(error, monkeypatch, capsys):
+    def fail():
+        raise error
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr()
+    assert ended.value.code == 2 and said.out == ""
+    assert re.fullmatch(r"memory: expected enough .*\n", said.err)
+
+
+def test_other_runtime_errors_are_not_called_a_lack_of_memory(monkeypatch):
+    def fail():
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(RuntimeError, match="a defect"):
+        cli.main()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -11,6 +11,8 @@ from undamped.cli import main
 from undamped.cli.data_check import sparkline
 from undamped.data.findings import look_at
 from undamped.data.series import SeriesSet
+from undamped.errors import DataError
+from undamped.tasks.series import SeriesTask
 
 
 def check(monkeypatch, capsys, *words):
@@ -119,7 +121,48 @@ def test_what_goes_wrong(tmp_path, monkeypatch, capsys):
         assert (code, out) == (2, "") and said in err and len(err.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("y", "found", "refused"),
+    [
+        ([1.5, np.nan] * 4, "All targets are the same", "numbers that differ, got only 1.5"),
+        ([np.nan] * 8, "All targets are missing", "labels or numbers to learn, got only missing"),
+        ([""] * 8, "All targets are missing", "labels or numbers to learn, got only missing"),
+        ([3] * 8, "Only one class", "two or more classes, got only '3'"),
+    ],
+)
+def test_the_look_and_training_agree_about_targets(
+    y, found, refused, tmp_path, monkeypatch, capsys
+):
+    series = np.random.default_rng(0).normal(size=(8, 20, 1))
+    np.savez(tmp_path / "a.npz", X=series, y=np.array(y))
+    picture = tmp_path / "a.svg"
+    code, out, err = check(monkeypatch, capsys, tmp_path / "a.npz", "--picture", picture)
+    assert code == 0, err
+    assert found in out and "0 labels" not in out
+    with pytest.raises(DataError, match=refused):
+        SeriesTask(SeriesSet.of(series, targets=np.array(y)))
+
+
+def test_few_broken_numbers_are_numbers():
+    series = np.random.default_rng(0).normal(size=(8, 20, 1))
+    targets = np.array([0.5, 1.5] * 4)
+    assert look_at(SeriesSet.of(series, targets=targets)).target_range == (0.5, 1.5)
+    assert SeriesTask(SeriesSet.of(series, targets=targets)).kind == "regression"
+
+
+def test_infinite_values_are_said_and_left_blank(tmp_path, monkeypatch, capsys):
+    x = np.random.default_rng(0).normal(size=(4, 20, 2))
+    x[1, 3, 1] = np.inf
+    np.savez(tmp_path / "a.npz", X=x, y=[0, 1, 0, 1])
+    code, out, err = check(monkeypatch, capsys, tmp_path / "a.npz")
+    assert code == 0, err
+    assert "! Infinite values in 1:" in out
+    code, out, err = check(monkeypatch, capsys, tmp_path / "a.npz", "--json")
+    assert code == 0 and "Infinity" not in out and json.loads(out)["channels"][1]["infinite"] == 1
+
+
 def test_sparkline():
+    assert sparkline(np.array([0.0, np.inf, 1.0])) == "▁ █"
     assert sparkline(np.array([0.0, 1.0])) == "▁█"
     assert sparkline(np.array([np.nan, 1.0, 2.0])) == " ▁█"
     assert len(sparkline(np.arange(1000.0))) == 60

@@ -204,6 +204,8 @@ def test_columns_in_another_order_are_noticed():
         ({"model": "unicorn"}, UnknownNameError),
         ({"validation_fraction": 1.0}, OptionError),
         ({"missing": "ignore"}, OptionError),
+        ({"random_state": "a"}, OptionError),
+        ({"random_state": -1}, OptionError),
         ({"epochs": 1}, OptionError),  # beside steps
         ({"model_options": {"dz": 1}}, UnknownNameError),
         ({"train_options": {"momentun": 1}}, UnknownNameError),

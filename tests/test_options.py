@@ -62,6 +62,7 @@ def test_text_is_read_as_the_annotation_wants(annotation, text, value):
         (Annotated[int, Range(low=2)], 1),
         (Literal["tanh", "relu"], "gelu"),
         (Sequence[float], "a,b"),
+        (Sequence[str] | None, ""),
         (int | None, "x"),
     ],
 )
@@ -129,6 +130,13 @@ def test_check_names_the_owner():
 def test_networks_check_their_options_too(size):
     with pytest.raises(OptionError):
         undamped.UnICORNN(3, size)
+
+
+def test_layers_that_do_not_fit_into_memory_are_refused_before_they_are_built(monkeypatch):
+    monkeypatch.setattr("undamped.memory.memory_available", lambda: 10_000)
+    undamped.GRU(3, 4, num_layers=3)
+    with pytest.raises(OptionError, match="GRU with 9,000 layers: expected at most"):
+        undamped.GRU(3, 4, num_layers=9_000)
 
 
 def test_one_dt_for_each_layer():

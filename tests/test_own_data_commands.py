@@ -2,12 +2,14 @@
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from undamped.cli import main
+from undamped.cli.train import next_steps
 from undamped.data.series import SeriesSet
 from undamped.training import Run, fit
 
@@ -99,6 +101,10 @@ def test_screen_at_the_end(monkeypatch, capsys):
     )
     assert code == 0, err
     assert "tell 2 classes apart" in out and "a guess" in out
+    steps = next_steps(Run.open("runs/recordings-gru-1"))
+    file = Path("walks.csv").absolute()
+    assert steps[0] == f"undamped compare {file} gru unicornn lstm target=gait id=walk --seeds 3"
+    assert steps[1] == f"undamped data check {file} target=gait id=walk"
     assert "undamped compare" in out and "target=gait" in out
     code, out, err = undamped(monkeypatch, capsys, "predict", "runs/recordings-gru-1")
     assert code == 0 and "truth" in out, err
@@ -201,6 +207,8 @@ def test_other_bad_input_ends_in_one_sentence(tmp_path, monkeypatch, capsys):
         (["latin.csv"], "UTF-8"),
         (["walks.csv", "target=gate"], "Did you mean 'gait'"),
         (["walks.csv", "targt=gait"], "Did you mean 'target'"),
+        (["walks.csv", "hidden_size=4"], "Did you mean 'model.hidden_size'"),
+        (["walks.csv", "target=gait", "channels="], "channels: expected a list"),
         (["wide.csv"], "id '3': expected one row"),
         (["objects.npz"], "pickled objects"),
         (["objects.npy"], "pickled objects"),
@@ -232,12 +240,16 @@ def test_predict_says_what_does_not_fit(tmp_path, monkeypatch, capsys):
     for words, said in (
         (["other.csv"], "column 'y'"),
         (["other.npz"], "2 channels"),
-        (["walks.csv", "--out", "nowhere/a.csv"], "--out"),
+        (["walks.csv", "--out", tmp_path], f"'{tmp_path}': expected a file to write, got a folder"),
         (["walks.csv", "--prompt", "h"], "--prompt"),
     ):
         code, out, err = undamped(monkeypatch, capsys, "predict", run.path, *words)
         assert (code, out) == (2, ""), words
         assert said in err and len(err.strip().splitlines()) == 1
+    code, _, err = undamped(
+        monkeypatch, capsys, "predict", run.path, "walks.csv", "--out", "new/folder/a.csv"
+    )
+    assert code == 0 and (tmp_path / "new/folder/a.csv").is_file(), err
 
 
 def test_windows_are_averaged_and_answers_do_not_depend_on_the_batch(tmp_path):

@@ -212,15 +212,19 @@ LONG = "id,x,label\na,1,u\na,2,u\nb,3,v\nb,4,v\n"
         ("numbers.csv", "1,2.5\n3,4\n", {}, "column names, got numbers"),
         ("twice.csv", "x,x\n1,2\n", {}, "'x' twice"),
         ("latin.csv", b"id,x,label\n\xe9,1,u\n", {}, "UTF-8"),
+        ("none.csv", LONG, {"channels": []}, "channels: expected one or more names"),
         ("unknown.csv", LONG, {"target": "lable"}, "Did you mean 'label'"),
         ("two.csv", LONG, {"target": "id", "id": "id"}, "every column to be one thing"),
         ("noid.csv", LONG.replace("b,3", ",3"), {}, "row 3: expected a name"),
         ("stamps.csv", "time,x,y\n0,1,1\n0,2,1\n", {}, "0 twice"),
         ("dates.csv", "time,x,y\nmonday,1,1\ntuesday,2,1\n", {}, "an ISO date, got 'monday'"),
+        ("odd.csv", "time,x,y\n0,1,1\n1,2,1\nnoon,3,1\n", {}, "row 3: expected a number or an ISO"),
+        ("day.csv", "time,x,y\n2026-01-01,1,1\n7,2,1\n2026-01-03,3,1\n", {}, "row 2: expected"),
         ("group.csv", "id,x,label,group\na,1,u,1\na,2,u,2\n", {}, "one group, got 2"),
         ("a.parquet", b"PAR1 no such thing PAR1", {}, "a Parquet file"),
         ("a.npz", b"PK\x03\x04 cut off", {}, "a damaged one"),
         ("a.npz", b"", {}, "NumPy file"),
+        ("a.npz", bytes(range(200)), {}, "got a damaged one"),
         ("a.npy", b"\x93NUMPY\x01\x00v\x00{'descr'", {}, "NumPy file"),
         ("a.xyz", "1", {}, ".xyz"),
     ],
@@ -231,6 +235,29 @@ def test_one_sentence_for_bad_files(name, content, options, said, tmp_path):
         read_recordings(path, **options)
     assert said in str(error.value) and "\n" not in str(error.value)
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"lengths": np.array([3, 99])}, "got 99 for series 1"),
+        ({"lengths": np.array([3])}, "got shape (1,)"),
+        ({"lengths": np.array([3.0, 3.0])}, "the type float64"),
+        ({"X": np.ones((2, 5), dtype=complex)}, "real and imaginary part as two channels"),
+    ],
+)
+def test_one_sentence_for_bad_arrays(arrays, said, tmp_path):
+    np.savez(tmp_path / "a.npz", **{"X": np.zeros((2, 5)), **arrays})
+    with pytest.raises(DataError) as error:
+        read_recordings(tmp_path / "a.npz")
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_missing_dates_in_parquet_are_named(tmp_path):
+    times = pd.to_datetime(["2026-01-01", None, "2026-01-03"])
+    pd.DataFrame({"time": times, "x": [1, 2, 3]}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="row 2: expected a number or an ISO date, got 'NaT'"):
+        read_recordings(tmp_path / "a.parquet", forecast=True)
 
 
 def test_pickles_are_never_opened(tmp_path):

@@ -149,6 +149,12 @@ def test_remedies_name_the_change_and_its_command():
     clip = remedies(nn.RNN(1, 4), exploding, command="undamped train copy", model="rnn")
     assert any(r.command == "undamped train copy rnn train.clip=1" for r in clip)
     assert not remedies(nn.LSTM(1, 4), steady)
+    given = ["task.delay=5", "model.hidden_size=4", "model.forget_bias=2", "model.dt=0.0005"]
+    kept = remedies(nn.LSTM(1, 4), vanishing, model="lstm", settings=given[:3])
+    assert kept[0].command == "undamped diagnose unicornn task.delay=5 model.hidden_size=4"
+    own = remedies(undamped.UnICORNN(1, 4, dt=0.0005), steady, model="unicornn", settings=given)
+    assert own[0].command.startswith("undamped diagnose unicornn task.delay=5 model.hidden_size=4")
+    assert own[0].command.count("model.dt=") == 1 and "0.0005" not in own[0].command
 
 
 def test_suggested_step_heals_the_complaint():
@@ -274,7 +280,8 @@ def test_command_line_writes_pages(run, tmp_path, monkeypatch):
     words = ["diagnose", "unicornn", "task.delay=15", "model.hidden_size=6", "--no-memory"]
     done = runner.invoke(app, [*words, "--json"])
     assert done.exit_code == 0, done.output
-    answer = json.loads(done.output)
+    assert "diagnose: recall\n" in done.stderr
+    answer = json.loads(done.stdout)
     assert answer["models"][0]["gradient_flow"]["verdict"] == "steady"
     assert len(answer["models"][0]["gradient_flow"]["norms"]) == 35
     assert (tmp_path / "diagnosis.html").is_file()
@@ -300,7 +307,7 @@ def test_training_on_points_ends_in_a_page_too(model, tmp_path, monkeypatch):
     done = CliRunner().invoke(app, ["diagnose", f"runs/annuli-{model}-1"])
     assert ("gradient by adjoint (dopri5): error" in done.output) == (model == "hbnode")
     done = CliRunner().invoke(app, ["diagnose", f"runs/annuli-{model}-1", "--json"])
-    ways = json.loads(done.output)["models"][0]["ode_gradients"]
+    ways = json.loads(done.stdout)["models"][0]["ode_gradients"]
     assert (ways is None) == (model == "resnet")
     assert ways is None or ways["ways"]["adjoint"]["error"] < 0.1
 
@@ -374,6 +381,8 @@ def test_command_line_draws_the_curves_of_runs_of_one_task(run, tmp_path):
     assert CliRunner().invoke(app, words).exit_code == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert not (run.path / "report.html").exists()
+    said = CliRunner().invoke(app, [*words, "--json"]).stdout
+    assert json.loads(said) == {"picture": str(picture)}
     other = Run.create(tmp_path, "copy-lstm")
     other.update(**{**run.settings, "task": {"name": "copy", "options": {}}})
     words = ["report", str(run.path), str(other.path), "--picture", str(picture)]

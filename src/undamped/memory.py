@@ -7,6 +7,34 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from undamped.errors import OptionError, explain
+
+
+def memory_available() -> int | None:
+    """Return how many bytes the system could still give, or None where it does not say (Linux)."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return int(dict(line.split(":", 1) for line in lines)["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def refuse_beyond_memory(size: int, what: str) -> None:
+    """Raise an `OptionError` for `what` if its `size` in bytes is more than there is memory.
+
+    Linux promises memory it does not have and ends processes that use it; a sentence is better.
+    """
+    there = memory_available()
+    if there is not None and size > there:
+        raise OptionError(
+            explain(
+                what,
+                expected=f"at most {there / 1e9:.3g} GB, which is free",
+                got=f"{size / 1e9:.3g} GB of weights",
+                remedy="Choose smaller sizes.",
+            )
+        )
+
 
 def reset_peak_memory() -> None:
     """Forget the largest memory use so far, where the system allows it (Linux)."""

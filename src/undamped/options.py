@@ -23,6 +23,8 @@ from undamped.docstrings import documented_arguments
 from undamped.errors import OptionError, UnknownNameError, explain
 
 REQUIRED = inspect.Parameter.empty
+CLOSE = 0.65
+"""How alike names have to be, from 0 to 1, for one to be suggested in place of the other."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,20 @@ class Range:
     def __str__(self) -> str:
         words = []
         if self.low > -math.inf:
-            words.append(f"{'above' if self.open_low else 'at least'} {self.low:g}")
+            words.append(f"{'above' if self.open_low else 'at least'} {_limit(self.low)}")
         if self.high < math.inf:
-            words.append(f"{'below' if self.open_high else 'at most'} {self.high:g}")
+            words.append(f"{'below' if self.open_high else 'at most'} {_limit(self.high)}")
         return " and ".join(words)
+
+
+def _limit(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:g}"
 
 
 PositiveInt = Annotated[int, Range(low=1)]
 NonNegativeInt = Annotated[int, Range(low=0)]
+Units = Annotated[int, Range(low=1, high=10_000_000)]
+Layers = Annotated[int, Range(low=1, high=10_000)]
 PositiveFloat = Annotated[float, Range(low=0, open_low=True)]
 NonNegativeFloat = Annotated[float, Range(low=0)]
 Fraction = Annotated[float, Range(low=0, high=1)]
@@ -79,7 +87,7 @@ class Option:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name closest to `name`, or None if nothing is close."""
     folded = {k.lower(): k for k in known}
-    found = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=0.5)
+    found = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=CLOSE)
     return folded[found[0]] if found else None
 
 
@@ -190,6 +198,8 @@ def _convert_sequence(arguments: tuple[Any, ...], value: Any, text: bool) -> tup
         if not text:
             raise TypeError(value)
         value = [item.strip() for item in value.strip("[]()").split(",") if item.strip()]
+        if not value:  # it would mean "all" or "none", and nobody says that by saying nothing
+            raise ValueError(value)
     element = arguments[0] if arguments else Any
     return tuple(_convert(element, item, text) for item in value)
 

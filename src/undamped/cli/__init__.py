@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -23,6 +24,7 @@ from undamped.cli import (
     train,
 )
 from undamped.errors import UndampedError
+from undamped.version import __version__
 
 app = typer.Typer(
     name="undamped",
@@ -33,6 +35,28 @@ app = typer.Typer(
     help="Networks that carry information a long way: train, compare, look inside.\n\n"
     "Example: `undamped train copy unicornn task.delay=200 train.steps=2000`",
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"undamped {__version__}, torch {version('torch')}")
+        raise typer.Exit
+
+
+@app.callback()
+def begin(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and end.", is_eager=True, callback=_print_version
+        ),
+    ] = False,
+) -> None:
+    """Take what stands before the verb."""
+
+
 app.command("list")(list_.list_members)
 app.command("show")(show.show)
 app.command("train")(train.train)
@@ -48,6 +72,15 @@ app.add_typer(data.app, name="data")
 app.command("bench")(bench.bench)
 app.command("reproduce")(reproduce.reproduce)
 
+# What torch says when there is no more memory; it has no error of its own for the CPU's.
+_NO_MEMORY = (
+    "not enough memory",
+    "can't allocate memory",
+    "DefaultCPUAllocator",
+    "out of memory",
+    "Storage size calculation overflowed",
+)
+
 
 def main() -> None:
     """Run the command line; what a person did wrong ends in one sentence and exit code 2."""
@@ -55,6 +88,14 @@ def main() -> None:
         app()
     except UndampedError as error:
         sys.stderr.write(f"{error}\n")
+        sys.exit(2)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not any(w in str(error) for w in _NO_MEMORY):
+            raise
+        sys.stderr.write(
+            "memory: expected enough for this model and this data, got too little. Choose smaller "
+            "sizes, a smaller train.batch_size or shorter sequences.\n"
+        )
         sys.exit(2)
     except KeyboardInterrupt:
         sys.stderr.write("stopped\n")

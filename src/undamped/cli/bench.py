@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast, get_args
 
 import typer
 
@@ -12,7 +12,9 @@ Name = Literal["unicornn", "recurrent", "ode"]
 
 
 def bench(
-    name: Annotated[Name, typer.Argument(help="What to measure.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help=f"What to measure: {', '.join(get_args(Name))}.")
+    ],
     rounds: Annotated[int, typer.Option(min=1, help="How often each candidate is timed.")] = 7,
     quick: Annotated[bool, typer.Option(help="Smaller shapes, to see that it works.")] = False,
     out: Annotated[
@@ -33,6 +35,7 @@ def bench(
 
     from undamped.cli.screen import console, print_json
 
+    run = _runner(name)
     check_table(table, name)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -43,7 +46,7 @@ def bench(
         def tick(candidate: str) -> None:
             progress.update(line, description=f"bench {name}: {candidate}")
 
-        result = _runner(name)(rounds=rounds, quick=quick, tick=tick)
+        result = run(rounds=rounds, quick=quick, tick=tick)
     if out is not None:
         for title, figure in result.figures().items():
             figure.savefig(out / f"{name}-{title}.png", dpi=110)
@@ -55,8 +58,12 @@ def bench(
         console().print(result.summary())
 
 
-def _runner(name: Name) -> Callable[..., Any]:
-    match name:
+def _runner(name: str) -> Callable[..., Any]:
+    from undamped.options import unknown_name
+
+    if name not in get_args(Name):
+        raise unknown_name("benchmark", name, get_args(Name))
+    match cast(Name, name):
         case "unicornn":
             from undamped.bench.unicornn import run
         case "recurrent":

@@ -37,6 +37,7 @@ def compare(
     Example: `undamped compare digits unicornn lstm --seeds 3 train.seconds=20`
     """
     import undamped.tasks
+    from undamped.cli.picture import check_picture
     from undamped.cli.screen import print_json
     from undamped.cli.settings import read_settings
     from undamped.errors import NonFiniteError, OptionError
@@ -52,6 +53,12 @@ def compare(
         )
     task, *names = settings.names
     tasks[task]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise OptionError(
+            f"compare: expected every model once, got '{twice}' twice. For several runs of a model "
+            "use --seeds."
+        )
     unused = [part for part in settings.parts if part in models and part not in names]
     if unused:
         raise OptionError(
@@ -59,11 +66,7 @@ def compare(
             f"Add {unused[0]} to the list or leave its settings out."
         )
     # Everything is checked before anything is trained.
-    if picture is not None and (picture.suffix not in (".png", ".svg") or not _exists(picture)):
-        raise OptionError(
-            f"--picture: expected a .png or .svg file in a folder that exists, got '{picture}'. "
-            "Choose another name."
-        )
+    check_picture(picture)
     options = {name: settings.model_options(name) for name in names}
     task_options, train = settings.task_options(task), settings.train_options()
     undamped.tasks.build(task, **task_options)
@@ -100,10 +103,6 @@ def compare(
         print_json({"task": task, "metric": built.metric, "chance": chance, "models": rows})
     else:
         _print(task, built, rows)
-
-
-def _exists(picture: Path) -> bool:
-    return picture.parent.is_dir()
 
 
 def _summary(name: str, runs: list[Run], failures: list[str], task: Task) -> dict[str, Any]:

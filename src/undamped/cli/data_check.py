@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 WIDTH, SHOWN = 60, 3
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_READING = ("target", "id", "time", "group", "channels", "layout")
+READING = ("target", "id", "time", "group", "channels", "layout")
 
 
 def check(
@@ -37,18 +37,12 @@ def check(
 
     Example: `undamped data check walks.csv target=gait id=walk`
     """
+    from undamped.cli.picture import check_picture
     from undamped.cli.screen import print_json
     from undamped.data.findings import look_at
     from undamped.data.recordings import read_recordings
-    from undamped.errors import OptionError
 
-    if picture is not None and (
-        picture.suffix not in (".png", ".svg") or not picture.parent.is_dir()
-    ):
-        raise OptionError(
-            f"--picture: expected a .png or .svg file in a folder that exists, got '{picture}'. "
-            "Choose another name."
-        )
+    check_picture(picture)
     file, options = _read_words(words)
     series_set = read_recordings(file, **options)
     found = look_at(series_set)
@@ -77,8 +71,8 @@ def _read_words(words: list[str]) -> tuple[str, dict[str, Any]]:
         )
     given = dict(word.split("=", 1) for word in words if "=" in word)
     for name in given:
-        if name not in _READING:
-            raise unknown_name("setting", name, list(_READING))
+        if name not in READING:
+            raise unknown_name("setting", name, list(READING))
     return files[0], check_options("recordings", Recordings, given, text=True)
 
 
@@ -127,7 +121,8 @@ def sparkline(values: np.ndarray, width: int = WIDTH) -> str:
     """Draw a series in one line of blocks; a blank is a stretch without values."""
     import numpy as np
 
-    parts = np.array_split(np.asarray(values, dtype=np.float64), min(width, len(values)))
+    finite = np.where(np.isfinite(values), values, np.nan)
+    parts = np.array_split(finite.astype(np.float64), min(width, len(values)))
     means = np.array([np.nan if np.isnan(p).all() else float(np.nanmean(p)) for p in parts])
     if np.isnan(means).all():
         return " " * len(means)

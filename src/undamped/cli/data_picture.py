@@ -79,7 +79,7 @@ def _draw_targets(axes: Any, series_set: SeriesSet, found: Findings) -> None:
         axes.invert_yaxis()
         axes.set_xlabel("steps" if series_set.stepwise else "series")
         axes.set_title("labels", fontsize=9)
-    elif series_set.targets is not None:
+    elif series_set.targets is not None and found.target_range is not None:
         values = np.concatenate([np.ravel(np.asarray(t, dtype=float)) for t in series_set.targets])
         axes.hist(values[~np.isnan(values)], bins=30, color=COLOURS[2])
         axes.set_xlabel("target")

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from undamped.cli.settings import Settings
     from undamped.report import ModelReport
 
+STEPS = 1000
+
 
 def diagnose(
     words: Annotated[
@@ -27,7 +29,7 @@ def diagnose(
         Path | None,
         typer.Option(help="The page to write; beside the run, or diagnosis.html, if not said."),
     ] = None,
-    steps: Annotated[int, typer.Option(min=10, help="Length of the input without a task.")] = 1000,
+    steps: Annotated[int, typer.Option(min=10, help="Length of the input without a task.")] = STEPS,
     memory: Annotated[bool, typer.Option(help="Measure peak memory too.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
 ) -> None:
@@ -35,12 +37,16 @@ def diagnose(
 
     Example: `undamped diagnose unicornn task.delay=500`
     """
+    from undamped.cli.stages import stages
     from undamped.report import write
     from undamped.report.runs import report_run
+    from undamped.training.files import refuse_folder
 
+    refuse_folder(out)
     folder = Path(words[0])
     if len(words) == 1 and (folder / "run.json").is_file():
-        reports = [report_run(folder, memory=memory)]
+        with stages("diagnose") as tick:
+            reports = [report_run(folder, memory=memory, tick=tick)]
         target = out or folder / "report.html"
     else:
         reports = [_fresh(words, steps, memory)]
@@ -109,8 +115,14 @@ def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
     import torch
 
     import undamped.tasks  # noqa: F401 (enters the tasks)
+    from undamped.cli.setting_names import OWN_DATA
     from undamped.cli.settings import read_settings
+<<<<<<< HEAD
     from undamped.networks.point_model import refuse_condition
+=======
+    from undamped.cli.stages import stages
+    from undamped.options import options_of
+>>>>>>> fix-cli
     from undamped.registry import models, tasks
     from undamped.report import diagnose as measure
     from undamped.report.runs import diagnose_task
@@ -128,6 +140,7 @@ def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
         inputs = None
         options = {"hidden_size": 64, "input_size": 1, **given}
         if not hasattr(models[model_name], "cell_class"):  # it works in depth, not in time
+<<<<<<< HEAD
             options = {**_small(model_name, given), **given}
             inputs = torch.randn(64 if options["input_size"] < 100 else 16, options["input_size"])
         return measure(
@@ -139,17 +152,47 @@ def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
             name=model_name,
             command=command,
         )
+=======
+            sizes = {"input_size": 2, "output_size": 2}
+            known = options_of(models[model_name])
+            options = {**{k: v for k, v in sizes.items() if k in known}, **given}
+            inputs = torch.randn(64, options["input_size"])
+        network = models.build(model_name, **options)
+        said = _given(words) if steps == STEPS else [*_given(words), f"--steps {steps}"]
+        with stages("diagnose") as tick:
+            return measure(
+                network,
+                inputs,
+                steps=steps,
+                memory=memory,
+                seed=settings.seed,
+                name=model_name,
+                command=command,
+                settings=said,
+                tick=tick,
+            )
+>>>>>>> fix-cli
     tasks[task_name]
     options = merged(task_name, model_name, {"model": given})["model"]
     task = tasks.build(task_name, **settings.task_options(task_name))
-    return diagnose_task(
-        model_for(task, model_name, options),
-        task,
-        name=f"{model_name} on {task_name}",
-        memory=memory,
-        command=command,
-        verb="diagnose",
-    )
+    model = model_for(task, model_name, options)
+    file = settings.parts.get("task", {}).get("file") if task_name == OWN_DATA else None
+    with stages("diagnose") as tick:
+        return diagnose_task(
+            model,
+            task,
+            name=f"{model_name} on {task_name}",
+            memory=memory,
+            command=command,
+            verb="diagnose",
+            settings=_given([*([f"task.file={file}"] if file else []), *words]),
+            tick=tick,
+        )
+
+
+def _given(words: list[str]) -> list[str]:
+    """Return the settings among the words, each once, for a shell."""
+    return list(dict.fromkeys(shlex.quote(word) for word in words if "=" in word))
 
 
 def _small(model: str, given: dict[str, Any]) -> dict[str, int]:

@@ -36,6 +36,7 @@ def export(
     from undamped.cli.screen import console, print_json
     from undamped.errors import OptionError, explain
     from undamped.export import export_onnx, subject_of
+    from undamped.training.files import refuse_folder
     from undamped.training.run import Run
 
     if not onnx:
@@ -51,6 +52,7 @@ def export(
                 remedy="Add the ending.",
             )
         )
+    refuse_folder(path)
     written = export_onnx(subject_of(opened), path, step=step)
     if as_json:
         print_json({str(file): {"difference": found} for file, found in written.items()})

@@ -9,8 +9,20 @@ if TYPE_CHECKING:
     from undamped.tasks.task import Task
     from undamped.training.run import Run
 
+KINDS = (".png", ".svg")
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#000000")
+
+
+def check_picture(path: Path | None) -> None:
+    """Refuse a place for a picture that cannot be drawn to, before any work is done."""
+    from undamped.errors import OptionError
+
+    if path is not None and (path.suffix not in KINDS or not path.parent.is_dir() or path.is_dir()):
+        raise OptionError(
+            f"--picture: expected a .png or .svg file in a folder that exists, got '{path}'. "
+            "Choose another name."
+        )
 
 
 def draw_curves(path: Path, task: Task, runs: dict[str, list[Run]]) -> None:
@@ -44,5 +56,5 @@ def draw_curves(path: Path, task: Task, runs: dict[str, list[Run]]) -> None:
     axes.set_title(f"{task.describe()} {seeds} seed{'s' if seeds != 1 else ''}", fontsize=9)
     axes.legend(frameon=False, fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
-    kind = path.suffix.lstrip(".") or "png"
+    kind = path.suffix.lstrip(".")
     write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind))

@@ -26,14 +26,10 @@ def answer_recordings(
 ) -> None:
     """Answer for every series of a file, or of the run's test part."""
     from undamped.cli.screen import console, print_json
-    from undamped.errors import OptionError
-    from undamped.training.files import write_text
+    from undamped.training.files import refuse_folder, write_text
     from undamped.training.prediction import predict_series
 
-    if out is not None and not out.parent.is_dir():
-        raise OptionError(
-            f"--out: expected a file in a folder that exists, got '{out}'. Choose another place."
-        )
+    refuse_folder(out)
     series_set = _test_part(run) if data is None else read_for(run, preparation, data)
     outputs = predict_series(model, preparation, series_set)
     truths = _truths(series_set) if data is None else [None] * len(series_set)
@@ -42,6 +38,7 @@ def answer_recordings(
         for name, found, truth in zip(series_set.ids, outputs, truths, strict=True)
     ]
     if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
         write_text(out, _as_csv(answers, preparation))
     if as_json:
         print_json(answers)

@@ -29,22 +29,31 @@ def report(
     Example: `undamped report runs/copy-unicornn-1 runs/copy-lstm-1`
     """
     from undamped.cli.diagnose import show
+    from undamped.cli.picture import check_picture
+    from undamped.cli.stages import stages
     from undamped.report import write
     from undamped.report.runs import report_run
+    from undamped.training.files import refuse_folder
     from undamped.training.run import Run
 
+    check_picture(picture)
+    refuse_folder(out)
     opened = [Run.open(path) for path in runs]
     if picture is not None:
-        _draw(opened, picture)
+        _draw(opened, picture, as_json)
         return
-    reports = [report_run(run, compare=len(opened) == 1, memory=memory) for run in opened]
+    alone = len(opened) == 1
+    reports = []
+    for run in opened:
+        with stages(run.path.name) as tick:
+            reports.append(report_run(run, compare=alone, memory=memory, tick=tick))
     target = out or (opened[0].path / "report.html" if len(opened) == 1 else Path("report.html"))
     show(reports, write(target, reports), as_json)
 
 
-def _draw(runs: list[Run], picture: Path) -> None:
+def _draw(runs: list[Run], picture: Path, as_json: bool) -> None:
     from undamped.cli.picture import draw_curves
-    from undamped.cli.screen import console
+    from undamped.cli.screen import console, print_json
     from undamped.errors import OptionError
 
     names = {run.settings["task"]["name"] for run in runs}
@@ -57,7 +66,10 @@ def _draw(runs: list[Run], picture: Path) -> None:
     for run in runs:
         by_model.setdefault(run.settings["model"]["name"], []).append(run)
     draw_curves(picture, runs[0].task(), by_model)
-    console().print(f"The picture: {picture}", soft_wrap=True)
+    if as_json:
+        print_json({"picture": str(picture)})
+    else:
+        console().print(f"The picture: {picture}", soft_wrap=True, markup=False)
 
 
 def write_page(run: Run, other: Run | None = None) -> Path | None:

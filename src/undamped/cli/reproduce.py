@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast, get_args
 
 import typer
 
@@ -12,7 +12,9 @@ Name = Literal["copy", "annuli", "densities", "mnist-odes", "lorenz96", "ucr"]
 
 
 def reproduce(
-    name: Annotated[Name, typer.Argument(help="Which experiment.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help=f"Which experiment: {', '.join(get_args(Name))}.")
+    ],
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Its settings, for example steps=500."),
@@ -63,10 +65,13 @@ def reproduce(
         console().print(Markdown(result.markdown()))
 
 
-def _runner(name: Name) -> Callable[..., Any]:
+def _runner(name: str) -> Callable[..., Any]:
     import undamped.tasks  # noqa: F401 (enters the tasks)
+    from undamped.options import unknown_name
 
-    match name:
+    if name not in get_args(Name):
+        raise unknown_name("experiment", name, get_args(Name))
+    match cast(Name, name):
         case "copy":
             from undamped.experiments.copy import run
         case "annuli":

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from undamped.cli.setting_names import OWN_DATA, PARTS, without_part
 from undamped.data.recordings import looks_like_data
 from undamped.errors import OptionError, explain
 from undamped.networks.sequence_model import SequenceModel
@@ -19,9 +20,6 @@ from undamped.options import NonNegativeInt, check, convert, options_of, unknown
 from undamped.registry import models, tasks
 from undamped.training.options import TrainOptions
 from undamped.training.recipes import MODEL_OPTIONS
-
-PARTS = ("task", "model", "train")
-OWN_DATA = "recordings"
 
 
 @dataclass
@@ -91,8 +89,8 @@ def _enter(settings: Settings, key: str, value: Any) -> None:
         settings.parts.setdefault(part, {})[name] = value
     elif settings.names[:1] == [OWN_DATA] and key in options_of(tasks[OWN_DATA]):
         settings.parts.setdefault("task", {})[key] = value
-    elif settings.names[:1] == [OWN_DATA] and not dot:
-        raise unknown_name("setting", key, [*options_of(tasks[OWN_DATA]), "seed"])
+    elif not dot:
+        raise without_part(key, settings.names)
     else:
         raise unknown_name("part of the settings", part, [*PARTS, "seed", *models])
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from undamped.cli.data_check import READING
+
 if TYPE_CHECKING:
     from undamped.training.run import Run
 
@@ -26,7 +28,9 @@ def train(
             "a task: noise-padded digits with unicornn, and the same seconds spent on an lstm.",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the run's folder.")] = Path("runs"),
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the run's folder; runs if not said.")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with the same keys.")] = None,
     resume: Annotated[
         Path | None, typer.Option(help="Go on with this interrupted run instead.")
@@ -49,10 +53,10 @@ def train(
     from undamped.errors import OptionError
 
     if resume is not None:
-        if words or config or baseline:
+        if words or config or baseline or out or watch or not page:
             raise OptionError(
-                "--resume: expected nothing beside it, got other settings. A run goes on with the "
-                "settings it was started with."
+                "--resume: expected nothing beside it, got other settings or options. A run goes "
+                "on in its folder, with the settings it was started with."
             )
         from undamped.cli.resume import resume as go_on
 
@@ -62,7 +66,7 @@ def train(
     from undamped.cli.report import write_page
 
     with live_page(watch) as started:
-        run, other = _train(words or [], out, config, baseline, started)
+        run, other = _train(words or [], out or Path("runs"), config, baseline, started)
     if page:
         write_page(run, other)
     report(run, other, as_json)
@@ -235,10 +239,11 @@ def _next_with_recordings(run: Run, model: str, others: str) -> list[str]:
     options = dict(run.settings["task"]["options"])
     file = shlex.quote(options.pop("file"))
     options.pop("seed", None)
-    said = " ".join(shlex.quote(f"{key}={_written(value)}") for key, value in options.items())
+    said = {key: shlex.quote(f"{key}={_written(value)}") for key, value in options.items()}
+    reading = [word for key, word in said.items() if key in READING]
     return [
-        f"undamped compare {file} {model} {others} {said} --seeds 3",
-        f"undamped data check {file}",
+        " ".join(["undamped compare", file, model, others, *said.values(), "--seeds 3"]),
+        " ".join(["undamped data check", file, *reading]),
         f"undamped predict {run.path} {file}",
         f"undamped show {model}",
     ]

@@ -12,6 +12,7 @@ from undamped.data.series import SeriesSet, as_numbers
 from undamped.errors import DataError, explain
 
 SUFFIXES = (".npz", ".npy")
+_BEGINNINGS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")  # an array, an archive, an empty one
 _FORM = "X of shape (series, time, channels)"
 
 
@@ -62,6 +63,10 @@ def read_arrays(path: str | Path) -> SeriesSet:
 
 def _load(path: Path) -> dict[str, np.ndarray]:
     try:
+        with path.open("rb") as opened:
+            if not opened.read(len(_BEGINNINGS[0])).startswith(_BEGINNINGS):
+                # NumPy would take it for a pickle, and say so.
+                raise zipfile.BadZipFile
         if path.suffix.lower() == ".npy":
             return {"X": np.load(path, mmap_mode="r", allow_pickle=False)}
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
@@ -96,11 +101,14 @@ def _float32(path: Path, values: np.ndarray) -> np.ndarray:
 def _lengths(path: Path, lengths: np.ndarray | None, values: np.ndarray) -> list[int] | None:
     if lengths is None:
         return None
-    whole = lengths.dtype.kind in "iu" and lengths.shape == (len(values),)
-    if not whole or not ((lengths >= 1) & (lengths <= values.shape[1])).all():
-        raise _wrong(
-            path, f"lengths from 1 to {values.shape[1]}, one per series", f"shape {lengths.shape}"
-        )
+    expected = f"lengths from 1 to {values.shape[1]}, one for each of {len(values)} series"
+    if lengths.shape != (len(values),):
+        raise _wrong(path, expected, f"shape {lengths.shape}")
+    if lengths.dtype.kind not in "iu":
+        raise _wrong(path, f"{expected}, as whole numbers", f"the type {lengths.dtype}")
+    bad = np.flatnonzero((lengths < 1) | (lengths > values.shape[1]))
+    if len(bad):
+        raise _wrong(path, expected, f"{lengths[bad[0]]} for series {bad[0]}")
     return [int(n) for n in lengths]
 
 

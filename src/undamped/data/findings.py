@@ -9,6 +9,7 @@ import numpy as np
 
 from undamped.data.labels import as_labels, sorted_labels
 from undamped.data.series import SeriesSet, pieces
+from undamped.data.target_kinds import known_numbers, look_like_classes
 
 _FEW = 5
 _ALMOST_ONE = 0.999
@@ -22,11 +23,12 @@ class Channel:
     missing: float
     low: float | None
     high: float | None
+    infinite: int = 0
 
     @property
     def constant(self) -> bool:
         """Whether it never changes."""
-        return self.low is not None and self.low == self.high
+        return self.low is not None and self.low == self.high and not self.infinite
 
 
 @dataclass
@@ -74,13 +76,14 @@ def look_at(series_set: SeriesSet) -> Findings:
 
 def _channels(series_set: SeriesSet) -> list[Channel]:
     width = len(series_set.channels)
-    there, total = np.zeros(width), 0
+    there, finite, total = np.zeros(width), np.zeros(width), 0
     low, high = np.full(width, np.inf), np.full(width, -np.inf)
     for one in series_set.series:
         for piece in pieces(one):
             part = np.asarray(one[piece], dtype=np.float64)
-            known = ~np.isnan(part)
-            there += known.sum(0)
+            known = np.isfinite(part)
+            there += (~np.isnan(part)).sum(0)
+            finite += known.sum(0)
             total += len(part)
             low = np.minimum(low, np.where(known, part, np.inf).min(0))
             high = np.maximum(high, np.where(known, part, -np.inf).max(0))
@@ -88,8 +91,9 @@ def _channels(series_set: SeriesSet) -> list[Channel]:
         Channel(
             name,
             float(1 - there[i] / total),
-            float(low[i]) if there[i] else None,
-            float(high[i]) if there[i] else None,
+            float(low[i]) if finite[i] else None,
+            float(high[i]) if finite[i] else None,
+            int(there[i] - finite[i]),
         )
         for i, name in enumerate(series_set.channels)
     ]
@@ -101,7 +105,12 @@ def _names(names: list[str]) -> str:
 
 
 def _say_channels(found: Findings) -> None:
-    silent = [one.name for one in found.channels if one.low is None]
+    infinite = [one.name for one in found.channels if one.infinite]
+    if infinite:
+        found.warnings.append(
+            f"Infinite values in {_names(infinite)}: mark what is missing as NaN."
+        )
+    silent = [one.name for one in found.channels if one.low is None and not one.infinite]
     if silent:
         found.warnings.append(f"Without a single value: {_names(silent)}.")
     constant = [one.name for one in found.channels if one.constant]
@@ -131,15 +140,20 @@ def _say_targets(found: Findings, series_set: SeriesSet) -> None:
     array = np.asarray(values)
     kinds = sorted_labels(array)
     per = "step" if series_set.stepwise else "series"
-    if array.dtype.kind in "fiu" and len(kinds) > 30:
-        numbers = array[~np.isnan(array.astype(np.float64))].astype(np.float64)
-        found.target_range = (float(numbers.min()), float(numbers.max()))
-        found.facts.append(f"A number per {per}, from {numbers.min():.6g} to {numbers.max():.6g}.")
-        return
     names, counts = np.unique(np.array(as_labels(array)), return_counts=True)
     of = dict(zip(names.tolist(), counts.tolist(), strict=True))
+    if not kinds:
+        found.warnings.append("All targets are missing: there are no labels to learn.")
+        return
     if of.get(""):
         found.warnings.append(f"{of['']:,} targets are missing.")
+    if not look_like_classes(array):
+        numbers = known_numbers(array)
+        found.target_range = (float(numbers.min()), float(numbers.max()))
+        found.facts.append(f"A number per {per}, from {numbers.min():.6g} to {numbers.max():.6g}.")
+        if numbers.min() == numbers.max():
+            found.warnings.append("All targets are the same: there is nothing to learn.")
+        return
     found.classes = {kind: int(of[kind]) for kind in kinds}
     found.facts.append(f"One of {len(kinds)} labels per {per}.")
     if len(kinds) < 2:
@@ -184,7 +198,7 @@ def _say_suspicions(found: Findings, series_set: SeriesSet) -> None:
     """Look for columns that are no measurements: row numbers, ids, the answer itself."""
     several = len(series_set) > 1
     for place, channel in enumerate(found.channels):
-        if channel.low is None or channel.constant:
+        if channel.low is None or channel.constant or channel.infinite:
             continue
         heads = [np.asarray(one[:10_000, place], dtype=np.float64) for one in series_set.series]
         if all(len(h) > 2 and (np.diff(h) == 1).all() for h in heads):
@@ -219,7 +233,7 @@ def _tells_steps(heads: list[np.ndarray], series_set: SeriesSet) -> bool:
 def _determines(values: np.ndarray, targets: np.ndarray) -> bool:
     known = ~np.isnan(values)
     values, targets = values[known], targets[known]
-    if targets.dtype.kind in "fiu" and len(np.unique(targets)) > 30:
+    if not look_like_classes(targets):
         numbers = targets.astype(np.float64)
         both = ~np.isnan(numbers)
         values, numbers = values[both], numbers[both]

@@ -55,6 +55,15 @@ def read_recordings(
         raise DataError(
             explain(str(path), expected="a file or folder", got="nothing", remedy="Check the path.")
         )
+    if channels is not None and not len(channels):
+        raise OptionError(
+            explain(
+                "channels",
+                expected="one or more names",
+                got="an empty list",
+                remedy="Leave it out to take all.",
+            )
+        )
     suffix = path.suffix.lower()
     if ucr_file.find_training_file(path) is not None:
         found = ucr_file.read_ucr(path)

@@ -255,10 +255,21 @@ def as_numbers(values: Any, what: str) -> np.ndarray:
         if isinstance(values, np.ndarray) and values.dtype == np.float32:
             return values
         array = np.asarray(values)
+        if array.dtype.kind == "c":
+            raise DataError(
+                explain(
+                    what,
+                    expected="real numbers",
+                    got="complex ones",
+                    remedy="Give real and imaginary part as two channels.",
+                )
+            )
         if array.dtype == object or array.dtype.kind in "OUSmM":
             array = np.asarray(values, dtype=np.float64)
         with np.errstate(over="ignore"):
             return array.astype(np.float32)
+    except DataError:
+        raise
     except (TypeError, ValueError):
         raise DataError(
             explain(

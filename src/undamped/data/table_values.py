@@ -103,6 +103,11 @@ def seconds_column(piece: DataFrame, name: str, where: Where) -> np.ndarray:
     else:
         dates: Any = pd.to_datetime(column, errors="coerce", utc=True, format="ISO8601")
         seconds = ((dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(1, "s")).to_numpy(np.float64)
+        words = column if column.dtype.kind != "M" else column.astype(str)  # no nanoseconds
+        numbers: Any = pd.to_numeric(words, errors="coerce")
+        if numbers.notna().sum() > dates.notna().sum():
+            # Mostly numbers: a column is one or the other, and the odd one out is to be named.
+            seconds = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
     bad = np.flatnonzero(~np.isfinite(seconds))
     if len(bad):
         row = int(bad[0])

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from undamped.data.preparation import Kind, Missing, Preparation
 from undamped.data.series import SeriesSet
-from undamped.errors import DataError, explain
+from undamped.errors import DataError, OptionError, explain
 from undamped.estimators.frozen import freeze, thaw
 from undamped.estimators.inputs import Collection
 from undamped.estimators.selection import Recordings
@@ -100,7 +100,7 @@ class SequenceEstimator(BaseEstimator):
                 )
             )
         missing = convert(Missing, self.missing, f"{type(self).__name__}.missing")
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        seed = self._seed()
         task = self.task_class(
             series_set,
             kind=self.kind,
@@ -122,6 +122,20 @@ class SequenceEstimator(BaseEstimator):
                 progress=bool(self.verbose),
             )
             self._keep(run, task)
+
+    def _seed(self) -> int:
+        try:
+            numbers = check_random_state(self.random_state)
+        except ValueError:
+            raise OptionError(
+                explain(
+                    f"{type(self).__name__}.random_state",
+                    expected="none, a whole number from 0 to 4294967295 or a RandomState of NumPy",
+                    got=repr(self.random_state),
+                    remedy="Give a value of that kind.",
+                )
+            ) from None
+        return int(numbers.randint(np.iinfo(np.int32).max))
 
     def _choices(self, task: Recordings) -> tuple[dict[str, Any], dict[str, Any]]:
         """Put what was said over what suits the size of the data."""

@@ -22,7 +22,7 @@ from undamped.kernels.dispatch import implementation
 from undamped.networks.full_precision import in_full_precision
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.sequence_tensors import join_features, padding_mask, reverse_time
-from undamped.options import Option, PositiveInt, convert
+from undamped.options import Layers, Option, PositiveInt, Units, convert
 
 
 class OscillatorNetwork(Recurrent):
@@ -40,8 +40,8 @@ class OscillatorNetwork(Recurrent):
     def __init__(
         self,
         input_size: PositiveInt,
-        hidden_size: PositiveInt,
-        num_layers: PositiveInt = 1,
+        hidden_size: Units,
+        num_layers: Layers = 1,
         *,
         gradient: Gradient = "reversible",
         **options: Any,

@@ -18,6 +18,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from undamped.cells.cell import Cell, State
 from undamped.docstrings import documented_arguments
 from undamped.errors import OptionError, ShapeError, explain
+from undamped.memory import refuse_beyond_memory
 from undamped.networks.full_precision import in_full_precision
 from undamped.networks.sequence_tensors import (
     all_full,
@@ -26,7 +27,16 @@ from undamped.networks.sequence_tensors import (
     padding_mask,
     reverse_time,
 )
-from undamped.options import DropoutRate, NonNegativeFloat, Option, PositiveInt, check, options_of
+from undamped.options import (
+    DropoutRate,
+    Layers,
+    NonNegativeFloat,
+    Option,
+    PositiveInt,
+    Units,
+    check,
+    options_of,
+)
 from undamped.parametrizations.singular_band import orthogonality_penalty
 
 
@@ -50,8 +60,8 @@ class Recurrent(nn.Module):
     def __init__(
         self,
         input_size: PositiveInt,
-        hidden_size: PositiveInt,
-        num_layers: PositiveInt = 1,
+        hidden_size: Units,
+        num_layers: Layers = 1,
         *,
         batch_first: bool = False,
         dropout: DropoutRate = 0.0,
@@ -103,6 +113,11 @@ class Recurrent(nn.Module):
                     cell.draw_sources(sizes)
                 cells.append(cell)
             widths.append(self.directions * cells[-1].output_size)
+            if layer == 2:  # the later layers are at least as large
+                weights = [p for cell in cells[-self.directions :] for p in cell.parameters()]
+                size = sum(p.nbytes for p in weights if p.device.type == "cpu")
+                what = f"{type(self).__name__} with {self.num_layers:,} layers"
+                refuse_beyond_memory(size * self.num_layers, what)
         return cells
 
     @classmethod

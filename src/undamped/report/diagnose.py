@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -45,6 +45,8 @@ def diagnose(
     options: Mapping[str, Any] | None = None,
     command: str = "",
     prefix: str = "undamped diagnose",
+    settings: Sequence[str] = (),
+    tick: Callable[[str], None] | None = None,
 ) -> ModelReport:
     """Measure a model and say what is wrong with it, if anything.
 
@@ -63,6 +65,8 @@ def diagnose(
         options: Settings to print; those of a network of ours are found without.
         command: The command to print as the one that made this.
         prefix: The command to which remedies add settings.
+        settings: Settings that were given, which the commands of remedies keep.
+        tick: Called with the name of every measurement before it begins.
 
     Example:
         >>> report = diagnose(undamped.UnICORNN(6, 32), steps=500)
@@ -73,8 +77,11 @@ def diagnose(
     network = model.network if isinstance(model, SequenceModel | PointModel) else model
     entered = models.name_of(type(network)) or ""
     title = name or entered or type(model).__name__
+    say = tick or (lambda stage: None)
+    say("gradient flow")
     if inputs is not None and inputs.dim() == 2 and flows_in_depth(model):
         flow = depth_flow(model, inputs, loss=loss, fraction=fraction, seed=seed, name=title)
+        say("cost and ways to the gradient")
         return ModelReport(
             name=title,
             verdict=_verdict(flow, None).replace("steps", "points in depth"),
@@ -88,17 +95,25 @@ def diagnose(
         )
     x = _random_inputs(model, steps, batch, seed) if inputs is None else inputs
     flow = gradient_flow(model, x, loss=loss, fraction=fraction, name=title)
+    say("recall")
     remembered = _recall(network, flow.length, title, seed)
+    if compare:
+        say("gradient flow of an LSTM beside it")
     other = _lstm_flow(network, x, flow, fraction, seed) if compare else None
+    say("spectrum and promises")
+    seen, promised = _spectrum(model, network, x, title), _promises(network)
+    say("cost")
     return ModelReport(
         name=title,
         verdict=_verdict(flow, other),
         tone=_tone(flow),
-        remedies=remedies(model, flow, remembered, command=prefix, model=entered),
+        remedies=remedies(
+            model, flow, remembered, command=prefix, model=entered, settings=settings
+        ),
         gradient_flow=flow,
         recall=remembered,
-        spectrum=_spectrum(model, network, x, title),
-        promises=_promises(network),
+        spectrum=seen,
+        promises=promised,
         cost=_cost(network, flow.length, title, memory),
         options=dict(options) if options is not None else _options(network),
         versions=versions(),

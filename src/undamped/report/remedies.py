@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from torch import nn
@@ -11,6 +12,7 @@ from undamped.analysis.gradient_flow import GradientFlow
 from undamped.analysis.oscillators import effective_steps, oscillator_cells
 from undamped.analysis.recall import Recall
 from undamped.errors import OptionError
+from undamped.report.commands import Commands
 from undamped.report.data import Remedy
 
 FEWEST_TURNS = 0.25
@@ -31,6 +33,7 @@ def remedies(
     *,
     command: str = "undamped diagnose",
     model: str = "",
+    settings: Sequence[str] = (),
 ) -> list[Remedy]:
     """Say what to change about a network, given what was measured.
 
@@ -40,31 +43,34 @@ def remedies(
         recall: What it remembers, if that was measured.
         command: The command to which settings are added, up to and without the model's name.
         model: The registry name of the model, if it has one.
+        settings: Settings that were given, which the commands keep.
     """
-    own = f"{command} {model}".strip()
-    found = _oscillators(module, flow, recall, own)
+    commands = Commands(command, model, settings)
+    found = _oscillators(module, flow, recall, commands)
     if flow.verdict == "vanish":
-        found += _vanishing(flow, command, model)
+        found += _vanishing(flow, commands)
     elif flow.verdict == "explode":
         found.append(
             Remedy(
                 f"Gradients grow by {_growth(flow)} over {flow.length} steps: cut them off at "
                 "norm 1 while training",
-                f"{own} train.clip=1" if command.startswith("undamped train") and model else "",
+                commands.changed("train.clip=1")
+                if command.startswith("undamped train") and model
+                else "",
             )
         )
         if model not in ("unicornn", "rnn-orth"):
             found.append(
                 Remedy(
                     "Or take a network whose step keeps volume, so that nothing can grow for good",
-                    f"{command} unicornn",
+                    commands.with_model("unicornn"),
                 )
             )
     return found
 
 
 def _oscillators(
-    module: nn.Module, flow: GradientFlow, recall: Recall | None, own: str
+    module: nn.Module, flow: GradientFlow, recall: Recall | None, commands: Commands
 ) -> list[Remedy]:
     try:
         cells = oscillator_cells(module)
@@ -82,7 +88,7 @@ def _oscillators(
             Remedy(
                 f"Δt is too large: {steps.max() * stiffness:.2g} radians in one step is beyond the "
                 f"2 at which an oscillator runs away; try model.dt={best:g}",
-                f"{own} model.dt={best:g}",
+                commands.changed(f"model.dt={best:g}"),
             )
         )
         return found
@@ -95,7 +101,7 @@ def _oscillators(
             Remedy(
                 f"Δt is too small for {flow.length} steps: an oscillator turns only "
                 f"{turns:.2g} times from beginning to end; try model.dt={best:g}",
-                f"{own} model.dt={best:g}",
+                commands.changed(f"model.dt={best:g}"),
             )
         )
     elif flow.verdict == "explode":
@@ -104,7 +110,7 @@ def _oscillators(
             Remedy(
                 f"Gradients grow by {_growth(flow)}: a smaller Δt keeps the steps closer to the "
                 f"oscillators they follow; try model.dt={best:g}",
-                f"{own} model.dt={best:g}",
+                commands.changed(f"model.dt={best:g}"),
             )
         )
     elif (
@@ -118,13 +124,14 @@ def _oscillators(
                 f"Gradients travel, but inputs leave little trace: a linear readout of "
                 f"{cells[0].hidden_size} oscillators recovers {recall.capacity:.2f} of them in "
                 f"all; a larger Δt takes in more, try model.dt={best:g}",
-                f"{own} model.dt={best:g}",
+                commands.changed(f"model.dt={best:g}"),
             )
         )
     return found
 
 
-def _vanishing(flow: GradientFlow, command: str, model: str) -> list[Remedy]:
+def _vanishing(flow: GradientFlow, commands: Commands) -> list[Remedy]:
+    model = commands.model
     lost = flow.length - flow.horizon
     found = []
     if model != "unicornn":
@@ -132,14 +139,14 @@ def _vanishing(flow: GradientFlow, command: str, model: str) -> list[Remedy]:
             Remedy(
                 f"The first {lost} of {flow.length} steps cannot be learned from: take a network "
                 "of undamped oscillators",
-                f"{command} unicornn",
+                commands.with_model("unicornn"),
             )
         )
     if model in ("rnn", "irnn"):
         found.append(
             Remedy(
                 "Or start from an orthogonal recurrent matrix, which keeps every norm",
-                f"{command} rnn-orth",
+                commands.with_model("rnn-orth"),
             )
         )
     found.append(

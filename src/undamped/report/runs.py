@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +19,13 @@ from undamped.training.run import Run
 BATCH = 8
 
 
-def report_run(run: Run | str | Path, *, compare: bool = True, memory: bool = False) -> ModelReport:
+def report_run(
+    run: Run | str | Path,
+    *,
+    compare: bool = True,
+    memory: bool = False,
+    tick: Callable[[str], None] | None = None,
+) -> ModelReport:
     """Measure the model of a run on its own task and add what training wrote down.
 
     Gradients start from the answer at the last step, on the first sequences of the test part: a
@@ -27,6 +35,7 @@ def report_run(run: Run | str | Path, *, compare: bool = True, memory: bool = Fa
         run: The run, or its folder; it may be unfinished, then what is there is shown.
         compare: Whether to measure a fresh LSTM of the same size too.
         memory: Whether to measure peak memory too.
+        tick: Called with the name of every measurement before it begins.
     """
     import undamped.tasks  # noqa: F401 (enters the tasks)
 
@@ -36,7 +45,15 @@ def report_run(run: Run | str | Path, *, compare: bool = True, memory: bool = Fa
     trained = (opened.path / "model.safetensors").is_file()
     if trained:
         opened.load_into(model)
-    report = diagnose_task(model, task, name=opened.path.name, compare=compare, memory=memory)
+    report = diagnose_task(
+        model,
+        task,
+        name=opened.path.name,
+        compare=compare,
+        memory=memory,
+        settings=_task_settings(settings["task"].get("options", {})),
+        tick=tick,
+    )
     verdict = report.verdict if trained else f"not trained yet; {report.verdict}"
     return replace(
         report,
@@ -59,6 +76,8 @@ def diagnose_task(
     memory: bool = False,
     command: str = "",
     verb: Literal["train", "diagnose"] = "train",
+    settings: Sequence[str] = (),
+    tick: Callable[[str], None] | None = None,
 ) -> ModelReport:
     """Measure a model on data of a task.
 
@@ -70,6 +89,8 @@ def diagnose_task(
         memory: Whether to measure peak memory too.
         command: The command to print.
         verb: The verb of the commands that remedies suggest.
+        settings: Settings that were given, which those commands keep.
+        tick: Called with the name of every measurement before it begins.
     """
     from undamped.registry import tasks
 
@@ -83,7 +104,19 @@ def diagnose_task(
         memory=memory,
         command=command,
         prefix=f"undamped {verb} {entered}",
+        settings=settings,
+        tick=tick,
     )
+
+
+def _task_settings(options: Mapping[str, Any]) -> list[str]:
+    """Return the options of a task as words of a command line."""
+    words = []
+    for name, value in options.items():
+        if name != "seed" and value is not None:
+            plain = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            words.append(shlex.quote(f"task.{name}={plain}"))
+    return words
 
 
 def _dtype(model: nn.Module) -> torch.dtype:

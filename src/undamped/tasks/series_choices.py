@@ -9,9 +9,9 @@ import numpy as np
 from undamped.data.labels import as_labels, sorted_labels
 from undamped.data.preparation import Kind
 from undamped.data.series import SeriesSet, pieces
+from undamped.data.target_kinds import are_numbers, known_numbers, look_like_classes
 from undamped.errors import DataError, OptionError, explain
 
-MANY_CLASSES = 30
 _MANY_WINDOWS = 20_000
 _LONG_PAST = 200
 
@@ -52,12 +52,12 @@ def kind_of(
             raise OptionError(
                 f"kind: expected one that fits targets of {have}, got '{asked}'. Leave kind out."
             )
-        if asked in ("regression", "step-regression") and not _are_numbers(targets):
+        if asked in ("regression", "step-regression") and not are_numbers(targets):
             raise OptionError(
                 f"kind: expected numbers as targets for {asked}, got text. Use classification."
             )
         return asked
-    classes = _look_like_classes(targets)
+    classes = look_like_classes(targets)
     kind: Kind = (
         ("steps" if classes else "step-regression")
         if stepwise
@@ -85,20 +85,48 @@ def labelled(series_set: SeriesSet, kind: Kind, said: list[str]) -> SeriesSet:
     if kind != "forecast" and not isinstance(targets, list):
         there = np.array([label != "" for label in as_labels(targets)])
         if not there.all():
+            if not there.any():
+                raise _no_targets(series_set)
             said.append(f"{int((~there).sum()):,} series without a target are left out.")
             series_set = series_set.take(np.flatnonzero(there))
     if kind in ("classification", "steps"):
         classes = sorted_labels(series_set.targets)
+        if not classes:
+            raise _no_targets(series_set)
         if len(classes) < 2:
             raise DataError(
                 explain(
                     f"{series_set.source}: target",
                     expected="two or more classes",
-                    got=f"only '{classes[0]}'" if classes else "none",
+                    got=f"only '{classes[0]}'",
                     remedy="There is nothing to tell apart; is it the right column?",
                 )
             )
+    elif kind != "forecast" and series_set.targets is not None:
+        numbers = known_numbers(series_set.targets)
+        if not len(numbers):
+            raise _no_targets(series_set)
+        if numbers.min() == numbers.max():
+            raise DataError(
+                explain(
+                    f"{series_set.source}: target",
+                    expected="numbers that differ",
+                    got=f"only {numbers[0]:.6g}",
+                    remedy="There is nothing to learn; is it the right column?",
+                )
+            )
     return series_set
+
+
+def _no_targets(series_set: SeriesSet) -> DataError:
+    return DataError(
+        explain(
+            f"{series_set.source}: target",
+            expected="labels or numbers to learn",
+            got="only missing ones",
+            remedy="Is it the right column?",
+        )
+    )
 
 
 def _check_channels(series_set: SeriesSet) -> None:
@@ -138,22 +166,3 @@ def irregular(series_set: SeriesSet) -> bool:
         return False
     typical = float(np.median(gaps))
     return bool((np.abs(gaps - typical) > 0.01 * abs(typical)).any())
-
-
-def _columns(targets: np.ndarray | list[np.ndarray]) -> list[np.ndarray]:
-    return [np.asarray(one) for one in targets] if isinstance(targets, list) else [targets]
-
-
-def _are_numbers(targets: np.ndarray | list[np.ndarray]) -> bool:
-    return all(column.dtype.kind in "fiub" for column in _columns(targets))
-
-
-def _look_like_classes(targets: np.ndarray | list[np.ndarray]) -> bool:
-    if not _are_numbers(targets):
-        return True
-    values = np.concatenate([column.ravel().astype(np.float64) for column in _columns(targets)])
-    values = values[~np.isnan(values)]
-    distinct = np.unique(values)
-    return bool((distinct == np.round(distinct)).all()) and len(distinct) <= min(
-        MANY_CLASSES, max(2, len(values) // 2)
-    )

@@ -11,11 +11,25 @@ from typing import Any
 
 from torch import Tensor
 
-from undamped.errors import RunError, explain
+from undamped.errors import OptionError, RunError, explain
+
+
+def refuse_folder(path: Path | None) -> None:
+    """Refuse a folder where a file is to be written; worth asking before long work."""
+    if path is not None and path.is_dir():
+        raise OptionError(
+            explain(
+                f"'{path}'",
+                expected="a file to write",
+                got="a folder",
+                remedy="Name a file in it.",
+            )
+        )
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Call `write` on a temporary neighbour of `path`, then put it in place in one move."""
+    refuse_folder(path)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     temporary = Path(name)

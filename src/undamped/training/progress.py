@@ -82,7 +82,8 @@ class ProgressBar(L.Callback):
         if len(module.progress.rows) > self._rows:
             self._rows = len(module.progress.rows)
             step = module.progress.rows[-1]["step"]
-            self._console.print(f"{self.title}: step {step}, {self._numbers(module)}", style=None)
+            line = f"{self.title}: step {step}, {self._numbers(module)}"
+            self._console.print(line, style=None, soft_wrap=True, markup=False)
 
     def _numbers(self, module: TrainingModule) -> str:
         latest, name = module.latest, module.task.metric.replace("_", " ")
