@@ -171,11 +171,9 @@ BAD = {
     "two budgets": (["train", "copy", "lstm", "train.steps=2", "train.seconds=1"], "Keep one"),
     "bad picture": (["compare", "copy", "lstm", "--picture", "x.pdf"], ".png or .svg"),
     "short digits": (["train", "digits", "lstm", "task.length=3"], "at least 8"),
-<<<<<<< HEAD
     "a condition without any": (["train", "density", "ffjord", "model.context_size=2"], "nothing"),
     "the same to diagnose": (["diagnose", "ffjord", "model.context_size=2"], "nothing here"),
     "damping beyond one": (["train", "annuli", "hbnode", "model.damping=2"], "below 1"),
-=======
     "absurd size": (["train", "copy", "gru", "model.hidden_size=99999999"], "at most 10,000,000"),
     "absurd depth": (["train", "copy", "gru", "model.num_layers=99999999"], "at most 10,000"),
     "task option alone": (["train", "copy", "unicornn", "delay=3"], "Did you mean 'task.delay'"),
@@ -185,7 +183,6 @@ BAD = {
     "nothing like a part": (["train", "copy", "lstm", "zzz.zzz=3"], "Choose one of"),
     "unknown experiment": (["reproduce", "anuli"], "Did you mean 'annuli'"),
     "unknown benchmark": (["bench", "recurent"], "Did you mean 'recurrent'"),
->>>>>>> fix-cli
     "another's option": (["compare", "copy", "lstm", "model.dt=0.1"], "option of lstm"),
 }  # fmt: skip
 

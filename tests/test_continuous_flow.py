@@ -204,9 +204,11 @@ def test_regularisers_are_weighed_into_what_training_adds(kinetic, jacobian, tra
     assert flow.penalty() == 0
 
 
-def test_a_bottleneck_has_no_jacobian_to_weigh():
-    with pytest.raises(OptionError, match="jacobian_weight"):
-        undamped.FFJORD(4, bottleneck_size=2, trace="bottleneck", jacobian_weight=0.1)
+def test_the_jacobian_of_a_bottleneck_is_weighed_too():
+    flow = undamped.FFJORD(4, bottleneck_size=2, trace="bottleneck", jacobian_weight=0.1)
+    wanted = 0.1 * flow(torch.randn(16, 4)).jacobian.mean()
+    torch.testing.assert_close(flow.penalty(), wanted, rtol=0, atol=0)
+    assert flow.penalty() > 0
 
 
 def test_a_bottleneck_trace_needs_a_bottleneck():

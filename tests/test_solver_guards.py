@@ -58,6 +58,18 @@ def test_a_gradient_of_a_gradient_is_refused(gradient):
         slope.pow(2).sum().backward()
 
 
+@pytest.mark.parametrize("method", ["radau5", "sdirk4"])
+def test_a_gradient_of_a_gradient_of_an_implicit_method_is_refused(method):
+    start, weight = ones(1, requires_grad=True), ones((), requires_grad=True)
+    values = solve(
+        lambda t, y: -weight * y**2, start, TIMES, method=method, gradient="backprop"
+    ).final
+    (slope,) = torch.autograd.grad(values.sum(), start, create_graph=True)
+    assert abs(float(slope.detach()) - 0.25) < 1e-4
+    with pytest.raises(OptionError, match="explicit method"):
+        torch.autograd.grad(slope.pow(2).sum(), weight)
+
+
 def test_a_gradient_of_a_gradient_by_backprop():
     start, weight = ones(1, requires_grad=True), ones((), requires_grad=True)
     values = solve(lambda t, y: -weight * y**2, start, TIMES, gradient="backprop").final

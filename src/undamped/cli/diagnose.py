@@ -117,12 +117,8 @@ def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
     import undamped.tasks  # noqa: F401 (enters the tasks)
     from undamped.cli.setting_names import OWN_DATA
     from undamped.cli.settings import read_settings
-<<<<<<< HEAD
-    from undamped.networks.point_model import refuse_condition
-=======
     from undamped.cli.stages import stages
-    from undamped.options import options_of
->>>>>>> fix-cli
+    from undamped.networks.point_model import refuse_condition
     from undamped.registry import models, tasks
     from undamped.report import diagnose as measure
     from undamped.report.runs import diagnose_task
@@ -140,23 +136,8 @@ def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
         inputs = None
         options = {"hidden_size": 64, "input_size": 1, **given}
         if not hasattr(models[model_name], "cell_class"):  # it works in depth, not in time
-<<<<<<< HEAD
             options = {**_small(model_name, given), **given}
             inputs = torch.randn(64 if options["input_size"] < 100 else 16, options["input_size"])
-        return measure(
-            models.build(model_name, **options),
-            inputs,
-            steps=steps,
-            memory=memory,
-            seed=settings.seed,
-            name=model_name,
-            command=command,
-        )
-=======
-            sizes = {"input_size": 2, "output_size": 2}
-            known = options_of(models[model_name])
-            options = {**{k: v for k, v in sizes.items() if k in known}, **given}
-            inputs = torch.randn(64, options["input_size"])
         network = models.build(model_name, **options)
         said = _given(words) if steps == STEPS else [*_given(words), f"--steps {steps}"]
         with stages("diagnose") as tick:
@@ -171,7 +152,6 @@ def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
                 settings=said,
                 tick=tick,
             )
->>>>>>> fix-cli
     tasks[task_name]
     options = merged(task_name, model_name, {"model": given})["model"]
     task = tasks.build(task_name, **settings.task_options(task_name))

@@ -114,15 +114,6 @@ class FFJORD(ContinuousFlow):
                     remedy="Leave out one of the two.",
                 )
             )
-        if jacobian_weight and trace == "bottleneck":
-            raise OptionError(
-                explain(
-                    "jacobian_weight",
-                    expected="0 with trace='bottleneck', which never sees the whole Jacobian",
-                    got=jacobian_weight,
-                    remedy="Choose trace='hutchinson' or 'exact' to use it.",
-                )
-            )
         if bottleneck_size:
             field = BottleneckField(input_size, bottleneck_size, hidden_size)
         else:

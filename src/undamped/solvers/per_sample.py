@@ -15,6 +15,7 @@ from torch import Tensor
 
 from undamped.solvers.control import ErrorNorm
 from undamped.solvers.evaluation import CountedField
+from undamped.solvers.events import crossed
 from undamped.solvers.explicit.runge_kutta import RungeKutta
 from undamped.solvers.explicit.sums import combine_terms
 from undamped.solvers.failure import explain_failure, of_one_sample
@@ -193,7 +194,7 @@ class PerSampleIntegration:
         event, start, value = self.event, t.view(column), y.detach()
         before = event(start, value)
         after = event((t + signed).view(column), y1.detach())
-        happening = good & (before != 0) & (before * after <= 0)
+        happening = good & crossed(before, after)
         if not bool(happening.any()):
             return None
 

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undamped.errors import explain
+from undamped.solvers.gradients.once import only_once
 from undamped.solvers.implicit.krylov import gmres
 
 
@@ -61,28 +63,37 @@ def newton(equations: Equations, guess: Tensor, *, iterations: int, dimension: i
     return torch.full_like(z, float("nan"))
 
 
+_TWICE = explain(
+    "gradients of gradients of a solve",
+    expected="an explicit method",
+    got="an implicit one, whose gradients can be taken once",
+    remedy="Choose 'dopri5' or another explicit method with gradient='backprop'.",
+)
+
+
 class _AtSolution(torch.autograd.Function):
     """The solution as a function of everything in G but z: dz = −(∂G/∂z)⁻¹ dG."""
 
     @staticmethod
     def forward(ctx: Any, solution: Tensor, residual: Tensor, equations: Equations) -> Tensor:
         ctx.equations = equations
-        ctx.save_for_backward(solution)
+        ctx.save_for_backward(solution, residual)
         return solution.clone()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
-    ) -> tuple[None, Tensor, None]:
-        (solution,) = ctx.saved_tensors
-        w = gmres(
-            lambda v: ctx.equations.transposed(solution, v),
-            gradients[0],
-            tolerance=torch.finfo(solution.dtype).eps ** 0.9,
-            dimension=max(50, solution.shape[1]) if solution.shape[1] <= 200 else 200,
-        )
-        return None, -w, None
+    ) -> tuple[None, Tensor | None, None]:
+        solution, residual = ctx.saved_tensors
+        with torch.no_grad():
+            w = gmres(
+                lambda v: ctx.equations.transposed(solution, v),
+                gradients[0],
+                tolerance=torch.finfo(solution.dtype).eps ** 0.9,
+                dimension=max(50, solution.shape[1]) if solution.shape[1] <= 200 else 200,
+            )
+        (found,) = only_once([-w], [*gradients, residual], _TWICE)
+        return None, found, None
 
 
 def solve_equations(

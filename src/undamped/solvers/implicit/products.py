@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from undamped.errors import OptionError
 from undamped.solvers.solver import Field
 
 _LEVEL = threading.Lock()
@@ -52,7 +53,7 @@ def forward_product(field: Field, t: Tensor, y: Tensor, v: Tensor) -> Tensor:
     if way < 2:
         try:
             return _twice_back(field, t, y, v)
-        except (RuntimeError, NotImplementedError):
+        except (RuntimeError, NotImplementedError, OptionError):
             _WAYS[field] = 2
     return _difference(field, t, y, v)
 
