@@ -136,11 +136,11 @@ def ucr(folder: Path, *, train: int = 12, test: int = 8, unequal: bool = False) 
 
 
 def systole(folder: Path, seconds: int = 480) -> None:
-    """Ten to twenty breaths and seventy beats a minute, 1000 samples a second."""
+    """Ten to twenty breaths and about seventy beats a minute, 1000 samples a second."""
     folder.mkdir(parents=True, exist_ok=True)
     time = np.arange(seconds * 1000) / 1000
     breath = np.cumsum(np.linspace(10, 20, len(time)) / 60 / 1000)
-    beat = (time * 70 / 60) % 1
+    beat = np.cumsum(np.linspace(65, 75, len(time)) / 60 / 1000) % 1
     ecg = np.exp(-(((beat - 0.5) / 0.02) ** 2)) * (1 + 0.1 * np.sin(2 * np.pi * breath))
     np.save(folder / "Task1_ECG.npy", ecg)
     np.save(folder / "Task1_Respiration.npy", np.sin(2 * np.pi * breath))

@@ -186,7 +186,8 @@ def test_systole_is_split_by_time_with_a_gap(data):
     assert 10 < rates.min() < rates.max() < 20 and rates[-1] > rates[0]
     assert tasks.build("vitals", signals="ecg", stride_seconds=8.0).input_size == 1
     heart = tasks.build("vitals", rate="heart", stride_seconds=8.0)
-    assert np.allclose(np.asarray(heart.series_set.targets), 70, atol=1)
+    beats = np.asarray(heart.series_set.targets)
+    assert np.allclose(beats, 70, atol=6) and beats[-1] > beats[0] + 5
 
 
 def test_simulated_people_are_on_one_side(data):

@@ -46,6 +46,33 @@ def test_a_tensor_used_only_later_is_an_error_not_a_missing_gradient(gradient):
     assert abs(float(sum(found)) + 0.7358) < 1e-4
 
 
+def test_a_tensor_used_only_later_with_steps_of_samples():
+    early, late = ones((), requires_grad=True), ones((), requires_grad=True)
+
+    def field(t, y):
+        return -(early if t.max() < 0.5 else late) * y
+
+    values = solve(
+        field, ones(2, 1), TIMES, steps="sample", gradient="adjoint", rtol=1e-3, atol=1e-3
+    ).final
+    with pytest.raises(OptionError, match="later than at the start"):
+        values.sum().backward()
+
+
+@pytest.mark.parametrize("gradient", ["checkpoint", "adjoint"])
+def test_a_leaf_that_the_field_makes_for_itself_is_its_own(gradient):
+    weight, start = ones((), requires_grad=True), ones(2, requires_grad=True)
+
+    def field(t, y):
+        inner = torch.zeros(2, dtype=D, requires_grad=True) if t > 0.5 else 0.0
+        return -weight * y + inner
+
+    (found,) = torch.autograd.grad(
+        solve(field, start, TIMES, rtol=1e-8, atol=1e-8, gradient=gradient).final.sum(), start
+    )
+    torch.testing.assert_close(found, torch.full_like(start, 0.36788), rtol=1e-4, atol=0)
+
+
 @pytest.mark.parametrize("gradient", ["checkpoint", "adjoint"])
 def test_a_gradient_of_a_gradient_is_refused(gradient):
     start, weight = ones(1, requires_grad=True), ones((), requires_grad=True)

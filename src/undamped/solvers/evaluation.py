@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -110,21 +111,41 @@ def dependencies(
     return list(known.values())
 
 
-def check_dependencies(values: Iterable[Tensor], known: Sequence[Tensor], start: int) -> None:
-    """Refuse values that depend on a tensor which the first evaluation did not show.
+class Strangers:
+    """Leaves met on the way back that the first evaluation did not show.
 
     A field may use a tensor only later in time, or only in some states; its gradient would be
-    missing without a word.
+    missing without a word. A leaf that the field makes for itself, as one that takes a gradient
+    inside does, is gone with the graph it was made for; one that is still there is somebody's.
 
     Args:
-        values: Evaluated with gradients on the way back.
-        known: The state and the tensors whose gradients are looked for.
-        start: Number of the first autograd node that belongs to these evaluations.
+        known: The tensors whose gradients are looked for.
     """
-    allowed = {id(tensor) for tensor in known}
-    for leaf in _leaves(values, known, start):
-        if id(leaf) not in allowed:
-            raise _unnamed(f"a leaf of shape {tuple(leaf.shape)} only later than at the start")
+
+    def __init__(self, known: Sequence[Tensor]) -> None:
+        self._known = list(known)
+        self._met: list[ref[Tensor]] = []
+
+    def look(self, values: Iterable[Tensor], state: Sequence[Tensor], start: int) -> None:
+        """Look at what was evaluated again.
+
+        Args:
+            values: Evaluated with gradients.
+            state: The leaves they were evaluated from.
+            start: Number of the first autograd node that belongs to these evaluations.
+        """
+        named = [*state, *self._known]
+        allowed = {id(tensor) for tensor in named}
+        self._met = [leaf for leaf in self._met if leaf() is not None]
+        self._met += [
+            ref(leaf) for leaf in _leaves(values, named, start) if id(leaf) not in allowed
+        ]
+
+    def refuse(self) -> None:
+        """Raise an error for a leaf that is still there, when all graphs are gone."""
+        for leaf in (met() for met in self._met):
+            if leaf is not None:
+                raise _unnamed(f"a leaf of shape {tuple(leaf.shape)} only later than at the start")
 
 
 def next_node() -> int:

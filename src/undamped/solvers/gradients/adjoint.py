@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from undamped.errors import SolveError
-from undamped.solvers.evaluation import CountedField, check_dependencies, next_node
+from undamped.solvers.evaluation import CountedField, Strangers, next_node
 from undamped.solvers.explicit.runge_kutta import RungeKutta
 from undamped.solvers.packing import Packing
 from undamped.solvers.settings import Settings
@@ -51,6 +51,7 @@ class Adjoint:
         self.solver, self.field, self.times, self.values = solver, field, times, values
         self.tensors, self.settings = list(tensors), settings
         self.first_step = first_step
+        self.strangers = Strangers(self.tensors)
 
     def solve(self, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
         """Return the gradients with respect to y0 and the tensors."""
@@ -81,6 +82,7 @@ class Adjoint:
                 )
             _, adjoint, sums = run.y.split([size, size, sum(sizes)])
             adjoint = adjoint + gradients[number - 1].reshape(-1)
+        self.strangers.refuse()
         parts = sums.split(sizes) if sizes else ()
         totals: list[Tensor | None] = [
             part.view_as(tensor).to(tensor.dtype)
@@ -93,7 +95,7 @@ class Adjoint:
             begun = next_node()
             y = state[:size].detach().view(shape).requires_grad_()
             slope = self.field(t, y)
-            check_dependencies([slope], [y, *self.tensors], begun)
+            self.strangers.look([slope], [y], begun)
         adjoint = state[size : 2 * size].view(shape)
         if slope.requires_grad:
             found = torch.autograd.grad(slope, [y, *self.tensors], -adjoint, allow_unused=True)

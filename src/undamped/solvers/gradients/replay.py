@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from undamped.solvers.evaluation import CountedField, check_dependencies, next_node
+from undamped.solvers.evaluation import CountedField, Strangers, next_node
 from undamped.solvers.solver import Number, Solver, SolverState
 from undamped.solvers.trace import Step, Trace
 
@@ -41,6 +41,7 @@ class Replay:
         self.solver, self.field, self.trace, self.start = solver, field, trace, start
         self.tensors, self.piece = list(tensors), piece
         self.totals: list[Tensor | None] = [None] * len(self.tensors)
+        self.strangers = Strangers(self.tensors)
 
     def from_checkpoints(self, y0: Tensor, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
         """Return the gradients with respect to y0 and the tensors."""
@@ -48,6 +49,7 @@ class Replay:
         for begin in reversed(range(0, len(steps), self.piece)):
             state = self.trace.checkpoints[begin // self.piece]
             pull = self._piece(state, steps[begin : begin + self.piece], pull, gradients)
+        self.strangers.refuse()
         return self._begin(y0, pull, gradients), self.totals
 
     def by_reversing(self, y0: Tensor, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
@@ -57,6 +59,7 @@ class Replay:
             with torch.no_grad():
                 state = self.solver.reverse(self.field, step.t, step.h, state)
             pull = self._piece(state, [step], pull, gradients)
+        self.strangers.refuse()
         return self._begin(y0, pull, gradients), self.totals
 
     def _nothing(self, state: SolverState) -> list[Tensor]:
@@ -72,7 +75,7 @@ class Replay:
             reached, outputs, pulls = leaves, [], []
             for step in steps:
                 reached, outputs, pulls = self._repeat(step, reached, outputs, pulls, gradients)
-            check_dependencies([*reached, *outputs], [*leaves, *self.tensors], begun)
+            self.strangers.look([*reached, *outputs], leaves, begun)
         return self._differentiate([*reached, *outputs], [*pull, *pulls], leaves)
 
     def _repeat(

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from undamped.errors import SolveError
-from undamped.solvers.evaluation import CountedField
+from undamped.solvers.evaluation import CountedField, Strangers, next_node
 from undamped.solvers.explicit.runge_kutta import RungeKutta
 from undamped.solvers.explicit.sums import combine_terms
 from undamped.solvers.packing import Packing
@@ -52,6 +52,7 @@ class SampleAdjoint:
         self.solver, self.field = solver, field
         self.tensors, self.settings = list(tensors), replace(settings, first_step=None)
         self.totals: list[Tensor | None] = [None] * len(self.tensors)
+        self.strangers = Strangers(self.tensors)
         self.shape = values[0].shape
         self.column = (self.shape[0],) + (1,) * (len(self.shape) - 1)
         # Outputs that a failed sample did not reach are no stops: all its later times are its last.
@@ -90,6 +91,7 @@ class SampleAdjoint:
                     "nothing has to be solved on the way back."
                 )
             adjoint = run.y[:, width:] + gradients[number - 1].reshape(batch, -1)
+        self.strangers.refuse()
         return adjoint.view(self.shape), self.totals
 
     def _columns(self, mask: Tensor) -> Tensor:
@@ -102,8 +104,10 @@ class SampleAdjoint:
     def _augmented(self, t: Tensor, state: Tensor) -> Tensor:
         y, adjoint = self._halves(state)
         with torch.enable_grad():
+            begun = next_node()
             leaf = y.detach().requires_grad_()
             slope = self.field(t.reshape(self.column), leaf)
+            self.strangers.look([slope], [leaf], begun)
         found = None
         if slope.requires_grad:
             (found,) = torch.autograd.grad(slope, [leaf], -adjoint, allow_unused=True)
