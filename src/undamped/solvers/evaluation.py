@@ -13,6 +13,9 @@ from torch import Tensor, nn
 from undamped.errors import NonFiniteError, OptionError, explain
 from undamped.solvers.packing import Packing
 
+WATCHED = 16
+"""Evaluations at the start of a solve that are watched for answers written over."""
+
 
 class CountedField:
     """A user's field on packed states, with a count of its evaluations.
@@ -39,6 +42,12 @@ class CountedField:
         value = self.function(t, y)
         if type(value) is not Tensor or value.shape != y.shape:
             self.packing.check(value, y.shape)
+        if self.count <= WATCHED:
+            self._watch(value)
+        return value
+
+    def _watch(self, value: Tensor) -> None:
+        """Refuse a field that writes its answers over each other; it does so from the start."""
         if value is self._last and value._version != self._version:
             raise OptionError(
                 explain(
@@ -48,9 +57,8 @@ class CountedField:
                     remedy="Return a copy: value.clone().",
                 )
             )
-        if not value.requires_grad and not value.is_inference():
-            self._last, self._version = value, value._version
-        return value
+        watched = not (value.requires_grad or value.is_inference() or self.count == WATCHED)
+        self._last, self._version = (value, value._version) if watched else (None, 0)
 
     def first(self, t: Tensor, y: Tensor) -> Tensor:
         """Evaluate for the first time in a solve, checking type and finiteness too."""
