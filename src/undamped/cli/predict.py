@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from undamped.networks.point_model import PointModel
     from undamped.networks.sequence_model import SequenceModel
     from undamped.tasks.characters import Characters
-    from undamped.tasks.task import Task
-    from undamped.training.evaluation import Scores
     from undamped.training.run import Run
 
 
@@ -128,48 +126,39 @@ def _answer_test(run: Run, model: SequenceModel | PointModel, as_json: bool) -> 
     with torch.no_grad():
         prediction = model(batch.inputs, batch.lengths)
     if task.output_size == 0:  # a density: there is no truth to stand beside
-        _show_densities(task, scores, batch.inputs, prediction, as_json)
-        return
-    answers, truth = _readable(prediction), batch.targets
-    if task.readout == "every":
-        answers, truth = answers.transpose(0, 1), truth.transpose(0, 1)
-    shown = [
-        {"answer": answers[i].tolist(), "truth": truth[i].tolist()}
-        for i in range(min(10, len(truth)))
-    ]
+        shown = [
+            {"point": point.tolist(), "log_density": value.item()}
+            for point, value in zip(batch.inputs[:10], prediction[:10], strict=True)
+        ]
+        guess, line = task.chance.guess, _density_line
+    else:
+        answers, truth = _readable(prediction), batch.targets
+        if task.readout == "every":
+            answers, truth = answers.transpose(0, 1), truth.transpose(0, 1)
+        shown = [
+            {"answer": answers[i].tolist(), "truth": truth[i].tolist()}
+            for i in range(min(10, len(truth)))
+        ]
+        guess, line = "a guess", _answer_line
     if as_json:
         print_json({"loss": scores.loss, task.metric: scores.metric, "examples": shown})
         return
     screen = console()
     screen.print(
         f"{metric_name(task)} on the test part: [bold]{number(scores.metric, task)}[/], "
-        f"a guess has {number(task.chance.metric, task)}"
+        f"{guess} has {number(task.chance.metric, task)}"
     )
     for example in shown:
-        answer, true = _end(example["answer"]), _end(example["truth"])
-        mark = "✓" if answer == true else " "
-        screen.print(f"  {mark} answer {answer}   truth {true}")
+        screen.print(line(example))
 
 
-def _show_densities(
-    task: Task, scores: Scores, points: Tensor, log_densities: Tensor, as_json: bool
-) -> None:
-    from undamped.cli.screen import console, metric_name, number, print_json
+def _answer_line(example: dict[str, Any]) -> str:
+    answer, true = _end(example["answer"]), _end(example["truth"])
+    return f"  {'✓' if answer == true else ' '} answer {answer}   truth {true}"
 
-    shown = [
-        {"point": point.tolist(), "log_density": value.item()}
-        for point, value in zip(points[:10], log_densities[:10], strict=True)
-    ]
-    if as_json:
-        print_json({"loss": scores.loss, task.metric: scores.metric, "examples": shown})
-        return
-    screen = console()
-    screen.print(
-        f"{metric_name(task)} on the test part: [bold]{number(scores.metric, task)}[/], "
-        f"{task.chance.guess} has {number(task.chance.metric, task)}"
-    )
-    for example in shown:
-        screen.print(f"  log-density {example['log_density']:.3f} at {_end(example['point'])}")
+
+def _density_line(example: dict[str, Any]) -> str:
+    return f"  log-density {example['log_density']:.3f} at {_end(example['point'])}"
 
 
 def _end(values: Any) -> str:

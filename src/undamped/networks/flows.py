@@ -144,13 +144,7 @@ class FFJORD(ContinuousFlow):
     def forward(
         self, x: Tensor, context: Tensor | None = None, generator: torch.Generator | None = None
     ) -> FlowResult:
-        """Carry data (batch, features) to the base distribution; return densities and costs.
-
-        Args:
-            x: Data.
-            context: Condition, (batch, context features).
-            generator: Where the noise of the trace comes from.
-        """
+        """Do as `ContinuousFlow.forward`, and remember the costs that are weighed."""
         result = super().forward(x, context, generator)
         weighed = self.kinetic_weight or self.jacobian_weight
         self._last = result if weighed and torch.is_grad_enabled() else None

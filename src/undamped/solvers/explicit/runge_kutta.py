@@ -113,7 +113,7 @@ class RungeKuttaStepper(Stepper):
 
     def attempt(self, t: Number, h: Number) -> Tensor:
         """Attempt a step."""
-        # The memory of the last step's stages is this one's: half as much goes through the cache.
+        # Let go of the last step's stages, or two steps would hold theirs at once.
         self._taken = []
         y1, taken = self.solver.stages(
             self.field,
