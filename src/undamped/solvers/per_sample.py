@@ -20,6 +20,7 @@ from undamped.solvers.explicit.runge_kutta import RungeKutta
 from undamped.solvers.explicit.sums import combine_terms
 from undamped.solvers.failure import explain_failure, of_one_sample
 from undamped.solvers.integration import RECENT, STIFFNESS_EVERY
+from undamped.solvers.sample_control import factors, first_steps, mean_square
 from undamped.solvers.sample_events import SampleEvent, locate_each
 from undamped.solvers.sample_failures import failed_status, forget
 from undamped.solvers.settings import Settings
@@ -100,7 +101,9 @@ class PerSampleIntegration:
         settings, solver = self.settings, self.solver
         assert solver.error_order is not None
         exponent = 1 / (solver.error_order + 1)
-        h = self._first_steps(exponent)
+        h = first_steps(
+            self.field, self.norm, settings, self.t, self.y, self.first, self.direction, exponent
+        )
         first, before, earlier = self.first, torch.ones_like(h), torch.ones_like(h)
         smallest = 16 * 2.3e-16 * self.times.abs().amax(0)
         last_output = self.times.shape[0] - 1
@@ -161,7 +164,8 @@ class PerSampleIntegration:
                 self._end_at_events(rows[happening])
             first = self._next_first(first, rows, good, taken)
             h = h.clone()
-            factor = self._factors(ratio, good, before[rows], earlier[rows], exponent)
+            memory = before[rows], earlier[rows]
+            factor = factors(settings.control, ratio, good, *memory, exponent)
             error = ratio.clamp_min(1e-10)
             earlier = earlier.index_copy(0, rows, torch.where(good, before[rows], earlier[rows]))
             before = before.index_copy(0, rows, torch.where(good, error, before[rows]))
@@ -282,40 +286,19 @@ class PerSampleIntegration:
         with torch.no_grad():
             error = self.solver.estimate(h, taken)
             assert error is not None
-            return self._mean_square(self.norm.ratio(error, y, y1))
-
-    def _mean_square(self, ratio: Tensor) -> Tensor:
-        ratio = ratio.reshape(len(ratio), -1).to(self.t.dtype)
-        return torch.linalg.vector_norm(ratio, dim=1) / math.sqrt(max(ratio.shape[1], 1))
+            return mean_square(self.norm.ratio(error, y, y1))
 
     @torch.no_grad()
     def _look_at_stiffness(self, good: Tensor, taken: list[Tensor]) -> None:
         pair = self.solver.tableau.end_pair
         if pair is None:
             return
-        slope, distance = (self._mean_square(combine_terms(None, 1.0, x, taken)) for x in pair)
+        slope, distance = (mean_square(combine_terms(None, 1.0, x, taken)) for x in pair)
         rates = (slope / distance)[good & (distance > 0)]
         rates = rates[torch.isfinite(rates)]
         if len(rates):
             known, estimate = self.statistics.stiffness, float(rates.max())
             self.statistics.stiffness = estimate if known != known else max(known, estimate)
-
-    def _factors(
-        self, ratio: Tensor, good: Tensor, before: Tensor, earlier: Tensor, exponent: float
-    ) -> Tensor:
-        """Return what every step size is to be multiplied by, as `ControlMemory` does for one."""
-        control = self.settings.control
-        p, i, d = control.proportional, control.integral, control.derivative
-        error = ratio.clamp_min(1e-10)
-        onward = (
-            control.safety
-            * error ** (-(i + p + d) * exponent)
-            * before ** ((p + 2 * d) * exponent)
-            * earlier ** (-d * exponent)
-        ).clamp(control.shrink, control.grow)
-        again = (control.safety * error**-exponent).clamp(control.shrink, 0.9)
-        again = torch.where(torch.isfinite(ratio), again, torch.full_like(again, control.shrink))
-        return torch.where(good, onward, again)
 
     def _next_first(
         self, first: Tensor | None, rows: Tensor, good: Tensor, taken: list[Tensor]
@@ -327,32 +310,6 @@ class PerSampleIntegration:
         if first is None or len(rows) == self.y.shape[0]:
             return slope if len(rows) == self.y.shape[0] else None
         return first.index_copy(0, rows, slope)
-
-    @torch.no_grad()
-    def _first_steps(self, exponent: float) -> Tensor:
-        """Choose every sample's first step as for a single one."""
-        settings = self.settings
-        limit = math.inf if settings.max_step is None else settings.max_step
-        if settings.first_step is not None:
-            return torch.full_like(self.t, min(settings.first_step, limit))
-        y, time = self.y, self.t.view(self.column)
-        slope = self.field(time.to(y.dtype), y) if self.first is None else self.first
-
-        def norm(value: Tensor) -> Tensor:
-            return self._mean_square(self.norm.ratio(value, y, y))
-
-        d0, d1 = norm(y), norm(slope)
-        small = (d0 < 1e-5) | (d1 < 1e-5) | d1.isinf()
-        h0 = torch.where(small, torch.full_like(d0, 1e-6), 0.01 * d0 / d1)
-        ahead = (h0 * self.direction).view(self.column)
-        moved = self.field((time + ahead).to(y.dtype), y + ahead.to(y.dtype) * slope)
-        d2 = norm(moved - slope) / h0
-        largest = torch.maximum(d1, d2)
-        h1 = torch.where(
-            largest <= 1e-15, (h0 * 1e-3).clamp_min(1e-6), (0.01 / largest) ** exponent
-        )
-        h = torch.where(torch.isfinite(d2), torch.minimum(100 * h0, h1), h0)
-        return h.clamp_max(limit)
 
     def _fail(self, rows: Tensor, found: list[Status], h: Tensor, *, broken: bool = False) -> None:
         """Explain the first failure, and let the samples that failed rest at their last output."""

@@ -168,16 +168,8 @@ def _sample_adjoint(
     assert isinstance(problem.solver, RungeKutta)
     times = run.times
     if run.event_times is not None:
-        # A sample that met its event has no outputs after it: nothing to pass on the way back.
-        happened = ~run.event_times.isnan()
-        ends = torch.where(happened, run.event_times, times[-1])
+        ends = torch.where(run.event_times.isnan(), times[-1], run.event_times)
         times = torch.cat((times, ends.unsqueeze(0)))
-        lost = values.flatten(2).isnan().any(2) if values.dim() > 2 else values.isnan()
-        shape = (*lost.shape, *(1,) * (values.dim() - 2))
-        last = torch.where(happened.view(shape[1:]), values[-1], values[-2])
-        values = torch.where(lost.view(shape), last, values)
-        times = torch.where(lost, ends, times)
-        incoming = torch.where(lost.view(shape), torch.zeros_like(incoming), incoming)
     return SampleAdjoint(
         problem.solver, problem.field, times, values, problem.tensors, problem.settings
     ).solve(incoming)
