@@ -46,7 +46,7 @@ def schur_form(alpha: float, beta: float, d: float, n: int = 100) -> np.ndarray:
 
 def fisher() -> Any:
     from undamped.analysis import fisher_memory
-    from undamped.analysis.figures import add_line, new_figure
+    from undamped.analysis.core.figures import add_line, new_figure
 
     figure = new_figure(
         "Fisher memory of 100 linear units",
@@ -63,7 +63,7 @@ def fisher() -> Any:
 
 def transients() -> Any:
     from undamped.analysis import normality
-    from undamped.analysis.figures import add_line, new_figure
+    from undamped.analysis.core.figures import add_line, new_figure
 
     figure = new_figure(
         "Transients of non-normal matrices (100 units)",

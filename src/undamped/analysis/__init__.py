@@ -4,6 +4,8 @@ They never train. Each returns a small record with `.plot()` and `.to_dict()`.
 """
 
 from undamped.analysis.attention import Attention, attention, attention_of
+from undamped.analysis.core.result import Result
+from undamped.analysis.core.trend import Trend
 from undamped.analysis.cost import Cost, cost, count_flops, count_parameters
 from undamped.analysis.depth_flow import depth_flow
 from undamped.analysis.fisher_memory import FisherMemory, fisher_memory
@@ -46,10 +48,8 @@ from undamped.analysis.oscillators import (
 )
 from undamped.analysis.promises import Measurement, measure
 from undamped.analysis.recall import Recall, recall
-from undamped.analysis.result import Result
 from undamped.analysis.stability import EulerStability, euler_stability
 from undamped.analysis.stiffness import adjoint_decay, compare_stiffness, eigenvalue_pairs
-from undamped.analysis.trend import Trend
 from undamped.analysis.unicornn import gradient_bound, long_term_gradient, state_bound
 
 __all__ = [

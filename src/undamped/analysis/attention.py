@@ -17,9 +17,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from undamped.analysis.figures import new_figure
-from undamped.analysis.result import Result
-from undamped.analysis.unrolled import evaluating, without_fast_path
+from undamped.analysis.core.figures import new_figure
+from undamped.analysis.core.result import Result
+from undamped.analysis.core.unrolled import evaluating, without_fast_path
 from undamped.errors import OptionError, ShapeError, explain
 
 Array = NDArray[Any]

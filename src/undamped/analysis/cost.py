@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from undamped.analysis.figures import add_line, new_figure
-from undamped.analysis.input_gradients import first_tensor, takes_batch_first
-from undamped.analysis.result import Result
-from undamped.analysis.unrolled import evaluating, unroll, without_fast_path
+from undamped.analysis.core.figures import add_line, new_figure
+from undamped.analysis.core.input_gradients import first_tensor, takes_batch_first
+from undamped.analysis.core.result import Result
+from undamped.analysis.core.unrolled import evaluating, unroll, without_fast_path
 from undamped.errors import OptionError, explain
 from undamped.memory import peak_memory
 

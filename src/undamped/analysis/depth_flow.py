@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from undamped.analysis.core.unrolled import State, evaluating, separate
 from undamped.analysis.gradient_flow import GradientFlow, Loss, projection, summarise
-from undamped.analysis.unrolled import State, evaluating, separate
 from undamped.errors import OptionError, explain
 from undamped.fields.continuous_flow import ContinuousFlow, FlowResult
 from undamped.fields.neural_ode import NeuralODE

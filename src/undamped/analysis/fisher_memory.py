@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from undamped.analysis.figures import add_line, new_figure
-from undamped.analysis.result import Result
+from undamped.analysis.core.figures import add_line, new_figure
+from undamped.analysis.core.result import Result
 from undamped.errors import OptionError, ShapeError, explain
 
 Array = NDArray[Any]

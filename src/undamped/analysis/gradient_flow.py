@@ -15,12 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from undamped.analysis.figures import add_line, line_style, new_figure
-from undamped.analysis.input_gradients import input_gradients
-from undamped.analysis.result import Result
-from undamped.analysis.state_gradients import Loss, state_gradients
-from undamped.analysis.trend import Trend, log_trend
-from undamped.analysis.unrolled import evaluating, network_inside, unroll
+from undamped.analysis.core.figures import add_line, line_style, new_figure
+from undamped.analysis.core.input_gradients import input_gradients
+from undamped.analysis.core.result import Result
+from undamped.analysis.core.state_gradients import Loss, state_gradients
+from undamped.analysis.core.trend import Trend, log_trend
+from undamped.analysis.core.unrolled import evaluating, network_inside, unroll
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.networks import SequenceModel
 

@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from undamped.analysis.figures import add_line, add_unit_circle, new_figure
-from undamped.analysis.result import Result
-from undamped.analysis.state_gradients import batch_axis
-from undamped.analysis.unrolled import State, Unrolled, evaluating, network_inside, unroll
+from undamped.analysis.core.figures import add_line, add_unit_circle, new_figure
+from undamped.analysis.core.result import Result
+from undamped.analysis.core.state_gradients import batch_axis
+from undamped.analysis.core.unrolled import State, Unrolled, evaluating, network_inside, unroll
 from undamped.errors import OptionError, ShapeError, explain
 
 Array = NDArray[Any]

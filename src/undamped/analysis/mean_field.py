@@ -21,9 +21,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from undamped.analysis.figures import add_line, new_figure
-from undamped.analysis.mean_field_theory import Activation, Theory, root
-from undamped.analysis.result import Result
+from undamped.analysis.core.figures import add_line, new_figure
+from undamped.analysis.core.mean_field_theory import Activation, Theory, root
+from undamped.analysis.core.result import Result
 
 Array = NDArray[Any]
 

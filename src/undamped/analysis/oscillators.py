@@ -14,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from undamped.analysis.figures import PALETTE, add_line, new_figure
-from undamped.analysis.result import Result
-from undamped.analysis.unrolled import evaluating, network_inside
+from undamped.analysis.core.figures import PALETTE, add_line, new_figure
+from undamped.analysis.core.result import Result
+from undamped.analysis.core.unrolled import evaluating, network_inside
 from undamped.cells import UnICORNNCell
 from undamped.errors import OptionError, explain
 from undamped.networks import Recurrent

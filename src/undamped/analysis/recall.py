@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from undamped.analysis.figures import add_line, new_figure
-from undamped.analysis.input_gradients import first_tensor, takes_batch_first
-from undamped.analysis.result import Result
-from undamped.analysis.unrolled import evaluating
+from undamped.analysis.core.figures import add_line, new_figure
+from undamped.analysis.core.input_gradients import first_tensor, takes_batch_first
+from undamped.analysis.core.result import Result
+from undamped.analysis.core.unrolled import evaluating
 from undamped.errors import OptionError, ShapeError, explain
 
 Array = NDArray[Any]

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.analysis.figures import add_line, new_figure
+from undamped.analysis.core.figures import add_line, new_figure
 from undamped.errors import DataError, OptionError, explain
 
 

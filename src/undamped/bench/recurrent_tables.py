@@ -194,7 +194,7 @@ class RecurrentBenchmark:
         """Return a picture of the times, as multiples of nn.RNN."""
         from matplotlib.figure import Figure
 
-        from undamped.analysis.figures import PALETTE
+        from undamped.analysis.core.figures import PALETTE
 
         names = sorted(self.timings, key=self.times, reverse=True)
         figure = Figure(figsize=(8, 1.5 + 0.22 * len(names)), layout="constrained")

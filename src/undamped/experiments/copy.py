@@ -142,7 +142,7 @@ class CopyExperiment:
         """Return the picture of all curves."""
         from matplotlib.figure import Figure
 
-        from undamped.analysis.figures import PALETTE
+        from undamped.analysis.core.figures import PALETTE
 
         figure = Figure(figsize=(8, 5), layout="constrained")
         axes = figure.subplots()

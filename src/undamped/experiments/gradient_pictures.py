@@ -31,7 +31,7 @@ def denoise(
 ) -> None:
     """Train on denoise, then measure how far the recall loss reaches back."""
     import undamped.tasks  # noqa: F401 (enters the tasks)
-    from undamped.analysis.figures import add_line, new_figure
+    from undamped.analysis.core.figures import add_line, new_figure
     from undamped.training import fit
 
     figure = new_figure(

@@ -91,7 +91,7 @@ class Lorenz96Experiment:
         """Return the picture: our errors, the paper's, and those without a network."""
         from matplotlib.figure import Figure
 
-        from undamped.analysis.figures import PALETTE
+        from undamped.analysis.core.figures import PALETTE
 
         forces = list(self.mean_state)
         figure = Figure(figsize=(4.2 * len(forces), 3.8), layout="constrained")

@@ -104,7 +104,7 @@ class UCRExperiment:
         """Return the picture: one row per set, one mark per network and for the baseline."""
         from matplotlib.figure import Figure
 
-        from undamped.analysis.figures import PALETTE
+        from undamped.analysis.core.figures import PALETTE
 
         figure = Figure(figsize=(8, 0.42 * len(self.outcomes) + 1.8), layout="constrained")
         axes = figure.subplots()

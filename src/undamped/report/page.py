@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from undamped.analysis.figures import line_style
+from undamped.analysis.core.figures import line_style
 from undamped.errors import OptionError, explain
 from undamped.report import tables, traces
 from undamped.report.data import ModelReport

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from undamped.analysis.figures import line_style
+from undamped.analysis.core.figures import line_style
 from undamped.report.data import ModelReport
 
 MOST_POINTS = 1500

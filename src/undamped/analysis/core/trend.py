@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from undamped.analysis.result import Result
+from undamped.analysis.core.result import Result
 
 
 @dataclass(frozen=True)

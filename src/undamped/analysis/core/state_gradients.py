@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from undamped.analysis.unrolled import State, Unrolled
+from undamped.analysis.core.unrolled import State, Unrolled
 from undamped.errors import ShapeError, explain
 
 Array = NDArray[Any]

@@ -1,0 +1,1 @@
+"""What instruments are made of: results, figures, unrolled networks, gradients of states."""
