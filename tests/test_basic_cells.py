@@ -6,7 +6,7 @@ import torch
 
 import oracles
 import undamped
-from undamped.cells.cell import reference_scan
+from undamped.cells.bases.cell import reference_scan
 from undamped.parametrizations.initial import (
     block_rotations,
     cayley,

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import undamped
-from undamped.cells.cell import reference_scan
-from undamped.cells.coupled_cell import CoupledCell
+from undamped.cells.bases.cell import reference_scan
+from undamped.cells.bases.coupled import CoupledCell
 from undamped.networks.recurrent import Recurrent
 from undamped.registry import models
 

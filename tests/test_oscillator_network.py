@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import undamped
-from undamped.cells.cell import reference_scan
+from undamped.cells.bases.cell import reference_scan
 from undamped.errors import OptionError
 from undamped.kernels import InversionWarning, batch_parts, chunks, stack, stack_backward
 from undamped.networks.recurrent import Recurrent

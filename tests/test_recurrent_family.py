@@ -9,7 +9,7 @@ import torch
 
 import undamped
 from family_oracles import ORACLES
-from undamped.cells.cell import Cell
+from undamped.cells.bases.cell import Cell
 from undamped.errors import OptionError
 from undamped.networks.recurrent import Recurrent
 from undamped.options import REQUIRED, options_of

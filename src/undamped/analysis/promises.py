@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from undamped.analysis.promise_measures_family import FAMILY_MEASURES
-from undamped.cells.cell import Cell, State
+from undamped.cells.bases.cell import Cell, State
 from undamped.promises import Kind, Promise
 
 ROUNDING = 1e-9

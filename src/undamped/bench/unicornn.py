@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.bench.timing import Timing, interleaved, peak_memory
-from undamped.cells.cell import reference_scan
+from undamped.cells.bases.cell import reference_scan
 from undamped.networks.models import UnICORNN
 from undamped.networks.oscillators import OscillatorNetwork
 

@@ -1,7 +1,7 @@
 """Recurrent cells: one step in time, one file per paper."""
 
 from undamped.cells.antisymmetric import AntisymmetricRNNCell, GatedAntisymmetricRNNCell
-from undamped.cells.cell import Cell, State
+from undamped.cells.bases.cell import Cell, State
 from undamped.cells.cornn import CoRNNCell
 from undamped.cells.eurnn import EURNNCell
 from undamped.cells.exprnn import ExpRNNCell

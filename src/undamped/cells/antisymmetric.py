@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from undamped.cells.cell import State
-from undamped.cells.coupled_cell import CoupledCell
+from undamped.cells.bases.cell import State
+from undamped.cells.bases.coupled import CoupledCell
 from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped.parametrizations.skew import Skew
 from undamped.promises import Kind, Promise

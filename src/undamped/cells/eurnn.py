@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor, nn
 
-from undamped.cells.activations import modrelu
-from undamped.cells.cell import State
-from undamped.cells.unitary_cell import UnitaryCell
+from undamped.cells.bases.activations import modrelu
+from undamped.cells.bases.cell import State
+from undamped.cells.bases.unitary import UnitaryCell
 from undamped.options import PositiveInt
 from undamped.parametrizations.complex_pair import real_form, to_complex, to_pair
 from undamped.parametrizations.givens import Givens, GivensStyle

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from undamped.cells.unitary_cell import UnitaryCell
+from undamped.cells.bases.unitary import UnitaryCell
 from undamped.options import PositiveInt
 from undamped.parametrizations.riemannian import Riemannian
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from undamped.cells.activations import modrelu
-from undamped.cells.cell import State
-from undamped.cells.coupled_cell import CoupledCell
+from undamped.cells.bases.activations import modrelu
+from undamped.cells.bases.cell import State
+from undamped.cells.bases.coupled import CoupledCell
 from undamped.options import PositiveInt
 from undamped.parametrizations.exponential import Exponential
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from undamped.cells.cell import Cell, State
+from undamped.cells.bases.cell import Cell, State
 from undamped.kernels.independent_layer import independent_layer
 from undamped.options import PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise

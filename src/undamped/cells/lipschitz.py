@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from undamped.cells.cell import State
-from undamped.cells.coupled_cell import CoupledCell
+from undamped.cells.bases.cell import State
+from undamped.cells.bases.coupled import CoupledCell
 from undamped.options import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped.cells.cell import State, reference_scan
-from undamped.cells.coupled_cell import CoupledCell
-from undamped.cells.torch_kernels import gate_parameters, kernel_scan
+from undamped.cells.bases.cell import State, reference_scan
+from undamped.cells.bases.coupled import CoupledCell
+from undamped.cells.bases.torch_kernels import gate_parameters, kernel_scan
 from undamped.options import Fraction, PositiveInt
 
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from undamped.cells.cell import State
-from undamped.cells.momentum_cell import (
+from undamped.cells.bases.cell import State
+from undamped.cells.bases.momentum import (
     AdamDriven,
     MomentumCell,
     MomentumDriven,
     NesterovDriven,
     RMSPropDriven,
 )
-from undamped.cells.momentum_drive import Drive
+from undamped.cells.bases.momentum_filter import Drive
 from undamped.options import PositiveInt
 
 if TYPE_CHECKING:

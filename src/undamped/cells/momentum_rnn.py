@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from undamped.cells.momentum_cell import (
+from undamped.cells.bases.momentum import (
     AdamDriven,
     MomentumDriven,
     NesterovDriven,

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from undamped.cells.activations import Activation
-from undamped.cells.isometric_cell import IsometricCell
+from undamped.cells.bases.activations import Activation
+from undamped.cells.bases.isometric import IsometricCell
 from undamped.options import NonNegativeFloat, PositiveInt
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 from undamped.parametrizations.schur import Schur

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from undamped.cells.activations import Activation
-from undamped.cells.cell import State
-from undamped.cells.isometric_cell import IsometricCell
+from undamped.cells.bases.activations import Activation
+from undamped.cells.bases.cell import State
+from undamped.cells.bases.isometric import IsometricCell
 from undamped.options import PositiveInt
 from undamped.parametrizations.householder import Householder, reflection_factors
 from undamped.promises import Kind, Promise

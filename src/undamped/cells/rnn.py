@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from undamped.cells.activations import activation_kernel
-from undamped.cells.cell import State
-from undamped.cells.coupled_cell import CoupledCell
-from undamped.cells.torch_kernels import gate_parameters, kernel_scan
+from undamped.cells.bases.activations import activation_kernel
+from undamped.cells.bases.cell import State
+from undamped.cells.bases.coupled import CoupledCell
+from undamped.cells.bases.torch_kernels import gate_parameters, kernel_scan
 from undamped.options import PositiveInt
 from undamped.promises import Kind, Promise
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor, nn
 
-from undamped.cells.activations import activation_kernel, modrelu
-from undamped.cells.cell import State, reference_scan
+from undamped.cells.bases.activations import activation_kernel, modrelu
+from undamped.cells.bases.cell import State, reference_scan
 from undamped.cells.rnn import RNNCell
 from undamped.options import PositiveInt
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from undamped.cells.activations import Activation
-from undamped.cells.isometric_cell import IsometricCell
+from undamped.cells.bases.activations import Activation
+from undamped.cells.bases.isometric import IsometricCell
 from undamped.errors import OptionError, explain
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.parametrizations.cayley import ScaledCayley

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from undamped.cells.cell import Cell, State
+from undamped.cells.bases.cell import Cell, State
 from undamped.errors import OptionError, explain
 from undamped.kernels import oscillator_scan
 from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt

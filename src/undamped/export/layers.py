@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from undamped.cells.cell import Cell
+from undamped.cells.bases.cell import Cell
 from undamped.export.graph import Graph
 from undamped.export.operators import apply
 

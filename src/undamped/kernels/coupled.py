@@ -18,7 +18,7 @@ a complex matrix is a real one of twice the size and needs nothing of its own he
 What is elementwise is a `Step` (`coupled_activation`, `coupled_euler`, `coupled_gated`, …), what is
 linear an `Operator` (`coupled_operators`), what comes before the recurrence a `Projection`
 (`coupled_projection`). The meaning of all three is the `advance` and `project` of the cell that
-uses them; `cells.cell.reference_scan` is the reference, and takes over off the CPU.
+uses them; `cells.bases.cell.reference_scan` is the reference, and takes over off the CPU.
 """
 
 from __future__ import annotations

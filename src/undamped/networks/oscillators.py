@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.cells.cell import State, tensors_key
+from undamped.cells.bases.cell import State, tensors_key
 from undamped.cells.unicornn import UnICORNNCell
 from undamped.docstrings import documented_arguments
 from undamped.errors import OptionError, explain

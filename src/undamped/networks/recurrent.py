@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from undamped.cells.cell import Cell, State
+from undamped.cells.bases.cell import Cell, State
 from undamped.docstrings import documented_arguments
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.memory import refuse_beyond_memory

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from undamped.cells.cell import State
+from undamped.cells.bases.cell import State
 
 
 def gate_parameters(module: nn.Module, input_size: int, hidden_size: int, gates: int) -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor, nn
 
-from undamped.cells.activations import complex_modrelu
-from undamped.cells.cell import State
-from undamped.cells.coupled_cell import CoupledCell
+from undamped.cells.bases.activations import complex_modrelu
+from undamped.cells.bases.cell import State
+from undamped.cells.bases.coupled import CoupledCell
 from undamped.options import PositiveInt
 from undamped.parametrizations.complex_pair import real_form
 from undamped.promises import Kind, Promise

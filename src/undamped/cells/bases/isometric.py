@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from undamped.cells.activations import Activation, activate, activation_kernel
-from undamped.cells.cell import State
-from undamped.cells.coupled_cell import CoupledCell
+from undamped.cells.bases.activations import Activation, activate, activation_kernel
+from undamped.cells.bases.cell import State
+from undamped.cells.bases.coupled import CoupledCell
 from undamped.options import PositiveInt
 from undamped.parametrizations.matrix_set import MatrixSet
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from undamped.cells.cell import State, reference_scan
-from undamped.cells.coupled_cell import CoupledCell, runs_compiled
-from undamped.cells.momentum_drive import Drive
+from undamped.cells.bases.cell import State, reference_scan
+from undamped.cells.bases.coupled import CoupledCell, runs_compiled
+from undamped.cells.bases.momentum_filter import Drive
 from undamped.kernels.coupled import coupled_scan
 from undamped.options import Fraction, PositiveFloat, PositiveInt
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped.cells.cell import Cell, State, reference_scan
+from undamped.cells.bases.cell import Cell, State, reference_scan
 from undamped.kernels.coupled import coupled_scan
 from undamped.kernels.dispatch import implementation
 

@@ -1,0 +1,1 @@
+"""What the cells of several papers share: the contract, families of steps, activations."""
