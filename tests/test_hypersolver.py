@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from undamped.solvers import CorrectionNetwork, HyperSolver
-from undamped.solvers.hyper_fitting import fit
+from undamped.solvers.methods.hyper.fitting import fit
 
 RATE = torch.tensor([[0.0, 1.0], [-1.0, -0.2]], dtype=torch.float64)
 

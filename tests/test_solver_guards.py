@@ -9,7 +9,7 @@ import undamped
 from undamped.errors import OptionError, ShapeError
 from undamped.fields import NeuralODE, PerceptronField
 from undamped.solvers import solve
-from undamped.solvers.explicit.dopri5 import Dopri5
+from undamped.solvers.methods.explicit.dopri5 import Dopri5
 
 D = torch.float64
 TIMES = [0.0, 1.0]

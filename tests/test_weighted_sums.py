@@ -10,7 +10,7 @@ import undamped
 from undamped.kernels import weighted_sums
 from undamped.kernels.weighted_sums import WeightedSums
 from undamped.solvers import solve
-from undamped.solvers.control import ErrorNorm
+from undamped.solvers.loop.control import ErrorNorm
 
 TYPES = {torch.float32: 2e-6, torch.float64: 1e-14}
 

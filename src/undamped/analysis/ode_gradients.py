@@ -21,7 +21,7 @@ from undamped.fields.neural_ode import NeuralODE
 from undamped.fields.solving import SolvingModule
 from undamped.solvers import McCallumFoster, Solver
 from undamped.solvers.choices import Gradient, choose_solver
-from undamped.solvers.explicit.runge_kutta import RungeKutta
+from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.settings import Settings
 
 WAYS: tuple[Gradient, ...] = ("checkpoint", "backprop", "adjoint", "reversible")

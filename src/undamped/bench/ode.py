@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from undamped.bench.ode_tables import FieldTiming, OdeBenchmark
 from undamped.bench.timing import interleaved, peak_memory
 from undamped.solvers import solve
-from undamped.solvers.explicit.dopri5 import Dopri5
+from undamped.solvers.methods.explicit.dopri5 import Dopri5
 
 Tick = Callable[[str], None] | None
 TOLERANCE = 1e-5

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from undamped.errors import explain
-from undamped.solvers.gradients.once import only_once
+from undamped.solvers.gradients.first_order_only import only_once
 
 Pair = tuple[Tensor, Tensor]
 Own = tuple[Tensor, ...]

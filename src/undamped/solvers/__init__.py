@@ -1,26 +1,26 @@
 """Solvers of ordinary differential equations: explicit, implicit, symplectic, reversible, hyper."""
 
-from undamped.solvers.control import StepControl
-from undamped.solvers.dense import DenseOutput
-from undamped.solvers.explicit.dopri5 import Dopri5
-from undamped.solvers.explicit.dopri8 import Dopri8
-from undamped.solvers.explicit.low_order import RK4, Bosh3, Euler, Heun, Midpoint
-from undamped.solvers.explicit.tsit5 import Tsit5
-from undamped.solvers.hyper import CorrectionNetwork, HyperSolver
-from undamped.solvers.implicit.diagonal import SDIRK4, ImplicitEuler, ImplicitMidpoint
-from undamped.solvers.implicit.radau import Radau5
 from undamped.solvers.iterate import Reached, iterate
+from undamped.solvers.loop.control import StepControl
+from undamped.solvers.loop.dense import DenseOutput
+from undamped.solvers.methods.explicit.dopri5 import Dopri5
+from undamped.solvers.methods.explicit.dopri8 import Dopri8
+from undamped.solvers.methods.explicit.low_order import RK4, Bosh3, Euler, Heun, Midpoint
+from undamped.solvers.methods.explicit.tsit5 import Tsit5
+from undamped.solvers.methods.hyper.solver import CorrectionNetwork, HyperSolver
+from undamped.solvers.methods.implicit.diagonal import SDIRK4, ImplicitEuler, ImplicitMidpoint
+from undamped.solvers.methods.implicit.radau import Radau5
+from undamped.solvers.methods.reversible.leapfrogs import AsynchronousLeapfrog, ReversibleHeun
+from undamped.solvers.methods.reversible.mccallum_foster import McCallumFoster
+from undamped.solvers.methods.solver import Solver
+from undamped.solvers.methods.symplectic.phase import Separable
+from undamped.solvers.methods.symplectic.separable import Leapfrog, SymplecticEuler, Yoshida4
+from undamped.solvers.methods.symplectic.tao import Tao
 from undamped.solvers.odeint import odeint
-from undamped.solvers.reversible.leapfrogs import AsynchronousLeapfrog, ReversibleHeun
-from undamped.solvers.reversible.mccallum_foster import McCallumFoster
+from undamped.solvers.record import Statistics, Status
 from undamped.solvers.settings import Settings
 from undamped.solvers.solution import Solution
 from undamped.solvers.solve import solve
-from undamped.solvers.solver import Solver
-from undamped.solvers.symplectic.phase import Separable
-from undamped.solvers.symplectic.separable import Leapfrog, SymplecticEuler, Yoshida4
-from undamped.solvers.symplectic.tao import Tao
-from undamped.solvers.trace import Statistics, Status
 
 __all__ = [
     "RK4",

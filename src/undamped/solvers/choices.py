@@ -7,8 +7,8 @@ from typing import Any, Literal
 from undamped.errors import OptionError, explain
 from undamped.options import NonNegativeFloat, check, convert
 from undamped.registry import solvers
+from undamped.solvers.methods.solver import Solver
 from undamped.solvers.settings import Settings
-from undamped.solvers.solver import Solver
 
 Gradient = Literal["checkpoint", "backprop", "adjoint", "reversible"]
 Steps = Literal["batch", "sample"]

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from undamped.errors import explain
-from undamped.solvers.evaluation import all_finite
+from undamped.solvers.field import all_finite
+from undamped.solvers.methods.solver import Field, Solver
+from undamped.solvers.record import Failure, Status
 from undamped.solvers.settings import Settings
-from undamped.solvers.solver import Field, Solver
-from undamped.solvers.trace import Failure, Status
 
 # Explicit methods of order three to eight are stable up to about |hλ| = 2.5 to 5.
 STABILITY_LIMIT = 1.5

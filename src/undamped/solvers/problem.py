@@ -10,21 +10,21 @@ import torch
 from torch import Tensor
 
 from undamped.solvers.choices import Gradient
-from undamped.solvers.dense import DenseOutput
-from undamped.solvers.evaluation import CountedField, dependencies, next_node
-from undamped.solvers.events import Event
-from undamped.solvers.explicit.runge_kutta import RungeKutta
+from undamped.solvers.field import CountedField, dependencies, next_node
 from undamped.solvers.gradients.adjoint import Adjoint
-from undamped.solvers.gradients.once import only_once
+from undamped.solvers.gradients.field_context import Surroundings, random_state, refuse_chance
+from undamped.solvers.gradients.first_order_only import only_once
 from undamped.solvers.gradients.replay import Replay
 from undamped.solvers.gradients.sample_adjoint import SampleAdjoint
-from undamped.solvers.gradients.surroundings import Surroundings, random_state, refuse_chance
-from undamped.solvers.integration import Integration
-from undamped.solvers.per_sample import PerSampleIntegration
-from undamped.solvers.sample_dense import SampleDenseOutput
-from undamped.solvers.sample_events import SampleEvent
+from undamped.solvers.loop.batch import Integration
+from undamped.solvers.loop.dense import DenseOutput
+from undamped.solvers.loop.events import Event
+from undamped.solvers.loop.sample import PerSampleIntegration
+from undamped.solvers.loop.sample_dense import SampleDenseOutput
+from undamped.solvers.loop.sample_events import SampleEvent
+from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
+from undamped.solvers.methods.solver import Solver
 from undamped.solvers.settings import Settings
-from undamped.solvers.solver import Solver
 
 Run = Integration | PerSampleIntegration
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
-from undamped.solvers.control import StepControl
+from undamped.solvers.loop.control import StepControl
 
 
 @dataclass(frozen=True)

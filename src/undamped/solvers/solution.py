@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
-from undamped.solvers.dense import DenseOutput
-from undamped.solvers.sample_dense import SampleDenseOutput
-from undamped.solvers.trace import Statistics, Status
+from undamped.solvers.loop.dense import DenseOutput
+from undamped.solvers.loop.sample_dense import SampleDenseOutput
+from undamped.solvers.record import Statistics, Status
 
 
 @dataclass(frozen=True)

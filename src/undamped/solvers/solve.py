@@ -11,21 +11,21 @@ from torch import Tensor
 from undamped.errors import NonFiniteError, ShapeError, SolveError, explain
 from undamped.options import convert
 from undamped.solvers.choices import Gradient, Steps, check_choices, choose_solver, read_settings
-from undamped.solvers.dense import DenseOutput
-from undamped.solvers.evaluation import CountedField, all_finite
-from undamped.solvers.events import Event, with_event_gradient
-from undamped.solvers.explicit.runge_kutta import RungeKutta
-from undamped.solvers.integration import Integration
-from undamped.solvers.packing import Packing
-from undamped.solvers.per_sample import PerSampleIntegration
+from undamped.solvers.field import CountedField, all_finite
+from undamped.solvers.loop.batch import Integration
+from undamped.solvers.loop.dense import DenseOutput
+from undamped.solvers.loop.events import Event, with_event_gradient
+from undamped.solvers.loop.sample import PerSampleIntegration
+from undamped.solvers.loop.sample_dense import SampleDenseOutput
+from undamped.solvers.loop.sample_events import SampleEvent, with_event_gradients
+from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
+from undamped.solvers.methods.solver import Solver
 from undamped.solvers.problem import Problem, run_problem
-from undamped.solvers.sample_dense import SampleDenseOutput
-from undamped.solvers.sample_events import SampleEvent, with_event_gradients
-from undamped.solvers.shifts import shift_outputs, shift_start
+from undamped.solvers.record import Status
 from undamped.solvers.solution import Solution
-from undamped.solvers.solver import Solver
-from undamped.solvers.times import Times, coincide, read_times
-from undamped.solvers.trace import Status
+from undamped.solvers.state.packing import Packing
+from undamped.solvers.state.time_gradients import shift_outputs, shift_start
+from undamped.solvers.state.times import Times, coincide, read_times
 
 OnFailure = Literal["raise", "return"]
 

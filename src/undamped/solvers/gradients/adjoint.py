@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from undamped.errors import SolveError
-from undamped.solvers.evaluation import CountedField, Strangers, next_node
-from undamped.solvers.explicit.runge_kutta import RungeKutta
-from undamped.solvers.packing import Packing
+from undamped.solvers.field import CountedField, Strangers, next_node
+from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
+from undamped.solvers.methods.solver import Solver
 from undamped.solvers.settings import Settings
-from undamped.solvers.solver import Solver
+from undamped.solvers.state.packing import Packing
 
 
 class Adjoint:
@@ -55,7 +55,7 @@ class Adjoint:
 
     def solve(self, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
         """Return the gradients with respect to y0 and the tensors."""
-        from undamped.solvers.integration import Integration
+        from undamped.solvers.loop.batch import Integration
 
         shape, size = self.values[0].shape, self.values[0].numel()
         sizes = [tensor.numel() for tensor in self.tensors]

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from undamped.solvers.evaluation import CountedField, Strangers, next_node
-from undamped.solvers.solver import Number, Solver, SolverState
-from undamped.solvers.trace import Step, Trace
+from undamped.solvers.field import CountedField, Strangers, next_node
+from undamped.solvers.methods.solver import Number, Solver, SolverState
+from undamped.solvers.record import Step, Trace
 
 
 class Replay:

@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 
 from undamped.errors import SolveError
-from undamped.solvers.evaluation import CountedField, Strangers, next_node
-from undamped.solvers.explicit.runge_kutta import RungeKutta
-from undamped.solvers.explicit.sums import combine_terms
-from undamped.solvers.packing import Packing
+from undamped.solvers.field import CountedField, Strangers, next_node
+from undamped.solvers.methods.explicit.compiled_sums import combine_terms
+from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.settings import Settings
+from undamped.solvers.state.packing import Packing
 
 
 class SampleAdjoint:
@@ -65,7 +65,7 @@ class SampleAdjoint:
 
     def solve(self, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
         """Return the gradients with respect to y0 and the tensors."""
-        from undamped.solvers.per_sample import PerSampleIntegration
+        from undamped.solvers.loop.sample import PerSampleIntegration
 
         batch = self.shape[0]
         if not self.values[0].numel():

@@ -1,0 +1,95 @@
+"""What an evaluation depends on besides its arguments, so that the way back meets the same.
+
+A way back that evaluates the field again differentiates what it evaluates: with the parameters of
+the way there, in the precision of the way there, and without anything drawn by chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from undamped.errors import OptionError, explain
+from undamped.solvers.field import CountedField
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The precision of a solve, and the parameters its field had.
+
+    Args:
+        device: Kind of device.
+        mixed: Whether operations chose their precision.
+        precision: The shorter one they chose.
+        parameters: Those of a field that is a module, by name.
+    """
+
+    device: str
+    mixed: bool
+    precision: torch.dtype
+    parameters: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], y: Tensor) -> Surroundings:
+        """Take down what holds now."""
+        device = y.device.type
+        named = dict(function.named_parameters()) if isinstance(function, nn.Module) else {}
+        precision = torch.get_autocast_dtype(device)
+        return cls(device, torch.is_autocast_enabled(device), precision, named)
+
+    @contextmanager
+    def restored(self, field: CountedField) -> Iterator[None]:
+        """Let the field be evaluated as it was."""
+        function = field.function
+        if isinstance(function, nn.Module) and not self._has_mine(function):
+            # `torch.func.functional_call` lends a module other parameters for one pass.
+            field.function = lambda t, y: torch.func.functional_call(
+                function, dict(self.parameters), (t, y)
+            )
+        try:
+            with self.precisely():
+                yield
+        finally:
+            field.function = function
+
+    def precisely(self) -> AbstractContextManager[Any]:
+        """Evaluate in the precision of the way there, converting parameters each time.
+
+        Converted ones that PyTorch keeps would belong to whichever graph needed them first.
+        """
+        return torch.autocast(
+            self.device, dtype=self.precision, enabled=self.mixed, cache_enabled=False
+        )
+
+    def _has_mine(self, module: nn.Module) -> bool:
+        return all(self.parameters.get(name) is p for name, p in module.named_parameters())
+
+
+def refuse_chance(before: Tensor, y: Tensor, gradient: str) -> None:
+    """Refuse an evaluation that drew random numbers: evaluated again, it would draw others.
+
+    Args:
+        before: `random_state` before it.
+        y: The state.
+        gradient: The way to the gradient that was chosen.
+    """
+    if not torch.equal(before, random_state(y)):
+        raise OptionError(
+            explain(
+                f"the field of a solve with gradient='{gradient}'",
+                expected="the same value whenever it is evaluated at the same place",
+                got="one that draws random numbers, as dropout does",
+                remedy="Draw them before the solve and keep them, call eval(), or choose "
+                "gradient='backprop', which differentiates what was drawn.",
+            )
+        )
+
+
+def random_state(y: Tensor) -> Tensor:
+    """Return the state of the generator that fields draw from where y is."""
+    return torch.cuda.get_rng_state(y.device) if y.is_cuda else torch.get_rng_state()

@@ -1,0 +1,309 @@
+"""Integration with one step size for the whole state: the loop every solve goes through."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from undamped.solvers.failure import explain_failure, worst_sample
+from undamped.solvers.field import CountedField, all_finite
+from undamped.solvers.loop.control import ControlMemory, ErrorNorm, initial_step
+from undamped.solvers.loop.events import Event, locate
+from undamped.solvers.methods.solver import Solver, Stepper
+from undamped.solvers.record import Failure, Statistics, Status, Step, Trace
+from undamped.solvers.settings import Settings
+from undamped.solvers.state.times import coincide
+
+# Looking at stiffness costs two norms, so only every so many accepted steps.
+STIFFNESS_EVERY = 16
+# Accepted steps over which their size is averaged, about.
+RECENT = 8
+NEXT_TO_NOTHING = 1e-200
+
+
+class Integration:
+    """One solve: `run` to its end, or `advance` step by step.
+
+    Args:
+        field: The field, counted.
+        solver: The method.
+        y0: Start value.
+        times: Output times, the first of which is the start; increasing or decreasing.
+        settings: Tolerances and limits.
+        first: f(times[0], y0), where it is known.
+        keep: Whether to keep states for recomputation.
+        record: Whether to write down the steps, for repeating or undoing them.
+        event: A function whose zero ends the solve.
+        watch: Called with (stepper, t, h, end) before a step is accepted.
+    """
+
+    def __init__(
+        self,
+        field: CountedField,
+        solver: Solver,
+        y0: Tensor,
+        times: Sequence[float],
+        settings: Settings,
+        *,
+        first: Tensor | None = None,
+        keep: bool = False,
+        record: bool = False,
+        event: Event | None = None,
+        watch: Callable[[Stepper, float, float, float], None] | None = None,
+    ) -> None:
+        self.field, self.solver, self.settings, self.times = field, solver, settings, times
+        self.event, self.watch, self.keep, self.record = event, watch, keep, record or keep
+        self.y0 = y0
+        self.t, self.end = times[0], times[-1]
+        self.direction = 1.0 if self.end >= self.t else -1.0
+        # Some methods evaluate the field to begin with, which counts.
+        self.started = field.count
+        self.stepper = solver.stepper(field, self.t, y0, first)
+        self.first = first
+        self.values: list[Tensor] = [y0]
+        self.trace = Trace()
+        self.statistics = Statistics()
+        self.failure: Failure | None = None
+        self.event_time: float | None = None
+        self.adaptive = settings.step_size is None and solver.adaptive
+        self.proposed = y0
+        self.next_step: float | None = None
+        """The step size an adaptive solve would have gone on with."""
+        self.pace: float | None = None
+        """Mean size of the last accepted steps."""
+        self.refused: float | None = None
+        """Size of the last attempt, where it was refused for what is not finite."""
+        self.whole = 0, self.stepper.state
+        """Recorded steps up to the last output, and the state there."""
+
+    @property
+    def y(self) -> Tensor:
+        """The solution so far."""
+        return self.stepper.state[0]
+
+    def run(self) -> None:
+        """Go to the end, or to where it cannot go on."""
+        for _ in self.advance():
+            pass
+
+    def advance(self) -> Iterator[float]:
+        """Go on by one accepted step at a time, yielding its size."""
+        steps = self._adaptive_steps() if self.adaptive else self._fixed_steps()
+        for h in steps:
+            self.statistics.evaluations = self.field.count - self.started
+            if self.record and self.trace.steps[len(self.trace.steps) - 1].outputs:
+                self.whole = len(self.trace.steps), self.stepper.state
+            yield h
+        self.statistics.evaluations = self.field.count - self.started
+        self.trace.final = self.stepper.state
+        if self.failure is not None and self.record:
+            # No output depends on what came last, and no gradient should meet it: nought times
+            # infinity is not nought.
+            count, state = self.whole
+            self.trace.cut(count, self.settings.piece, state)
+
+    def _fixed_steps(self) -> Iterator[float]:
+        size = self.settings.step_size
+        # Elsewhere a look at every step would wait for the device.
+        every = self.y.device.type == "cpu"
+        for index in range(1, len(self.times)):
+            begin, target = self.times[index - 1], self.times[index]
+            span = target - begin
+            spans = 1.0 if size is None else abs(span) / size
+            count = max(1, math.ceil(spans - 1e-9)) if math.isfinite(spans) else sys.maxsize
+            h = span / count
+            if math.isinf(h) and size is not None:
+                h = math.copysign(size, span)
+            if span == 0:
+                self.values.append(self.y)
+                continue
+            for number in range(count):
+                if self.statistics.accepted >= self.settings.max_steps:
+                    self._fail(Status.MAX_STEPS, h, None)
+                    return
+                self.proposed = self.stepper.attempt(self.t, h)
+                last = number + 1 == count
+                if (every or last) and not all_finite(self.proposed):
+                    self._fail(Status.NON_FINITE, h, self.proposed)
+                    return
+                after = target if last else begin + (number + 1) * h
+                self._take(h, after, ((index, None),) if last else ())
+                yield h
+                if self.event_time is not None:
+                    return
+
+    def _adaptive_steps(self) -> Iterator[float]:
+        settings, solver, stepper = self.settings, self.solver, self.stepper
+        order = solver.error_order
+        assert order is not None
+        memory = ControlMemory(settings.control, order)
+        norm = ErrorNorm(settings.rtol, settings.atol, settings.norm_size)
+        h = self._first_step(order, norm)
+        limit = math.inf if settings.max_step is None else settings.max_step
+        lands_everywhere = not solver.dense
+        largest = max(abs(self.t), abs(self.end))
+        index, count, attempts = 1, len(self.times), 0
+        while index < count:
+            target = self.times[index] if lands_everywhere else self.end
+            remaining = abs(target - self.t)
+            landing = h >= remaining * (1 - 1e-12)
+            size_now = remaining if landing else h
+            signed = self.direction * size_now
+            if attempts >= settings.max_steps:
+                self._fail(Status.MAX_STEPS, signed, None)
+                return
+            if size_now == 0:
+                self.values.append(self.y)
+                index += 1
+                continue
+            if self.t + signed == self.t:
+                self._fail(Status.STEP_TOO_SMALL, signed, None)
+                return
+            attempts += 1
+            self.proposed = stepper.attempt(self.t, signed)
+            ratio = stepper.error_norm(norm)
+            if not ratio <= 1:
+                self.statistics.rejected += 1
+                self.refused = signed if math.isnan(ratio) else None
+                h = size_now * memory.after_refusing(ratio)
+                # Without an end, what can be told apart depends on where it is.
+                scale = largest if math.isfinite(largest) else max(abs(self.t), NEXT_TO_NOTHING)
+                if not h >= 16 * 2.3e-16 * scale:
+                    before, after = self.y.detach(), self.proposed.detach()
+                    ratios = norm.ratio(stepper.error(), before, after)
+                    self._fail(Status.STEP_TOO_SMALL, signed, ratios)
+                    return
+                continue
+            self.refused = None
+            known = size_now if self.pace is None else self.pace
+            self.pace = known + (size_now - known) / RECENT
+            after = target if landing else self.t + signed
+            outputs = []
+            while index < count and (after - self.times[index]) * self.direction >= 0:
+                time = self.times[index]
+                outputs.append((index, None if time == after else (time - self.t) / signed))
+                index += 1
+            if self.statistics.accepted % STIFFNESS_EVERY == 0:
+                self._look_at_stiffness(size_now)
+            self._take(signed, after, tuple(outputs))
+            factor = memory.after_accepting(ratio)
+            # A step cut short to land somewhere says little about the size to go on with.
+            proposed = size_now * factor
+            h = min(limit, max(h, proposed) if landing and h > size_now else proposed)
+            self.next_step = h
+            yield signed
+            if self.event_time is not None:
+                return
+
+    def _first_step(self, order: int, norm: ErrorNorm) -> float:
+        settings = self.settings
+        limit = math.inf if settings.max_step is None else settings.max_step
+        if settings.first_step is not None:
+            return min(settings.first_step, limit)
+        with torch.no_grad():
+            y = self.y.detach()
+            slope = self.first
+            if slope is None:
+                slope = self.field(torch.full((), self.t, dtype=y.dtype, device=y.device), y)
+            h = initial_step(
+                self.field,
+                self.t,
+                y,
+                slope.detach(),
+                direction=self.direction,
+                order=order,
+                measure=lambda terms, parts: self.stepper.measure(norm, y, terms, parts),
+            )
+        return min(h, limit)
+
+    def _take(self, h: float, after: float, outputs: tuple[tuple[int, float | None], ...]) -> None:
+        """Accept the attempted step, collecting the outputs inside it."""
+        if self.event is not None:
+            found = locate(
+                self.event, self.solver, self.field, self.t, h, self.stepper.state, self.proposed
+            )
+            if found is not None:
+                self._stop_at_event(found, outputs)
+                return
+        if self.watch is not None:
+            self.watch(self.stepper, self.t, h, after)
+        inside = [
+            self.stepper.inside(h, fraction) for _, fraction in outputs if fraction is not None
+        ]
+        if self.record:
+            self._record(Step(self.t, h, outputs))
+        self._count(h)
+        self.stepper.accept()
+        self.t = after
+        self.values.extend(inside)
+        if outputs and outputs[-1][1] is None:
+            self.values.append(self.y)
+
+    def _count(self, h: float) -> None:
+        statistics = self.statistics
+        statistics.accepted += 1
+        if abs(h) < statistics.smallest_step:
+            statistics.smallest_step = abs(h)
+
+    def _record(self, step: Step) -> None:
+        if self.keep and len(self.trace.steps) % self.settings.piece == 0:
+            self.trace.checkpoints.append(self.stepper.state)
+        self.trace.steps.append(step)
+
+    def _stop_at_event(self, h: float, outputs: tuple[tuple[int, float | None], ...]) -> None:
+        """Step to the event instead; outputs before it are lost only if they lie beyond it."""
+        end = self.t + h
+        scale = max(abs(self.times[0]), abs(self.end))
+        for index, _ in outputs:
+            time = self.times[index]
+            ahead = time - self.t
+            if abs(ahead) < abs(h) and not coincide(time, end, scale):
+                self._land(ahead, time)
+                h -= ahead
+        self._land(h, end)
+        self.event_time = end
+
+    def _land(self, h: float, after: float) -> None:
+        """Step to the next output, or to the event, which comes where the next would."""
+        self.stepper.attempt(self.t, h)
+        if self.watch is not None:
+            self.watch(self.stepper, self.t, h, after)
+        self._record(Step(self.t, h, ((len(self.values), None),)))
+        self._count(h)
+        self.stepper.accept()
+        self.t = after
+        self.values.append(self.y)
+
+    def _look_at_stiffness(self, size: float) -> None:
+        rate = self.stepper.fastest_rate()
+        if rate is not None and math.isfinite(rate):
+            known = self.statistics.stiffness
+            estimate = size * rate
+            self.statistics.stiffness = estimate if known != known else max(known, estimate)
+
+    def _fail(self, status: Status, h: float, ratio: Tensor | None) -> None:
+        counted = self.field.count
+        if ratio is None:
+            slope_time = torch.full((), self.t, dtype=self.y.dtype, device=self.y.device)
+            with torch.no_grad():
+                ratio = self.field(slope_time, self.y.detach())
+        self.failure = explain_failure(
+            status,
+            field=self.field,
+            t=self.t,
+            h=h,
+            end=self.end,
+            y=self.y.detach(),
+            y0=self.y0.detach(),
+            sample=worst_sample(ratio.detach(), self.field.packing.batched),
+            solver=self.solver,
+            settings=self.settings,
+            steps=self.statistics.accepted,
+            pace=abs(h) if self.pace is None else self.pace,
+            refused=self.refused,
+        )
+        self.field.count = counted

@@ -1,0 +1,1 @@
+"""The methods: one file each, entered in the registry by a decorator."""

@@ -1,0 +1,121 @@
+"""The sums of a Runge–Kutta step: in torch, differentiably, and by a compiled kernel.
+
+The kernel takes steps without a graph through their sums, and error norms, on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from undamped.kernels.dispatch import implementation
+from undamped.solvers.methods.explicit.tableau import Terms, terms_of
+
+if TYPE_CHECKING:
+    from undamped.kernels.weighted_sums import WeightedSums
+    from undamped.solvers.loop.control import ErrorNorm
+    from undamped.solvers.methods.solver import Number
+
+
+def combine(y: Tensor | None, h: Number, row: Sequence[float], taken: Sequence[Tensor]) -> Tensor:
+    """Return y + h Σ a_j k_j, differentiable any number of times where gradients are on."""
+    return combine_terms(y, h, terms_of(tuple(row)), taken)
+
+
+def combine_terms(y: Tensor | None, h: Number, terms: Terms, taken: Sequence[Tensor]) -> Tensor:
+    """Return y + h Σ a_j k_j over the terms of a row that are not zero."""
+    if isinstance(h, Tensor):
+        (j, a), *rest = terms
+        total = torch.mul(taken[j], a)
+        for j, a in rest:
+            total = torch.add(total, taken[j], alpha=a)
+        total = h.to(total.dtype) * total
+        return total if y is None else y + total
+    graph, total = torch.is_grad_enabled(), y
+    for j, a in terms:
+        if total is None:
+            total = torch.mul(taken[j], a * h)
+        elif graph or total is y:
+            total = torch.add(total, taken[j], alpha=a * h)
+        else:
+            total.add_(taken[j], alpha=a * h)
+    assert total is not None
+    return total
+
+
+def compiled_sums(y: Tensor) -> CompiledSums | None:
+    """Return the sums for states like y, or None where no kernel takes them."""
+    if torch.compiler.is_compiling() or implementation(y) != "numba" or not y.is_contiguous():
+        return None
+    if forward_ad._current_level >= 0:  # a kernel would lose the tangents
+        return None
+    from undamped.kernels.weighted_sums import WeightedSums
+
+    return CompiledSums(WeightedSums(y))
+
+
+class CompiledSums:
+    """Stage values and error norms of the steps of one solve.
+
+    A field answers as it likes: every stage is looked at, and a step with one that is of another
+    type or has gaps in its memory is summed by torch, as is every step through which a graph is
+    wanted.
+
+    Args:
+        kernel: The sums.
+    """
+
+    def __init__(self, kernel: WeightedSums) -> None:
+        self._kernel = kernel
+        self._fit, self._seen = True, 0
+
+    def __call__(self, y: Tensor, h: Any, terms: Terms, taken: list[Tensor]) -> Tensor:
+        """Return y + h Σ a_j k_j; called after every stage."""
+        if len(taken) == 1:
+            self._seen = 0
+        if torch.is_grad_enabled() or not self._look(y, taken):
+            return combine_terms(y, h, terms, taken)
+        return self._kernel.add(h, terms.row)
+
+    def _look(self, y: Tensor, taken: Sequence[Tensor]) -> bool:
+        """Take what is new; return whether everything in this step has fitted."""
+        if not self._seen:
+            self._fit = self._kernel.begin(y)
+        while self._fit and self._seen < len(taken):
+            self._fit = self._kernel.take(taken[self._seen])
+            self._seen += 1
+        return self._fit
+
+    def error(
+        self, y: Tensor, y1: Tensor, h: Any, terms: Terms, taken: Sequence[Tensor], norm: ErrorNorm
+    ) -> float | None:
+        """Return the norm of the error of a step; None if torch has to find it.
+
+        Args:
+            y: What the step started from.
+            y1: What it arrived at.
+            h: Its size.
+            terms: Of the error estimate.
+            taken: Its stages.
+            norm: The tolerance.
+        """
+        if not self._look(y, taken):
+            return None
+        return self._kernel.error(y1, h, terms.row, norm.rtol, norm.atol, norm.size)
+
+    def measure(
+        self, norm: ErrorNorm, y: Tensor, terms: Terms, parts: Sequence[Tensor]
+    ) -> float | None:
+        """Return the norm of Σ a_j part_j at y, between steps; None if torch has to find it."""
+        self._seen = 0
+        if not self._look(y, parts):
+            return None
+        return self._kernel.error(y, 1.0, terms.row, norm.rtol, norm.atol, norm.size)
+
+    def length(self, y1: Tensor, terms: Terms) -> float | None:
+        """Return the root mean square of Σ a_j k_j, after `error`; None as there."""
+        return self._kernel.error(y1, 1.0, terms.row, 0.0, 1.0) if self._fit else None

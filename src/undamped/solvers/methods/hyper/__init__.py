@@ -1,0 +1,1 @@
+"""Hypersolvers: a cheap method with a learned correction."""
