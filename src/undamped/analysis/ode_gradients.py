@@ -20,9 +20,8 @@ from undamped.fields.continuous_flow import FlowResult
 from undamped.fields.neural_ode import NeuralODE
 from undamped.fields.solving import SolvingModule
 from undamped.solvers import McCallumFoster, Solver
-from undamped.solvers.choices import Gradient, choose_solver
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
-from undamped.solvers.settings import Settings
+from undamped.solvers.settings import Gradient, Settings, choose_solver
 
 WAYS: tuple[Gradient, ...] = ("checkpoint", "backprop", "adjoint", "reversible")
 LONG_ENOUGH = 1.0  # seconds of one pass that are measured well enough by it

@@ -25,7 +25,7 @@ from undamped.fields.trace import (
 )
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt, convert
 from undamped.solvers import Solver, solve
-from undamped.solvers.choices import Gradient
+from undamped.solvers.settings import Gradient
 
 
 class ConcatSquashField(nn.Module):

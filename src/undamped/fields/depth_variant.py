@@ -15,7 +15,7 @@ from undamped.fields.neural_ode import NeuralODE
 from undamped.fields.perceptron import ACTIVATIONS, Activation
 from undamped.options import PositiveFloat, PositiveInt
 from undamped.solvers import Solution, Solver
-from undamped.solvers.choices import Gradient
+from undamped.solvers.settings import Gradient
 
 Basis = Literal["fourier", "chebyshev", "polynomial", "piecewise"]
 

@@ -11,7 +11,7 @@ from undamped.checked import checked
 from undamped.fields.solving import SolvingModule
 from undamped.options import PositiveFloat, PositiveInt
 from undamped.solvers import Solver, solve
-from undamped.solvers.choices import Gradient
+from undamped.solvers.settings import Gradient
 
 
 class NeuralODE(SolvingModule):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from undamped.errors import OptionError
 from undamped.solvers import Solver
-from undamped.solvers.choices import choose_solver
+from undamped.solvers.settings import choose_solver
 
 
 class AntisymmetricField(nn.Module):

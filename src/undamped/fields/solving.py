@@ -8,7 +8,7 @@ from torch import nn
 
 from undamped.errors import OptionError
 from undamped.solvers import Solution, Solver
-from undamped.solvers.choices import Gradient, choose_solver
+from undamped.solvers.settings import Gradient, choose_solver
 
 
 class SolvingModule(nn.Module):

@@ -22,7 +22,7 @@ from undamped.fields.perceptron import Activation, PerceptronField
 from undamped.networks.steps import chosen_steps
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
-from undamped.solvers.choices import Gradient, choose_solver
+from undamped.solvers.settings import Gradient, choose_solver
 
 
 class ContinuousModel(nn.Module):

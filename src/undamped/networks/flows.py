@@ -19,7 +19,7 @@ from undamped.fields.trace import NoiseKind, TraceKind
 from undamped.networks.steps import chosen_steps
 from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
-from undamped.solvers.choices import Gradient
+from undamped.solvers.settings import Gradient
 
 
 @models.register("ffjord")

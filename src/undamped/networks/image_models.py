@@ -18,7 +18,7 @@ from undamped.networks.continuous import ContinuousModel
 from undamped.networks.steps import chosen_steps
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
-from undamped.solvers.choices import Gradient
+from undamped.solvers.settings import Gradient
 
 
 class ImageModel(ContinuousModel):

@@ -1,14 +1,13 @@
-"""Calling the field: counted, packed, and asked once which tensors its value depends on."""
+"""Calling the field: counted, packed, checked."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
-from weakref import ref
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from undamped.errors import NonFiniteError, OptionError, explain
 from undamped.solvers.state.packing import Packing
@@ -94,95 +93,3 @@ def _first_bad_sample(value: Tensor, packing: Packing) -> str:
         return ""
     bad = ~torch.isfinite(value).flatten(1).all(1)
     return f", sample {int(bad.nonzero()[0])}"
-
-
-def dependencies(
-    function: Callable[..., Any], given: Iterable[Tensor], value: Tensor, start: int
-) -> list[Tensor]:
-    """Return every tensor other than the state that a gradient has to reach.
-
-    Args:
-        function: The user's field; a module brings its parameters.
-        given: Tensors the user named.
-        value: f(t, y), evaluated with gradients on a state that is a leaf.
-        start: Number of the first autograd node that belongs to that evaluation.
-    """
-    named = [tensor for tensor in given if tensor.requires_grad]
-    if isinstance(function, nn.Module):
-        named += [parameter for parameter in function.parameters() if parameter.requires_grad]
-    extra = getattr(function, "context_tensors", None)
-    if extra is not None:
-        named += [tensor for tensor in extra() if tensor.requires_grad]
-    known = {id(tensor): tensor for tensor in named}
-    for leaf in _leaves([value], named, start):
-        known.setdefault(id(leaf), leaf)
-    return list(known.values())
-
-
-class Strangers:
-    """Leaves met on the way back that the first evaluation did not show.
-
-    A field may use a tensor only later in time, or only in some states; its gradient would be
-    missing without a word. A leaf that the field makes for itself, as one that takes a gradient
-    inside does, is gone with the graph it was made for; one that is still there is somebody's.
-
-    Args:
-        known: The tensors whose gradients are looked for.
-    """
-
-    def __init__(self, known: Sequence[Tensor]) -> None:
-        self._known = list(known)
-        self._met: list[ref[Tensor]] = []
-
-    def look(self, values: Iterable[Tensor], state: Sequence[Tensor], start: int) -> None:
-        """Look at what was evaluated again.
-
-        Args:
-            values: Evaluated with gradients.
-            state: The leaves they were evaluated from.
-            start: Number of the first autograd node that belongs to these evaluations.
-        """
-        named = [*state, *self._known]
-        allowed = {id(tensor) for tensor in named}
-        self._met = [leaf for leaf in self._met if leaf() is not None]
-        self._met += [
-            ref(leaf) for leaf in _leaves(values, named, start) if id(leaf) not in allowed
-        ]
-
-    def refuse(self) -> None:
-        """Raise an error for a leaf that is still there, when all graphs are gone."""
-        for leaf in (met() for met in self._met):
-            if leaf is not None:
-                raise _unnamed(f"a leaf of shape {tuple(leaf.shape)} only later than at the start")
-
-
-def next_node() -> int:
-    """Return the number that the next autograd node of this thread will have, or one before."""
-    marker = torch.ones((), requires_grad=True) * 1.0
-    assert marker.grad_fn is not None
-    return marker.grad_fn._sequence_nr()
-
-
-def _leaves(values: Iterable[Tensor], named: Iterable[Tensor], start: int) -> Iterator[Tensor]:
-    """Go through the graph of values down to the named tensors; yield the leaves met."""
-    stopped = {id(tensor.grad_fn) for tensor in named if tensor.grad_fn is not None}
-    seen: set[int] = set()
-    waiting = [value.grad_fn for value in values if value.grad_fn is not None]
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen or id(node) in stopped:
-            continue
-        seen.add(id(node))
-        leaf = getattr(node, "variable", None)
-        if leaf is not None:
-            yield leaf
-        elif node._sequence_nr() < start:
-            raise _unnamed("one computed earlier and not named")
-        waiting.extend(before for before, _ in node.next_functions if before is not None)
-
-
-def _unnamed(which: str) -> OptionError:
-    return OptionError(
-        f"parameters: expected every tensor the field depends on, got a field that uses {which}. "
-        "Pass it in `parameters=[...]`, or choose gradient='backprop'."
-    )

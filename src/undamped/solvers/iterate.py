@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from undamped.errors import OptionError, SolveError, explain
-from undamped.solvers.choices import choose_solver, read_settings
 from undamped.solvers.field import CountedField
 from undamped.solvers.loop.batch import Integration
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.record import Status
+from undamped.solvers.settings import choose_solver, read_settings
 from undamped.solvers.solve import NonFiniteSolveError
 from undamped.solvers.state.packing import Packing
 

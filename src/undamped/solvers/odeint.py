@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from undamped.solvers.choices import Gradient
 from undamped.solvers.methods.solver import Solver
+from undamped.solvers.settings import Gradient
 from undamped.solvers.solve import solve
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.solvers.choices import Gradient
-from undamped.solvers.field import CountedField, dependencies, next_node
+from undamped.solvers.dependencies import dependencies, next_node
+from undamped.solvers.field import CountedField
 from undamped.solvers.gradients.adjoint import Adjoint
-from undamped.solvers.gradients.field_context import Surroundings, random_state, refuse_chance
-from undamped.solvers.gradients.first_order_only import only_once
+from undamped.solvers.gradients.field_context import FieldContext, random_state, refuse_randomness
+from undamped.solvers.gradients.first_order_only import first_order_only
 from undamped.solvers.gradients.replay import Replay
 from undamped.solvers.gradients.sample_adjoint import SampleAdjoint
 from undamped.solvers.loop.batch import Integration
@@ -24,7 +24,7 @@ from undamped.solvers.loop.sample_dense import SampleDenseOutput
 from undamped.solvers.loop.sample_events import SampleEvent
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.methods.solver import Solver
-from undamped.solvers.settings import Settings
+from undamped.solvers.settings import Gradient, Settings
 
 Run = Integration | PerSampleIntegration
 
@@ -46,7 +46,7 @@ class Problem:
     first: Tensor | None = None
     keep: bool = False
     run: Run | None = None
-    surroundings: Surroundings | None = None
+    context: FieldContext | None = None
 
     def begin(self, y0: Tensor) -> Run:
         """Solve from y0."""
@@ -97,7 +97,7 @@ class _Differentiable(torch.autograd.Function):
         ctx.problem, ctx.values = problem, values if problem.gradient == "adjoint" else None
         # The tensors are kept so that changing them before the way back is noticed.
         ctx.save_for_backward(y0, *tensors)
-        ctx.surroundings = problem.surroundings
+        ctx.context = problem.context
         run.statistics.kept_bytes = _bytes(problem, run, values)
         return values
 
@@ -108,9 +108,9 @@ class _Differentiable(torch.autograd.Function):
         problem: Problem = ctx.problem
         y0, *tensors = ctx.saved_tensors
         (incoming,) = gradients
-        with torch.no_grad(), ctx.surroundings.restored(problem.field):
+        with torch.no_grad(), ctx.context.restored(problem.field):
             pulled, totals = _way_back(problem, y0, ctx.values, incoming)
-        return None, *only_once(
+        return None, *first_order_only(
             [pulled, *totals],
             [incoming, y0, *tensors],
             f"gradients of gradients of a solve: expected gradient='backprop', got "
@@ -196,8 +196,8 @@ def run_problem(problem: Problem, start: Tensor, parameters: Sequence[Tensor]) -
     if problem.gradient == "backprop" or not torch.is_grad_enabled():
         problem.first = counted.first(time, start)
         return torch.stack(problem.begin(start).values)
-    problem.surroundings = Surroundings.of(counted.function, start)
-    with problem.surroundings.precisely():
+    problem.context = FieldContext.of(counted.function, start)
+    with problem.context.precisely():
         return _without_graph(problem, start, time, parameters)
 
 
@@ -219,5 +219,5 @@ def _without_graph(
     if not problem.tensors and not start.requires_grad:
         with torch.no_grad():
             return torch.stack(problem.begin(start).values)
-    refuse_chance(before, start, problem.gradient)
+    refuse_randomness(before, start, problem.gradient)
     return _Differentiable.apply(problem, start, *problem.tensors)

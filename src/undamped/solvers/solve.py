@@ -10,7 +10,6 @@ from torch import Tensor
 
 from undamped.errors import NonFiniteError, ShapeError, SolveError, explain
 from undamped.options import convert
-from undamped.solvers.choices import Gradient, Steps, check_choices, choose_solver, read_settings
 from undamped.solvers.field import CountedField, all_finite
 from undamped.solvers.loop.batch import Integration
 from undamped.solvers.loop.dense import DenseOutput
@@ -22,6 +21,7 @@ from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.problem import Problem, run_problem
 from undamped.solvers.record import Status
+from undamped.solvers.settings import Gradient, Steps, check_choices, choose_solver, read_settings
 from undamped.solvers.solution import Solution
 from undamped.solvers.state.packing import Packing
 from undamped.solvers.state.time_gradients import shift_outputs, shift_start

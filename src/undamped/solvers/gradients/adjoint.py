@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from undamped.errors import SolveError
-from undamped.solvers.field import CountedField, Strangers, next_node
+from undamped.solvers.dependencies import LateTensors, next_node
+from undamped.solvers.field import CountedField
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.settings import Settings
@@ -51,7 +52,7 @@ class Adjoint:
         self.solver, self.field, self.times, self.values = solver, field, times, values
         self.tensors, self.settings = list(tensors), settings
         self.first_step = first_step
-        self.strangers = Strangers(self.tensors)
+        self.late = LateTensors(self.tensors)
 
     def solve(self, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
         """Return the gradients with respect to y0 and the tensors."""
@@ -82,7 +83,7 @@ class Adjoint:
                 )
             _, adjoint, sums = run.y.split([size, size, sum(sizes)])
             adjoint = adjoint + gradients[number - 1].reshape(-1)
-        self.strangers.refuse()
+        self.late.refuse()
         parts = sums.split(sizes) if sizes else ()
         totals: list[Tensor | None] = [
             part.view_as(tensor).to(tensor.dtype)
@@ -95,7 +96,7 @@ class Adjoint:
             begun = next_node()
             y = state[:size].detach().view(shape).requires_grad_()
             slope = self.field(t, y)
-            self.strangers.look([slope], [y], begun)
+            self.late.look([slope], [y], begun)
         adjoint = state[size : 2 * size].view(shape)
         if slope.requires_grad:
             found = torch.autograd.grad(slope, [y, *self.tensors], -adjoint, allow_unused=True)

@@ -19,7 +19,7 @@ from undamped.solvers.field import CountedField
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class FieldContext:
     """The precision of a solve, and the parameters its field had.
 
     Args:
@@ -35,7 +35,7 @@ class Surroundings:
     parameters: Mapping[str, Tensor]
 
     @classmethod
-    def of(cls, function: Callable[..., Any], y: Tensor) -> Surroundings:
+    def of(cls, function: Callable[..., Any], y: Tensor) -> FieldContext:
         """Take down what holds now."""
         device = y.device.type
         named = dict(function.named_parameters()) if isinstance(function, nn.Module) else {}
@@ -70,7 +70,7 @@ class Surroundings:
         return all(self.parameters.get(name) is p for name, p in module.named_parameters())
 
 
-def refuse_chance(before: Tensor, y: Tensor, gradient: str) -> None:
+def refuse_randomness(before: Tensor, y: Tensor, gradient: str) -> None:
     """Refuse an evaluation that drew random numbers: evaluated again, it would draw others.
 
     Args:

@@ -15,7 +15,7 @@ from torch import Tensor
 from undamped.errors import OptionError
 
 
-class _Once(torch.autograd.Function):
+class _FirstOrderOnly(torch.autograd.Function):
     """The first `count` tensors as they are, depending on all others, with no derivative."""
 
     @staticmethod
@@ -31,7 +31,7 @@ class _Once(torch.autograd.Function):
         raise OptionError(ctx.message)
 
 
-def only_once(
+def first_order_only(
     values: Sequence[Tensor | None], roots: Sequence[Tensor], message: str
 ) -> list[Tensor | None]:
     """Return what a backward pass found, guarded if a graph through it is being built.
@@ -44,5 +44,5 @@ def only_once(
     there = [value for value in values if value is not None]
     if not torch.is_grad_enabled() or not there:
         return list(values)
-    guarded = iter(_Once.apply(message, len(there), *there, *roots))
+    guarded = iter(_FirstOrderOnly.apply(message, len(there), *there, *roots))
     return [None if value is None else next(guarded) for value in values]

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from undamped.solvers.field import CountedField, Strangers, next_node
+from undamped.solvers.dependencies import LateTensors, next_node
+from undamped.solvers.field import CountedField
 from undamped.solvers.methods.solver import Number, Solver, SolverState
 from undamped.solvers.record import Step, Trace
 
@@ -41,7 +42,7 @@ class Replay:
         self.solver, self.field, self.trace, self.start = solver, field, trace, start
         self.tensors, self.piece = list(tensors), piece
         self.totals: list[Tensor | None] = [None] * len(self.tensors)
-        self.strangers = Strangers(self.tensors)
+        self.late = LateTensors(self.tensors)
 
     def from_checkpoints(self, y0: Tensor, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
         """Return the gradients with respect to y0 and the tensors."""
@@ -49,7 +50,7 @@ class Replay:
         for begin in reversed(range(0, len(steps), self.piece)):
             state = self.trace.checkpoints[begin // self.piece]
             pull = self._piece(state, steps[begin : begin + self.piece], pull, gradients)
-        self.strangers.refuse()
+        self.late.refuse()
         return self._begin(y0, pull, gradients), self.totals
 
     def by_reversing(self, y0: Tensor, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
@@ -59,7 +60,7 @@ class Replay:
             with torch.no_grad():
                 state = self.solver.reverse(self.field, step.t, step.h, state)
             pull = self._piece(state, [step], pull, gradients)
-        self.strangers.refuse()
+        self.late.refuse()
         return self._begin(y0, pull, gradients), self.totals
 
     def _nothing(self, state: SolverState) -> list[Tensor]:
@@ -75,7 +76,7 @@ class Replay:
             reached, outputs, pulls = leaves, [], []
             for step in steps:
                 reached, outputs, pulls = self._repeat(step, reached, outputs, pulls, gradients)
-            self.strangers.look([*reached, *outputs], leaves, begun)
+            self.late.look([*reached, *outputs], leaves, begun)
         return self._differentiate([*reached, *outputs], [*pull, *pulls], leaves)
 
     def _repeat(

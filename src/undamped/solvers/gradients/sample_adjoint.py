@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from undamped.errors import SolveError
-from undamped.solvers.field import CountedField, Strangers, next_node
-from undamped.solvers.methods.explicit.compiled_sums import combine_terms
+from undamped.solvers.dependencies import LateTensors, next_node
+from undamped.solvers.field import CountedField
+from undamped.solvers.methods.combine import combine_terms
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.settings import Settings
 from undamped.solvers.state.packing import Packing
@@ -52,7 +53,7 @@ class SampleAdjoint:
         self.solver, self.field = solver, field
         self.tensors, self.settings = list(tensors), replace(settings, first_step=None)
         self.totals: list[Tensor | None] = [None] * len(self.tensors)
-        self.strangers = Strangers(self.tensors)
+        self.late = LateTensors(self.tensors)
         self.shape = values[0].shape
         self.column = (self.shape[0],) + (1,) * (len(self.shape) - 1)
         # Outputs that a failed sample did not reach are no stops: all its later times are its last.
@@ -91,7 +92,7 @@ class SampleAdjoint:
                     "nothing has to be solved on the way back."
                 )
             adjoint = run.y[:, width:] + gradients[number - 1].reshape(batch, -1)
-        self.strangers.refuse()
+        self.late.refuse()
         return adjoint.view(self.shape), self.totals
 
     def _columns(self, mask: Tensor) -> Tensor:
@@ -107,7 +108,7 @@ class SampleAdjoint:
             begun = next_node()
             leaf = y.detach().requires_grad_()
             slope = self.field(t.reshape(self.column), leaf)
-            self.strangers.look([slope], [leaf], begun)
+            self.late.look([slope], [leaf], begun)
         found = None
         if slope.requires_grad:
             (found,) = torch.autograd.grad(slope, [leaf], -adjoint, allow_unused=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from undamped.errors import OptionError, explain
-from undamped.solvers.methods.explicit.tableau import Terms, terms_of
+from undamped.solvers.methods.combine import Terms, terms_of
 
 if TYPE_CHECKING:
     from undamped.solvers.methods.solver import Field

@@ -21,7 +21,7 @@ from undamped.solvers.loop.events import crossed
 from undamped.solvers.loop.sample_control import factors, first_steps, mean_square
 from undamped.solvers.loop.sample_events import SampleEvent, locate_each
 from undamped.solvers.loop.sample_failures import failed_status, forget
-from undamped.solvers.methods.explicit.compiled_sums import combine_terms
+from undamped.solvers.methods.combine import combine_terms
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.record import Failure, Statistics, Status, Step, Trace
 from undamped.solvers.settings import Settings

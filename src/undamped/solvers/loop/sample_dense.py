@@ -11,7 +11,7 @@ from torch import Tensor
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.solvers.field import CountedField
 from undamped.solvers.loop.dense import quartic_weights
-from undamped.solvers.methods.explicit.compiled_sums import combine
+from undamped.solvers.methods.combine import combine
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 
 

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from undamped.errors import OptionError
 from undamped.registry import solvers
-from undamped.solvers.methods.explicit.compiled_sums import combine_terms
+from undamped.solvers.methods.combine import combine_terms
 
 if TYPE_CHECKING:
     from undamped.solvers.loop.control import ErrorNorm
-    from undamped.solvers.methods.explicit.tableau import Terms
+    from undamped.solvers.methods.combine import Terms
 
 Field = Callable[[Any, Tensor], Tensor]
 SolverState = tuple[Tensor, ...]

@@ -1,6 +1,6 @@
-"""The sums of a Runge–Kutta step: in torch, differentiably, and by a compiled kernel.
+"""The sums of a Runge–Kutta step by a compiled kernel.
 
-The kernel takes steps without a graph through their sums, and error norms, on the CPU.
+It takes steps without a graph through their sums, and error norms, on the CPU.
 """
 
 from __future__ import annotations
@@ -13,38 +13,11 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from undamped.kernels.dispatch import implementation
-from undamped.solvers.methods.explicit.tableau import Terms, terms_of
+from undamped.solvers.methods.combine import Terms, combine_terms
 
 if TYPE_CHECKING:
     from undamped.kernels.weighted_sums import WeightedSums
     from undamped.solvers.loop.control import ErrorNorm
-    from undamped.solvers.methods.solver import Number
-
-
-def combine(y: Tensor | None, h: Number, row: Sequence[float], taken: Sequence[Tensor]) -> Tensor:
-    """Return y + h Σ a_j k_j, differentiable any number of times where gradients are on."""
-    return combine_terms(y, h, terms_of(tuple(row)), taken)
-
-
-def combine_terms(y: Tensor | None, h: Number, terms: Terms, taken: Sequence[Tensor]) -> Tensor:
-    """Return y + h Σ a_j k_j over the terms of a row that are not zero."""
-    if isinstance(h, Tensor):
-        (j, a), *rest = terms
-        total = torch.mul(taken[j], a)
-        for j, a in rest:
-            total = torch.add(total, taken[j], alpha=a)
-        total = h.to(total.dtype) * total
-        return total if y is None else y + total
-    graph, total = torch.is_grad_enabled(), y
-    for j, a in terms:
-        if total is None:
-            total = torch.mul(taken[j], a * h)
-        elif graph or total is y:
-            total = torch.add(total, taken[j], alpha=a * h)
-        else:
-            total.add_(taken[j], alpha=a * h)
-    assert total is not None
-    return total
 
 
 def compiled_sums(y: Tensor) -> CompiledSums | None:

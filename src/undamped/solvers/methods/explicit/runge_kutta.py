@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from undamped.solvers.loop.control import ErrorNorm
-from undamped.solvers.methods.explicit.compiled_sums import combine, combine_terms, compiled_sums
-from undamped.solvers.methods.explicit.tableau import Tableau, Terms
+from undamped.solvers.methods.combine import Terms, combine, combine_terms
+from undamped.solvers.methods.explicit.compiled_sums import compiled_sums
+from undamped.solvers.methods.explicit.tableau import Tableau
 from undamped.solvers.methods.solver import Field, Number, Solver, SolverState, Stepper
 from undamped.solvers.methods.stage_times import StageClock, stage_times
 

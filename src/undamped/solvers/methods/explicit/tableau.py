@@ -5,26 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
-Row = tuple[float, ...]
-
-
-class Terms(tuple[tuple[int, float], ...]):
-    """The coefficients of a row that are not zero, with their places."""
-
-    @cached_property
-    def row(self) -> np.ndarray:
-        """All coefficients up to the last of these, as an array for a kernel."""
-        dense = np.zeros(1 + max((j for j, _ in self), default=-1))
-        for j, a in self:
-            dense[j] = a
-        return dense
-
-
-def terms_of(row: Row) -> Terms:
-    """Return the terms of a row."""
-    return Terms((j, a) for j, a in enumerate(row) if a != 0)
+from undamped.solvers.methods.combine import Row, Terms, terms_of
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from undamped.options import PositiveInt
-from undamped.solvers.methods.explicit.compiled_sums import combine
+from undamped.solvers.methods.combine import combine
 from undamped.solvers.methods.implicit.newton_krylov import (
     Equations,
     rows,

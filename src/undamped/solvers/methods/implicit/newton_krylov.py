@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from undamped.errors import explain
-from undamped.solvers.gradients.first_order_only import only_once
+from undamped.solvers.gradients.first_order_only import first_order_only
 from undamped.solvers.methods.implicit.krylov import gmres
 
 
@@ -92,7 +92,7 @@ class _AtSolution(torch.autograd.Function):
                 tolerance=torch.finfo(solution.dtype).eps ** 0.9,
                 dimension=max(50, solution.shape[1]) if solution.shape[1] <= 200 else 200,
             )
-        (found,) = only_once([-w], [*gradients, residual], _TWICE)
+        (found,) = first_order_only([-w], [*gradients, residual], _TWICE)
         return None, found, None
 
 
