@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from recurrent_fields import AntisymmetricField, CoRNNField, UnICORNNField, step_of
 from undamped.cells.antisymmetric import AntisymmetricRNNCell
 from undamped.cells.cornn import CoRNNCell
 from undamped.cells.unicornn import UnICORNNCell
-from undamped.fields.recurrent import AntisymmetricField, CoRNNField, UnICORNNField, step_of
 
 INPUTS, HIDDEN, BATCH, LENGTH = 3, 5, 4, 12
 

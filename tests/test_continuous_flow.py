@@ -10,7 +10,7 @@ from torch import nn
 import undamped
 from undamped.errors import OptionError
 from undamped.fields import BottleneckField, ConcatSquashField, ContinuousFlow
-from undamped.fields.trace import bottleneck_trace, draw_noise, field_and_trace
+from undamped.flows.jacobian_trace import bottleneck_trace, draw_noise, field_and_trace
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from torch import nn
 from undamped.analysis import depth_flow
 from undamped.analysis.depth_flow import flows_in_depth
 from undamped.errors import OptionError
-from undamped.fields.neural_ode import NeuralODE
+from undamped.flows.neural_ode import NeuralODE
 from undamped.networks.point_model import PointModel
 
 

@@ -11,7 +11,7 @@ from undamped.errors import DataError, OptionError, ShapeError
 from undamped.experiments import mnist_odes
 from undamped.fields.convolutional import ConvolutionalField, ConvolutionalStart
 from undamped.fields.heavy_ball import HeavyBallField
-from undamped.networks.image_models import ConvHBNODE
+from undamped.networks.continuous.images import ConvHBNODE
 from undamped.registry import models
 from undamped.tasks import CIFAR10Images, MNISTImages
 

@@ -9,7 +9,7 @@ from undamped.cli.diagnose import diagnose
 from undamped.cli.predict import predict
 from undamped.cli.train import next_steps
 from undamped.errors import OptionError
-from undamped.networks.flows import FFJORD
+from undamped.networks.continuous.flow import FFJORD
 from undamped.training import Run, fit, resume
 from undamped.training.module import TrainingModule
 

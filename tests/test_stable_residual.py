@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from recurrent_fields import AntisymmetricField, CoRNNField, UnICORNNField, step_of
 from undamped.cells import UnICORNNCell
 from undamped.errors import OptionError
-from undamped.fields.recurrent import AntisymmetricField, CoRNNField, UnICORNNField, step_of
-from undamped.fields.stable_residual import KINDS, StableResidual
+from undamped.flows.stable_residual import KINDS, StableResidual
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ Public names, nothing else. Heavy libraries are imported where they are used.
 
 from typing import TYPE_CHECKING, Any
 
-from undamped.fields import ContinuousFlow, NeuralODE, StableResidual
+from undamped.flows import ContinuousFlow, NeuralODE, StableResidual
 from undamped.kernels.dispatch import plain_loops
 from undamped.networks import (
     EURNN,
@@ -48,11 +48,21 @@ from undamped.networks import (
     scoRNN,
     uRNN,
 )
-from undamped.networks.continuous import NODE, DataControlledNODE, DepthVariantNODE, RKNet
-from undamped.networks.flows import FFJORD
-from undamped.networks.image_models import ConvHBNODE, ConvNODE, ConvSONODE
-from undamped.networks.residual_models import ResNet, StableResidualModel
-from undamped.networks.second_order import GHBNODE, HBNODE, SONODE
+from undamped.networks.continuous import (
+    FFJORD,
+    GHBNODE,
+    HBNODE,
+    NODE,
+    SONODE,
+    ConvHBNODE,
+    ConvNODE,
+    ConvSONODE,
+    DataControlledNODE,
+    DepthVariantNODE,
+    ResNet,
+    RKNet,
+    StableResidualModel,
+)
 from undamped.solvers import odeint
 from undamped.version import __version__
 

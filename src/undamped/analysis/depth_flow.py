@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from undamped.analysis.core.unrolled import State, evaluating, separate
 from undamped.analysis.gradient_flow import GradientFlow, Loss, projection, summarise
 from undamped.errors import OptionError, explain
-from undamped.fields.continuous_flow import ContinuousFlow, FlowResult
-from undamped.fields.neural_ode import NeuralODE
-from undamped.fields.stable_residual import StableResidual
+from undamped.flows.continuous_flow import ContinuousFlow, FlowResult
+from undamped.flows.neural_ode import NeuralODE
+from undamped.flows.stable_residual import StableResidual
 
 Points = list[State]
 

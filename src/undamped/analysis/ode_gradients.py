@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from undamped.errors import OptionError, UndampedError, explain
-from undamped.fields.continuous_flow import FlowResult
-from undamped.fields.neural_ode import NeuralODE
-from undamped.fields.solving import SolvingModule
+from undamped.flows.continuous_flow import FlowResult
+from undamped.flows.neural_ode import NeuralODE
+from undamped.flows.solving import SolvingModule
 from undamped.solvers import McCallumFoster, Solver
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.settings import Gradient, Settings, choose_solver

@@ -177,7 +177,7 @@ def _given(words: list[str]) -> list[str]:
 
 def _small(model: str, given: dict[str, Any]) -> dict[str, int]:
     """Return sizes for a model that works in depth, such that it is measured within a minute."""
-    from undamped.networks.image_models import ImageModel
+    from undamped.networks.continuous.images import ImageModel
     from undamped.options import options_of
     from undamped.registry import models
 

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.fields.continuous_flow import ConcatSquashField, ContinuousFlow
+from undamped.fields.concat_squash import ConcatSquashField
+from undamped.flows.continuous_flow import ContinuousFlow
 from undamped.options import PositiveFloat
 from undamped.tasks.continuous_data import density
 

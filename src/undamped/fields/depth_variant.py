@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from undamped.checked import checked
-from undamped.errors import OptionError, explain
-from undamped.fields.neural_ode import NeuralODE
 from undamped.fields.perceptron import ACTIVATIONS, Activation
 from undamped.options import PositiveFloat, PositiveInt
-from undamped.solvers import Solution, Solver
-from undamped.solvers.settings import Gradient
 
 Basis = Literal["fourier", "chebyshev", "polynomial", "piecewise"]
 
@@ -147,83 +142,3 @@ class GalerkinField(nn.Module):
     def forward(self, t: Any, y: Tensor) -> Tensor:
         """Return dy/dt."""
         return self.outer(t, ACTIVATIONS[self.activation](self.inner(t, y)))
-
-
-class StackedODE(nn.Module):
-    """Stacked neural ODEs: one field after another, each on its own piece of depth.
-
-    Equation:
-        z(S) = h(x) + Σ_i ∫_{s_i}^{s_{i+1}} f_{θ_i}(τ, z(τ)) dτ
-
-    Symbols:
-        s_i ends of the pieces, θ_i parameters of piece i.
-
-    Args:
-        fields: The fields, in order.
-        depth: Time over all of them; each gets an equal part.
-        method: A solver or its registry name.
-        rtol: Relative tolerance, where the method chooses its steps.
-        atol: Absolute tolerance, likewise.
-        step_size: Fixed step size, where it does not.
-        gradient: How gradients are taken.
-
-    Reference:
-        S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.
-    """
-
-    @checked
-    def __init__(
-        self,
-        fields: Sequence[nn.Module],
-        *,
-        depth: PositiveFloat = 1.0,
-        method: str | Solver = "dopri5",
-        rtol: PositiveFloat | None = None,
-        atol: PositiveFloat | None = None,
-        step_size: PositiveFloat | None = None,
-        gradient: Gradient = "checkpoint",
-    ) -> None:
-        super().__init__()
-        if not fields:
-            raise OptionError(
-                explain(
-                    "fields", expected="at least one", got="none", remedy="Give a list of fields."
-                )
-            )
-        ends = [depth * k / len(fields) for k in range(len(fields) + 1)]
-        self.pieces = nn.ModuleList(
-            NeuralODE(
-                field,
-                times=(begin, end),
-                method=method,
-                rtol=rtol,
-                atol=atol,
-                step_size=step_size,
-                gradient=gradient,
-            )
-            for field, begin, end in zip(fields, ends, ends[1:], strict=False)
-        )
-
-    def _sum(self, name: str) -> int:
-        return sum(getattr(piece, name) for piece in self.pieces)
-
-    @property
-    def evaluations(self) -> int:
-        """Evaluations of all fields in the last forward pass."""
-        return self._sum("evaluations")
-
-    @property
-    def evaluations_backward(self) -> int:
-        """Evaluations for its gradients."""
-        return self._sum("evaluations_backward")
-
-    @property
-    def solutions(self) -> list[Solution]:
-        """The solutions of the last forward pass, piece by piece."""
-        return [piece.solution for piece in self.pieces]  # type: ignore[misc]
-
-    def forward(self, state: Tensor) -> Tensor:
-        """Return the state at the end of the last piece."""
-        for piece in self.pieces:
-            state = piece(state)
-        return state

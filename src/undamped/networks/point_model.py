@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from undamped.errors import OptionError, explain
-from undamped.fields.continuous_flow import ContinuousFlow
+from undamped.flows.continuous_flow import ContinuousFlow
 from undamped.networks.recurrent import Recurrent
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.registry import models

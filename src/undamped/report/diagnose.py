@@ -18,7 +18,7 @@ from undamped.analysis.ode_gradients import GradientComparison, compare_gradient
 from undamped.analysis.promises import Measurement, measure
 from undamped.analysis.recall import Recall, recall
 from undamped.errors import OptionError, ShapeError, explain
-from undamped.fields.continuous_flow import ContinuousFlow
+from undamped.flows.continuous_flow import ContinuousFlow
 from undamped.networks import LSTM, Recurrent, SequenceModel
 from undamped.networks.point_model import PointModel
 from undamped.registry import models

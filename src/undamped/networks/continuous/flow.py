@@ -9,14 +9,11 @@ from torch import Tensor
 
 from undamped.checked import checked
 from undamped.errors import OptionError, explain
-from undamped.fields.continuous_flow import (
-    BottleneckField,
-    ConcatSquashField,
-    ContinuousFlow,
-    FlowResult,
-)
-from undamped.fields.trace import NoiseKind, TraceKind
-from undamped.networks.steps import chosen_steps
+from undamped.fields.bottleneck import BottleneckField
+from undamped.fields.concat_squash import ConcatSquashField
+from undamped.flows.continuous_flow import ContinuousFlow, FlowResult
+from undamped.flows.jacobian_trace import NoiseKind, TraceKind
+from undamped.networks.continuous.steps import chosen_steps
 from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
 from undamped.solvers.settings import Gradient

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from undamped.checked import checked
-from undamped.fields.solving import SolvingModule
+from undamped.flows.solving import SolvingModule
 from undamped.options import PositiveFloat, PositiveInt
 from undamped.solvers import Solver, solve
 from undamped.solvers.settings import Gradient

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +11,10 @@ from torch import Tensor, nn
 
 from undamped.checked import checked
 from undamped.errors import OptionError, explain
-from undamped.fields.inputs import check_context, fitting, type_of
-from undamped.fields.perceptron import with_time
-from undamped.fields.solving import SolvingModule
-from undamped.fields.trace import (
+from undamped.fields.bottleneck import BottleneckField
+from undamped.fields.concat_squash import ConcatSquashField
+from undamped.flows.input_checks import check_context, fitting, type_of
+from undamped.flows.jacobian_trace import (
     Narrowing,
     NoiseKind,
     TraceKind,
@@ -23,108 +22,10 @@ from undamped.fields.trace import (
     draw_noise,
     field_and_trace,
 )
+from undamped.flows.solving import SolvingModule
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt, convert
 from undamped.solvers import Solver, solve
 from undamped.solvers.settings import Gradient
-
-
-class ConcatSquashField(nn.Module):
-    """FFJORD's field: layers gated and shifted by time.
-
-    Equation:
-        layer(t, x) = (W x + b) ⊙ σ̂(g t + c) + d t
-
-    Symbols:
-        g, c gate and d shift by time; tanh between layers.
-
-    Args:
-        size: Features of the state.
-        hidden_size: Width of the hidden layers.
-        hidden_layers: Their number.
-        context_size: Features of a condition seen beside the state.
-        detail: Factor on the first layer's weights at the start. A field drawn with factor 1 is
-            nearly linear over the data and takes thousands of steps to find detail such as rings
-            inside rings; 3 to 6 starts with features of about their size.
-
-    Reference:
-        W. Grathwohl and others. FFJORD: free-form continuous dynamics for scalable reversible
-        generative models. ICLR, 2019.
-    """
-
-    @checked
-    def __init__(
-        self,
-        size: PositiveInt,
-        hidden_size: PositiveInt = 64,
-        *,
-        hidden_layers: PositiveInt = 2,
-        context_size: int = 0,
-        detail: PositiveFloat = 1.0,
-    ) -> None:
-        super().__init__()
-        self.context_size = context_size
-        widths = [size + context_size] + [hidden_size] * hidden_layers + [size]
-        pairs = list(itertools.pairwise(widths))
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairs)
-        with torch.no_grad():
-            for parameter in self.layers[0].parameters():
-                parameter.mul_(detail)
-        self.gates = nn.ModuleList(nn.Linear(1, b) for _, b in pairs)
-        self.shifts = nn.ModuleList(nn.Linear(1, b, bias=False) for _, b in pairs)
-
-    def forward(self, t: Any, x: Tensor) -> Tensor:
-        """Return dx/dt."""
-        time = torch.as_tensor(t, dtype=x.dtype, device=x.device)
-        time = time.reshape(-1, *(1,) * (x.dim() - 1))  # one for all, or one a sample
-        last = len(self.layers) - 1
-        rows = zip(self.layers, self.gates, self.shifts, strict=True)
-        for k, (layer, gate, shift) in enumerate(rows):
-            x = layer(x) * torch.sigmoid(gate(time)) + shift(time)
-            x = torch.tanh(x) if k < last else x
-        return x
-
-
-class BottleneckField(nn.Module):
-    """A field through few features, for the bottleneck trace.
-
-    Equation:
-        f = g ∘ h, h: ℝ^D → ℝ^H with H < D
-
-    Args:
-        size: D.
-        bottleneck_size: H.
-        hidden_size: Width of the hidden layers on both sides.
-    """
-
-    context_size = 0
-
-    @checked
-    def __init__(
-        self, size: PositiveInt, bottleneck_size: PositiveInt, hidden_size: PositiveInt = 64
-    ) -> None:
-        super().__init__()
-        self.bottleneck_size = bottleneck_size
-        self.inner = nn.Sequential(
-            nn.Linear(size + 1, hidden_size), nn.Tanh(), nn.Linear(hidden_size, bottleneck_size)
-        )
-        self.outer = nn.Sequential(
-            nn.Tanh(),
-            nn.Linear(bottleneck_size, hidden_size),
-            nn.Tanh(),
-            nn.Linear(hidden_size, size),
-        )
-
-    def narrow(self, t: Any, z: Tensor) -> Tensor:
-        """Return h(t, z)."""
-        return self.inner(with_time(t, z))
-
-    def widen(self, t: Any, few: Tensor) -> Tensor:
-        """Return g(h)."""
-        return self.outer(few)
-
-    def forward(self, t: Any, z: Tensor) -> Tensor:
-        """Return dz/dt."""
-        return self.widen(t, self.narrow(t, z))
 
 
 class _Dynamics(nn.Module):

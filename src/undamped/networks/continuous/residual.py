@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from undamped.checked import checked
-from undamped.fields.inputs import fitting, type_of
-from undamped.fields.stable_residual import StableKind, StableResidual
+from undamped.flows.input_checks import fitting, type_of
+from undamped.flows.stable_residual import StableKind, StableResidual
 from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
 

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from undamped.checked import checked
 from undamped.fields.augmented import Augmentation
 from undamped.fields.heavy_ball import HeavyBallField, InitialMomentum, SecondOrderField
-from undamped.fields.neural_ode import NeuralODE
 from undamped.fields.perceptron import Activation, PerceptronField
-from undamped.networks.continuous import ContinuousModel
-from undamped.networks.steps import chosen_steps
+from undamped.flows.neural_ode import NeuralODE
+from undamped.networks.continuous.base import ContinuousModel
+from undamped.networks.continuous.steps import chosen_steps
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
 from undamped.solvers.settings import Gradient

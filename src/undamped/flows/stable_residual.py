@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from undamped.checked import checked
 from undamped.errors import OptionError, explain
-from undamped.fields.inputs import fitting
-from undamped.fields.reversible_stack import Own, Pair, ReversibleStack
+from undamped.flows.input_checks import fitting
+from undamped.flows.reversible_stack import Own, Pair, ReversibleStack
 from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
 
 StableKind = Literal["antisymmetric", "verlet", "hamiltonian", "two-layer", "midpoint", "leapfrog"]

@@ -12,10 +12,10 @@ from undamped.checked import checked
 from undamped.errors import ShapeError, explain
 from undamped.fields.convolutional import ConvolutionalField, ConvolutionalStart, ZeroChannels
 from undamped.fields.heavy_ball import HeavyBallField, SecondOrderField
-from undamped.fields.inputs import fitting_pictures, type_of
-from undamped.fields.neural_ode import NeuralODE
-from undamped.networks.continuous import ContinuousModel
-from undamped.networks.steps import chosen_steps
+from undamped.flows.input_checks import fitting_pictures, type_of
+from undamped.flows.neural_ode import NeuralODE
+from undamped.networks.continuous.base import ContinuousModel
+from undamped.networks.continuous.steps import chosen_steps
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
 from undamped.solvers.settings import Gradient

@@ -1,67 +1,18 @@
-"""Measuring what a cell promises.
-
-Each kind of promise has one way of being measured, on random states and inputs in double
-precision. A promise is kept when the measured value does not exceed its limit.
-"""
+"""Promises about one step of a cell, or many: measured on random states and inputs."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from undamped.analysis.promise_measures_family import FAMILY_MEASURES
+from undamped.analysis.promises.result import Result
 from undamped.cells.bases.cell import Cell, State
-from undamped.promises import Kind, Promise
 
 ROUNDING = 1e-9
 SAMPLES = 8
 STEPS = 200
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """A claim and what was found."""
-
-    promise: Promise
-    value: float
-    limit: float
-    meaning: str
-
-    @property
-    def kept(self) -> bool:
-        """Whether the claim holds."""
-        return self.value <= self.limit
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return claim and measurement for JSON."""
-        numbers = {key: value for key, value in asdict(self).items() if key != "promise"}
-        return {
-            "kind": self.promise.kind.value,
-            "claim": self.promise.claim,
-            **numbers,
-            "kept": self.kept,
-        }
-
-
-def measure(cell: Cell, *, seed: int = 0) -> list[Measurement]:
-    """Measure every promise of a cell.
-
-    Args:
-        cell: The cell; a copy in double precision is measured.
-        seed: Where random states and inputs come from.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    results = []
-    for promise in cell.promises:
-        probe = copy.deepcopy(cell).double().eval()
-        value, limit, meaning = _MEASURES[promise.kind](probe, generator)
-        results.append(Measurement(promise, value, limit, meaning))
-    return results
 
 
 def _random_step(cell: Cell, generator: torch.Generator) -> tuple[Tensor, State]:
@@ -87,7 +38,8 @@ def step_jacobian(cell: Cell, projected: Tensor, state: State) -> Tensor:
     return jacobian.squeeze(1)
 
 
-def _bounded_step_gradient(cell: Any, generator: torch.Generator) -> tuple[float, float, str]:
+def measure_bounded_step_gradient(cell: Any, generator: torch.Generator) -> Result:
+    """Compare the largest ‖∂h'/∂h‖ at random states with the bound declared."""
     norms = [
         torch.linalg.matrix_norm(step_jacobian(cell, *_random_step(cell, generator)), 2).item()
         for _ in range(SAMPLES)
@@ -96,14 +48,8 @@ def _bounded_step_gradient(cell: Any, generator: torch.Generator) -> tuple[float
     return max(norms), bound * (1 + ROUNDING), "largest ‖∂h'/∂h‖ over random states"
 
 
-def _isometric(cell: Any, generator: torch.Generator) -> tuple[float, float, str]:
-    matrix = cell.recurrent_matrix().detach()
-    identity = torch.eye(matrix.shape[0], dtype=matrix.dtype)
-    # Weights are drawn in single precision, so that is how orthogonal they can be.
-    return (matrix.mH @ matrix - identity).abs().max().item(), 1e-5, "largest entry of |WᵀW − I|"
-
-
-def _invertible(cell: Cell, generator: torch.Generator) -> tuple[float, float, str]:
+def measure_invertible(cell: Cell, generator: torch.Generator) -> Result:
+    """Take a step and take it back."""
     worst = 0.0
     for _ in range(SAMPLES):
         projected, state = _random_step(cell, generator)
@@ -114,7 +60,8 @@ def _invertible(cell: Cell, generator: torch.Generator) -> tuple[float, float, s
     return worst, ROUNDING, "largest error after a step forth and back"
 
 
-def _volume_preserving(cell: Cell, generator: torch.Generator) -> tuple[float, float, str]:
+def measure_volume_preserving(cell: Cell, generator: torch.Generator) -> Result:
+    """Compare the determinant of a step with one."""
     errors = [
         abs(torch.linalg.det(step_jacobian(cell, *_random_step(cell, generator))).item() - 1)
         for _ in range(SAMPLES)
@@ -122,7 +69,8 @@ def _volume_preserving(cell: Cell, generator: torch.Generator) -> tuple[float, f
     return max(errors), ROUNDING, "largest |det J − 1|"
 
 
-def _symplectic(cell: Cell, generator: torch.Generator) -> tuple[float, float, str]:
+def measure_symplectic(cell: Cell, generator: torch.Generator) -> Result:
+    """Compare JᵀΩJ with Ω."""
     size = cell.state_size
     zero, one = torch.zeros(size, size).double(), torch.eye(size).double()
     form = torch.cat([torch.cat([zero, one], 1), torch.cat([-one, zero], 1)])
@@ -134,7 +82,8 @@ def _symplectic(cell: Cell, generator: torch.Generator) -> tuple[float, float, s
 
 
 @torch.no_grad()
-def _bounded_state(cell: Any, generator: torch.Generator) -> tuple[float, float, str]:
+def measure_bounded_state(cell: Any, generator: torch.Generator) -> Result:
+    """Run on random inputs and compare states with their bound."""
     x = torch.randn(STEPS, SAMPLES, cell.input_size, generator=generator, dtype=torch.float64)
     state, projected, constants = cell.initial_state(SAMPLES, x), cell.project(x), cell.constants()
     worst = 0.0
@@ -148,13 +97,34 @@ def _bounded_state(cell: Any, generator: torch.Generator) -> tuple[float, float,
     return worst, 1.0, "largest state as a share of its bound"
 
 
-_MEASURES: dict[Kind, Callable[[Any, torch.Generator], tuple[float, float, str]]] = {
-    Kind.BOUNDED_STEP_GRADIENT: _bounded_step_gradient,
-    Kind.STARTS_ISOMETRIC: _isometric,
-    Kind.ISOMETRIC: _isometric,
-    Kind.INVERTIBLE: _invertible,
-    Kind.VOLUME_PRESERVING: _volume_preserving,
-    Kind.SYMPLECTIC: _symplectic,
-    Kind.BOUNDED_STATE: _bounded_state,
-    **FAMILY_MEASURES,
-}
+@torch.no_grad()
+def measure_slower_vanishing(cell: Any, generator: torch.Generator) -> Result:
+    """Multiply ∂h'/∂h over 50 steps, with and without momentum, on the same small input."""
+    x = 0.1 * torch.randn(50, 1, cell.input_size, generator=generator, dtype=torch.float64)
+    pushes, matrix = cell.project(x)[:, 0], cell.weight_hh
+    plain = h = torch.zeros(cell.hidden_size, dtype=torch.float64)
+    velocity = torch.zeros_like(h)
+    without = with_momentum = torch.eye(cell.hidden_size, dtype=torch.float64)
+    for push in pushes:
+        plain = torch.tanh(matrix @ plain + cell.drive.step * push)
+        without = (1 - plain**2).unsqueeze(1) * matrix @ without
+        slope = torch.diag(cell.drive.momentum / (1 - h**2))
+        velocity = cell.drive.momentum * velocity + cell.drive.step * push
+        h = torch.tanh(matrix @ h + velocity)
+        with_momentum = (1 - h**2).unsqueeze(1) * (matrix + slope) @ with_momentum
+    norms = [torch.linalg.matrix_norm(p, 2).item() for p in (without, with_momentum)]
+    return norms[0] / norms[1], 1.0, "‖∂h_T/∂h_0‖ without momentum over that with it, T = 50"
+
+
+def measure_unit_gradient(cell: Any, generator: torch.Generator) -> Result:
+    """Iterate to the equilibrium and compare ∂h'/∂h with minus the identity."""
+    cell.steps = torch.nn.Parameter(torch.full((600,), 0.1, dtype=torch.float64))
+    x = torch.randn(1, cell.input_size, generator=generator, dtype=torch.float64)
+    state = torch.randn(1, cell.hidden_size, generator=generator, dtype=torch.float64)
+    projected = cell.project(x).detach()
+    jacobian = torch.autograd.functional.jacobian(
+        lambda h: cell.advance(projected, (h,), cell.constants())[0].squeeze(0), state
+    )
+    assert isinstance(jacobian, Tensor)
+    eye = torch.eye(cell.hidden_size, dtype=torch.float64)
+    return (jacobian.squeeze(1) + eye).abs().max().item(), 1e-6, "largest entry of |∂h'/∂h + I|"

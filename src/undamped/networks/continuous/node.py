@@ -1,0 +1,87 @@
+"""Neural ODE with a linear readout, plain and augmented."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import nn
+
+from undamped.checked import checked
+from undamped.errors import OptionError, explain
+from undamped.fields.augmented import Augmentation
+from undamped.fields.perceptron import Activation, PerceptronField
+from undamped.flows.neural_ode import NeuralODE
+from undamped.networks.continuous.base import ContinuousModel
+from undamped.networks.continuous.steps import chosen_steps
+from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped.registry import models
+from undamped.solvers.settings import Gradient
+
+
+@models.register("node")
+class NODE(ContinuousModel):
+    """A neural ODE between the input and a linear readout, augmented if wished.
+
+    Equation:
+        ḣ = f(t, h),  h(0) = [x, 0],  ŷ = W h(1) + b
+
+    Symbols:
+        x input, h state, f a perceptron, W and b readout.
+
+    Args:
+        input_size: Features of the input.
+        output_size: Classes or targets.
+        hidden_size: Width of the field.
+        augmented_size: Zeros added to the input (ANODE); 0 is the plain neural ODE.
+        augmentation: Whether the added features are zeros or computed from the input.
+        activation: Activation of the field.
+        method: Solver.
+        tolerance: Relative and absolute tolerance.
+        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
+            rk4, need it.
+        gradient: How gradients are taken.
+
+    Example:
+        >>> model = undamped.NODE(2, 2, hidden_size=32, augmented_size=1)
+
+    Reference:
+        R. Chen and others. NeurIPS, 2018. E. Dupont and others. Augmented neural ODEs. NeurIPS,
+        2019.
+    """
+
+    @checked
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        *,
+        hidden_size: PositiveInt = 32,
+        augmented_size: NonNegativeInt = 0,
+        augmentation: Literal["zero", "input"] = "zero",
+        activation: Activation = "tanh",
+        method: str = "dopri5",
+        tolerance: PositiveFloat = 1e-3,
+        step_size: PositiveFloat | None = None,
+        gradient: Gradient = "checkpoint",
+    ) -> None:
+        super().__init__()
+        if augmentation != "zero" and not augmented_size:
+            raise OptionError(
+                explain(
+                    "augmentation",
+                    expected="to be left out with augmented_size=0, which adds nothing",
+                    got=f"'{augmentation}'",
+                    remedy="Set augmented_size to the number of features to add.",
+                )
+            )
+        size = input_size + augmented_size
+        self.start = (
+            Augmentation(input_size, augmented_size, augmentation)
+            if augmented_size
+            else nn.Identity()
+        )
+        field = PerceptronField(size, hidden_size, activation=activation)
+        steps = chosen_steps(NODE, tolerance, step_size)
+        self.flow = NeuralODE(field, method=method, gradient=gradient, **steps)
+        self.head = nn.Linear(size, output_size)
+        self.input_size = input_size

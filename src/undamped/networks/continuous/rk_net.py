@@ -1,0 +1,58 @@
+"""Neural ODE of fixed Runge–Kutta steps, with a linear readout."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from undamped.checked import checked
+from undamped.fields.augmented import Augmentation
+from undamped.fields.perceptron import PerceptronField
+from undamped.flows.neural_ode import NeuralODE
+from undamped.networks.continuous.base import ContinuousModel
+from undamped.options import NonNegativeInt, PositiveInt
+from undamped.registry import models
+
+
+@models.register("rk-net")
+class RKNet(ContinuousModel):
+    """A neural ODE with fixed Runge–Kutta steps, trained by back-propagation through them.
+
+    Equation:
+        h' = h + Ψ_{1/n}(t, h), n times
+
+    Symbols:
+        Ψ a step of the classical method of order four.
+
+    Args:
+        input_size: Features of the input.
+        output_size: Classes or targets.
+        hidden_size: Width of the field.
+        steps: n.
+        augmented_size: Zeros added to the input.
+        method: Explicit method.
+
+    Example:
+        >>> model = undamped.RKNet(2, 2, steps=6)
+
+    Reference:
+        R. Chen and others. Neural ordinary differential equations. NeurIPS, 2018, table 1.
+    """
+
+    @checked
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        *,
+        hidden_size: PositiveInt = 32,
+        steps: PositiveInt = 6,
+        augmented_size: NonNegativeInt = 0,
+        method: str = "rk4",
+    ) -> None:
+        super().__init__()
+        size = input_size + augmented_size
+        self.start = Augmentation(input_size, augmented_size) if augmented_size else nn.Identity()
+        field = PerceptronField(size, hidden_size)
+        self.flow = NeuralODE(field, method=method, step_size=1 / steps, gradient="backprop")
+        self.head = nn.Linear(size, output_size)
+        self.input_size = input_size
