@@ -9,8 +9,8 @@ import pytest
 
 from undamped.cli import main
 from undamped.cli.data_check import sparkline
-from undamped.data.findings import look_at
-from undamped.data.series import SeriesSet
+from undamped.data.recordings.findings import look_at
+from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError
 from undamped.tasks.series import SeriesTask
 

@@ -21,10 +21,11 @@ from typer.testing import CliRunner
 from archive_makers import deb_bytes
 from pages_server import serving
 from undamped import cli
-from undamped.data import cache, catalogue, package_index
-from undamped.data.fetch import fetch, fetch_all
-from undamped.data.progress import Listener
-from undamped.data.sources import Address, DataSet, File, Package, Pick, Source
+from undamped.data.published import cache, catalogue
+from undamped.data.published.fetch import fetch, fetch_all
+from undamped.data.published.progress import Listener
+from undamped.data.published.sources import Address, DataSet, File, Package, Pick, Source
+from undamped.data.published.transport import package_index
 from undamped.errors import DataError, UndampedError, UnknownNameError
 
 TEXT = b"the quick brown fox\n" * 50
@@ -385,9 +386,9 @@ def test_two_processes_fetch_once(only, tool, tmp_path):
     driver.write_text(
         textwrap.dedent(
             f"""
-            from undamped.data import catalogue
-            from undamped.data.fetch import fetch
-            from undamped.data.sources import *
+            from undamped.data.published import catalogue
+            from undamped.data.published.fetch import fetch
+            from undamped.data.published.sources import *
             part = Package("npm", "tiny", "1.0", "tiny-1.0.tgz",
                            (Pick("package/words", "words.txt"),), 1, {digest(PACKAGE)!r})
             tiny = DataSet("tiny", "", "", (Source((part,)),), "tiny")

@@ -15,7 +15,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from undamped import cli
-from undamped.data.preparation import Preparation
+from undamped.data.recordings.preparation import Preparation
 from undamped.errors import OptionError, RunError
 from undamped.export import Subject, check, export_onnx, onnx_file, subject_of
 from undamped.export.sequence import sequence_model

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from canonical_files import cifar10, cifar_arrays, idx, mnist
-from undamped.data.images import read_cifar10, read_idx, read_idx_folder
-from undamped.data.pickled_arrays import read_pickled
+from undamped.data.published.formats.images import read_cifar10, read_idx, read_idx_folder
+from undamped.data.published.formats.pickles import read_pickled
 from undamped.errors import DataError
 
 

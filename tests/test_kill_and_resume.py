@@ -10,8 +10,8 @@ import time
 import pytest
 import torch
 
+from undamped.files import read_tensors
 from undamped.training.checkpoint import load_checkpoint
-from undamped.training.files import read_tensors
 from undamped.training.run import Run
 
 STEPS = 160

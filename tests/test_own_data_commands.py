@@ -10,7 +10,7 @@ import pytest
 
 from undamped.cli import main
 from undamped.cli.train import next_steps
-from undamped.data.series import SeriesSet
+from undamped.data.recordings.series import SeriesSet
 from undamped.training import Run, fit
 
 QUICK = ["model.hidden_size=4", "train.steps=3", "train.batch_size=4"]

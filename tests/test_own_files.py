@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from undamped.data.recordings import looks_like_data, read_recordings
-from undamped.data.tables import read_table
+from undamped.data.recordings.formats.table.read import read_table
+from undamped.data.recordings.read import looks_like_data, read_recordings
 from undamped.errors import DataError, OptionError, UnknownNameError
 
 

@@ -6,7 +6,7 @@ import torch
 
 from canonical_files import cifar_arrays, everything
 from undamped import tasks
-from undamped.data.images import read_idx_folder
+from undamped.data.published.formats.images import read_idx_folder
 from undamped.errors import DataError, OptionError
 from undamped.tasks.psmnist import pixel_order
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from undamped.data.preparation import Preparation
-from undamped.data.series import SeriesSet
-from undamped.data.splits import choose, hash_of, split
+from undamped.data.recordings.preparation import Preparation
+from undamped.data.recordings.series import SeriesSet
+from undamped.data.recordings.splits import choose, hash_of, split
 from undamped.errors import DataError, OptionError, ShapeError, UnknownNameError
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from undamped.data.series import SeriesSet
+from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, OptionError
 from undamped.tasks.series import NO_ANSWER, SeriesTask
 from undamped.training import fit

@@ -11,13 +11,13 @@ import torch
 from typer.testing import CliRunner
 
 from undamped import cli
-from undamped.data.preparation import Preparation
+from undamped.data.recordings.preparation import Preparation
 from undamped.errors import OptionError, UndampedError
 from undamped.export import Subject
 from undamped.export.live import LiveModel
 from undamped.export.sample_lines import SampleLines
+from undamped.files import read_json, write_json
 from undamped.networks.sequence_model import SequenceModel
-from undamped.training.files import read_json, write_json
 from undamped.training.run import Run
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from canonical_files import REVIEWS, glove, imdb_folders, imdb_half, ptb
-from undamped.data.text import (
+from undamped.data.published.formats.text import (
     Reviews,
     divide_reviews,
     read_glove,

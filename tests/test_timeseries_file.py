@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from undamped.data.timeseries_file import parse_ts, read_ts
-from undamped.data.ucr_file import read_ucr, read_ucr_file
+from undamped.data.recordings.formats.ts import parse_ts, read_ts
+from undamped.data.recordings.formats.ucr import read_ucr, read_ucr_file
 from undamped.errors import DataError
 
 PLAIN = """# a comment

@@ -10,11 +10,11 @@ from torch import nn
 from torch.nn.utils.parametrizations import orthogonal
 
 from undamped.errors import NonFiniteError, OptionError, RunError
+from undamped.files import read_tensors, write_text
 from undamped.networks import SequenceModel
 from undamped.tasks import Adding
 from undamped.training import Run, TrainOptions, fit, resume
 from undamped.training.checkpoint import load_checkpoint
-from undamped.training.files import read_tensors, write_text
 from undamped.training.optimizers import (
     Schedule,
     constrained_parameters,

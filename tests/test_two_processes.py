@@ -2,8 +2,8 @@
 
 import torch
 
+from undamped.files import read_tensors
 from undamped.training import fit
-from undamped.training.files import read_tensors
 
 
 def trained(tmp_path, devices):

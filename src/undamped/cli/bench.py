@@ -95,7 +95,7 @@ def check_table(path: Path | None, name: str) -> None:
 
 def fill_table(path: Path, name: str, table: str) -> None:
     """Put a table between its markers."""
-    from undamped.training.files import write_text
+    from undamped.files import write_text
 
     start, end = markers(name)
     before, _, rest = path.read_text(encoding="utf-8").partition(start)

@@ -11,8 +11,8 @@ import typer
 if TYPE_CHECKING:
     import numpy as np
 
-    from undamped.data.findings import Findings
-    from undamped.data.series import SeriesSet
+    from undamped.data.recordings.findings import Findings
+    from undamped.data.recordings.series import SeriesSet
 
 WIDTH, SHOWN = 60, 3
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -39,8 +39,8 @@ def check(
     """
     from undamped.cli.picture import check_picture
     from undamped.cli.screen import print_json
-    from undamped.data.findings import look_at
-    from undamped.data.recordings import read_recordings
+    from undamped.data.recordings.findings import look_at
+    from undamped.data.recordings.read import read_recordings
 
     check_picture(picture)
     file, options = _read_words(words)

@@ -10,8 +10,8 @@ import numpy as np
 from undamped.cli.picture import COLOURS
 
 if TYPE_CHECKING:
-    from undamped.data.findings import Findings
-    from undamped.data.series import SeriesSet
+    from undamped.data.recordings.findings import Findings
+    from undamped.data.recordings.series import SeriesSet
 
 SERIES, POINTS, PARTS = 4, 2000, 50
 
@@ -20,7 +20,7 @@ def draw_recordings(path: Path, series_set: SeriesSet, found: Findings) -> None:
     """Draw what was found into a picture file."""
     from matplotlib.figure import Figure
 
-    from undamped.training.files import write_atomically
+    from undamped.files import write_atomically
 
     figure: Any = Figure(figsize=(10, 6.4), dpi=110, layout="constrained")
     top, bottom = figure.subfigures(2, 1, height_ratios=(1.3, 1))

@@ -38,9 +38,9 @@ def diagnose(
     Example: `undamped diagnose unicornn task.delay=500`
     """
     from undamped.cli.stages import stages
+    from undamped.files import refuse_folder
     from undamped.report import write
     from undamped.report.runs import report_run
-    from undamped.training.files import refuse_folder
 
     refuse_folder(out)
     folder = Path(words[0])

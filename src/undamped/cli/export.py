@@ -36,7 +36,7 @@ def export(
     from undamped.cli.screen import console, print_json
     from undamped.errors import OptionError, explain
     from undamped.export import export_onnx, subject_of
-    from undamped.training.files import refuse_folder
+    from undamped.files import refuse_folder
     from undamped.training.run import Run
 
     if not onnx:

@@ -29,7 +29,7 @@ def draw_curves(path: Path, task: Task, runs: dict[str, list[Run]]) -> None:
     """Draw the validation curves of all runs into a picture file."""
     from matplotlib.figure import Figure
 
-    from undamped.training.files import write_atomically
+    from undamped.files import write_atomically
 
     figure = Figure(figsize=(7, 3.6), dpi=110, layout="constrained")
     axes = figure.add_subplot()

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from undamped.data.preparation import Preparation
-    from undamped.data.series import SeriesSet
+    from undamped.data.recordings.preparation import Preparation
+    from undamped.data.recordings.series import SeriesSet
     from undamped.networks.sequence_model import SequenceModel
     from undamped.training.run import Run
 
@@ -26,7 +26,7 @@ def answer_recordings(
 ) -> None:
     """Answer for every series of a file, or of the run's test part."""
     from undamped.cli.screen import console, print_json
-    from undamped.training.files import refuse_folder, write_text
+    from undamped.files import refuse_folder, write_text
     from undamped.training.prediction import predict_series
 
     refuse_folder(out)
@@ -60,8 +60,8 @@ def read_for(run: Run, preparation: Preparation, path: Path) -> SeriesSet:
         preparation: Its preparation, which knows the channels.
         path: The file or folder.
     """
-    from undamped.data import table_rows
-    from undamped.data.recordings import read_recordings
+    from undamped.data.recordings.formats.table import rows as table_rows
+    from undamped.data.recordings.read import read_recordings
 
     named = run.settings.get("columns") or {}
     if path.is_file() and path.suffix.lower() in table_rows.SUFFIXES:

@@ -31,9 +31,9 @@ def report(
     from undamped.cli.diagnose import show
     from undamped.cli.picture import check_picture
     from undamped.cli.stages import stages
+    from undamped.files import refuse_folder
     from undamped.report import write
     from undamped.report.runs import report_run
-    from undamped.training.files import refuse_folder
     from undamped.training.run import Run
 
     check_picture(picture)

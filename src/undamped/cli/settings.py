@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from undamped.cli.setting_names import OWN_DATA, PARTS, without_part
-from undamped.data.recordings import looks_like_data
+from undamped.data.recordings.read import looks_like_data
 from undamped.errors import OptionError, explain
 from undamped.networks.sequence_model import SequenceModel
 from undamped.options import NonNegativeInt, check, convert, options_of, unknown_name

@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from undamped.data.labels import label_of
-from undamped.data.series import SeriesSet
+from undamped.data.recordings.labels import label_of
+from undamped.data.recordings.series import SeriesSet
 from undamped.estimators.estimator import SequenceEstimator
 from undamped.estimators.inputs import collect
 from undamped.estimators.targets import groups_of, labels

@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from undamped.data.preparation import Kind, Missing, Preparation
-from undamped.data.series import SeriesSet
+from undamped.data.recordings.preparation import Kind, Missing, Preparation
+from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, OptionError, explain
 from undamped.estimators.frozen import freeze, thaw
 from undamped.estimators.inputs import Collection

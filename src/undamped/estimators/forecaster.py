@@ -10,8 +10,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from undamped.data.preparation import Missing
-from undamped.data.series import SeriesSet
+from undamped.data.recordings.preparation import Missing
+from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, explain
 from undamped.estimators.estimator import SequenceEstimator
 from undamped.estimators.inputs import Collection, collect, one_or_many

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from undamped.data.series import SeriesSet
+from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, explain
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from undamped.data.preparation import Kind
+from undamped.data.recordings.preparation import Kind
 from undamped.options import options_of
 from undamped.registry import models
 from undamped.training.defaults import suggest

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from undamped.errors import OptionError, RunError, explain
 from undamped.export.subject import Subject
+from undamped.files import write_atomically
 from undamped.networks.sequence_model import SequenceModel
 from undamped.registry import tasks
 from undamped.tasks.task import Task
-from undamped.training.files import write_atomically
 from undamped.training.run import Run
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from undamped.data.preparation import Preparation
+from undamped.data.recordings.preparation import Preparation
 from undamped.export.graph import Graph, element_kind
 from undamped.export.subject import Subject
 

@@ -16,7 +16,7 @@ from undamped.networks.sequence_model import SequenceModel
 from undamped.version import __version__
 
 if TYPE_CHECKING:
-    from undamped.data.preparation import Preparation
+    from undamped.data.recordings.preparation import Preparation
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from typing import Any
 
 from undamped.analysis.core.figures import line_style
 from undamped.errors import OptionError, explain
+from undamped.files import write_text
 from undamped.report import tables, traces
 from undamped.report.data import ModelReport
-from undamped.training.files import write_text
 from undamped.version import __version__
 
 POLICY = (

@@ -11,8 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.data.cache import folder
-from undamped.data.text import Reviews, divide_reviews, read_glove, read_imdb, words
+from undamped.data.published.cache import folder
+from undamped.data.published.formats.text import (
+    Reviews,
+    divide_reviews,
+    read_glove,
+    read_imdb,
+    words,
+)
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.registry import tasks
 from undamped.tasks.task import ArrayTask, Batch, Chance, Split

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.data.cache import folder
-from undamped.data.images import CIFAR_SIDE, read_cifar10
+from undamped.data.published.cache import folder
+from undamped.data.published.formats.images import CIFAR_SIDE, read_cifar10
 from undamped.options import NonNegativeInt, PositiveInt, Range
 from undamped.registry import tasks
 from undamped.tasks.smnist import held_out_part

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from undamped.data.cache import folder
-from undamped.data.images import Images, read_cifar10, read_idx_folder
+from undamped.data.published.cache import folder
+from undamped.data.published.formats.images import Images, read_cifar10, read_idx_folder
 from undamped.errors import OptionError, explain
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.registry import tasks

@@ -6,8 +6,8 @@ from functools import cached_property
 
 from torch import Tensor
 
-from undamped.data.cache import folder
-from undamped.data.text import read_penn_treebank
+from undamped.data.published.cache import folder
+from undamped.data.published.formats.text import read_penn_treebank
 from undamped.options import PositiveInt
 from undamped.registry import tasks
 from undamped.tasks.characters import Characters

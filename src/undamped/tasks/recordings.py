@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from undamped.data.preparation import Kind, Missing
-from undamped.data.recordings import read_recordings
-from undamped.data.splits import DEFAULT_FRACTIONS, By
-from undamped.data.table_columns import Layout
+from undamped.data.recordings.formats.table.columns import Layout
+from undamped.data.recordings.preparation import Kind, Missing
+from undamped.data.recordings.read import read_recordings
+from undamped.data.recordings.splits import DEFAULT_FRACTIONS, By
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.registry import tasks
 from undamped.tasks.series import SeriesTask

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped.data import splits
-from undamped.data.preparation import (
+from undamped.data.recordings import splits
+from undamped.data.recordings.preparation import (
     Kind,
     Missing,
     Preparation,
     sorted_labels,
 )
-from undamped.data.series import SeriesSet, pieces
+from undamped.data.recordings.series import SeriesSet, pieces
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.tasks.series_choices import (
     forecast_window,

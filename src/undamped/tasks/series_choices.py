@@ -6,10 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from undamped.data.labels import as_labels, sorted_labels
-from undamped.data.preparation import Kind
-from undamped.data.series import SeriesSet, pieces
-from undamped.data.target_kinds import are_numbers, known_numbers, look_like_classes
+from undamped.data.recordings.labels import as_labels, sorted_labels
+from undamped.data.recordings.preparation import Kind
+from undamped.data.recordings.series import SeriesSet, pieces
+from undamped.data.recordings.target_kinds import are_numbers, known_numbers, look_like_classes
 from undamped.errors import DataError, OptionError, explain
 
 _MANY_WINDOWS = 20_000

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.data.cache import folder
-from undamped.data.images import read_idx_folder
+from undamped.data.published.cache import folder
+from undamped.data.published.formats.images import read_idx_folder
 from undamped.errors import OptionError, explain
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.registry import tasks

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from undamped.data import splits
-from undamped.data.cache import folder
-from undamped.data.preparation import Missing
-from undamped.data.series import SeriesSet
-from undamped.data.ucr_file import find_training_file, read_ucr, read_ucr_file
+from undamped.data.published.cache import folder
+from undamped.data.recordings import splits
+from undamped.data.recordings.formats.ucr import find_training_file, read_ucr, read_ucr_file
+from undamped.data.recordings.preparation import Missing
+from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, OptionError, explain
 from undamped.options import DropoutRate, NonNegativeInt
 from undamped.registry import tasks

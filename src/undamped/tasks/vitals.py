@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from undamped.data.cache import folder
-from undamped.data.series import SeriesSet
-from undamped.data.splits import DEFAULT_FRACTIONS, By
-from undamped.data.vitals import STEPS, Rate, simulated_subjects, systole_windows
+from undamped.data.published.cache import folder
+from undamped.data.published.formats.vital_signs import (
+    STEPS,
+    Rate,
+    simulated_subjects,
+    systole_windows,
+)
+from undamped.data.recordings.series import SeriesSet
+from undamped.data.recordings.splits import DEFAULT_FRACTIONS, By
 from undamped.errors import OptionError
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import tasks

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.errors import RunError
-from undamped.training.files import read_tensors, write_tensors
+from undamped.files import read_tensors, write_tensors
 from undamped.training.run import load_weights
 
 

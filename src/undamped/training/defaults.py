@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from undamped.data.preparation import Kind
+from undamped.data.recordings.preparation import Kind
 from undamped.networks.oscillators import OscillatorNetwork
 from undamped.registry import models
 from undamped.tasks.series import SeriesTask

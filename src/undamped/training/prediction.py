@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from undamped.data.preparation import Preparation
-from undamped.data.series import SeriesSet
+from undamped.data.recordings.preparation import Preparation
+from undamped.data.recordings.series import SeriesSet
 from undamped.networks.sequence_model import SequenceModel
 
 _AT_ONCE = 1 << 23  # outputs of a network held at once, 32 MB

@@ -21,20 +21,20 @@ from typing import Any
 import torch
 from torch import nn
 
-from undamped.data.preparation import Preparation
+from undamped.data.recordings.preparation import Preparation
 from undamped.errors import RunError, explain
-from undamped.networks.point_model import PointModel
-from undamped.networks.sequence_model import SequenceModel
-from undamped.options import check
-from undamped.registry import models, tasks
-from undamped.tasks.task import Task
-from undamped.training.files import (
+from undamped.files import (
     read_json,
     read_tensors,
     write_json,
     write_tensors,
     write_text,
 )
+from undamped.networks.point_model import PointModel
+from undamped.networks.sequence_model import SequenceModel
+from undamped.options import check
+from undamped.registry import models, tasks
+from undamped.tasks.task import Task
 
 FORMAT = 1
 RECORDED = ("undamped", "torch", "lightning", "numpy", "numba", "scikit-learn", "safetensors")

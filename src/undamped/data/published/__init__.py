@@ -1,0 +1,1 @@
+"""Published data sets: where they are, how they get into the cache."""

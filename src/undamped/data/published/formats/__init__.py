@@ -1,0 +1,1 @@
+"""Formats that published sets come in."""

@@ -1,0 +1,1 @@
+"""How bytes get here: the web, archives, packages."""

@@ -1,0 +1,1 @@
+"""Recordings of one's own: read, split, prepared, checked."""

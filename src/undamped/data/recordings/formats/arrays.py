@@ -1,0 +1,124 @@
+"""NumPy files as recordings; nothing in them is ever unpickled."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from undamped.data.recordings.series import SeriesSet, as_numbers
+from undamped.errors import DataError, explain
+
+SUFFIXES = (".npz", ".npy")
+_BEGINNINGS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")  # an array, an archive, an empty one
+_FORM = "X of shape (series, time, channels)"
+
+
+def read_arrays(path: str | Path) -> SeriesSet:
+    """Read an .npz file with X and, where there are such, y, lengths, ids, groups, times, channels.
+
+    A .npy file holds X alone and stays on disk. X is (series, time, channels) or (series, time).
+
+    Args:
+        path: The file.
+    """
+    path = Path(path)
+    arrays = _load(path)
+    names = {name.lower(): name for name in arrays}
+    if "x" not in names:
+        raise _wrong(path, f"an array {_FORM}", f"only {', '.join(sorted(arrays)) or 'nothing'}")
+    values = arrays[names["x"]]
+    if values.ndim == 2:
+        values = values[:, :, None]
+    if values.ndim != 3 or not values.size:
+        raise _wrong(path, _FORM, f"shape {values.shape}")
+
+    def beside(name: str) -> np.ndarray | None:
+        return arrays[names[name]] if name in names else None
+
+    lengths = _lengths(path, beside("lengths"), values)
+    series = [
+        as_numbers(one[: lengths[i]], f"{path}: X") if lengths is not None else one
+        for i, one in enumerate(values if lengths is not None else _float32(path, values))
+    ]
+    ids, groups, times, y = beside("ids"), beside("groups"), beside("times"), beside("y")
+    channels = beside("channels")
+    width = values.shape[2]
+    if y is not None and y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y is not None and (y.ndim > 2 or len(y) != len(series)):
+        raise _wrong(path, f"y of shape ({len(series)},) or (series, time)", f"{y.shape}")
+    return SeriesSet(
+        series,
+        [str(name) for name in (channels if channels is not None else range(width))],
+        y if y is None or y.ndim == 1 else _cut(path, "y", y, series),
+        [] if ids is None else [str(name) for name in ids],
+        groups,
+        None if times is None else _cut(path, "times", times.astype(np.float64), series),
+        source=str(path),
+    )
+
+
+def _load(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with path.open("rb") as opened:
+            if not opened.read(len(_BEGINNINGS[0])).startswith(_BEGINNINGS):
+                # NumPy would take it for a pickle, and say so.
+                raise zipfile.BadZipFile
+        if path.suffix.lower() == ".npy":
+            return {"X": np.load(path, mmap_mode="r", allow_pickle=False)}
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            if isinstance(file, np.ndarray):
+                return {"X": file}
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        got = "no such file"
+    except (zipfile.BadZipFile, EOFError):
+        got = "a damaged one"
+    except ValueError as error:
+        pickled = "pickle" in str(error).lower() or "object" in str(error).lower()
+        got = "pickled objects, which are never opened" if pickled else "another file"
+    except MemoryError:
+        got = "one larger than memory"
+    except (OSError, NotImplementedError, RuntimeError, SyntaxError, KeyError, TypeError) as error:
+        got = getattr(error, "strerror", None) or "a damaged one"
+    raise DataError(
+        explain(
+            str(path),
+            expected="a NumPy file of plain arrays",
+            got=got,
+            remedy="Write it with numpy.savez(file, X=…, y=…) from arrays of numbers or text.",
+        )
+    )
+
+
+def _float32(path: Path, values: np.ndarray) -> np.ndarray:
+    return as_numbers(values, f"{path}: X")
+
+
+def _lengths(path: Path, lengths: np.ndarray | None, values: np.ndarray) -> list[int] | None:
+    if lengths is None:
+        return None
+    expected = f"lengths from 1 to {values.shape[1]}, one for each of {len(values)} series"
+    if lengths.shape != (len(values),):
+        raise _wrong(path, expected, f"shape {lengths.shape}")
+    if lengths.dtype.kind not in "iu":
+        raise _wrong(path, f"{expected}, as whole numbers", f"the type {lengths.dtype}")
+    bad = np.flatnonzero((lengths < 1) | (lengths > values.shape[1]))
+    if len(bad):
+        raise _wrong(path, expected, f"{lengths[bad[0]]} for series {bad[0]}")
+    return [int(n) for n in lengths]
+
+
+def _cut(path: Path, name: str, array: np.ndarray, series: list[Any]) -> list[np.ndarray]:
+    if array.ndim != 2 or len(array) != len(series):
+        raise _wrong(path, f"{name} of shape (series, time)", f"{array.shape}")
+    if array.shape[1] < max(len(one) for one in series):
+        raise _wrong(path, f"{name} for every time step", f"{array.shape[1]} steps")
+    return [row[: len(one)] for row, one in zip(array, series, strict=True)]
+
+
+def _wrong(path: Path, expected: str, got: str) -> DataError:
+    return DataError(explain(str(path), expected=expected, got=got, remedy="Write the file anew."))

@@ -1,0 +1,142 @@
+"""A folder as recordings: one table per series, labelled by sub-folder or by a list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from undamped.data.recordings.formats.table.read import IN_MEMORY, read_table
+from undamped.data.recordings.formats.table.rows import SUFFIXES, open_table
+from undamped.data.recordings.series import SeriesSet
+from undamped.errors import DataError, explain
+
+LIST = "labels.csv"
+
+
+def read_folder(
+    path: str | Path,
+    *,
+    target: str | None = None,
+    time: str | None = None,
+    channels: Sequence[str] | None = None,
+    needs_target: bool = True,
+    in_memory: int = IN_MEMORY,
+) -> SeriesSet:
+    """Read a folder of tables, each one recording.
+
+    Labels are the names of the sub-folders, or stand in `labels.csv` with the columns file, label
+    and, if there are groups, group; or every table has a target column with one label per step.
+
+    Args:
+        path: The folder.
+        target: Column of labels per step in every table, or the column of `labels.csv`.
+        time: Column of time stamps.
+        channels: Columns a model may see.
+        needs_target: Whether labels are looked for.
+        in_memory: Larger files stay on disk.
+    """
+    path = Path(path)
+    files = sorted(
+        file
+        for file in path.rglob("*")
+        if file.is_file() and file.suffix.lower() in SUFFIXES and file.name != LIST
+    )
+    if not files:
+        raise DataError(
+            explain(
+                str(path),
+                expected="a folder of .csv or .parquet files, one per series",
+                got="a folder without any",
+                remedy="Put the recordings there, in one sub-folder per class.",
+            )
+        )
+    listed = path / LIST
+    first = open_table(files[0]).columns
+    inside = target if target in first else None
+    sets = [
+        read_table(
+            file,
+            target=inside,
+            time=time if time is not None else None,
+            channels=channels,
+            layout="long",
+            needs_target=False,
+            in_memory=in_memory,
+        )
+        for file in files
+    ]
+    names = [str(file.relative_to(path)) for file in files]
+    for name, one in zip(names, sets, strict=True):
+        if one.channels != sets[0].channels or len(one) != 1:
+            got = f"{len(one)} series" if len(one) != 1 else ", ".join(one.channels)
+            raise DataError(
+                explain(
+                    f"{path / name}",
+                    expected=f"one series with the channels {', '.join(sets[0].channels)}",
+                    got=got,
+                    remedy="All files of a folder have the same columns, and one recording each.",
+                )
+            )
+    whole = SeriesSet(
+        [one.series[0] for one in sets],
+        sets[0].channels,
+        _steps(sets) if inside else None,
+        names,
+        times=None if sets[0].times is None else [one.times[0] for one in sets if one.times],
+        source=str(path),
+        notes=tuple(dict.fromkeys(n for n in sets[0].notes if "one recording" not in n)),
+        columns=sets[0].columns,
+    )
+    if inside or not needs_target:
+        return whole
+    if listed.is_file():
+        return _with_list(whole, listed, target)
+    labels = {str(Path(name).parent) for name in names}
+    if len(labels) > 1 and "." not in labels:
+        note = "Labels are the names of the sub-folders."
+        folders = np.array([Path(name).parts[0] for name in names])
+        return replace(whole, targets=folders, notes=(*whole.notes, note))
+    return whole
+
+
+def _steps(sets: list[SeriesSet]) -> list[np.ndarray]:
+    found = []
+    for one in sets:
+        assert isinstance(one.targets, list)
+        found.append(one.targets[0])
+    return found
+
+
+def _with_list(whole: SeriesSet, listed: Path, target: str | None) -> SeriesSet:
+    import pandas as pd
+
+    table = open_table(listed)
+    frame = pd.concat(table.pieces([table.columns[0]], table.columns[1:]))
+    name = table.columns[0]
+    label = target if target in table.columns else next(iter(table.columns[1:]), None)
+    if label is None:
+        raise DataError(
+            f"{listed}: expected the columns file and label, got {name} alone. Add the labels."
+        )
+    rows = {str(file): row for row, file in enumerate(frame[name])}
+    order = [rows.get(i, rows.get(Path(i).name, rows.get(Path(i).stem))) for i in whole.ids]
+    if None in order:
+        missing = whole.ids[order.index(None)]
+        raise DataError(
+            explain(
+                str(listed),
+                expected="a row for every file",
+                got=f"none for '{missing}'",
+                remedy="Add it, or take the file away.",
+            )
+        )
+    chosen = frame.iloc[order]
+    values = chosen[label]
+    if values.dtype == object:
+        values = values.fillna("").astype(str)
+    groups = chosen["group"].astype(str).to_numpy() if "group" in table.columns else None
+    note = f"Labels are from column '{label}' of {listed.name}."
+    return replace(whole, targets=values.to_numpy(), groups=groups, notes=(*whole.notes, note))

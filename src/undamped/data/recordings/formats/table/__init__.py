@@ -1,0 +1,1 @@
+"""Tables of text: rows, columns, values, and series made of them."""

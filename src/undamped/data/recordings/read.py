@@ -1,0 +1,136 @@
+"""Recordings of one's own, whatever file they come in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from undamped.data.recordings.formats import arrays as array_files
+from undamped.data.recordings.formats import folder as folder_of_files
+from undamped.data.recordings.formats import ucr as ucr_file
+from undamped.data.recordings.formats.table import read as tables
+from undamped.data.recordings.formats.table import rows as table_rows
+from undamped.data.recordings.formats.table.columns import Layout
+from undamped.data.recordings.series import SeriesSet
+from undamped.errors import DataError, OptionError, explain
+
+SUFFIXES = (*table_rows.SUFFIXES, *array_files.SUFFIXES, *ucr_file.SUFFIXES)
+
+
+def looks_like_data(word: str) -> bool:
+    """Whether a word of a command line names a file or folder of recordings."""
+    return Path(word).suffix.lower() in SUFFIXES or ("/" in word or Path(word).exists())
+
+
+def read_recordings(
+    path: str | Path,
+    *,
+    target: str | None = None,
+    id: str | None = None,
+    time: str | None = None,
+    group: str | None = None,
+    channels: Sequence[str] | None = None,
+    layout: Layout = "auto",
+    needs_target: bool = True,
+    forecast: bool = False,
+    in_memory: int = tables.IN_MEMORY,
+) -> SeriesSet:
+    """Read recordings from CSV, Parquet, .npz, .npy, .ts, .tsv, .txt, .arff or a folder of tables.
+
+    Args:
+        path: The file or folder.
+        target: Column of what is to be learnt.
+        id: Column that says to which series a row belongs.
+        time: Column of time stamps.
+        group: Column of whom a series belongs to.
+        channels: Names of the channels to use; all by default.
+        layout: Whether a row of a table is a time step ("long") or a series ("wide").
+        needs_target: Whether labels are looked for.
+        forecast: Whether values to come are asked for.
+        in_memory: Tables larger than so many bytes are read in pieces and stay on disk.
+
+    Example:
+        >>> read_recordings("walks.csv", target="gait", id="walk").describe()  # doctest: +SKIP
+        '60 series of 4,000 steps with 3 channels'
+    """
+    path = Path(path).expanduser()
+    if not path.exists():
+        raise DataError(
+            explain(str(path), expected="a file or folder", got="nothing", remedy="Check the path.")
+        )
+    if channels is not None and not len(channels):
+        raise OptionError(
+            explain(
+                "channels",
+                expected="one or more names",
+                got="an empty list",
+                remedy="Leave it out to take all.",
+            )
+        )
+    suffix = path.suffix.lower()
+    if ucr_file.find_training_file(path) is not None:
+        found = ucr_file.read_ucr(path)
+    elif path.is_dir():
+        _not_for_folders(path, id=id, group=group)
+        return folder_of_files.read_folder(
+            path,
+            target=target,
+            time=time,
+            channels=channels,
+            needs_target=needs_target and not forecast,
+            in_memory=in_memory,
+        )
+    elif suffix in table_rows.SUFFIXES:
+        return tables.read_table(
+            path,
+            target=target,
+            id=id,
+            time=time,
+            group=group,
+            channels=channels,
+            layout=layout,
+            needs_target=needs_target,
+            forecast=forecast,
+            in_memory=in_memory,
+        )
+    elif suffix in array_files.SUFFIXES:
+        found = array_files.read_arrays(path)
+    elif suffix in ucr_file.SUFFIXES:
+        found = ucr_file.read_ucr_file(path)
+    else:
+        raise DataError(
+            explain(
+                str(path),
+                expected=f"one of {', '.join(SUFFIXES)} or a folder",
+                got=suffix or "no ending",
+                remedy="Convert it, for example to CSV.",
+            )
+        )
+    given = {"target": target, "id": id, "time": time, "group": group}
+    said = [name for name, value in given.items() if value is not None]
+    if said:
+        raise OptionError(
+            explain(
+                said[0],
+                expected=f"none, since {suffix or 'such'} files have no columns",
+                got=f"'{given[said[0]]}'",
+                remedy="Leave it out; the file says itself what is what.",
+            )
+        )
+    if forecast:
+        found = replace(found, targets=None)
+    return found if channels is None else found.select(channels)
+
+
+def _not_for_folders(path: Path, **given: str | None) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise OptionError(
+                explain(
+                    name,
+                    expected="none, since a file of the folder is a series",
+                    got=f"'{value}'",
+                    remedy=f"Put it into {path / folder_of_files.LIST} if it is a group.",
+                )
+            )
