@@ -10,7 +10,16 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import undamped
+from undamped.kernels import batch_parts as batch_parts_module
 from undamped.kernels.batch_parts import in_parallel
+from undamped.networks.recurrent import Recurrent
+from undamped.registry import models
+
+NETWORKS = [
+    name
+    for name in models
+    if isinstance(models[name], type) and issubclass(models[name], Recurrent)
+]
 
 
 @pytest.fixture
@@ -186,3 +195,54 @@ def test_an_error_in_a_part_reaches_the_caller():
     with pytest.raises(ValueError, match="in a thread"):
         in_parallel([lambda: 1, fail])
     assert in_parallel([lambda: 1, lambda: 2]) == [1, 2]
+
+
+def modes():
+    return torch.is_inference_mode_enabled(), torch.is_grad_enabled(), torch.is_autocast_enabled()
+
+
+def test_shares_run_in_the_modes_of_the_caller(two_threads):
+    """torch keeps its modes for each thread; gradients and autocast are off in all of them."""
+    for count in (1, 2):
+        with torch.inference_mode():
+            assert in_parallel([modes] * count) == [(True, False, False)] * count
+            made = in_parallel([lambda: torch.zeros(1)] * count)
+            assert all(part.is_inference() for part in made)
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            assert in_parallel([modes] * count) == [(False, False, False)] * count
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_inference_mode_with_shares_of_the_batch(name, two_threads, monkeypatch):
+    """Threads write into what the caller made in inference mode."""
+    monkeypatch.setattr(batch_parts_module, "GRAIN", 1)
+    torch.manual_seed(0)
+    net = undamped.build(name, input_size=3, hidden_size=8)
+    x, lengths = torch.randn(20, 12, 3), torch.arange(12) + 5
+    with torch.no_grad():
+        wanted = net(x)[0], net.last(x, None, lengths)[0]
+    with torch.inference_mode():
+        found = net(x)[0], net.last(x, None, lengths)[0]
+    assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+def test_a_default_device_elsewhere_is_nothing_to_the_kernels(two_threads, monkeypatch):
+    monkeypatch.setattr(batch_parts_module, "GRAIN", 1)
+    for name in ("unicornn", "indrnn", "lstm", "urnn"):
+        net = undamped.build(name, input_size=3, hidden_size=8)
+        x, lengths = torch.randn(20, 12, 3), torch.arange(12) + 5
+        wanted = net(x, None, lengths)[0]
+        with torch.device("meta"):
+            found, _ = net(x, None, lengths)
+            found.sum().backward()
+        assert torch.equal(found, wanted)
+
+
+def test_an_estimator_predicts_with_several_threads(two_threads):
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(70, 150, 1)).astype(np.float32)
+    y = (X[:, 0, 0] > 0).astype(int)
+    estimator = undamped.SequenceClassifier(steps=2, hidden_size=128, random_state=0)
+    estimator.fit(X[:50], y[:50])
+    for batch in (1, 7, 33, 70):
+        assert estimator.predict(X[:batch]).shape == (batch,)

@@ -68,8 +68,20 @@ def _new_pool(workers: int) -> ThreadPoolExecutor:
     return pool
 
 
-def _without_gradient(work: Callable[[], T]) -> T:
-    with torch.no_grad():  # which is a setting of each thread
+def _as_caller(work: Callable[[], T], inference: bool) -> T:
+    """Do a share in the modes of the thread that asked: torch keeps them for each thread.
+
+    What the caller makes in inference mode, no thread outside of it may write to.
+    """
+    with torch.inference_mode() if inference else torch.no_grad():
+        return work()
+
+
+def _in_full_precision(work: Callable[[], T]) -> T:
+    """Do a share without mixed precision, which the threads of the pool have none of either."""
+    if not torch.is_autocast_enabled("cpu"):
+        return work()
+    with torch.autocast("cpu", enabled=False):
         return work()
 
 
@@ -83,10 +95,15 @@ def batch_parts(steps: int, batch: int, hidden: int) -> list[slice]:
 
 
 def in_parallel(works: list[Callable[[], T]]) -> list[T]:
-    """Run each piece of work in a thread of its own, and return the results in order."""
+    """Run each piece of work in a thread of its own, and return the results in order.
+
+    No piece may ask for gradients. Grad and inference mode are the caller's in all of them;
+    autocast is off, and what is set up for the caller's thread alone (a profiler, a mode of
+    dispatch, a default device) is not seen by the others.
+    """
     if len(works) == 1:
-        return [works[0]()]
-    pool = _pool(len(works))
-    others = [pool.submit(_without_gradient, work) for work in works]
+        return [_in_full_precision(works[0])]
+    pool, inference = _pool(len(works)), torch.is_inference_mode_enabled()
+    others = [pool.submit(_as_caller, work, inference) for work in works]
     wait(others)  # all of them, so that none still writes when one has failed
     return [other.result() for other in others]

@@ -137,7 +137,7 @@ class Fourier(Structured):
 
     def _before_first(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """D₁ h, and F D₁ h."""
-        inner = torch.empty(len(rows), len(self.index), dtype=self.kind)
+        inner = torch.empty(len(rows), len(self.index), dtype=self.kind, device="cpu")
         _turn_in(rows.numpy(), self.phases[0], inner.numpy())
         return inner, torch.fft.fft(inner, norm="ortho")
 
@@ -158,7 +158,7 @@ class Fourier(Structured):
 
     def _after_second(self, rows: Tensor) -> Tensor:
         """D₃ᴴ g: the gradient of what comes out of R₂."""
-        inner = torch.empty(len(rows), len(self.index), dtype=self.kind)
+        inner = torch.empty(len(rows), len(self.index), dtype=self.kind, device="cpu")
         _turn_in(rows.numpy(), self.turned[2], inner.numpy())
         return inner
 

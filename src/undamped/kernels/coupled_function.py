@@ -85,7 +85,7 @@ class _CoupledScan(torch.autograd.Function):
         ]
         output = carried[1:, :, : widths[0]]
         if plan.lengths is not None:
-            time = torch.arange(steps).unsqueeze(1)
+            time = torch.arange(steps, device="cpu").unsqueeze(1)
             output = output.masked_fill((time >= plan.lengths.cpu()).unsqueeze(-1), 0)
         return output, *finals
 

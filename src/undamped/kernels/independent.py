@@ -85,7 +85,7 @@ def _scan_backward(
     if not outputs.numel():
         return grad_projected, torch.zeros_like(weight), gh
     steps, columns = outputs.shape[0], gh.numel()
-    total = torch.zeros(columns, dtype=torch.float64)
+    total = torch.zeros(columns, dtype=torch.float64, device="cpu")
     over_columns(
         kernels.backward(relu, lengths is not None),
         steps,

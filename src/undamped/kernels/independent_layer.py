@@ -118,7 +118,10 @@ def _layer_backward(
     gh, columns = contiguous_copy(grad_state), state.numel()
     grad_x = room(x.shape if input_wanted else (0,), x)
     grad_matrix, matrix = torch.zeros_like(input_weight), input_weight.detach()
-    total, grad_bias = torch.zeros(columns, dtype=torch.float64), torch.zeros_like(weight)
+    total, grad_bias = (
+        torch.zeros(columns, dtype=torch.float64, device="cpu"),
+        torch.zeros_like(weight),
+    )
     if outputs.numel():
         chunks = _chunks(outputs)
         kernel = kernels.backward(relu, lengths is not None)
@@ -179,7 +182,7 @@ def _input(x: Tensor, lengths: Tensor | None, start: int, stop: int) -> Tensor:
     """Return the input of a chunk as rows, with zeros where sequences are over."""
     piece = x.detach()[start:stop]
     if lengths is not None and int(lengths.min()) < stop:
-        over = torch.arange(start, stop).unsqueeze(1) >= lengths
+        over = torch.arange(start, stop, device="cpu").unsqueeze(1) >= lengths
         piece = piece.masked_fill(over.unsqueeze(-1), 0)
     return piece.reshape(-1, x.shape[2])
 

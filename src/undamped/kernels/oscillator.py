@@ -122,7 +122,7 @@ def _scan_backward(
     y, z = contiguous_copy(position), contiguous_copy(velocity)
     flat = [t.view(steps, columns) for t in (curves, positions, grad_projected)]
     grads = grad_positions.contiguous().view(steps, columns)
-    sums = torch.zeros(3, columns, dtype=torch.float64).numpy()
+    sums = torch.zeros(3, columns, dtype=torch.float64, device="cpu").numpy()
     pieces = []
     for start, stop in ranges(steps, PIECE):
         alive = alive_columns(lengths, start, stop, projected)

@@ -125,7 +125,7 @@ class Work:
         """Return the input of a chunk as rows (steps × batch, input), padding cut to zero."""
         x = self.x[start:stop]
         if self.lengths is not None and self.shortest < stop:
-            steps = torch.arange(start, stop).unsqueeze(1)
+            steps = torch.arange(start, stop, device="cpu").unsqueeze(1)
             x = x.masked_fill((steps >= self.lengths).unsqueeze(-1), 0)
         return x.reshape(-1, x.shape[-1])
 

@@ -157,7 +157,7 @@ class _Stack(torch.autograd.Function):
             border = borders[..., columns].contiguous()
             sums = Gradients(
                 grad_end[:, :, part].reshape(shape).clone(),
-                torch.zeros(3, *shape[1:], dtype=torch.float64),
+                torch.zeros(3, *shape[1:], dtype=torch.float64, device="cpu"),
                 [torch.zeros_like(c.input_weight) for c in work.layers],
                 room(work.x.shape, work.x) if ctx.needs_input_grad[1] else None,
             )
@@ -230,7 +230,7 @@ def reference_stack(
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """The same as `oscillator_stack` in plain loops: its meaning, and its second derivative."""
     if lengths is not None:
-        over = torch.arange(x.shape[0]).unsqueeze(1) >= lengths
+        over = torch.arange(x.shape[0], device=x.device).unsqueeze(1) >= lengths
         x = x.masked_fill(over.unsqueeze(-1), 0)
     outputs, ends = [x], []
     for at, layer in enumerate(layers):
