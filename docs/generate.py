@@ -1,16 +1,14 @@
-"""Pages made from the registry while the site is built: one per model, one per task."""
+"""Pages made from the registry while the site is built: one per member."""
 
 from mkdocs.structure.files import File, Files
 
-import undamped
-import undamped.tasks  # noqa: F401 (enters the tasks)
-from undamped.cli.show import describe_member
-from undamped.registry import Registry, models, solvers, tasks
+from undamped.describe import REGISTRIES, describe_member
+from undamped.registry import Registry
 
 
-def page(name: str) -> str:
+def page(name: str, registry: Registry) -> str:
     """Write the page of one member in Markdown."""
-    about = describe_member(name)
+    about = describe_member(name, registry)
     summary = about["summary"].splitlines()
     lines = [f"# {name}", "", summary[0], "", *summary[1:], ""]
     for heading in ("equation", "symbols", "promise"):
@@ -38,22 +36,18 @@ def index(title: str, registry: Registry) -> str:
     """Write the list of all members of a registry."""
     lines = [f"# {title}", ""]
     for name in registry:
-        first = describe_member(name)["summary"].splitlines()[0]
+        first = describe_member(name, registry)["summary"].splitlines()[0]
         lines.append(f"- [{name}]({name}.md): {first}")
     return "\n".join([*lines, ""])
 
 
 def on_files(files: Files, config) -> Files:
     """Add the generated pages."""
-    for folder, title, registry in (
-        ("models", "Models", models),
-        ("tasks", "Tasks", tasks),
-        ("solvers", "Solvers", solvers),
-    ):
+    for folder, registry in REGISTRIES.items():
         if not len(registry):
             continue
-        pages = {f"{folder}/index.md": index(title, registry)}
-        pages |= {f"{folder}/{name}.md": page(name) for name in registry}
+        pages = {f"{folder}/index.md": index(folder.capitalize(), registry)}
+        pages |= {f"{folder}/{name}.md": page(name, registry) for name in registry}
         for path, content in pages.items():
             files.append(File.generated(config, path, content=content))
     return files

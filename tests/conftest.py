@@ -3,9 +3,6 @@
 import pytest
 import torch
 
-import undamped
-import undamped.tasks  # noqa: F401 (enters the tasks)
-
 
 @pytest.fixture(autouse=True)
 def one_thread():

@@ -1,13 +1,18 @@
-"""A name becomes a class: one registry for models, one for tasks, one for solvers.
+"""A name becomes a member: models, tasks, solvers, instruments, experiments, benchmarks, readers.
 
-Everything that is generic (command line, checks, documentation pages, reports) walks a
-registry, so a new member is one file and one line and needs no list anywhere else.
+Everything that is generic (command line, checks, documentation pages, reports) walks a registry,
+and a registry imports the modules of its own package when it is first asked. So a new member is
+one file with a decorator in it, and needs no list anywhere else.
 """
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar, cast
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from undamped.options import check, unknown_name
 
@@ -16,45 +21,104 @@ M = TypeVar("M")
 
 
 class Registry(Generic[T]):
-    """Names and the classes they stand for.
+    """Names and the members they stand for.
 
     Args:
         kind: What the members are called in messages, for example "model".
+        package: The package, or packages, whose modules enter the members. They are imported on
+            the first look-up, so that registering costs nothing where nobody asks.
+
+    Example:
+        >>> tasks = Registry("task", package="undamped.tasks")
+        >>> tasks["copy"]
+        <class 'undamped.tasks.copying.Copy'>
     """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, package: str | tuple[str, ...] = ()) -> None:
         self.kind = kind
-        self._members: dict[str, T] = {}
+        self.packages = (package,) if isinstance(package, str) else package
+        self._entries: dict[str, Any] = {}
+        self._made: dict[str, T] = {}
+        self._makers: list[tuple[type, Callable[[Any], T]]] = []
+        self._loaded = False
+        self._loading = threading.RLock()
 
     def register(self, name: str) -> Callable[[M], M]:
-        """Return a decorator that enters a class under `name`."""
+        """Return a decorator that enters a class or function under `name`."""
 
         def enter(member: M) -> M:
-            if name in self._members:
+            if name in self._entries:
                 raise ValueError(f"two {self.kind}s want the name '{name}'")
-            self._members[name] = cast(T, member)
+            self._entries[name] = member
             return member
 
         return enter
 
+    def made_from(self, declaration: type) -> Callable[[M], M]:
+        """Return a decorator for the function that makes a member of a declaration.
+
+        A file may enter less than the whole member: a cell declares its network, and the network
+        is made of the declaration when somebody asks for it.
+        """
+
+        def enter(maker: M) -> M:
+            self._makers.append((declaration, maker))  # type: ignore[arg-type]
+            return maker
+
+        return enter
+
+    def entries(self) -> dict[str, Any]:
+        """Return what was entered, by name: members, or the declarations they are made of."""
+        self._load()
+        return dict(self._entries)
+
+    def by_class_name(self) -> dict[str, Callable[[], T]]:
+        """Return the names of the members' classes, and for each a function that returns it."""
+        return {
+            getattr(entry, "class_name", None) or entry.__name__: partial(self.__getitem__, name)
+            for name, entry in self.entries().items()
+        }
+
+    def _load(self) -> None:
+        """Import the modules of the packages, once; members enter themselves on the way."""
+        if self._loaded:
+            return
+        with self._loading:
+            if self._loaded:
+                return
+            self._loaded = True  # modules of the package may look something up while they load
+            try:
+                for package in self.packages:
+                    import_modules(package)
+            except BaseException:
+                self._loaded = False
+                raise
+
     def __getitem__(self, name: str) -> T:
-        try:
-            return self._members[name]
-        except KeyError:
-            raise unknown_name(self.kind, name, list(self._members)) from None
+        self._load()
+        if name not in self._entries:
+            raise unknown_name(self.kind, name, list(self._entries))
+        if name not in self._made:
+            entry = self._entries[name]
+            makers = [maker for kind, maker in self._makers if isinstance(entry, kind)]
+            self._made[name] = makers[-1](entry) if makers else entry
+        return self._made[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._members
+        self._load()
+        return name in self._entries
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._members))
+        self._load()
+        return iter(sorted(self._entries))
 
     def __len__(self) -> int:
-        return len(self._members)
+        self._load()
+        return len(self._entries)
 
     def name_of(self, member: object) -> str | None:
         """Return the name under which a class is entered, or None."""
-        return next((name for name, entered in self._members.items() if entered is member), None)
+        return next((name for name in self if self[name] is member), None)
 
     def build(self, name: str, **options: Any) -> Any:
         """Build the member called `name` after checking its options."""
@@ -62,6 +126,18 @@ class Registry(Generic[T]):
         return member(**check(name, member, options))
 
 
-models: Registry[Any] = Registry("model")
-tasks: Registry[Any] = Registry("task")
-solvers: Registry[Any] = Registry("solver")
+def import_modules(package: str) -> None:
+    """Import every module of a package, and of the packages in it."""
+    found = importlib.import_module(package)
+    for module in pkgutil.iter_modules(found.__path__, f"{package}."):
+        if module.ispkg:
+            import_modules(module.name)
+        else:
+            importlib.import_module(module.name)
+
+
+models: Registry[Any] = Registry("model", package=("undamped.cells", "undamped.networks"))
+tasks: Registry[Any] = Registry("task", package="undamped.tasks")
+solvers: Registry[Any] = Registry("solver", package="undamped.solvers")
+experiments: Registry[Any] = Registry("experiment", package="undamped.experiments")
+benchmarks: Registry[Any] = Registry("benchmark", package="undamped.bench")

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from undamped.bench.timing import Timing, interleaved, peak_memory
 from undamped.cells.bases.cell import reference_scan
-from undamped.networks.models import UnICORNN
+from undamped.networks import UnICORNN
 from undamped.networks.oscillators import OscillatorNetwork
 
 MODES = ("reversible", "checkpoint", "stored")

@@ -11,6 +11,7 @@ from torch.nn.utils import parametrize
 
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
+from undamped.cells.registry import network
 from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped.parametrizations.skew import Skew
 from undamped.promises import Kind, Promise
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from undamped.kernels.coupled import Step
 
 
+@network("antisymmetric", "AntisymmetricRNN")
 class AntisymmetricRNNCell(CoupledCell):
     """AntisymmetricRNN: an Euler step of an ODE whose Jacobian has an imaginary spectrum.
 
@@ -106,6 +108,7 @@ class AntisymmetricRNNCell(CoupledCell):
         return (self.step * steps,)
 
 
+@network("gated-antisymmetric", "GatedAntisymmetricRNN")
 class GatedAntisymmetricRNNCell(AntisymmetricRNNCell):
     """Gated AntisymmetricRNN: the same Euler step, with a gate that reads the same product.
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from undamped.cells.bases.activations import modrelu
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.unitary import UnitaryCell
+from undamped.cells.registry import network
 from undamped.options import PositiveInt
 from undamped.parametrizations.complex_pair import real_form, to_complex, to_pair
 from undamped.parametrizations.givens import Givens, GivensStyle
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from undamped.kernels.coupled import Operator, Step
 
 
+@network("eurnn", "EURNN")
 class EURNNCell(UnitaryCell):
     """EURNN: layers of rotations in disjoint planes, O(layers · n), from few to full capacity.
 

@@ -7,12 +7,14 @@ from torch import Tensor
 
 from undamped.cells.bases.activations import Activation
 from undamped.cells.bases.isometric import IsometricCell
+from undamped.cells.registry import network
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.parametrizations.exponential import Exponential
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 from undamped.promises import Kind, Promise
 
 
+@network("exprnn", "expRNN")
 class ExpRNNCell(IsometricCell):
     """expRNN: the recurrent matrix is the exponential of a skew one, so it is always a rotation.
 

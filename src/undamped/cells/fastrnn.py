@@ -9,12 +9,14 @@ from torch import Tensor, nn
 
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
+from undamped.cells.registry import network
 from undamped.options import PositiveInt
 
 if TYPE_CHECKING:
     from undamped.kernels.coupled import Step
 
 
+@network("fastrnn", "FastRNN")
 class FastRNNCell(CoupledCell):
     """FastRNN: an Elman step, mixed with the old state by two trained numbers.
 
@@ -88,6 +90,7 @@ class FastRNNCell(CoupledCell):
         return constants[1:]
 
 
+@network("fastgrnn", "FastGRNN")
 class FastGRNNCell(CoupledCell):
     """FastGRNN: one gate that shares all its matrices with the candidate.
 

@@ -8,10 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from undamped.cells.bases.unitary import UnitaryCell
+from undamped.cells.registry import network
 from undamped.options import PositiveInt
 from undamped.parametrizations.riemannian import Riemannian
 
 
+@network("full-capacity-urnn", "FullCapacityURNN")
 class FullCapacityURNNCell(UnitaryCell):
     """Full-capacity uRNN: W is any unitary matrix, moved along the unitary matrices.
 

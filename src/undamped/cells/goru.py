@@ -12,6 +12,7 @@ from torch.nn.utils import parametrize
 from undamped.cells.bases.activations import modrelu
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
+from undamped.cells.registry import network
 from undamped.options import PositiveInt
 from undamped.parametrizations.exponential import Exponential
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from undamped.kernels.coupled import Step
 
 
+@network("goru", "GORU")
 class GORUCell(CoupledCell):
     """GORU: a GRU whose candidate reads the state through an orthogonal matrix.
 

@@ -11,12 +11,14 @@ from torch.nn import functional as F
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.bases.torch_kernels import gate_parameters, kernel_scan
+from undamped.cells.registry import network
 from undamped.options import PositiveInt
 
 if TYPE_CHECKING:
     from undamped.kernels.coupled import Step
 
 
+@network("gru", "GRU")
 class GRUCell(CoupledCell):
     """GRU: an LSTM's gates without the separate memory cell.
 

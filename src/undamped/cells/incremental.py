@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
+from undamped.cells.registry import network
 from undamped.options import PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from undamped.kernels.coupled import Step
 
 
+@network("incremental", "IncrementalRNN")
 class IncrementalRNNCell(CoupledCell):
     """Incremental RNN: each step runs an ODE towards its equilibrium and keeps the increment.
 

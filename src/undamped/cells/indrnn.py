@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from undamped.cells.bases.cell import Cell, State
+from undamped.cells.registry import network
 from undamped.kernels.independent_layer import independent_layer
 from undamped.options import PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise
@@ -17,6 +18,7 @@ from undamped.promises import Kind, Promise
 LongMemory = Literal["last", "all", "none"]
 
 
+@network("indrnn", "IndRNN")
 class IndRNNCell(Cell):
     """IndRNN: each unit sees only its own past, and layers above mix what units remember.
 
@@ -110,6 +112,7 @@ class IndRNNCell(Cell):
         return torch.tensor(self.limit)
 
 
+@network("residual-indrnn", "ResidualIndRNN")
 class ResidualIndRNNCell(IndRNNCell):
     """Residual IndRNN: layers read the sum of the layer below and those S apart under it.
 
@@ -169,6 +172,7 @@ class ResidualIndRNNCell(IndRNNCell):
         return torch.stack(x.chunk(self.terms, dim=-1)).sum(0) if self.terms > 1 else x
 
 
+@network("dense-indrnn", "DenseIndRNN")
 class DenseIndRNNCell(IndRNNCell):
     """Dense IndRNN: every layer reads the input and all layers below.
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from torch import nn
 
+from undamped.cells.registry import network
 from undamped.cells.rnn import RNNCell
 from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise
 
 
+@network("irnn", "IRNN")
 class IRNNCell(RNNCell):
     """IRNN: an Elman RNN with relu, whose recurrent matrix starts as the identity.
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
+from undamped.cells.registry import network
 from undamped.options import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from undamped.kernels.coupled import Step
 
 
+@network("lipschitz", "LipschitzRNN")
 class LipschitzRNNCell(CoupledCell):
     """Lipschitz RNN: an Euler step of ḣ = A h + tanh(W h + V x + b), with A and W nearly skew.
 

@@ -11,12 +11,14 @@ from torch.nn import functional as F
 from undamped.cells.bases.cell import State, reference_scan
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.bases.torch_kernels import gate_parameters, kernel_scan
+from undamped.cells.registry import network
 from undamped.options import Fraction, PositiveInt
 
 if TYPE_CHECKING:
     from undamped.kernels.coupled import Step
 
 
+@network("lstm", "LSTM")
 class LSTMCell(CoupledCell):
     """LSTM: gates decide what a memory cell keeps, takes in and shows.
 

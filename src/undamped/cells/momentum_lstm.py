@@ -17,6 +17,7 @@ from undamped.cells.bases.momentum import (
     RMSPropDriven,
 )
 from undamped.cells.bases.momentum_filter import Drive
+from undamped.cells.registry import network
 from undamped.options import PositiveInt
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class MomentumLSTMBase(MomentumCell):
         return LongShort()
 
 
+@network("momentum-lstm", "MomentumLSTM")
 class MomentumLSTMCell(MomentumDriven, MomentumLSTMBase):
     """MomentumLSTM: the input of every gate enters through a velocity.
 
@@ -109,6 +111,7 @@ class MomentumLSTMCell(MomentumDriven, MomentumLSTMBase):
     state_names = _names("velocity")
 
 
+@network("nesterov-lstm", "NesterovLSTM")
 class NesterovLSTMCell(NesterovDriven, MomentumLSTMBase):
     """Nesterov LSTM (the paper's SRLSTM): momentum that grows, and starts again now and then.
 
@@ -139,6 +142,7 @@ class NesterovLSTMCell(NesterovDriven, MomentumLSTMBase):
     state_names = _names("velocity", "count")
 
 
+@network("rmsprop-lstm", "RMSPropLSTM")
 class RMSPropLSTMCell(RMSPropDriven, MomentumLSTMBase):
     """RMSProp LSTM: the input of every gate enters divided by its running size.
 
@@ -171,6 +175,7 @@ class RMSPropLSTMCell(RMSPropDriven, MomentumLSTMBase):
     state_names = _names("moment")
 
 
+@network("adam-lstm", "AdamLSTM")
 class AdamLSTMCell(AdamDriven, MomentumLSTMBase):
     """Adam LSTM: a velocity divided by the running size of the input, for every gate.
 

@@ -8,9 +8,11 @@ from undamped.cells.bases.momentum import (
     NesterovDriven,
     RMSPropDriven,
 )
+from undamped.cells.registry import network
 from undamped.promises import Kind, Promise
 
 
+@network("momentum-rnn", "MomentumRNN")
 class MomentumRNNCell(MomentumDriven):
     """MomentumRNN: the input enters through a velocity, as in the heavy-ball method.
 
@@ -46,6 +48,7 @@ class MomentumRNNCell(MomentumDriven):
     state_names = ("hidden", "velocity")
 
 
+@network("nesterov-rnn", "NesterovRNN")
 class NesterovRNNCell(NesterovDriven):
     """Nesterov RNN: momentum that grows from step to step, and starts again now and then.
 
@@ -76,6 +79,7 @@ class NesterovRNNCell(NesterovDriven):
     state_names = ("hidden", "velocity", "count")
 
 
+@network("rmsprop-rnn", "RMSPropRNN")
 class RMSPropRNNCell(RMSPropDriven):
     """RMSProp RNN: the input enters divided by its running size.
 
@@ -108,6 +112,7 @@ class RMSPropRNNCell(RMSPropDriven):
     state_names = ("hidden", "moment")
 
 
+@network("adam-rnn", "AdamRNN")
 class AdamRNNCell(AdamDriven):
     """Adam RNN: a velocity divided by the running size of the input.
 

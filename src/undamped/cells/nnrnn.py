@@ -9,12 +9,14 @@ from torch import Tensor, nn
 
 from undamped.cells.bases.activations import Activation
 from undamped.cells.bases.isometric import IsometricCell
+from undamped.cells.registry import network
 from undamped.options import NonNegativeFloat, PositiveInt
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 from undamped.parametrizations.schur import Schur
 from undamped.promises import Kind, Promise
 
 
+@network("nnrnn", "nnRNN")
 class NnRNNCell(IsometricCell):
     """nnRNN: a recurrent matrix in Schur form, rotations on the diagonal, feed-forward below.
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from undamped.cells.bases.activations import Activation
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.isometric import IsometricCell
+from undamped.cells.registry import network
 from undamped.options import PositiveInt
 from undamped.parametrizations.householder import Householder, reflection_factors
 from undamped.promises import Kind, Promise
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from undamped.kernels.coupled import Operator
 
 
+@network("ornn", "oRNN")
 class ORNNCell(IsometricCell):
     """oRNN: the recurrent matrix is a product of m reflections, applied in O(mn).
 

@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 from torch import nn
 
+from undamped.cells.registry import network
 from undamped.cells.unicornn import UnICORNNCell
 from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt, Range
 
 
+@network("residual-unicornn", "ResidualUnICORNN")
 class ResidualUnICORNNCell(UnICORNNCell):
     """Residual UnICORNN: each layer also sees the one S layers further down.
 

@@ -11,6 +11,7 @@ from undamped.cells.bases.activations import activation_kernel
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.bases.torch_kernels import gate_parameters, kernel_scan
+from undamped.cells.registry import network
 from undamped.options import PositiveInt
 from undamped.promises import Kind, Promise
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from undamped.kernels.coupled import Step
 
 
+@network("rnn", "RNN")
 class RNNCell(CoupledCell):
     """Elman RNN: one dense recurrent matrix and a squashing function.
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from undamped.cells.bases.activations import activation_kernel, modrelu
 from undamped.cells.bases.cell import State, reference_scan
+from undamped.cells.registry import network
 from undamped.cells.rnn import RNNCell
 from undamped.options import PositiveInt
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from undamped.kernels.coupled import Step
 
 
+@network("rnn-orth", "RNNOrth")
 class RNNOrthCell(RNNCell):
     """RNN-orth: an Elman RNN whose recurrent matrix starts as a rotation, and then is free.
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from undamped.cells.bases.activations import Activation
 from undamped.cells.bases.isometric import IsometricCell
+from undamped.cells.registry import network
 from undamped.errors import OptionError, explain
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.parametrizations.cayley import ScaledCayley
@@ -14,6 +15,7 @@ from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 from undamped.promises import Kind, Promise
 
 
+@network("scornn", "scoRNN")
 class ScoRNNCell(IsometricCell):
     """scoRNN: W = (I + A)⁻¹(I − A)D with A skew and fixed signs D, orthogonal for every A.
 

@@ -9,12 +9,14 @@ from torch import Tensor, nn
 
 from undamped.cells.bases.activations import Activation
 from undamped.cells.bases.isometric import IsometricCell
+from undamped.cells.registry import network
 from undamped.options import Fraction, PositiveInt
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 from undamped.parametrizations.singular_band import SingularBand
 from undamped.promises import Kind, Promise
 
 
+@network("spectral", "SpectralRNN")
 class SpectralRNNCell(IsometricCell):
     """Spectral RNN: W may leave the orthogonal matrices, but only by a margin.
 

@@ -9,12 +9,14 @@ from torch import Tensor, nn
 
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
+from undamped.cells.registry import network
 from undamped.options import PositiveInt
 
 if TYPE_CHECKING:
     from undamped.kernels.coupled import Operator, Step
 
 
+@network("sru", "SRU")
 class SRUCell(CoupledCell):
     """SRU: gates and candidate read the input alone, the recurrence is elementwise.
 

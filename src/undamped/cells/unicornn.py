@@ -11,12 +11,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from undamped.cells.bases.cell import Cell, State
+from undamped.cells.registry import network
 from undamped.errors import OptionError, explain
 from undamped.kernels import oscillator_scan
 from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise
 
 
+@network("unicornn", "UnICORNN")
 class UnICORNNCell(Cell):
     """UnICORNN: independent undamped oscillators, stepped so that phase volume is kept.
 

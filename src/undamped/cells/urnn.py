@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.unitary import UnitaryCell
+from undamped.cells.registry import network
 from undamped.options import PositiveInt
 from undamped.parametrizations.complex_pair import to_complex, to_pair
 from undamped.parametrizations.fourier_unitary import FourierUnitary
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from undamped.kernels.coupled import Operator
 
 
+@network("urnn", "uRNN")
 class URNNCell(UnitaryCell):
     """uRNN: complex states, and a unitary matrix of 7n numbers applied in O(n log n).
 

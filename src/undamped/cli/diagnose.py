@@ -114,7 +114,6 @@ def _plain(report: ModelReport) -> dict[str, object]:
 def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
     import torch
 
-    import undamped.tasks  # noqa: F401 (enters the tasks)
     from undamped.cli.setting_names import OWN_DATA
     from undamped.cli.settings import read_settings
     from undamped.cli.stages import stages

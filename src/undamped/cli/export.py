@@ -32,7 +32,6 @@ def export(
 
     Example: `undamped export runs/digits-unicornn-1 --onnx --step`
     """
-    import undamped.tasks  # noqa: F401 (enters the tasks)
     from undamped.cli.screen import console, print_json
     from undamped.errors import OptionError, explain
     from undamped.export import export_onnx, subject_of

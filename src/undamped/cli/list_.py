@@ -10,19 +10,16 @@ import typer
 def list_members(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
 ) -> None:
-    """List all models and tasks, a line each.
+    """List everything there is, a line each: models, tasks, solvers and more.
 
     Example: `undamped list`
     """
-    import undamped.tasks  # noqa: F401 (enters the tasks)
     from undamped.cli.screen import console, print_json
-    from undamped.docstrings import sections
-    from undamped.registry import models, solvers, tasks
+    from undamped.describe import REGISTRIES, summary
 
-    kinds = {"models": models, "tasks": tasks, "solvers": solvers}
     lines = {
-        kind: {name: sections(registry[name])[""].splitlines()[0] for name in registry}
-        for kind, registry in kinds.items()
+        kind: {name: summary(registry[name]) for name in registry}
+        for kind, registry in REGISTRIES.items()
         if len(registry)
     }
     if as_json:

@@ -42,7 +42,6 @@ def predict(
 
     Example: `undamped predict runs/digits-unicornn-1`
     """
-    import undamped.tasks  # noqa: F401 (enters the tasks)
     from undamped.errors import OptionError
     from undamped.networks.sequence_model import SequenceModel
     from undamped.tasks.characters import Characters

@@ -66,7 +66,6 @@ def reproduce(
 
 
 def _runner(name: str) -> Callable[..., Any]:
-    import undamped.tasks  # noqa: F401 (enters the tasks)
     from undamped.options import unknown_name
 
     if name not in get_args(Name):

@@ -16,7 +16,6 @@ def resume(
 
     Example: `undamped resume runs/copy-unicornn-1`
     """
-    import undamped.tasks  # noqa: F401 (enters the tasks)
     from undamped.cli.train import report
     from undamped.training import resume as go_on
 

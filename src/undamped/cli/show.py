@@ -8,54 +8,21 @@ import typer
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="A model or a task, for example unicornn.")],
+    name: Annotated[str, typer.Argument(help="A model, task or other member: unicornn.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
 ) -> None:
-    """Show one model or task: what it is, what it promises, what can be set.
+    """Show one model, task or other member: what it is, what it promises, what can be set.
 
     Example: `undamped show unicornn`
     """
     from undamped.cli.screen import print_json
+    from undamped.describe import describe_member
 
     page = describe_member(name)
     if as_json:
         print_json(page)
     else:
         _print(name, page)
-
-
-def describe_member(name: str) -> dict[str, Any]:
-    """Return everything there is to say about a member of a registry."""
-    import undamped.tasks  # noqa: F401 (enters the tasks)
-    from undamped.docstrings import sections
-    from undamped.options import options_of, unknown_name
-    from undamped.registry import models, solvers, tasks
-
-    for registry in (models, tasks, solvers):
-        if name in registry:
-            member = registry[name]
-            break
-    else:
-        known = [*models, *tasks, *solvers]
-        raise unknown_name("model, task or solver", name, known)
-    text = sections(member)
-    promises = getattr(getattr(member, "cell_class", member), "promises", ())
-    return {
-        "name": name,
-        "kind": registry.kind,
-        "summary": text.pop(""),
-        **{heading.lower(): body for heading, body in text.items() if heading != "Args"},
-        "promises": [{"kind": p.kind.value, "claim": p.claim} for p in promises],
-        "options": [
-            {
-                "name": option.name,
-                "accepts": option.accepts,
-                "default": "required" if option.required else option.default,
-                "about": option.description,
-            }
-            for option in options_of(member).values()
-        ],
-    }
 
 
 def _print(name: str, page: dict[str, Any]) -> None:

@@ -43,7 +43,6 @@ def stream(
     import os
     import sys
 
-    import undamped.tasks  # noqa: F401 (enters the tasks)
     from undamped.export import subject_of
     from undamped.export.live import LiveModel
     from undamped.export.sample_lines import SampleLines, TextLines

@@ -79,7 +79,6 @@ def _train(
     baseline: str | None,
     started: Callable[[Run], None] | None = None,
 ) -> tuple[Run, Run | None]:
-    import undamped.tasks  # noqa: F401 (enters the tasks)
     from undamped.cli.settings import read_settings
     from undamped.errors import OptionError
     from undamped.registry import models, tasks

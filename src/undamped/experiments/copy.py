@@ -193,7 +193,6 @@ def run(
         out: The folder for the runs.
         tick: Called with a network's name when it is done, for a progress bar.
     """
-    import undamped.tasks  # noqa: F401 (enters the tasks)
     from undamped.registry import tasks
     from undamped.training import fit
 

@@ -30,7 +30,6 @@ def denoise(
     runs: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("runs"),
 ) -> None:
     """Train on denoise, then measure how far the recall loss reaches back."""
-    import undamped.tasks  # noqa: F401 (enters the tasks)
     from undamped.analysis.core.figures import add_line, new_figure
     from undamped.training import fit
 
@@ -91,7 +90,6 @@ def steps(
     runs: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("runs"),
 ) -> None:
     """Train a UnICORNN, then show the time step each of its neurons has learned."""
-    import undamped.tasks  # noqa: F401 (enters the tasks)
     from undamped.analysis import effective_steps
     from undamped.training import fit
 

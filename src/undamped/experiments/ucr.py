@@ -156,7 +156,6 @@ def run(
         out: The folder for the runs.
         tick: Called with a set's name when it is done, for a progress bar.
     """
-    import undamped.tasks  # noqa: F401 (enters the tasks)
     from undamped.data.published.cache import folder
     from undamped.registry import models
     from undamped.training import fit

@@ -1,7 +1,7 @@
-"""The registry lines: every recurrent network by name.
+"""The networks of cells, made of what the cells declare, and `build` for any model.
 
-A cell becomes a network by standing here once; `undamped.build`, the command line, the checks
-and the documentation find it through the registry.
+The classes have no line of their own: `undamped.networks.models.coRNN` is made when it is asked
+for, by a program or by a pickle.
 """
 
 from __future__ import annotations
@@ -9,20 +9,30 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from undamped import cells
+from undamped.cells.bases.cell import Cell
+from undamped.cells.registry import Unrolled
+from undamped.cells.unicornn import UnICORNNCell
+from undamped.lazy import lazy_names
 from undamped.networks.oscillators import OscillatorNetwork
 from undamped.networks.recurrent import Recurrent
 from undamped.registry import models
 
+UNROLLED_BY: tuple[tuple[type[Cell], type[Recurrent]], ...] = (
+    (UnICORNNCell, OscillatorNetwork),
+    (Cell, Recurrent),
+)
+"""Cells, and what unrolls them; the first line that fits counts."""
 
-def recurrent_network(
-    name: str, cell: type[cells.Cell], base: type[Recurrent] = Recurrent
-) -> type[Recurrent]:
+
+@models.made_from(Unrolled)
+def recurrent_network(declared: Unrolled) -> type[Recurrent]:
     """Make the network class of a cell: its name, its signature, its documentation."""
+    cell = declared.cell
+    base = next(network for kind, network in UNROLLED_BY if issubclass(cell, kind))
     network = type(
-        name,
+        declared.class_name,
         (base,),
-        {"cell_class": cell, "__doc__": cell.__doc__, "__module__": "undamped.networks.models"},
+        {"cell_class": cell, "__doc__": cell.__doc__, "__module__": __name__},
     )
     network.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
@@ -40,53 +50,6 @@ def recurrent_network(
     return network
 
 
-def _network(
-    name: str, class_name: str, cell: type[cells.Cell], base: type[Recurrent] = Recurrent
-) -> type[Recurrent]:
-    return models.register(name)(recurrent_network(class_name, cell, base))
-
-
-RNN = _network("rnn", "RNN", cells.RNNCell)
-IRNN = _network("irnn", "IRNN", cells.IRNNCell)
-RNNOrth = _network("rnn-orth", "RNNOrth", cells.RNNOrthCell)
-LSTM = _network("lstm", "LSTM", cells.LSTMCell)
-GRU = _network("gru", "GRU", cells.GRUCell)
-UnICORNN = _network("unicornn", "UnICORNN", cells.UnICORNNCell, OscillatorNetwork)
-ResidualUnICORNN = _network(
-    "residual-unicornn", "ResidualUnICORNN", cells.ResidualUnICORNNCell, OscillatorNetwork
-)
-MomentumRNN = _network("momentum-rnn", "MomentumRNN", cells.MomentumRNNCell)
-NesterovRNN = _network("nesterov-rnn", "NesterovRNN", cells.NesterovRNNCell)
-RMSPropRNN = _network("rmsprop-rnn", "RMSPropRNN", cells.RMSPropRNNCell)
-AdamRNN = _network("adam-rnn", "AdamRNN", cells.AdamRNNCell)
-MomentumLSTM = _network("momentum-lstm", "MomentumLSTM", cells.MomentumLSTMCell)
-NesterovLSTM = _network("nesterov-lstm", "NesterovLSTM", cells.NesterovLSTMCell)
-RMSPropLSTM = _network("rmsprop-lstm", "RMSPropLSTM", cells.RMSPropLSTMCell)
-AdamLSTM = _network("adam-lstm", "AdamLSTM", cells.AdamLSTMCell)
-AntisymmetricRNN = _network("antisymmetric", "AntisymmetricRNN", cells.AntisymmetricRNNCell)
-GatedAntisymmetricRNN = _network(
-    "gated-antisymmetric", "GatedAntisymmetricRNN", cells.GatedAntisymmetricRNNCell
-)
-coRNN = _network("cornn", "coRNN", cells.CoRNNCell)  # noqa: N816 (the paper's spelling)
-IndRNN = _network("indrnn", "IndRNN", cells.IndRNNCell)
-ResidualIndRNN = _network("residual-indrnn", "ResidualIndRNN", cells.ResidualIndRNNCell)
-DenseIndRNN = _network("dense-indrnn", "DenseIndRNN", cells.DenseIndRNNCell)
-SRU = _network("sru", "SRU", cells.SRUCell)
-LipschitzRNN = _network("lipschitz", "LipschitzRNN", cells.LipschitzRNNCell)
-FastRNN = _network("fastrnn", "FastRNN", cells.FastRNNCell)
-FastGRNN = _network("fastgrnn", "FastGRNN", cells.FastGRNNCell)
-IncrementalRNN = _network("incremental", "IncrementalRNN", cells.IncrementalRNNCell)
-uRNN = _network("urnn", "uRNN", cells.URNNCell)  # noqa: N816 (the paper's spelling)
-FullCapacityURNN = _network("full-capacity-urnn", "FullCapacityURNN", cells.FullCapacityURNNCell)
-oRNN = _network("ornn", "oRNN", cells.ORNNCell)  # noqa: N816 (the paper's spelling)
-EURNN = _network("eurnn", "EURNN", cells.EURNNCell)
-scoRNN = _network("scornn", "scoRNN", cells.ScoRNNCell)  # noqa: N816 (the paper's spelling)
-SpectralRNN = _network("spectral", "SpectralRNN", cells.SpectralRNNCell)
-expRNN = _network("exprnn", "expRNN", cells.ExpRNNCell)  # noqa: N816 (the paper's spelling)
-nnRNN = _network("nnrnn", "nnRNN", cells.NnRNNCell)  # noqa: N816 (the paper's spelling)
-GORU = _network("goru", "GORU", cells.GORUCell)
-
-
 def build(name: str, **options: Any) -> Any:
     """Build any model by its registry name.
 
@@ -98,3 +61,6 @@ def build(name: str, **options: Any) -> Any:
         >>> net = undamped.build("unicornn", input_size=6, hidden_size=32, num_layers=2)
     """
     return models.build(name, **options)
+
+
+__getattr__, __dir__ = lazy_names(__name__, {}, models.by_class_name)

@@ -37,7 +37,6 @@ def report_run(
         memory: Whether to measure peak memory too.
         tick: Called with the name of every measurement before it begins.
     """
-    import undamped.tasks  # noqa: F401 (enters the tasks)
 
     opened = run if isinstance(run, Run) else Run.open(run)
     settings = opened.settings

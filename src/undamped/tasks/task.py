@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from undamped.errors import DataError
 from undamped.options import NonNegativeInt
+from undamped.registry import tasks
 
 Split = Literal["train", "valid", "test"]
 _SPLIT_NUMBER = {"train": 0, "valid": 1, "test": 2}
@@ -178,3 +179,8 @@ class ArrayTask(Task):
         total = self.sequences(split)
         size = min(size, total)
         return total // size if split == "train" else -(-total // size)
+
+
+def build(name: str, **options: object) -> Task:
+    """Build any task by its registry name, for example `build("copy", delay=200)`."""
+    return tasks.build(name, **options)

@@ -1,0 +1,64 @@
+"""What there is to say about a member: help, `undamped show` and the site are made from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undamped.docstrings import sections
+from undamped.options import options_of, unknown_name
+from undamped.registry import Registry, benchmarks, experiments, models, solvers, tasks
+
+REGISTRIES: dict[str, Registry[Any]] = {
+    "models": models,
+    "tasks": tasks,
+    "solvers": solvers,
+    "experiments": experiments,
+    "benchmarks": benchmarks,
+}
+"""Every kind of member, in the order in which they are listed."""
+
+
+def find_member(name: str) -> tuple[Registry[Any], Any]:
+    """Return the registry in which a name stands, and its member."""
+    for registry in REGISTRIES.values():
+        if name in registry:
+            return registry, registry[name]
+    kinds = [registry.kind for registry in REGISTRIES.values()]
+    known = [name for registry in REGISTRIES.values() for name in registry]
+    raise unknown_name(f"{', '.join(kinds[:-1])} or {kinds[-1]}", name, known)
+
+
+def summary(member: Any) -> str:
+    """Return the first line of what a member says about itself."""
+    return (sections(member)[""].splitlines() or [""])[0]
+
+
+def describe_member(name: str, registry: Registry[Any] | None = None) -> dict[str, Any]:
+    """Return everything there is to say about a member of a registry.
+
+    Args:
+        name: The name of the member.
+        registry: Where it stands; the first registry that has the name if none is given.
+    """
+    if registry is None:
+        registry, member = find_member(name)
+    else:
+        member = registry[name]
+    text = sections(member)
+    promises = getattr(getattr(member, "cell_class", member), "promises", ())
+    return {
+        "name": name,
+        "kind": registry.kind,
+        "summary": text.pop(""),
+        **{heading.lower(): body for heading, body in text.items() if heading != "Args"},
+        "promises": [{"kind": p.kind.value, "claim": p.claim} for p in promises],
+        "options": [
+            {
+                "name": option.name,
+                "accepts": option.accepts,
+                "default": "required" if option.required else option.default,
+                "about": option.description,
+            }
+            for option in options_of(member).values()
+        ],
+    }

@@ -1,0 +1,625 @@
+"""Cells unrolled in time, and what is built around them.
+
+Written by `python -m undamped.stubs`; do not edit.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from undamped.networks.continuous.data_controlled import DataControlledNODE as DataControlledNODE
+from undamped.networks.continuous.depth_variant import DepthVariantNODE as DepthVariantNODE
+from undamped.networks.continuous.flow import FFJORD as FFJORD
+from undamped.networks.continuous.images import ConvHBNODE as ConvHBNODE
+from undamped.networks.continuous.images import ConvNODE as ConvNODE
+from undamped.networks.continuous.images import ConvSONODE as ConvSONODE
+from undamped.networks.continuous.node import NODE as NODE
+from undamped.networks.continuous.residual import ResNet as ResNet
+from undamped.networks.continuous.residual import StableResidualModel as StableResidualModel
+from undamped.networks.continuous.rk_net import RKNet as RKNet
+from undamped.networks.continuous.second_order import GHBNODE as GHBNODE
+from undamped.networks.continuous.second_order import HBNODE as HBNODE
+from undamped.networks.continuous.second_order import SONODE as SONODE
+from undamped.networks.encoder_decoder import Decoder as Decoder
+from undamped.networks.encoder_decoder import EncoderDecoder as EncoderDecoder
+from undamped.networks.models import build as build
+from undamped.networks.oscillators import OscillatorNetwork as OscillatorNetwork
+from undamped.networks.point_model import PointModel as PointModel
+from undamped.networks.recurrent import Recurrent as Recurrent
+from undamped.networks.sequence_model import SequenceModel as SequenceModel
+
+class AdamLSTM(Recurrent):
+    """Adam LSTM: a velocity divided by the running size of the input, for every gate."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        orthogonality_penalty: float = 0.0,
+        momentum: float = 0.6,
+        step: float = 0.6,
+        decay: float = 0.999,
+        softening: float = 1e-06,
+    ) -> None: ...
+
+class AdamRNN(Recurrent):
+    """Adam RNN: a velocity divided by the running size of the input."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        orthogonality_penalty: float = 0.0,
+        momentum: float = 0.6,
+        step: float = 0.6,
+        decay: float = 0.999,
+        softening: float = 1e-06,
+    ) -> None: ...
+
+class AntisymmetricRNN(Recurrent):
+    """AntisymmetricRNN: an Euler step of an ODE whose Jacobian has an imaginary spectrum."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        step: float = 0.03,
+        diffusion: float = 0.001,
+        weight_std: float = 1.0,
+    ) -> None: ...
+
+class DenseIndRNN(Recurrent):
+    """Dense IndRNN: every layer reads the input and all layers below."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        gain: float = 2.0,
+        steps: int = 1000,
+        long_memory: Literal['last', 'all', 'none'] = 'last',
+    ) -> None: ...
+
+class EURNN(Recurrent):
+    """EURNN: layers of rotations in disjoint planes, O(layers · n), from few to full capacity."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        capacity: int | None = None,
+        style: Literal['tunable', 'fft'] = 'tunable',
+        unitary: bool = True,
+    ) -> None: ...
+
+class FastGRNN(Recurrent):
+    """FastGRNN: one gate that shares all its matrices with the candidate."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        orthogonality_penalty: float = 0.0,
+        closed_logit: float = 1.0,
+        always_logit: float = -4.0,
+    ) -> None: ...
+
+class FastRNN(Recurrent):
+    """FastRNN: an Elman step, mixed with the old state by two trained numbers."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        orthogonality_penalty: float = 0.0,
+        new_logit: float = -3.0,
+        old_logit: float = 3.0,
+    ) -> None: ...
+
+class FullCapacityURNN(Recurrent):
+    """Full-capacity uRNN: W is any unitary matrix, moved along the unitary matrices."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        project_every: int = 100,
+    ) -> None: ...
+
+class GORU(Recurrent):
+    """GORU: a GRU whose candidate reads the state through an orthogonal matrix."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        initialisation: Literal['random', 'henaff', 'henaff-half', 'cayley', 'identity'] = 'random',
+        reset_bias: float = 2.0,
+    ) -> None: ...
+
+class GRU(Recurrent):
+    """GRU: an LSTM's gates without the separate memory cell."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        orthogonality_penalty: float = 0.0,
+    ) -> None: ...
+
+class GatedAntisymmetricRNN(Recurrent):
+    """Gated AntisymmetricRNN: the same Euler step, with a gate that reads the same product."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        step: float = 0.03,
+        diffusion: float = 0.001,
+        weight_std: float = 1.0,
+    ) -> None: ...
+
+class IRNN(Recurrent):
+    """IRNN: an Elman RNN with relu, whose recurrent matrix starts as the identity."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        orthogonality_penalty: float = 0.0,
+        scale: float = 1.0,
+        input_std: float = 0.001,
+    ) -> None: ...
+
+class IncrementalRNN(Recurrent):
+    """Incremental RNN: each step runs an ODE towards its equilibrium and keeps the increment."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        orthogonality_penalty: float = 0.0,
+        iterations: int = 5,
+        step: float = 0.1,
+        alpha: float = 1.0,
+    ) -> None: ...
+
+class IndRNN(Recurrent):
+    """IndRNN: each unit sees only its own past, and layers above mix what units remember."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        gain: float = 2.0,
+        steps: int = 1000,
+        long_memory: Literal['last', 'all', 'none'] = 'last',
+    ) -> None: ...
+
+class LSTM(Recurrent):
+    """LSTM: gates decide what a memory cell keeps, takes in and shows."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        orthogonality_penalty: float = 0.0,
+        h_detach: float = 0.0,
+    ) -> None: ...
+
+class LipschitzRNN(Recurrent):
+    """Lipschitz RNN: an Euler step of ḣ = A h + tanh(W h + V x + b), with A and W nearly skew."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        step: float = 0.03,
+        beta: float = 0.75,
+        gamma: float = 0.001,
+        weight_std: float = 0.1,
+    ) -> None: ...
+
+class MomentumLSTM(Recurrent):
+    """MomentumLSTM: the input of every gate enters through a velocity."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        orthogonality_penalty: float = 0.0,
+        momentum: float = 0.6,
+        step: float = 0.6,
+    ) -> None: ...
+
+class MomentumRNN(Recurrent):
+    """MomentumRNN: the input enters through a velocity, as in the heavy-ball method."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        orthogonality_penalty: float = 0.0,
+        momentum: float = 0.6,
+        step: float = 0.6,
+    ) -> None: ...
+
+class NesterovLSTM(Recurrent):
+    """Nesterov LSTM (the paper's SRLSTM): momentum that grows, and starts again now and then."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        orthogonality_penalty: float = 0.0,
+        step: float = 0.6,
+        restart: int = 40,
+    ) -> None: ...
+
+class NesterovRNN(Recurrent):
+    """Nesterov RNN: momentum that grows from step to step, and starts again now and then."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        orthogonality_penalty: float = 0.0,
+        step: float = 0.6,
+        restart: int = 40,
+    ) -> None: ...
+
+class RMSPropLSTM(Recurrent):
+    """RMSProp LSTM: the input of every gate enters divided by its running size."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        orthogonality_penalty: float = 0.0,
+        step: float = 0.6,
+        decay: float = 0.9,
+        softening: float = 1e-06,
+    ) -> None: ...
+
+class RMSPropRNN(Recurrent):
+    """RMSProp RNN: the input enters divided by its running size."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        orthogonality_penalty: float = 0.0,
+        step: float = 0.6,
+        decay: float = 0.9,
+        softening: float = 1e-06,
+    ) -> None: ...
+
+class RNN(Recurrent):
+    """Elman RNN: one dense recurrent matrix and a squashing function."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        orthogonality_penalty: float = 0.0,
+        nonlinearity: Literal['tanh', 'relu'] = 'tanh',
+    ) -> None: ...
+
+class RNNOrth(Recurrent):
+    """RNN-orth: an Elman RNN whose recurrent matrix starts as a rotation, and then is free."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        orthogonality_penalty: float = 0.0,
+        nonlinearity: Literal['tanh', 'relu', 'modrelu'] = 'tanh',
+        initialisation: Literal['random', 'henaff', 'henaff-half', 'cayley', 'identity'] = 'henaff',
+    ) -> None: ...
+
+class ResidualIndRNN(Recurrent):
+    """Residual IndRNN: layers read the sum of the layer below and those S apart under it."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        gain: float = 2.0,
+        steps: int = 1000,
+        long_memory: Literal['last', 'all', 'none'] = 'last',
+        skip: int = 2,
+    ) -> None: ...
+
+class ResidualUnICORNN(OscillatorNetwork):
+    """Residual UnICORNN: each layer also sees the one S layers further down."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        dt: float | Sequence[float] = 0.1,
+        alpha: float = 1.0,
+        train_step: bool = True,
+        skip: int = 2,
+        gradient: Literal['reversible', 'checkpoint', 'stored'] = 'reversible',
+    ) -> None: ...
+
+class SRU(Recurrent):
+    """SRU: gates and candidate read the input alone, the recurrence is elementwise."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        highway_bias: float = 0.0,
+    ) -> None: ...
+
+class SpectralRNN(Recurrent):
+    """Spectral RNN: W may leave the orthogonal matrices, but only by a margin."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        nonlinearity: Literal['modrelu', 'tanh', 'relu', 'leaky-relu', 'identity'] = 'relu',
+        initialisation: Literal['random', 'henaff', 'henaff-half', 'cayley', 'identity'] = 'random',
+        margin: float = 0.01,
+    ) -> None: ...
+
+class UnICORNN(OscillatorNetwork):
+    """UnICORNN: independent undamped oscillators, stepped so that phase volume is kept."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        dt: float | Sequence[float] = 0.1,
+        alpha: float = 1.0,
+        train_step: bool = True,
+        gradient: Literal['reversible', 'checkpoint', 'stored'] = 'reversible',
+    ) -> None: ...
+
+class coRNN(Recurrent):
+    """coRNN: every unit is a damped oscillator, driven by all others."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        orthogonality_penalty: float = 0.0,
+        dt: float = 0.042,
+        gamma: float = 2.7,
+        epsilon: float = 4.7,
+    ) -> None: ...
+
+class expRNN(Recurrent):
+    """expRNN: the recurrent matrix is the exponential of a skew one, so it is always a rotation."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        nonlinearity: Literal['modrelu', 'tanh', 'relu', 'leaky-relu', 'identity'] = 'modrelu',
+        initialisation: Literal['random', 'henaff', 'henaff-half', 'cayley', 'identity'] = 'henaff',
+        rebase_every: int = 0,
+        project_every: int = 30,
+    ) -> None: ...
+
+class nnRNN(Recurrent):
+    """nnRNN: a recurrent matrix in Schur form, rotations on the diagonal, feed-forward below."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        nonlinearity: Literal['modrelu', 'tanh', 'relu', 'leaky-relu', 'identity'] = 'modrelu',
+        initialisation: Literal['random', 'henaff', 'henaff-half', 'cayley', 'identity'] = 'henaff',
+        scale_penalty: float = 0.0001,
+        lower_decay: float = 1e-06,
+    ) -> None: ...
+
+class oRNN(Recurrent):
+    """oRNN: the recurrent matrix is a product of m reflections, applied in O(mn)."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        nonlinearity: Literal['modrelu', 'tanh', 'relu', 'leaky-relu', 'identity'] = 'leaky-relu',
+        reflections: int | None = None,
+    ) -> None: ...
+
+class scoRNN(Recurrent):
+    """scoRNN: W = (I + A)⁻¹(I − A)D with A skew and fixed signs D, orthogonal for every A."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        nonlinearity: Literal['modrelu', 'tanh', 'relu', 'leaky-relu', 'identity'] = 'modrelu',
+        initialisation: Literal['random', 'henaff', 'henaff-half', 'cayley', 'identity'] = 'cayley',
+        negative: int | None = None,
+    ) -> None: ...
+
+class uRNN(Recurrent):
+    """uRNN: complex states, and a unitary matrix of 7n numbers applied in O(n log n)."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+    ) -> None: ...

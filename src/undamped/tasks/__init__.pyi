@@ -1,0 +1,32 @@
+"""Tasks: data, loss, metric, and what a guess would score.
+
+Written by `python -m undamped.stubs`; do not edit.
+"""
+
+from undamped.tasks.adding import Adding as Adding
+from undamped.tasks.characters import Characters as Characters
+from undamped.tasks.copying import Copy as Copy
+from undamped.tasks.copying import TransferCopy as TransferCopy
+from undamped.tasks.denoise import Denoise as Denoise
+from undamped.tasks.densities import PlanarDensity as PlanarDensity
+from undamped.tasks.densities import PointCloud as PointCloud
+from undamped.tasks.digits import NoisePaddedDigits as NoisePaddedDigits
+from undamped.tasks.imdb import IMDB as IMDB
+from undamped.tasks.lorenz96 import Lorenz96 as Lorenz96
+from undamped.tasks.noise_cifar import NoisePaddedCIFAR10 as NoisePaddedCIFAR10
+from undamped.tasks.pictures import CIFAR10Images as CIFAR10Images
+from undamped.tasks.pictures import MNISTImages as MNISTImages
+from undamped.tasks.points import Annuli as Annuli
+from undamped.tasks.points import Spirals as Spirals
+from undamped.tasks.psmnist import PermutedMNIST as PermutedMNIST
+from undamped.tasks.ptb import PennTreebank as PennTreebank
+from undamped.tasks.recordings import Recordings as Recordings
+from undamped.tasks.series import SeriesTask as SeriesTask
+from undamped.tasks.smnist import SequentialMNIST as SequentialMNIST
+from undamped.tasks.task import Batch as Batch
+from undamped.tasks.task import Chance as Chance
+from undamped.tasks.task import Split as Split
+from undamped.tasks.task import Task as Task
+from undamped.tasks.task import build as build
+from undamped.tasks.ucr import ArchiveSeries as ArchiveSeries
+from undamped.tasks.vitals import VitalSigns as VitalSigns
