@@ -1,11 +1,13 @@
 """Constructors called from Python refuse what they do not know, in one sentence."""
 
+import inspect
 from typing import Literal, get_args, get_origin
 
 import pytest
+import torch
 
 import undamped
-from undamped.errors import OptionError, UndampedError
+from undamped.errors import OptionError, UndampedError, UnknownNameError
 from undamped.fields import HeavyBallField, NeuralODE, PerceptronField
 from undamped.options import PositiveInt, options_of
 from undamped.registry import models
@@ -71,5 +73,39 @@ def test_numbers_come_converted_and_signatures_stay():
     model = undamped.NODE(2.0, 2, hidden_size=8)
     assert model.head.in_features == 2
     assert options_of(undamped.NODE)["tolerance"].default == 1e-3
-    with pytest.raises(TypeError, match="hiden_size"):
+    with pytest.raises(TypeError, match=r"'hiden_size'.*Did you mean 'hidden_size'\?"):
         undamped.NODE(2, 2, hiden_size=8)
+
+
+SOLVING = [
+    name for name in models if {"method", "tolerance", "gradient"} <= set(options_of(models[name]))
+]
+
+
+@pytest.mark.parametrize("name", SOLVING)
+def test_options_of_a_solve_are_declared_once_and_known_everywhere(name):
+    """In the signature, with the words of the group, and refused with the nearest name."""
+    declared = options_of(models[name])
+    assert list(declared)[-4:] == ["method", "tolerance", "step_size", "gradient"]
+    assert [declared[key].default for key in ("method", "step_size")] == ["dopri5", None]
+    assert declared["tolerance"].description == "Relative and absolute tolerance."
+    assert set(inspect.signature(models[name]).parameters) == set(declared)
+    with pytest.raises(UnknownNameError, match=r"'tolerence'.*Did you mean 'tolerance'\?"):
+        undamped.build(name, **sizes(name), tolerence=1e-3)
+    with pytest.raises(TypeError, match=r"'tolerence'.*Did you mean 'tolerance'\?"):
+        models[name](**sizes(name), tolerence=1e-3)
+    with pytest.raises(OptionError, match="left out with step_size"):
+        models[name](**sizes(name), tolerance=0.5, step_size=0.1)
+
+
+def test_the_general_heavy_ball_is_one_class_with_one_thing_decided():
+    assert "general" not in options_of(undamped.GHBNODE)
+    assert options_of(undamped.GHBNODE)["damping"].description.startswith("γ at the start")
+    with pytest.raises(UnknownNameError, match="general"):
+        undamped.GHBNODE(2, 2, general=False)
+    torch.manual_seed(0)
+    general = undamped.GHBNODE(2, 2)
+    torch.manual_seed(0)
+    same = undamped.HBNODE(2, 2, general=True)
+    x = torch.randn(5, 2)
+    assert torch.equal(general(x), same(x))

@@ -20,6 +20,10 @@ class UnknownNameError(UndampedError, LookupError):
     """No model, task, solver or option has this name."""
 
 
+class UnknownOptionError(UnknownNameError, TypeError):
+    """A call names an option nobody knows; a `TypeError` too, as Python itself would raise."""
+
+
 class ShapeError(UndampedError, ValueError):
     """A tensor does not have the shape its receiver declared."""
 

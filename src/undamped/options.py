@@ -15,9 +15,9 @@ import math
 import tomllib
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints
 
 from undamped.docstrings import documented_arguments
 from undamped.errors import OptionError, UnknownNameError, explain
@@ -65,6 +65,14 @@ DropoutRate = Annotated[float, Range(low=0, high=1, open_high=True)]
 
 
 @dataclass(frozen=True)
+class Default:
+    """What an option is where nobody says, and a sentence about it; for groups of options."""
+
+    value: Any
+    about: str
+
+
+@dataclass(frozen=True)
 class Option:
     """One named option: what it accepts, its default, and a sentence about it."""
 
@@ -108,20 +116,53 @@ def options_of(target: Callable[..., Any]) -> dict[str, Option]:
     if declare is not None:
         return declare()
     owner = target.__init__ if inspect.isclass(target) else target
-    return {
-        name: Option(name, annotation, default, documented_arguments(target).get(name, ""))
-        for name, annotation, default in _parameters(owner)
-    }
-
-
-def _parameters(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
-    hints = get_type_hints(function, include_extras=True)
+    group = shared_options(owner)
+    texts: dict[str, str] = {}
+    for base in reversed(target.__mro__) if inspect.isclass(target) else (target,):
+        texts |= documented_arguments(base)
+    hints = get_type_hints(owner, include_extras=True)
     skipped = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    return [
-        (p.name, hints.get(p.name, Any), p.default)
-        for p in inspect.signature(function).parameters.values()
-        if p.name != "self" and p.kind not in skipped
-    ]
+    own = {
+        p.name: Option(p.name, hints.get(p.name, Any), p.default, texts.get(p.name, ""))
+        for p in inspect.signature(owner).parameters.values()
+        if p.name != "self" and p.kind not in skipped and p.name not in group
+    }
+    shared = {
+        name: replace(option, description=texts.get(name, option.description))
+        for name, option in group.items()
+    }
+    return {**own, **shared}
+
+
+def shared_options(function: Callable[..., Any]) -> dict[str, Option]:
+    """Return the options a function takes as a group, by `**name: Unpack[Group]`.
+
+    A group is a `TypedDict` that several constructors share: its fields say what is accepted and,
+    with `Default`, what holds where nobody says and what it means.
+
+    Args:
+        function: The constructor.
+    """
+    for name, parameter in inspect.signature(inspect.unwrap(function)).parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            annotation = get_type_hints(function, include_extras=True).get(name)
+            if get_origin(annotation) is Unpack:
+                return options_in(get_args(annotation)[0])
+    return {}
+
+
+@cache
+def options_in(group: Any) -> dict[str, Option]:
+    """Return the options of a group, a `TypedDict` whose fields carry their `Default`."""
+    found = {}
+    for name, annotation in get_type_hints(group, include_extras=True).items():
+        kind, *marks = get_args(annotation)
+        (default,) = (mark for mark in marks if isinstance(mark, Default))
+        for mark in marks:
+            if mark is not default:
+                kind = Annotated[kind, mark]
+        found[name] = Option(name, kind, default.value, default.about)
+    return found
 
 
 def check(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -22,10 +22,12 @@ from undamped.flows.jacobian_trace import (
     draw_noise,
     field_and_trace,
 )
+from undamped.flows.solve_options import FlowOptions
 from undamped.flows.solving import SolvingModule
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt, convert
-from undamped.solvers import Solver, solve
-from undamped.solvers.settings import Gradient
+
+TOLERANCE = 1e-5
+"""Fine enough for densities, where nobody says."""
 
 
 class _Dynamics(nn.Module):
@@ -100,11 +102,8 @@ class ContinuousFlow(SolvingModule):
         noise: Distribution of ε.
         end: T.
         train_end: Whether T is learned.
-        method: A solver or its registry name.
-        rtol: Relative tolerance, where the method chooses its steps; 1e-5 if not said.
-        atol: Absolute tolerance, likewise.
-        step_size: Fixed step size, where it does not.
-        gradient: How gradients are taken.
+        how: Method, rtol and atol (1e-5 if not said) or step_size, max_steps and gradient: see
+            `FlowOptions`.
 
     Example:
         >>> flow = undamped.ContinuousFlow(ConcatSquashField(2), 2)
@@ -126,15 +125,11 @@ class ContinuousFlow(SolvingModule):
         noise: NoiseKind = "gaussian",
         end: PositiveFloat = 0.5,
         train_end: bool = False,
-        method: str | Solver = "dopri5",
-        rtol: PositiveFloat | None = None,
-        atol: PositiveFloat | None = None,
-        step_size: PositiveFloat | None = None,
-        gradient: Gradient = "checkpoint",
+        **how: Unpack[FlowOptions],
     ) -> None:
-        if step_size is None:
-            rtol, atol = rtol or 1e-5, atol or 1e-5
-        super().__init__(method, rtol, atol, gradient, step_size)
+        super().__init__(how)
+        if self.step_size is None:
+            self.rtol, self.atol = self.rtol or TOLERANCE, self.atol or TOLERANCE
         if trace == "bottleneck" and not isinstance(field, Narrowing):
             raise OptionError(
                 explain(
@@ -206,17 +201,7 @@ class ContinuousFlow(SolvingModule):
             state: Where they start.
             times: First and last time.
         """
-        self.solution = solve(
-            dynamics,
-            state,
-            times,
-            method=self.method,
-            rtol=self.rtol,
-            atol=self.atol,
-            options={} if self.step_size is None else {"step_size": self.step_size},
-            gradient=self.gradient,
-        )
-        return self.solution.final
+        return self.run_solver(dynamics, state, times).final
 
     def _base_log_prob(self, z: Tensor) -> Tensor:
         return -0.5 * (z.pow(2).sum(1) + self.size * math.log(2 * math.pi))

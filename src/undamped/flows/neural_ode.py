@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor, nn
 
 from undamped.checked import checked
+from undamped.flows.solve_options import FlowOptions
 from undamped.flows.solving import SolvingModule
-from undamped.options import PositiveFloat, PositiveInt
-from undamped.solvers import Solver, solve
-from undamped.solvers.settings import Gradient
 
 
 class NeuralODE(SolvingModule):
@@ -27,12 +25,7 @@ class NeuralODE(SolvingModule):
         field: dh/dt, a module called with (t, h).
         times: First and last time, or more; all outputs after the first are available from
             `trajectory`.
-        method: A solver or its registry name.
-        rtol: Relative tolerance, where the method chooses its steps.
-        atol: Absolute tolerance, likewise.
-        step_size: Fixed step size, for methods that do not, or to keep the cost fixed.
-        max_steps: Steps after which to give up.
-        gradient: How gradients are taken.
+        how: Method, rtol and atol or step_size, max_steps and gradient: see `FlowOptions`.
 
     Example:
         >>> model = undamped.NeuralODE(PerceptronField(2, 32), rtol=1e-4, atol=1e-5)
@@ -50,17 +43,11 @@ class NeuralODE(SolvingModule):
         field: nn.Module,
         *,
         times: Sequence[float] = (0.0, 1.0),
-        method: str | Solver = "dopri5",
-        rtol: PositiveFloat | None = None,
-        atol: PositiveFloat | None = None,
-        step_size: PositiveFloat | None = None,
-        max_steps: PositiveInt = 100_000,
-        gradient: Gradient = "checkpoint",
+        **how: Unpack[FlowOptions],
     ) -> None:
-        super().__init__(method, rtol, atol, gradient, step_size)
+        super().__init__(how)
         self.field = field
         self.times = tuple(float(t) for t in times)
-        self.max_steps = max_steps
 
     def solve(self, state: Any, times: Sequence[float] | Tensor | None = None, **more: Any) -> Any:
         """Solve from a state and return the `Solution`, which is also kept as `solution`.
@@ -70,22 +57,8 @@ class NeuralODE(SolvingModule):
             times: Other times than the model's own.
             more: Further arguments of `undamped.solvers.solve`.
         """
-        options: dict[str, Any] = {"max_steps": self.max_steps}
-        if self.step_size is not None:
-            options["step_size"] = self.step_size
         field = more.pop("field", self.field)
-        self.solution = solve(
-            field,
-            state,
-            self.times if times is None else times,
-            method=self.method,
-            rtol=self.rtol,
-            atol=self.atol,
-            options=options,
-            gradient=self.gradient,
-            **more,
-        )
-        return self.solution
+        return self.run_solver(field, state, self.times if times is None else times, **more)
 
     def trajectory(self, state: Any, times: Sequence[float] | None = None) -> Any:
         """Return the states at the model's times, or at others, (times, …)."""

@@ -7,7 +7,8 @@ from typing import Any
 from torch import nn
 
 from undamped.errors import OptionError
-from undamped.solvers import Solution, Solver
+from undamped.flows.solve_options import FlowOptions
+from undamped.solvers import Solution, solve
 from undamped.solvers.settings import Gradient, choose_solver
 
 
@@ -15,37 +16,56 @@ class SolvingModule(nn.Module):
     """A module that solves an ODE in its forward pass.
 
     Args:
-        method: A solver or its registry name.
-        rtol: Relative tolerance, or the solver's own.
-        atol: Absolute tolerance, likewise.
-        gradient: How gradients are taken.
-        step_size: Fixed step size, which methods without step control need.
+        how: Method, tolerances or step size, most steps and gradient, as `checked` completes them.
     """
 
-    def __init__(
-        self,
-        method: str | Solver,
-        rtol: float | None,
-        atol: float | None,
-        gradient: Gradient,
-        step_size: float | None = None,
-    ) -> None:
+    def __init__(self, how: FlowOptions) -> None:
         super().__init__()
-        solver = choose_solver(method)
-        if not solver.adaptive and step_size is None:
+        chosen: dict[str, Any] = dict(how)
+        self.method = chosen["method"]
+        self.rtol: float | None = chosen["rtol"]
+        self.atol: float | None = chosen["atol"]
+        self.step_size: float | None = chosen["step_size"]
+        self.max_steps: int = chosen["max_steps"]
+        self.gradient: Gradient = chosen["gradient"]
+        self.solution: Solution | None = None
+        solver = choose_solver(self.method)
+        if not solver.adaptive and self.step_size is None:
             raise OptionError(
                 f"{type(self).__name__}.step_size: expected a number for '{solver.name}', which "
                 "takes fixed steps, got none. Give step_size=0.1, or choose method='dopri5'."
             )
-        if step_size is not None and (rtol is not None or atol is not None):
+        if self.step_size is not None and (self.rtol is not None or self.atol is not None):
             raise OptionError(
                 f"{type(self).__name__}.step_size: expected to be left out beside rtol and atol, "
-                f"got {step_size:g}. Leave out step_size, which fixes the steps, or the tolerances."
+                f"got {self.step_size:g}. Leave out step_size, which fixes the steps, or the "
+                "tolerances."
             )
-        self.method, self.rtol, self.atol = method, rtol, atol
-        self.gradient: Gradient = gradient
-        self.step_size = step_size
-        self.solution: Solution | None = None
+
+    def run_solver(self, field: Any, state: Any, times: Any, **more: Any) -> Solution:
+        """Solve as this module was told to; return the solution, which is also kept.
+
+        Args:
+            field: dy/dt.
+            state: Tensor or tuple of tensors.
+            times: When.
+            more: Further arguments of `undamped.solvers.solve`.
+        """
+        options: dict[str, Any] = {"max_steps": self.max_steps}
+        if self.step_size is not None:
+            options["step_size"] = self.step_size
+        self.solution = solve(
+            field,
+            state,
+            times,
+            method=self.method,
+            rtol=self.rtol,
+            atol=self.atol,
+            options=options,
+            gradient=self.gradient,
+            **more,
+        )
+        return self.solution
 
     def __getstate__(self) -> dict[str, Any]:
         # The last solution belongs to a pass, not to the model, and its graph cannot be copied.

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 from torch import Tensor, nn
 
 from undamped.checked import checked
 from undamped.errors import OptionError, explain
 from undamped.flows.neural_ode import NeuralODE
+from undamped.flows.solve_options import FlowOptions
 from undamped.options import PositiveFloat
-from undamped.solvers import Solution, Solver
-from undamped.solvers.settings import Gradient
+from undamped.solvers import Solution
 
 
 class StackedODE(nn.Module):
@@ -26,11 +27,7 @@ class StackedODE(nn.Module):
     Args:
         fields: The fields, in order.
         depth: Time over all of them; each gets an equal part.
-        method: A solver or its registry name.
-        rtol: Relative tolerance, where the method chooses its steps.
-        atol: Absolute tolerance, likewise.
-        step_size: Fixed step size, where it does not.
-        gradient: How gradients are taken.
+        how: Method, rtol and atol or step_size, max_steps and gradient: see `FlowOptions`.
 
     Reference:
         S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.
@@ -42,11 +39,7 @@ class StackedODE(nn.Module):
         fields: Sequence[nn.Module],
         *,
         depth: PositiveFloat = 1.0,
-        method: str | Solver = "dopri5",
-        rtol: PositiveFloat | None = None,
-        atol: PositiveFloat | None = None,
-        step_size: PositiveFloat | None = None,
-        gradient: Gradient = "checkpoint",
+        **how: Unpack[FlowOptions],
     ) -> None:
         super().__init__()
         if not fields:
@@ -57,15 +50,7 @@ class StackedODE(nn.Module):
             )
         ends = [depth * k / len(fields) for k in range(len(fields) + 1)]
         self.pieces = nn.ModuleList(
-            NeuralODE(
-                field,
-                times=(begin, end),
-                method=method,
-                rtol=rtol,
-                atol=atol,
-                step_size=step_size,
-                gradient=gradient,
-            )
+            NeuralODE(field, times=(begin, end), **how)
             for field, begin, end in zip(fields, ends, ends[1:], strict=False)
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from torch import Tensor, nn
 
 from undamped.checked import checked
@@ -9,11 +11,11 @@ from undamped.errors import OptionError, explain
 from undamped.fields.data_controlled import Controlled, DepthNetwork
 from undamped.fields.perceptron import Activation, PerceptronField
 from undamped.flows.neural_ode import NeuralODE
+from undamped.flows.solve_options import SolveOptions, solver_arguments
 from undamped.networks.continuous.base import ContinuousModel
-from undamped.networks.continuous.steps import chosen_steps
-from undamped.options import PositiveFloat, PositiveInt
+from undamped.options import PositiveInt
 from undamped.registry import models
-from undamped.solvers.settings import Gradient, choose_solver
+from undamped.solvers.settings import choose_solver
 
 
 @models.register("data-controlled-node")
@@ -32,10 +34,7 @@ class DataControlledNODE(ContinuousModel):
         hidden_size: Width of the field.
         adaptive_depth: Whether every sample is integrated to a depth g(x) of its own.
         activation: Activation of the field.
-        method: Solver.
-        tolerance: Relative and absolute tolerance.
-        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
-            rk4, need it.
+        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
         gradient: How gradients are taken; with adaptive depth all but `reversible`.
 
     Example:
@@ -54,18 +53,14 @@ class DataControlledNODE(ContinuousModel):
         hidden_size: PositiveInt = 32,
         adaptive_depth: bool = False,
         activation: Activation = "tanh",
-        method: str = "dopri5",
-        tolerance: PositiveFloat = 1e-3,
-        step_size: PositiveFloat | None = None,
-        gradient: Gradient = "checkpoint",
+        **solve: Unpack[SolveOptions],
     ) -> None:
         super().__init__()
         field = PerceptronField(
             input_size, hidden_size, input_size=2 * input_size, activation=activation
         )
         self.start = nn.Identity()
-        steps = chosen_steps(DataControlledNODE, tolerance, step_size)
-        self.flow = NeuralODE(field, method=method, gradient=gradient, **steps)
+        self.flow = NeuralODE(field, **solver_arguments(solve))
         if adaptive_depth:
             _check_adaptive(self.flow)
         self.depth = DepthNetwork(input_size) if adaptive_depth else None

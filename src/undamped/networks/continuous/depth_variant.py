@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Unpack
 
 from torch import nn
 
@@ -11,12 +11,11 @@ from undamped.fields.augmented import Augmentation
 from undamped.fields.depth_variant import Basis, GalerkinField
 from undamped.fields.perceptron import PerceptronField
 from undamped.flows.neural_ode import NeuralODE
+from undamped.flows.solve_options import SolveOptions, solver_arguments
 from undamped.flows.stacked import StackedODE
 from undamped.networks.continuous.base import ContinuousModel
-from undamped.networks.continuous.steps import chosen_steps
-from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped.options import NonNegativeInt, PositiveInt
 from undamped.registry import models
-from undamped.solvers.settings import Gradient
 
 
 @models.register("depth-variant-node")
@@ -37,11 +36,7 @@ class DepthVariantNODE(ContinuousModel):
             field of its own for each piece and never steps across a border.
         terms: Basis functions, or pieces.
         augmented_size: Zeros added to the input.
-        method: Solver.
-        tolerance: Relative and absolute tolerance.
-        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
-            rk4, need it.
-        gradient: How gradients are taken.
+        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
 
     Example:
         >>> model = undamped.DepthVariantNODE(2, 2, basis="chebyshev", terms=4)
@@ -60,25 +55,18 @@ class DepthVariantNODE(ContinuousModel):
         basis: Literal["fourier", "chebyshev", "polynomial", "piecewise", "stacked"] = "fourier",
         terms: PositiveInt = 5,
         augmented_size: NonNegativeInt = 0,
-        method: str = "dopri5",
-        tolerance: PositiveFloat = 1e-3,
-        step_size: PositiveFloat | None = None,
-        gradient: Gradient = "checkpoint",
+        **solve: Unpack[SolveOptions],
     ) -> None:
         super().__init__()
         size = input_size + augmented_size
         self.start = Augmentation(input_size, augmented_size) if augmented_size else nn.Identity()
-        steps = chosen_steps(DepthVariantNODE, tolerance, step_size)
+        how = solver_arguments(solve)
         if basis == "stacked":
             fields = [PerceptronField(size, hidden_size, time=False) for _ in range(terms)]
-            self.flow = StackedODE(fields, method=method, gradient=gradient, **steps)
+            self.flow = StackedODE(fields, **how)
         else:
             kind: Basis = basis
-            self.flow = NeuralODE(
-                GalerkinField(size, hidden_size, basis=kind, terms=terms),
-                method=method,
-                gradient=gradient,
-                **steps,
-            )
+            field = GalerkinField(size, hidden_size, basis=kind, terms=terms)
+            self.flow = NeuralODE(field, **how)
         self.head = nn.Linear(size, output_size)
         self.input_size = input_size

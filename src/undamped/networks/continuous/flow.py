@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Unpack
 
 import torch
 from torch import Tensor
@@ -13,10 +13,15 @@ from undamped.fields.bottleneck import BottleneckField
 from undamped.fields.concat_squash import ConcatSquashField
 from undamped.flows.continuous_flow import ContinuousFlow, FlowResult
 from undamped.flows.jacobian_trace import NoiseKind, TraceKind
-from undamped.networks.continuous.steps import chosen_steps
-from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from undamped.flows.solve_options import TOLERANCE, SolveOptions, solver_arguments
+from undamped.options import Default, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
-from undamped.solvers.settings import Gradient
+
+
+class DensitySolveOptions(SolveOptions, total=False):
+    """How the field of a flow is solved: as any, with a tolerance fine enough for densities."""
+
+    tolerance: Annotated[PositiveFloat, Default(1e-5, TOLERANCE)]
 
 
 @models.register("ffjord")
@@ -47,11 +52,7 @@ class FFJORD(ContinuousFlow):
         train_end: Whether T is learned.
         kinetic_weight: Factor on the mean of ∫ ‖f‖² dt, which training adds to its loss.
         jacobian_weight: Factor on the mean of ∫ ‖∂f/∂z‖² dt, likewise.
-        method: Solver.
-        tolerance: Relative and absolute tolerance.
-        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
-            rk4, need it.
-        gradient: How gradients are taken.
+        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
 
     Example:
         >>> flow = undamped.FFJORD(2)
@@ -79,10 +80,7 @@ class FFJORD(ContinuousFlow):
         train_end: bool = False,
         kinetic_weight: NonNegativeFloat = 0.0,
         jacobian_weight: NonNegativeFloat = 0.0,
-        method: str = "dopri5",
-        tolerance: PositiveFloat = 1e-5,
-        step_size: PositiveFloat | None = None,
-        gradient: Gradient = "checkpoint",
+        **solve: Unpack[DensitySolveOptions],
     ) -> None:
         if bottleneck_size and context_size:
             raise OptionError(
@@ -128,9 +126,7 @@ class FFJORD(ContinuousFlow):
             noise=noise,
             end=end,
             train_end=train_end,
-            method=method,
-            gradient=gradient,
-            **chosen_steps(FFJORD, tolerance, step_size),
+            **solver_arguments(solve, DensitySolveOptions),
         )
         self.kinetic_weight, self.jacobian_weight = kinetic_weight, jacobian_weight
         self._last: FlowResult | None = None

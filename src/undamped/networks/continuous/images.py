@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Unpack
 
 from torch import Tensor, nn
 
@@ -14,11 +14,16 @@ from undamped.fields.convolutional import ConvolutionalField, ConvolutionalStart
 from undamped.fields.heavy_ball import HeavyBallField, SecondOrderField
 from undamped.flows.input_checks import fitting_pictures, type_of
 from undamped.flows.neural_ode import NeuralODE
+from undamped.flows.solve_options import TOLERANCE, SolveOptions, solver_arguments
 from undamped.networks.continuous.base import ContinuousModel
-from undamped.networks.continuous.steps import chosen_steps
-from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped.options import Default, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
-from undamped.solvers.settings import Gradient
+
+
+class ImageSolveOptions(SolveOptions, total=False):
+    """How the field of a model of pictures is solved: as any, with a finer tolerance."""
+
+    tolerance: Annotated[PositiveFloat, Default(1e-4, TOLERANCE)]
 
 
 class ImageModel(ContinuousModel):
@@ -32,9 +37,7 @@ class ImageModel(ContinuousModel):
         channels: int,
         make_start: Callable[[], nn.Module],
         field: nn.Module,
-        method: str,
-        steps: dict[str, Any],
-        gradient: Gradient,
+        how: dict[str, Any],
     ) -> None:
         side = math.isqrt(input_size // colours)
         if colours * side * side != input_size:
@@ -51,7 +54,7 @@ class ImageModel(ContinuousModel):
         self.input_size = input_size
         self.channels = channels
         self.start = nn.Sequential(nn.Unflatten(1, self.picture), make_start())
-        self.flow = NeuralODE(field, method=method, gradient=gradient, **steps)
+        self.flow = NeuralODE(field, **how)
         self.head = nn.Linear(channels * side * side, output_size)
 
     def fitting(self, x: Tensor) -> Tensor:
@@ -79,11 +82,7 @@ class ConvNODE(ImageModel):
         hidden_size: Channels inside the field.
         augmented_channels: Channels of zeros added (ANODE).
         colours: Channels of the picture.
-        method: Solver.
-        tolerance: Relative and absolute tolerance.
-        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
-            rk4, need it.
-        gradient: How gradients are taken.
+        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
 
     Example:
         >>> model = undamped.ConvNODE(784, 10, hidden_size=64, augmented_channels=5)
@@ -102,10 +101,7 @@ class ConvNODE(ImageModel):
         hidden_size: PositiveInt = 92,
         augmented_channels: NonNegativeInt = 0,
         colours: PositiveInt = 1,
-        method: str = "dopri5",
-        tolerance: PositiveFloat = 1e-4,
-        step_size: PositiveFloat | None = None,
-        gradient: Gradient = "checkpoint",
+        **solve: Unpack[ImageSolveOptions],
     ) -> None:
         super().__init__()
         channels = colours + augmented_channels
@@ -116,9 +112,7 @@ class ConvNODE(ImageModel):
             channels,
             lambda: ZeroChannels(augmented_channels) if augmented_channels else nn.Identity(),
             ConvolutionalField(channels, hidden_size),
-            method,
-            chosen_steps(ConvNODE, tolerance, step_size),
-            gradient,
+            solver_arguments(solve, ImageSolveOptions),
         )
 
 
@@ -139,11 +133,7 @@ class ConvSONODE(ImageModel):
         hidden_size: Channels inside the field.
         channels: Channels of the position.
         colours: Channels of the picture.
-        method: Solver.
-        tolerance: Relative and absolute tolerance.
-        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
-            rk4, need it.
-        gradient: How gradients are taken.
+        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
 
     Example:
         >>> model = undamped.ConvSONODE(784, 10)
@@ -162,10 +152,7 @@ class ConvSONODE(ImageModel):
         hidden_size: PositiveInt = 50,
         channels: PositiveInt = 5,
         colours: PositiveInt = 1,
-        method: str = "dopri5",
-        tolerance: PositiveFloat = 1e-4,
-        step_size: PositiveFloat | None = None,
-        gradient: Gradient = "checkpoint",
+        **solve: Unpack[ImageSolveOptions],
     ) -> None:
         super().__init__()
         _check_channels(channels, colours)
@@ -177,9 +164,7 @@ class ConvSONODE(ImageModel):
             channels,
             lambda: ConvolutionalStart(colours, channels, hidden_size),
             SecondOrderField(force, dim=1),
-            method,
-            chosen_steps(ConvSONODE, tolerance, step_size),
-            gradient,
+            solver_arguments(solve, ImageSolveOptions),
         )
 
 
@@ -205,11 +190,7 @@ class ConvHBNODE(ImageModel):
         general: Whether it is GHBNODE.
         damping: γ at the start, below 1.
         colours: Channels of the picture.
-        method: Solver.
-        tolerance: Relative and absolute tolerance.
-        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
-            rk4, need it.
-        gradient: How gradients are taken.
+        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
 
     Example:
         >>> model = undamped.ConvHBNODE(784, 10)
@@ -229,10 +210,7 @@ class ConvHBNODE(ImageModel):
         general: bool = False,
         damping: PositiveFloat = 0.0474,
         colours: PositiveInt = 1,
-        method: str = "dopri5",
-        tolerance: PositiveFloat = 1e-4,
-        step_size: PositiveFloat | None = None,
-        gradient: Gradient = "checkpoint",
+        **solve: Unpack[ImageSolveOptions],
     ) -> None:
         super().__init__()
         _check_channels(channels, colours)
@@ -244,9 +222,7 @@ class ConvHBNODE(ImageModel):
             channels,
             lambda: ConvolutionalStart(colours, channels, hidden_size),
             HeavyBallField(force, damping=damping, general=general, dim=1),
-            method,
-            chosen_steps(ConvHBNODE, tolerance, step_size),
-            gradient,
+            solver_arguments(solve, ImageSolveOptions),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Unpack
 
 from torch import nn
 
@@ -11,11 +11,10 @@ from undamped.errors import OptionError, explain
 from undamped.fields.augmented import Augmentation
 from undamped.fields.perceptron import Activation, PerceptronField
 from undamped.flows.neural_ode import NeuralODE
+from undamped.flows.solve_options import SolveOptions, solver_arguments
 from undamped.networks.continuous.base import ContinuousModel
-from undamped.networks.continuous.steps import chosen_steps
-from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped.options import NonNegativeInt, PositiveInt
 from undamped.registry import models
-from undamped.solvers.settings import Gradient
 
 
 @models.register("node")
@@ -35,11 +34,7 @@ class NODE(ContinuousModel):
         augmented_size: Zeros added to the input (ANODE); 0 is the plain neural ODE.
         augmentation: Whether the added features are zeros or computed from the input.
         activation: Activation of the field.
-        method: Solver.
-        tolerance: Relative and absolute tolerance.
-        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
-            rk4, need it.
-        gradient: How gradients are taken.
+        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
 
     Example:
         >>> model = undamped.NODE(2, 2, hidden_size=32, augmented_size=1)
@@ -59,10 +54,7 @@ class NODE(ContinuousModel):
         augmented_size: NonNegativeInt = 0,
         augmentation: Literal["zero", "input"] = "zero",
         activation: Activation = "tanh",
-        method: str = "dopri5",
-        tolerance: PositiveFloat = 1e-3,
-        step_size: PositiveFloat | None = None,
-        gradient: Gradient = "checkpoint",
+        **solve: Unpack[SolveOptions],
     ) -> None:
         super().__init__()
         if augmentation != "zero" and not augmented_size:
@@ -81,7 +73,6 @@ class NODE(ContinuousModel):
             else nn.Identity()
         )
         field = PerceptronField(size, hidden_size, activation=activation)
-        steps = chosen_steps(NODE, tolerance, step_size)
-        self.flow = NeuralODE(field, method=method, gradient=gradient, **steps)
+        self.flow = NeuralODE(field, **solver_arguments(solve))
         self.head = nn.Linear(size, output_size)
         self.input_size = input_size

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from torch import Tensor, nn
 
-from undamped.checked import checked
+from undamped.checked import checked, with_fixed
 from undamped.fields.augmented import Augmentation
 from undamped.fields.heavy_ball import HeavyBallField, InitialMomentum, SecondOrderField
 from undamped.fields.perceptron import Activation, PerceptronField
 from undamped.flows.neural_ode import NeuralODE
+from undamped.flows.solve_options import SolveOptions, solver_arguments
 from undamped.networks.continuous.base import ContinuousModel
-from undamped.networks.continuous.steps import chosen_steps
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
-from undamped.solvers.settings import Gradient
 
 
 class _SecondOrder(ContinuousModel):
@@ -26,9 +25,7 @@ class _SecondOrder(ContinuousModel):
         output_size: int,
         momentum: Literal["zero", "learned"],
         augmented_size: int,
-        method: str,
-        steps: dict[str, Any],
-        gradient: Gradient,
+        how: dict[str, Any],
     ) -> None:
         begin = InitialMomentum(size, momentum)
         self.start = (
@@ -36,7 +33,7 @@ class _SecondOrder(ContinuousModel):
             if augmented_size
             else begin
         )
-        self.flow = NeuralODE(field, method=method, gradient=gradient, **steps)
+        self.flow = NeuralODE(field, **how)
         self.size = size
         self.head = nn.Linear(size, output_size)
         self.input_size = size - augmented_size
@@ -68,11 +65,7 @@ class HBNODE(_SecondOrder):
         momentum: Whether the momentum starts at zero or is learned from the input.
         augmented_size: Zeros added to the input.
         activation: Activation of the force.
-        method: Solver.
-        tolerance: Relative and absolute tolerance.
-        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
-            rk4, need it.
-        gradient: How gradients are taken.
+        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
 
     Example:
         >>> model = undamped.HBNODE(2, 2, hidden_size=32)
@@ -93,17 +86,14 @@ class HBNODE(_SecondOrder):
         momentum: Literal["zero", "learned"] = "learned",
         augmented_size: NonNegativeInt = 0,
         activation: Activation = "tanh",
-        method: str = "dopri5",
-        tolerance: PositiveFloat = 1e-3,
-        step_size: PositiveFloat | None = None,
-        gradient: Gradient = "checkpoint",
+        **solve: Unpack[SolveOptions],
     ) -> None:
         super().__init__()
         size = input_size + augmented_size
         force = PerceptronField(size, hidden_size, activation=activation)
         field = HeavyBallField(force, damping=damping, general=general)
-        steps = chosen_steps(HBNODE, tolerance, step_size)
-        self._build(field, size, output_size, momentum, augmented_size, method, steps, gradient)
+        how = solver_arguments(solve)
+        self._build(field, size, output_size, momentum, augmented_size, how)
 
 
 @models.register("ghbnode")
@@ -120,18 +110,7 @@ class GHBNODE(HBNODE):
         |ḣ| ≤ 1, so that positions cannot run away in a fixed time.
 
     Args:
-        input_size: Features of the input.
-        output_size: Classes or targets.
-        hidden_size: Width of the force.
-        damping: γ at the start, below 1.
-        momentum: Whether the momentum starts at zero or is learned from the input.
-        augmented_size: Zeros added to the input.
-        activation: Activation of the force.
-        method: Solver.
-        tolerance: Relative and absolute tolerance.
-        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
-            rk4, need it.
-        gradient: How gradients are taken.
+        options: Those of HBNODE but `general`, which is true.
 
     Example:
         >>> model = undamped.GHBNODE(2, 2, hidden_size=32)
@@ -140,36 +119,7 @@ class GHBNODE(HBNODE):
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
     """
 
-    @checked
-    def __init__(
-        self,
-        input_size: PositiveInt,
-        output_size: PositiveInt,
-        *,
-        hidden_size: PositiveInt = 32,
-        damping: PositiveFloat = 0.0474,
-        momentum: Literal["zero", "learned"] = "learned",
-        augmented_size: NonNegativeInt = 0,
-        activation: Activation = "tanh",
-        method: str = "dopri5",
-        tolerance: PositiveFloat = 1e-3,
-        step_size: PositiveFloat | None = None,
-        gradient: Gradient = "checkpoint",
-    ) -> None:
-        super().__init__(
-            input_size,
-            output_size,
-            hidden_size=hidden_size,
-            general=True,
-            damping=damping,
-            momentum=momentum,
-            augmented_size=augmented_size,
-            activation=activation,
-            method=method,
-            tolerance=tolerance,
-            step_size=step_size,
-            gradient=gradient,
-        )
+    __init__ = with_fixed(HBNODE.__init__, general=True)
 
 
 @models.register("sonode")
@@ -189,11 +139,7 @@ class SONODE(_SecondOrder):
         momentum: Whether the velocity starts at zero or is learned from the input.
         augmented_size: Zeros added to the input.
         activation: Activation of the force.
-        method: Solver.
-        tolerance: Relative and absolute tolerance.
-        step_size: Size of all steps, instead of a tolerance; methods without step control, such as
-            rk4, need it.
-        gradient: How gradients are taken.
+        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
 
     Example:
         >>> model = undamped.SONODE(2, 2, hidden_size=32)
@@ -213,21 +159,10 @@ class SONODE(_SecondOrder):
         momentum: Literal["zero", "learned"] = "learned",
         augmented_size: NonNegativeInt = 0,
         activation: Activation = "tanh",
-        method: str = "dopri5",
-        tolerance: PositiveFloat = 1e-3,
-        step_size: PositiveFloat | None = None,
-        gradient: Gradient = "checkpoint",
+        **solve: Unpack[SolveOptions],
     ) -> None:
         super().__init__()
         size = input_size + augmented_size
         force = PerceptronField(size, hidden_size, input_size=2 * size, activation=activation)
-        self._build(
-            SecondOrderField(force),
-            size,
-            output_size,
-            momentum,
-            augmented_size,
-            method,
-            chosen_steps(SONODE, tolerance, step_size),
-            gradient,
-        )
+        field, how = SecondOrderField(force), solver_arguments(solve)
+        self._build(field, size, output_size, momentum, augmented_size, how)
