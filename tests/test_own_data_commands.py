@@ -277,3 +277,51 @@ def test_windows_are_averaged_and_answers_do_not_depend_on_the_batch(tmp_path):
     halves = predict_series(model, prepared, cut)
     whole = predict_series(model, prepared, SeriesSet.of([series[0][:24]]))[0]
     np.testing.assert_allclose(whole, (halves[0] + halves[1]) / 2, atol=1e-5)
+
+
+def counted(monkeypatch, calls, module, name):
+    inner = getattr(module, name)
+
+    def count(*arguments, **options):
+        calls.append(name)
+        return inner(*arguments, **options)
+
+    monkeypatch.setattr(module, name, count)
+
+
+@pytest.mark.parametrize("baseline", [(), ("--baseline", "rnn")])
+def test_a_training_reads_splits_and_prepares_its_file_once(baseline, monkeypatch, capsys):
+    from undamped.data.recordings import splits
+    from undamped.data.recordings.preparation import Preparation
+    from undamped.tasks import recordings
+    from undamped.training import run as runs
+
+    walks(12).to_csv("walks.csv", index=False)
+    calls: list[str] = []
+    counted(monkeypatch, calls, recordings, "read_recordings")
+    counted(monkeypatch, calls, splits, "split")
+    counted(monkeypatch, calls, Preparation, "fit")
+    counted(monkeypatch, calls, runs, "read_json")
+    words = ("train", "walks.csv", "gru", "target=gait", "id=walk", *QUICK, *baseline)
+    code, out, err = undamped(monkeypatch, capsys, *words)
+    assert code == 0, err
+    assert "The page" in out
+    data = [name for name in calls if name != "read_json"]
+    assert sorted(data) == ["fit", "read_recordings", "split"]
+    # Written twice a run (started, finished), so there is something new to read twice.
+    assert calls.count("read_json") <= (4 if baseline else 2)
+
+
+def test_the_models_of_a_comparison_share_the_data_of_a_seed(monkeypatch, capsys):
+    from undamped.tasks import recordings
+
+    walks(12).to_csv("walks.csv", index=False)
+    calls: list[str] = []
+    counted(monkeypatch, calls, recordings, "read_recordings")
+    code, _, err = undamped(
+        monkeypatch,
+        capsys,
+        *("compare", "walks.csv", "gru", "rnn", "target=gait", "id=walk", "--seeds", "2", *QUICK),
+    )
+    assert code == 0, err
+    assert len(calls) == 3  # the check before anything is trained, and one a seed

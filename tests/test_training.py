@@ -405,3 +405,60 @@ def test_tensorboard_log(tmp_path):
     pytest.importorskip("tensorboard")
     run = quick(tmp_path, train={"tensorboard": True})
     assert list((run.path / "tensorboard").glob("events.out.tfevents.*"))
+
+
+class Counting(nn.Linear):
+    """A head that counts, in a buffer and in an attribute."""
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.calls = 0
+        self.register_buffer("seen", torch.zeros((), dtype=torch.long))
+
+    def forward(self, input):
+        self.calls += 1
+        self.seen += 1
+        return super().forward(input)
+
+
+def test_the_trial_batch_leaves_the_model_as_it_was(tmp_path):
+    from undamped.training.fit import _try_one_batch
+
+    model = SequenceModel("gru", 2, 1, hidden_size=4)
+    model.head = Counting(4, 1)
+    model.head.weight.grad = torch.ones_like(model.head.weight)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    for precision in ("32-true", "64-true"):
+        model.eval()
+        _try_one_batch(model, SmallAdding(10), TrainOptions(steps=1, precision=precision))
+        after = model.state_dict()
+        assert all(
+            torch.equal(after[k], v) and after[k].dtype == v.dtype for k, v in before.items()
+        )
+        assert model.head.calls == 0
+        assert not model.training
+        assert torch.equal(model.head.weight.grad, torch.ones_like(model.head.weight))
+        assert all(p.grad is None for p in model.network.parameters())
+
+
+def test_a_model_in_another_number_format_is_refused_and_left_alone(tmp_path):
+    model = SequenceModel("gru", 2, 1, hidden_size=4).double()
+    with pytest.raises(OptionError, match=r"train\.precision: .*float64.*64-true"):
+        fit(model, SmallAdding(10), train=QUICK, out=tmp_path, progress=False)
+    assert {p.dtype for p in model.parameters()} == {torch.float64}
+    assert list(tmp_path.iterdir()) == []
+    train = {**QUICK, "precision": "64-true"}
+    run = fit(model, SmallAdding(10), train=train, out=tmp_path, progress=False)
+    assert run.result is not None
+
+
+def test_a_run_builds_its_task_once_and_sees_changes_of_run_json(tmp_path):
+    task = SmallAdding(10)
+    run = quick(tmp_path, task=task)
+    assert run.task() is task
+    again = Run.open(run.path)
+    again.settings["seed"] = "changed in a copy"
+    assert again.settings["seed"] == 0
+    run.update(note="from another object")
+    assert again.settings["note"] == "from another object"
+    assert again == run

@@ -61,11 +61,6 @@ class GradientFlow(Result):
         return len(self.norms)
 
     @property
-    def decay_rate(self) -> float:
-        """Relative loss per step back in time: 0.1 means a factor of e^−0.1 a step."""
-        return self.trend.rate
-
-    @property
     def sentence(self) -> str:
         """The verdict in words, with its numbers."""
         factor = np.exp(-self.trend.rate)

@@ -42,7 +42,7 @@ def compare(
     from undamped.cli.settings import read_settings
     from undamped.errors import NonFiniteError, OptionError
     from undamped.registry import models, tasks
-    from undamped.training import fit
+    from undamped.training import Run, fit
 
     settings = read_settings(words, config)
     if len(settings.names) < 2:
@@ -69,16 +69,17 @@ def compare(
     check_picture(picture)
     options = {name: settings.model_options(name) for name in names}
     task_options, train = settings.task_options(task), settings.train_options()
-    undamped.tasks.build(task, **task_options)
+    built = undamped.tasks.build(task, **task_options)
     results: dict[str, list[Run]] = {name: [] for name in names}
     failures: dict[str, list[str]] = {name: [] for name in names}
     for seed in range(settings.seed, settings.seed + seeds):
+        shared: str | Task = task  # the models of a seed learn from the same data, read once
         for name in names:
             sys.stderr.write(f"{name}, seed {seed}\n")
             try:
                 run = fit(
                     name,
-                    task,
+                    shared,
                     model_options=options[name],
                     task_options=task_options,
                     train=train,
@@ -91,8 +92,8 @@ def compare(
                 continue
             if run.settings["status"] == "interrupted":
                 raise KeyboardInterrupt
-            results[name].append(run)
-    built = undamped.tasks.build(task, **task_options)
+            shared = run.task()
+            results[name].append(Run.open(run.path))  # without the data, which may be large
     if picture is not None:
         from undamped.cli.picture import draw_curves
 

@@ -114,7 +114,7 @@ def _train(
     }
     other = fit(
         baseline,
-        task,
+        run.task(),
         # The baseline shares what it understands: sizes and the like, not another model's Δt.
         model_options=_understood(baseline, options),
         train={**without_budget, "seconds": seconds},

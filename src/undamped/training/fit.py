@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import signal
 import sys
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from undamped.errors import NonFiniteError, OptionError, UndampedError, explain
 from undamped.memory import memory_use, reset_peak_memory
@@ -93,8 +95,10 @@ def fit(
         )
         if vectors is not None and isinstance(model, str):
             _start_embedding(built_model, vectors)
+        _check_number_format(built_model, options.precision)
         _try_one_batch(built_model, built_task, options)
     run = Run.create(out, f"{task_name}-{model_name}")
+    run.hand_over(built_task)
     run.update(
         status="running",
         started=datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -286,11 +290,34 @@ def _start_embedding(model: SequenceModel | PointModel, vectors: torch.Tensor) -
 
 
 def _try_one_batch(model: SequenceModel | PointModel, task: Task, options: TrainOptions) -> None:
-    """Run one small batch forward and back: bad shapes and slow first calls come out here."""
+    """Run one small batch forward and back: bad shapes and slow first calls come out here.
+
+    A copy does it, so that the model keeps its number format, buffers, counters and gradients.
+    """
     batch = task.batch("train", 0, min(2, options.batch_size))
-    dtype = torch.float64 if options.precision == "64-true" else torch.float32
-    task.loss(model.to(dtype)(batch.inputs, batch.lengths), batch).backward()
-    model.zero_grad(set_to_none=True)
+    trial = copy.deepcopy(model)
+    if options.precision == "64-true":
+        trial = trial.double()
+    task.loss(trial(batch.inputs, batch.lengths), batch).backward()
+
+
+def _check_number_format(model: nn.Module, precision: str) -> None:
+    """Refuse a model whose numbers are not those that training computes with."""
+    formats = {p.dtype for p in model.parameters() if p.is_floating_point()}
+    other = formats - {torch.float32}
+    if other and precision != "64-true":
+        raise OptionError(
+            explain(
+                "train.precision",
+                expected="a model in float32 (only 64-true turns its numbers into others)",
+                got=f"{precision} and a model in {', '.join(sorted(map(_named, other)))}",
+                remedy="Give train.precision=64-true, or call model.float() first.",
+            )
+        )
+
+
+def _named(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 @contextlib.contextmanager

@@ -124,11 +124,6 @@ class TrainOptions:
         """The budget in seconds, if it is one of time."""
         return self.seconds if self.minutes is None else 60 * self.minutes
 
-    @property
-    def has_budget(self) -> bool:
-        """Whether the end of training is given."""
-        return any(b is not None for b in (self.steps, self.epochs, self.time_limit))
-
     def to_dict(self) -> dict[str, Any]:
         """Return the options for run.json."""
         return asdict(self)

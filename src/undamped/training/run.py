@@ -7,13 +7,13 @@ the best weights, `checkpoints/` what is needed to go on. Nothing in it is ever 
 from __future__ import annotations
 
 import contextlib
+import copy
 import csv
 import io
-import math
 import os
 import platform
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -40,15 +40,28 @@ FORMAT = 1
 RECORDED = ("undamped", "torch", "lightning", "numpy", "numba", "scikit-learn", "safetensors")
 
 
+@dataclass
+class _Memory:
+    """What a run object has already read or built."""
+
+    task: Task | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    stamp: tuple[int, int, int] | None = None  # of the run.json that `settings` was read from
+
+
 @dataclass(frozen=True)
 class Run:
     """A run folder.
+
+    run.json is read again only when it has changed, and the task is built once: its data may be
+    a large file.
 
     Args:
         path: Where it lies.
     """
 
     path: Path
+    _memory: _Memory = field(default_factory=_Memory, init=False, repr=False, compare=False)
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
@@ -126,12 +139,20 @@ class Run:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything in run.json."""
-        settings = read_json(self.path / "run.json")
+        """Everything in run.json, as a copy of one's own."""
+        path, memory = self.path / "run.json", self._memory
+        stamp = _stamp(path)
+        if stamp is None or stamp != memory.stamp:
+            memory.settings, memory.stamp = self._read_settings(path), stamp
+        return copy.deepcopy(memory.settings)
+
+    @staticmethod
+    def _read_settings(path: Path) -> dict[str, Any]:
+        settings = read_json(path)
         if not isinstance(settings, dict) or settings.get("format") != FORMAT:
             raise RunError(
                 explain(
-                    str(self.path / "run.json"),
+                    str(path),
                     expected=f"run format {FORMAT}",
                     got=settings.get("format") if isinstance(settings, dict) else "something else",
                     remedy="Use the version of undamped that made the run.",
@@ -142,7 +163,7 @@ class Run:
     def update(self, **changes: Any) -> None:
         """Change entries of run.json."""
         path = self.path / "run.json"
-        before = read_json(path) if path.exists() else {}
+        before = self.settings if path.exists() else {}
         write_json(path, {"format": FORMAT, **before, **changes})
 
     @property
@@ -187,11 +208,18 @@ class Run:
     # Model and task
 
     def task(self) -> Task:
-        """Build the task of the run."""
-        settings = self.settings
-        name = settings["task"]["name"]
-        task_class = tasks[name]
-        return task_class(**check(name, task_class, settings["task"]["options"]))
+        """Return the task of the run; it is built from run.json when first asked for."""
+        task = self._memory.task
+        if task is None:
+            entry = self.settings["task"]
+            task_class = tasks[entry["name"]]
+            task = task_class(**check(entry["name"], task_class, entry["options"]))
+            self.hand_over(task)
+        return task
+
+    def hand_over(self, task: Task) -> None:
+        """Take the task that was built for the run, so that nobody has to build it again."""
+        self._memory.task = task
 
     def empty_model(self) -> SequenceModel | PointModel:
         """Build the model of the run with fresh weights."""
@@ -296,10 +324,14 @@ def machine() -> dict[str, Any]:
     }
 
 
-def finite_or_none(value: float) -> float | None:
-    """Return a number that JSON can hold."""
-    return value if math.isfinite(value) else None
-
-
 def _numbered(path: Path) -> bool:
     return path.name.rpartition("-")[2].isdigit()
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes whenever a file is replaced; None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
