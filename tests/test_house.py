@@ -72,7 +72,7 @@ def test_examples_in_docstrings_run(name):
 def test_readme_has_the_two_commands():
     assert readme_commands() == [
         "pip install -c constraints.txt . && undamped train",
-        "pip install -c constraints.txt '.[dev]' && pytest -n 2",
+        "pip install -c constraints.txt '.[dev]' && pytest -n auto",
     ]
 
 
