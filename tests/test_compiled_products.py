@@ -9,9 +9,9 @@ from numba import njit
 from numba.extending import get_cython_function_address
 
 import undamped
-from undamped.kernels import coupled_loop
-from undamped.kernels.blas import NAMES, multiply, product_address
-from undamped.kernels.pointers import page, pages, without_gaps
+from undamped.kernels.coupled import loop as coupled_loop
+from undamped.kernels.shared.gemm import NAMES, multiply, product_address
+from undamped.kernels.shared.pointers import page, pages, without_gaps
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13}
 

@@ -136,7 +136,7 @@ def test_half_precision_takes_the_plain_loop():
 @pytest.mark.parametrize("name", ["exprnn", "momentum-lstm", "incremental", "sru"])
 @pytest.mark.parametrize("ragged", [False, True])
 def test_shares_of_the_batch_give_what_the_whole_gives(name, ragged, monkeypatch):
-    from undamped.kernels import batch_parts
+    from undamped.kernels.shared import threads as batch_parts
 
     cell = cell_of(name, {}, 4)
     x = torch.randn(40, 17, 3, dtype=torch.float64).requires_grad_(True)

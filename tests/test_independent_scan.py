@@ -6,10 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from undamped.kernels import independent_layer as independent_layer_module
 from undamped.kernels import independent_scan, reference_independent_scan
-from undamped.kernels.independent_layer import independent_layer
-from undamped.kernels.room import contiguous_copy, room
+from undamped.kernels.indrnn import layer as independent_layer_module
+from undamped.kernels.indrnn.layer import independent_layer
+from undamped.kernels.shared.allocate import contiguous_copy, room
 
 
 def oracle(projected, weight, hidden, squash, lengths=None):

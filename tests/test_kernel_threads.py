@@ -10,8 +10,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import undamped
-from undamped.kernels import batch_parts as batch_parts_module
-from undamped.kernels.batch_parts import in_parallel
+from undamped.kernels.shared import threads as batch_parts_module
+from undamped.kernels.shared.threads import in_parallel
 from undamped.networks.recurrent import Recurrent
 from undamped.registry import models
 
@@ -128,7 +128,8 @@ class Scans(Dataset):
 
 
 def scan():
-    from undamped.kernels import columns, oscillator_numba
+    from undamped.kernels.shared import columns
+    from undamped.kernels.unicornn import compiled as oscillator_numba
 
     rows, ones = np.ones((100, 640)), np.ones(640)
     y, z = np.zeros(640), np.zeros(640)
@@ -156,7 +157,7 @@ def test_importing_the_library_does_not_load_numba():
 @pytest.mark.parametrize("every", [True, False])
 def test_parts_of_the_batch_give_what_the_whole_gives(gradient, every):
     """Two threads, each with half of the batch: the same outputs, states and gradients."""
-    from undamped.kernels.batch_parts import batch_parts
+    from undamped.kernels.shared.threads import batch_parts
 
     torch.manual_seed(0)
     net = undamped.ResidualUnICORNN(
@@ -185,7 +186,7 @@ def test_parts_of_the_batch_give_what_the_whole_gives(gradient, every):
 
 
 def test_an_error_in_a_part_reaches_the_caller():
-    from undamped.kernels.batch_parts import in_parallel
+    from undamped.kernels.shared.threads import in_parallel
 
     torch.set_num_threads(2)
 

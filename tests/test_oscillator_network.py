@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 import undamped
 from undamped.cells.bases.cell import reference_scan
 from undamped.errors import OptionError
-from undamped.kernels import InversionWarning, batch_parts, chunks, stack, stack_backward
+from undamped.kernels import InversionWarning
+from undamped.kernels.shared import chunks
+from undamped.kernels.shared import threads as batch_parts
+from undamped.kernels.unicornn import backward as stack_backward
+from undamped.kernels.unicornn import stack
 from undamped.networks.recurrent import Recurrent
 
 MODES = ("reversible", "checkpoint", "stored")

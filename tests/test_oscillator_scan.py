@@ -150,7 +150,7 @@ def test_functional_transforms_see_through_it():
 
 
 def test_tanh_is_accurate_in_float32_and_exact_in_float64():
-    from undamped.kernels.tanh_numba import tanh_array
+    from undamped.kernels.shared.tanh import tanh_array
 
     x = np.concatenate([np.linspace(-20, 20, 400_001), np.logspace(-30, 1, 20_000)])
     single = x.astype(np.float32)
@@ -170,7 +170,7 @@ def test_tanh_is_accurate_in_float32_and_exact_in_float64():
 
 
 def test_tanh_in_float32_never_passes_one():
-    from undamped.kernels.tanh_numba import tanh_array
+    from undamped.kernels.shared.tanh import tanh_array
 
     low, high = (int(np.float32(v).view(np.uint32)) for v in (4.0, 8.0))
     every = np.arange(low, high, dtype=np.uint32).view(np.float32)  # all there are in between

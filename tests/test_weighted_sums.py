@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import undamped
-from undamped.kernels import weighted_sums
-from undamped.kernels.weighted_sums import WeightedSums
+from undamped.kernels import runge_kutta_sums as weighted_sums
+from undamped.kernels.runge_kutta_sums import WeightedSums
 from undamped.solvers import solve
 from undamped.solvers.loop.control import ErrorNorm
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -12,12 +11,10 @@ from torch.nn.utils import parametrize
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.registry import network
+from undamped.kernels.coupled import Step, steps
 from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped.parametrizations.skew import Skew
 from undamped.promises import Kind, Promise
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Step
 
 
 @network("antisymmetric", "AntisymmetricRNN")
@@ -99,9 +96,7 @@ class AntisymmetricRNNCell(CoupledCell):
 
     def elementwise(self) -> Step:
         """The kernel of the Euler step."""
-        from undamped.kernels.coupled_euler import Euler
-
-        return Euler(self.step)
+        return steps.Euler(self.step)
 
     def state_bound(self, steps: int) -> tuple[float]:
         """εt, since tanh is at most one."""
@@ -162,6 +157,4 @@ class GatedAntisymmetricRNNCell(AntisymmetricRNNCell):
 
     def elementwise(self) -> Step:
         """The kernel of the gated Euler step."""
-        from undamped.kernels.coupled_euler import GatedEuler
-
-        return GatedEuler(self.step)
+        return steps.GatedEuler(self.step)

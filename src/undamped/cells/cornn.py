@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.registry import network
+from undamped.kernels.coupled import Step, steps
 from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Step
 
 
 @network("cornn", "coRNN")
@@ -96,9 +92,7 @@ class CoRNNCell(CoupledCell):
 
     def elementwise(self) -> Step:
         """The kernel of one oscillator step."""
-        from undamped.kernels.coupled_euler import CoupledOscillator
-
-        return CoupledOscillator(self.dt, self.gamma, self.epsilon)
+        return steps.CoupledOscillator(self.dt, self.gamma, self.epsilon)
 
     def state_bound(self, steps: int) -> tuple[float, float]:
         """Add up |response| of y and z to a unit force, the worst case of any forcing."""

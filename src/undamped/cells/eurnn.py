@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -11,12 +11,10 @@ from undamped.cells.bases.activations import modrelu
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.unitary import UnitaryCell
 from undamped.cells.registry import network
+from undamped.kernels.coupled import Operator, Step, operators, steps
 from undamped.options import PositiveInt
 from undamped.parametrizations.complex_pair import real_form, to_complex, to_pair
 from undamped.parametrizations.givens import Givens, GivensStyle
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Operator, Step
 
 
 @network("eurnn", "EURNN")
@@ -125,14 +123,10 @@ class EURNNCell(UnitaryCell):
         """The kernel of modReLU, complex or real."""
         if self.unitary:
             return super().elementwise()
-        from undamped.kernels.coupled_activation import ModRelu
-
-        return ModRelu()
+        return steps.ModRelu()
 
     def operator(self) -> Operator:
         """A dense product, or the layers."""
         if self._forms_matrix:
             return super().operator()
-        from undamped.kernels.coupled_layers import Layers
-
-        return Layers(self.maps.partners(), self.unitary)
+        return operators.Layers(self.maps.partners(), self.unitary)

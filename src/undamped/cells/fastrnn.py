@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.registry import network
+from undamped.kernels.coupled import Step, steps
 from undamped.options import PositiveInt
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Step
 
 
 @network("fastrnn", "FastRNN")
@@ -81,9 +77,7 @@ class FastRNNCell(CoupledCell):
 
     def elementwise(self) -> Step:
         """The kernel of the weighted sum."""
-        from undamped.kernels.coupled_gated import WeightedSum
-
-        return WeightedSum()
+        return steps.WeightedSum()
 
     def elementwise_tensors(self, constants: State) -> State:
         """α and β."""
@@ -160,9 +154,7 @@ class FastGRNNCell(CoupledCell):
 
     def elementwise(self) -> Step:
         """The kernel of the gate."""
-        from undamped.kernels.coupled_gated import FastGate
-
-        return FastGate()
+        return steps.FastGate()
 
     def elementwise_tensors(self, constants: State) -> State:
         """Shift, ζ and ν."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -13,13 +12,11 @@ from undamped.cells.bases.activations import modrelu
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.registry import network
+from undamped.kernels.coupled import Step, steps
 from undamped.options import PositiveInt
 from undamped.parametrizations.exponential import Exponential
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 from undamped.promises import Kind, Promise
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Step
 
 
 @network("goru", "GORU")
@@ -99,9 +96,7 @@ class GORUCell(CoupledCell):
 
     def elementwise(self) -> Step:
         """The kernel of gates and candidate."""
-        from undamped.kernels.coupled_gated import GatedOrthogonal
-
-        return GatedOrthogonal()
+        return steps.GatedOrthogonal()
 
     def elementwise_tensors(self, constants: State) -> State:
         """The threshold of modReLU."""

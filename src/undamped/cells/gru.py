@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -12,10 +10,8 @@ from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.bases.torch_kernels import gate_parameters, kernel_scan
 from undamped.cells.registry import network
+from undamped.kernels.coupled import Step, steps
 from undamped.options import PositiveInt
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Step
 
 
 @network("gru", "GRU")
@@ -78,9 +74,7 @@ class GRUCell(CoupledCell):
 
     def elementwise(self) -> Step:
         """The kernel of the gates."""
-        from undamped.kernels.coupled_gru import GatedRecurrent
-
-        return GatedRecurrent()
+        return steps.GatedRecurrent()
 
     def elementwise_tensors(self, constants: State) -> State:
         """The bias inside the reset."""

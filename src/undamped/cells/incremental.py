@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.registry import network
+from undamped.kernels.coupled import Step, steps
 from undamped.options import PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Step
 
 
 @network("incremental", "IncrementalRNN")
@@ -95,9 +91,7 @@ class IncrementalRNNCell(CoupledCell):
 
     def elementwise(self) -> Step:
         """The kernels of the iterations."""
-        from undamped.kernels.coupled_iterated import Iterated
-
-        return Iterated(self.alpha)
+        return steps.Iterated(self.alpha)
 
     def elementwise_tensors(self, constants: State) -> State:
         """The trained steps."""

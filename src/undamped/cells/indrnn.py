@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from undamped.cells.bases.cell import Cell, State
 from undamped.cells.registry import network
-from undamped.kernels.independent_layer import independent_layer
+from undamped.kernels.indrnn.layer import independent_layer
 from undamped.options import PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.registry import network
+from undamped.kernels.coupled import Step, steps
 from undamped.options import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Step
 
 
 @network("lipschitz", "LipschitzRNN")
@@ -98,9 +94,7 @@ class LipschitzRNNCell(CoupledCell):
 
     def elementwise(self) -> Step:
         """The kernel of the Euler step."""
-        from undamped.kernels.coupled_euler import Lipschitz
-
-        return Lipschitz(self.step)
+        return steps.Lipschitz(self.step)
 
     def step_gradient_bound(self) -> Tensor:
         """‖I + εA‖ + ε‖W‖."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -12,10 +10,8 @@ from undamped.cells.bases.cell import State, reference_scan
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.bases.torch_kernels import gate_parameters, kernel_scan
 from undamped.cells.registry import network
+from undamped.kernels.coupled import Step, steps
 from undamped.options import Fraction, PositiveInt
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Step
 
 
 @network("lstm", "LSTM")
@@ -97,9 +93,7 @@ class LSTMCell(CoupledCell):
 
     def elementwise(self) -> Step:
         """The kernel of the gates."""
-        from undamped.kernels.coupled_lstm import LongShort
-
-        return LongShort()
+        return steps.LongShort()
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """Walk through time with the fused kernels, or plainly while h is detached."""

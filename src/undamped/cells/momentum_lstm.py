@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +18,8 @@ from undamped.cells.bases.momentum import (
 )
 from undamped.cells.bases.momentum_filter import Drive
 from undamped.cells.registry import network
+from undamped.kernels.coupled import Step, steps
 from undamped.options import PositiveInt
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Step
 
 
 def _names(*filtered: str) -> tuple[str, ...]:
@@ -73,9 +71,7 @@ class MomentumLSTMBase(MomentumCell):
 
     def elementwise(self) -> Step:
         """The kernel of the gates."""
-        from undamped.kernels.coupled_lstm import LongShort
-
-        return LongShort()
+        return steps.LongShort()
 
 
 @network("momentum-lstm", "MomentumLSTM")

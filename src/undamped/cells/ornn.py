@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -12,12 +11,10 @@ from undamped.cells.bases.activations import Activation
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.isometric import IsometricCell
 from undamped.cells.registry import network
+from undamped.kernels.coupled import Operator, operators
 from undamped.options import PositiveInt
 from undamped.parametrizations.householder import Householder, reflection_factors
 from undamped.promises import Kind, Promise
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Operator
 
 
 @network("ornn", "oRNN")
@@ -92,9 +89,7 @@ class ORNNCell(IsometricCell):
 
     def operator(self) -> Operator:
         """The kernel of h − (h A) B."""
-        from undamped.kernels.coupled_operators import LowRank
-
-        return LowRank()
+        return operators.LowRank()
 
     def recurrent_matrix(self) -> Tensor:
         """W, multiplied out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,11 +12,9 @@ from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.bases.torch_kernels import gate_parameters, kernel_scan
 from undamped.cells.registry import network
+from undamped.kernels.coupled import Step
 from undamped.options import PositiveInt
 from undamped.promises import Kind, Promise
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Step
 
 
 @network("rnn", "RNN")

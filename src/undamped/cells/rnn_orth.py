@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
@@ -11,12 +11,10 @@ from undamped.cells.bases.activations import activation_kernel, modrelu
 from undamped.cells.bases.cell import State, reference_scan
 from undamped.cells.registry import network
 from undamped.cells.rnn import RNNCell
+from undamped.kernels.coupled import Step
 from undamped.options import PositiveInt
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 from undamped.promises import Kind, Promise
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Step
 
 
 @network("rnn-orth", "RNNOrth")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.registry import network
+from undamped.kernels.coupled import Operator, Step, operators, steps
 from undamped.options import PositiveInt
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Operator, Step
 
 
 @network("sru", "SRU")
@@ -82,15 +78,11 @@ class SRUCell(CoupledCell):
 
     def elementwise(self) -> Step:
         """The kernel of the light recurrence."""
-        from undamped.kernels.coupled_light import LightRecurrence
-
-        return LightRecurrence()
+        return steps.LightRecurrence()
 
     def operator(self) -> Operator:
         """No product at all."""
-        from undamped.kernels.coupled_light import Nothing
-
-        return Nothing()
+        return operators.Nothing()
 
     def linear_tensors(self, constants: State) -> State:
         """None."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from torch import Tensor, nn
 
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.unitary import UnitaryCell
 from undamped.cells.registry import network
+from undamped.kernels.coupled import Operator, operators
 from undamped.options import PositiveInt
 from undamped.parametrizations.complex_pair import to_complex, to_pair
 from undamped.parametrizations.fourier_unitary import FourierUnitary
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Operator
 
 
 @network("urnn", "uRNN")
@@ -81,6 +79,4 @@ class URNNCell(UnitaryCell):
         """A dense product, or the transforms."""
         if self._forms_matrix:
             return super().operator()
-        from undamped.kernels.coupled_fourier import Fourier
-
-        return Fourier(self.maps.permutation)
+        return operators.Fourier(self.maps.permutation)

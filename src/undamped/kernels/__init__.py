@@ -5,13 +5,13 @@ UnICORNN network chunk by chunk in time; `coupled_scan` (in `coupled`) serves ce
 recurrent product. Numba itself is imported when a kernel first runs.
 """
 
-from undamped.kernels.independent import independent_scan
-from undamped.kernels.oscillator import oscillator_scan
+from undamped.kernels.indrnn.scan import independent_scan
 from undamped.kernels.reference import reference_independent_scan, reference_oscillator_scan
-from undamped.kernels.stack import Gradient, Layer
-from undamped.kernels.stack_backward import InversionWarning
-from undamped.kernels.stack_function import oscillator_stack, reference_stack
-from undamped.kernels.stream import OscillatorStream, PreparedStack
+from undamped.kernels.unicornn.backward import InversionWarning
+from undamped.kernels.unicornn.function import oscillator_stack, reference_stack
+from undamped.kernels.unicornn.scan import oscillator_scan
+from undamped.kernels.unicornn.stack import Gradient, Layer
+from undamped.kernels.unicornn.stream import OscillatorStream, PreparedStack
 
 __all__ = [
     "Gradient",

@@ -9,16 +9,14 @@ ICML, 2016.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from undamped.kernels.coupled import Step, steps
 from undamped.parametrizations.complex_pair import to_complex, to_pair
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Step
 
 Activation = Literal["modrelu", "tanh", "relu", "leaky-relu", "identity"]
 LEAK = {"relu": 0.0, "leaky-relu": 0.1, "identity": 1.0}
@@ -46,8 +44,6 @@ def activate(kind: Activation, values: Tensor, bias: Tensor) -> Tensor:
 
 def activation_kernel(kind: Activation) -> Step:
     """Return the kernel of φ, for values to which the bias has been added already."""
-    from undamped.kernels.coupled_activation import LeakyRelu, ModRelu, Tanh
-
     if kind == "modrelu":
-        return ModRelu()
-    return Tanh() if kind == "tanh" else LeakyRelu(LEAK[kind])
+        return steps.ModRelu()
+    return steps.Tanh() if kind == "tanh" else steps.LeakyRelu(LEAK[kind])

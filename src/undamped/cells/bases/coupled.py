@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from undamped.cells.bases.cell import Cell, State, reference_scan
-from undamped.kernels.coupled import coupled_scan
+from undamped.kernels.coupled import Operator, Step, coupled_scan, operators, projections
 from undamped.kernels.dispatch import implementation
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Operator, Step
 
 
 def runs_compiled(*tensors: Tensor) -> bool:
@@ -43,9 +39,7 @@ class CoupledCell(Cell):
 
     def operator(self) -> Operator:
         """Return the kernel of the linear part: a dense matrix unless overridden."""
-        from undamped.kernels.coupled_operators import Dense
-
-        return Dense()
+        return operators.Dense()
 
     def linear_tensors(self, constants: State) -> State:
         """Return the tensors the operator is made of: the first constant unless overridden."""
@@ -74,12 +68,10 @@ class CoupledCell(Cell):
         linear, own = self.linear_tensors(constants), self.elementwise_tensors(constants)
         if not runs_compiled(x, *state, *linear, *own):
             return self.plain_scan(x, state, lengths)
-        from undamped.kernels.coupled_projection import Linear
-
         return coupled_scan(
             self.elementwise(),
             self.operator(),
-            Linear(),
+            projections.Linear(),
             x,
             state,
             input_tensors=self.input_tensors(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +11,9 @@ from torch.nn.utils import parametrize
 from undamped.cells.bases.activations import Activation, activate, activation_kernel
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
+from undamped.kernels.coupled import Step
 from undamped.options import PositiveInt
 from undamped.parametrizations.matrix_set import MatrixSet
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Step
 
 
 class IsometricCell(CoupledCell):

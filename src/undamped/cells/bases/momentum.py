@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +11,8 @@ from torch.nn import functional as F
 from undamped.cells.bases.cell import State, reference_scan
 from undamped.cells.bases.coupled import CoupledCell, runs_compiled
 from undamped.cells.bases.momentum_filter import Drive
-from undamped.kernels.coupled import coupled_scan
+from undamped.kernels.coupled import Step, coupled_scan, steps
 from undamped.options import Fraction, PositiveFloat, PositiveInt
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Step
 
 
 class MomentumCell(CoupledCell):
@@ -81,9 +78,7 @@ class MomentumCell(CoupledCell):
 
     def elementwise(self) -> Step:
         """The kernel of tanh."""
-        from undamped.kernels.coupled_activation import Tanh
-
-        return Tanh()
+        return steps.Tanh()
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """Filter and walk through time with the fused kernels."""

@@ -13,13 +13,12 @@ once, before the recurrence begins.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from undamped.kernels.coupled_filter import Filtered
+from undamped.kernels.coupled import projections
 
 DriveKind = Literal["momentum", "nesterov", "rmsprop", "adam"]
 
@@ -62,11 +61,9 @@ class Drive:
         velocity = self.momentum * state[0] + self.step * u
         return velocity * scale, [velocity, moment]
 
-    def projection(self, steps: int, state: list[Tensor]) -> Filtered:
+    def projection(self, steps: int, state: list[Tensor]) -> projections.Filtered:
         """Return the kernel that projects and filters `steps` steps from a state of the filter."""
-        from undamped.kernels.coupled_filter import Filtered
-
-        return Filtered(
+        return projections.Filtered(
             self._decays(steps, state),
             (self.step, self.decay, self.softening),
             has_velocity=self.kind != "rmsprop",

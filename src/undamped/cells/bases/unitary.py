@@ -8,7 +8,7 @@ are therefore twice the hidden size.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +16,10 @@ from torch import Tensor, nn
 from undamped.cells.bases.activations import complex_modrelu
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
+from undamped.kernels.coupled import Step, steps
 from undamped.options import PositiveInt
 from undamped.parametrizations.complex_pair import real_form
 from undamped.promises import Kind, Promise
-
-if TYPE_CHECKING:
-    from undamped.kernels.coupled import Step
 
 
 class UnitaryCell(CoupledCell):
@@ -87,9 +85,7 @@ class UnitaryCell(CoupledCell):
 
     def elementwise(self) -> Step:
         """The kernel of complex modReLU."""
-        from undamped.kernels.coupled_activation import ComplexModRelu
-
-        return ComplexModRelu(self.softening)
+        return steps.ComplexModRelu(self.softening)
 
     def elementwise_tensors(self, constants: State) -> State:
         """The threshold of modReLU."""

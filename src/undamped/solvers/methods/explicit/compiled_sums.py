@@ -16,7 +16,7 @@ from undamped.kernels.dispatch import implementation
 from undamped.solvers.methods.combine import Terms, combine_terms
 
 if TYPE_CHECKING:
-    from undamped.kernels.weighted_sums import WeightedSums
+    from undamped.kernels.runge_kutta_sums import WeightedSums
     from undamped.solvers.loop.control import ErrorNorm
 
 
@@ -26,7 +26,7 @@ def compiled_sums(y: Tensor) -> CompiledSums | None:
         return None
     if forward_ad._current_level >= 0:  # a kernel would lose the tangents
         return None
-    from undamped.kernels.weighted_sums import WeightedSums
+    from undamped.kernels.runge_kutta_sums import WeightedSums
 
     return CompiledSums(WeightedSums(y))
 

@@ -1,0 +1,11 @@
+"""Recurrences whose step is one linear map and something elementwise: `coupled_scan`.
+
+`contract` says what a step, an operator and a projection are; `steps`, `operators` and
+`projections` hold them, one file for each cell or kind of matrix. Numba is imported when one of
+them is first asked for.
+"""
+
+from undamped.kernels.coupled import operators, projections, steps
+from undamped.kernels.coupled.contract import Operator, Step, coupled_scan
+
+__all__ = ["Operator", "Step", "coupled_scan", "operators", "projections", "steps"]

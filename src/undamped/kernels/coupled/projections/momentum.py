@@ -1,0 +1,226 @@
+"""A projection of `coupled_scan` that also filters in time, as momentum networks do.
+
+    u = V x + b,   v' = a v + s u,   m' = β m + (1 − β) u²
+    answer: v' + d,  s u/√(m' + δ) + d,  or v'/√(m' + δ) + d
+
+a is a number per time and sequence; d a shift, where one is given. The filter sees nothing of the
+recurrence. Its state is kept at the start of every chunk, and run again from there on the way back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from undamped.kernels.coupled.projections.linear import LinearWalk, Projection, ProjectionWalk
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _filter(
+    rows: Any, velocity: Any, moment: Any, decays: Any, alive: Any, numbers: Any, shift: Any
+) -> None:
+    step, decay, softening, one = numbers[0], numbers[1], numbers[2], rows.dtype.type(1)
+    size = rows.shape[2]
+    for t in range(rows.shape[0]):
+        for b in range(rows.shape[1]):
+            if t >= alive[b]:
+                continue
+            row, a = rows[t, b], decays[t, b]
+            v, m = velocity[b], moment[b]
+            for j in range(m.shape[0]):
+                m[j] = decay * m[j] + (one - decay) * row[j] * row[j]
+            for j in range(v.shape[0]):
+                v[j] = a * v[j] + step * row[j]
+            if v.shape[0] == 0:
+                for j in range(size):
+                    row[j] *= step
+            else:
+                for j in range(size):
+                    row[j] = v[j]
+            for j in range(m.shape[0]):
+                row[j] /= np.sqrt(m[j] + softening)
+            for j in range(shift.shape[0]):
+                row[j] += shift[j]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _velocity_back(gradient: Any, velocity_flow: Any, decays: Any, alive: Any, step: Any) -> None:
+    for t in range(gradient.shape[0] - 1, -1, -1):
+        for b in range(gradient.shape[1]):
+            if t >= alive[b]:
+                continue
+            row, flow, a = gradient[t, b], velocity_flow[b], decays[t, b]
+            for j in range(row.shape[0]):
+                flow[j] += row[j]
+            for j in range(row.shape[0]):
+                row[j] = step * flow[j]
+            for j in range(row.shape[0]):
+                flow[j] *= a
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _moment_back(
+    gradient: Any,
+    u: Any,
+    velocity: Any,
+    moment: Any,
+    velocity_flow: Any,
+    moment_flow: Any,
+    decays: Any,
+    alive: Any,
+    numbers: Any,
+) -> None:
+    step, decay, softening = numbers[0], numbers[1], numbers[2]
+    steps, sequences, size = gradient.shape
+    half, one, two = u.dtype.type(0.5), u.dtype.type(1), u.dtype.type(2)
+    driven = velocity.shape[1] > 0
+    # The way there again, keeping what is above and below the fraction at every step.
+    tops, bottoms = np.empty_like(u), np.empty_like(u)
+    for t in range(steps):
+        for b in range(sequences):
+            if t >= alive[b]:
+                continue
+            row, m, v, a = u[t, b], moment[b], velocity[b], decays[t, b]
+            top, bottom = tops[t, b], bottoms[t, b]
+            for j in range(size):
+                m[j] = decay * m[j] + (one - decay) * row[j] * row[j]
+            for j in range(size):
+                bottom[j] = one / np.sqrt(m[j] + softening)
+            for j in range(v.shape[0]):
+                v[j] = a * v[j] + step * row[j]
+            if driven:
+                for j in range(size):
+                    top[j] = v[j]
+            else:
+                for j in range(size):
+                    top[j] = step * row[j]
+    for t in range(steps - 1, -1, -1):
+        for b in range(sequences):
+            if t >= alive[b]:
+                continue
+            row, given, top, scale = u[t, b], gradient[t, b], tops[t, b], bottoms[t, b]
+            m_flow, v_flow, a = moment_flow[b], velocity_flow[b], decays[t, b]
+            for j in range(size):
+                m_flow[j] -= half * given[j] * top[j] * scale[j] * scale[j] * scale[j]
+            for j in range(size):
+                given[j] *= scale[j]
+            for j in range(v_flow.shape[0]):
+                v_flow[j] += given[j]
+            if driven:
+                for j in range(size):
+                    given[j] = v_flow[j]
+            for j in range(size):
+                given[j] = step * given[j] + two * (one - decay) * row[j] * m_flow[j]
+            for j in range(v_flow.shape[0]):
+                v_flow[j] *= a
+            for j in range(size):
+                m_flow[j] *= decay
+
+
+@dataclass(frozen=True)
+class Filtered(Projection):
+    """V x + b, filtered; tensors: V, b and, where there is one, d.
+
+    Args:
+        decays: a, (time, batch).
+        numbers: s, β and δ.
+        has_velocity: Whether v is part of the state.
+        has_moment: Whether m is, after v.
+    """
+
+    decays: Tensor
+    numbers: tuple[float, float, float]
+    has_velocity: bool
+    has_moment: bool
+
+    def width(self, tensors: Sequence[Tensor]) -> int:
+        """The rows of V."""
+        return tensors[0].shape[0]
+
+    def walk(
+        self,
+        tensors: Sequence[Tensor],
+        state: list[Tensor],
+        chunks: list[tuple[int, int]],
+        share: slice,
+        lengths: Tensor | None,
+    ) -> ProjectionWalk:
+        """Begin."""
+        return _FilteredWalk(self, tensors, state, chunks, self.decays[:, share], lengths)
+
+
+class _FilteredWalk(ProjectionWalk):
+    def __init__(
+        self,
+        plan: Filtered,
+        tensors: Sequence[Tensor],
+        state: list[Tensor],
+        chunks: list[tuple[int, int]],
+        decays: Tensor,
+        lengths: Tensor | None,
+    ) -> None:
+        self.plan, self.chunks, self.state, self.state_flow = plan, chunks, state, []
+        self.linear = LinearWalk(tensors[:2])
+        self.nothing = state[0].new_empty(len(state[0]), 0)
+        self.shift = (tensors[2] if len(tensors) > 2 else self.nothing[0]).contiguous().numpy()
+        self.decays = decays.to(state[0]).contiguous().numpy()
+        self.numbers = np.array(plan.numbers, self.decays.dtype)
+        self.lengths = None if lengths is None else lengths.numpy()
+        self.starts: list[list[Tensor]] = []
+        self.tensor_gradients = [
+            *self.linear.tensor_gradients,
+            *(torch.zeros_like(tensor) for tensor in tensors[2:]),
+        ]
+
+    def _arrays(self, state: list[Tensor]) -> tuple[Any, Any]:
+        """Velocity and moment as arrays, empty where there is none."""
+        parts = iter(state)
+        velocity = next(parts) if self.plan.has_velocity else self.nothing
+        moment = next(parts) if self.plan.has_moment else self.nothing
+        return velocity.numpy(), moment.numpy()
+
+    def _times(self, chunk: int) -> tuple[Any, Any]:
+        """Decays of a chunk, and how many of its steps each sequence lives."""
+        start, stop = self.chunks[chunk]
+        steps = stop - start
+        if self.lengths is None:
+            alive = np.full(self.decays.shape[1], steps)
+        else:
+            alive = np.clip(self.lengths - start, 0, steps)
+        return self.decays[start:stop], alive
+
+    def _run(self, chunk: int, x: Tensor, out: Tensor, state: list[Tensor]) -> None:
+        self.linear.forward(chunk, x, out)
+        times = self._times(chunk)
+        _filter(out.numpy(), *self._arrays(state), *times, self.numbers, self.shift)
+
+    def forward(self, chunk: int, x: Tensor, out: Tensor) -> None:
+        """Remember where the filter stood, then go on."""
+        self.starts.append([part.clone() for part in self.state])
+        self._run(chunk, x, out, self.state)
+
+    def again(self, chunk: int, x: Tensor, out: Tensor) -> None:
+        """Go on from where the filter stood."""
+        self._run(chunk, x, out, [part.clone() for part in self.starts[chunk]])
+
+    def backward(
+        self, chunk: int, x: Tensor, gradient: Tensor, input_gradient: Tensor | None
+    ) -> None:
+        """Through the filter, then through the product."""
+        if len(self.tensor_gradients) > 2:
+            self.tensor_gradients[2] += gradient.sum((0, 1))
+        flows, times = self._arrays(self.state_flow), self._times(chunk)
+        if self.plan.has_moment:
+            u = torch.empty_like(gradient)
+            self.linear.forward(chunk, x, u)
+            state = self._arrays([part.clone() for part in self.starts[chunk]])
+            _moment_back(gradient.numpy(), u.numpy(), *state, *flows, *times, self.numbers)
+        else:
+            _velocity_back(gradient.numpy(), flows[0], *times, self.numbers[0])
+        self.linear.backward(chunk, x, gradient, input_gradient)

@@ -1,0 +1,61 @@
+"""The walk with a structured operator: no matrix, so every time is a call from Python."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from undamped.kernels.coupled.contract import Activation, Structured
+from undamped.kernels.coupled.passes import Walk
+
+
+class StructuredWalk(Walk):
+    """The way of one share through an activation, one application of the operator a step."""
+
+    step: Activation
+    operator: Structured
+
+    def forward_chunk(self, start: int, stop: int, projected: Tensor) -> None:
+        """Make the steps of a chunk."""
+        step, operator, product = self.step, self.operator, self.scratch
+        kernel = step.kernels[0]
+        states = self.share.carried[start : stop + 1].unbind()
+        for i, given in enumerate(projected.unbind()):
+            new = states[i + 1]
+            if step.in_place:
+                product = new
+            operator.apply(states[i], given, product)
+            kernel(product.numpy(), new.numpy(), self.parameters, step.numbers)
+            over = self._finished(start + i)
+            if over is not None:
+                new[over] = states[i][over]
+
+    def backward_chunk(
+        self, chunk: int, start: int, stop: int, x: Tensor, output_gradient: Tensor
+    ) -> Tensor:
+        """Go back through a chunk; return the gradient of its projected input."""
+        kernel, operator, flow = self.step.kernels[1], self.operator, self.flow
+        carried, gradient = self.share.carried, self.product_gradient[: stop - start]
+        states, results = carried[start + 1 : stop + 1].unbind(), gradient.unbind()
+        shown, given = flow[:, : output_gradient.shape[2]], output_gradient[start:stop].unbind()
+        parameters = self.parameters, self.gradient_arrays, self.step.numbers
+        for i in range(stop - start - 1, -1, -1):
+            over = self._finished(start + i)
+            waiting = None if over is None else flow[over]
+            if over is not None:
+                flow[over] = 0
+            shown += given[i] if over is None else given[i].index_fill(0, over, 0)
+            kernel(states[i].numpy(), flow.numpy(), results[i].numpy(), *parameters)
+            operator.transpose(results[i], flow)
+            if waiting is not None:
+                flow[over] = waiting
+        rows = gradient.flatten(0, 1)
+        self.add_linear(operator.gradients(carried[start:stop].flatten(0, 1), rows))
+        return gradient
+
+    def _finished(self, t: int) -> Tensor | None:
+        """Return which sequences are over at time t; None if all run."""
+        lengths = self.share.lengths
+        if lengths is None:
+            return None
+        rows = (lengths <= t).nonzero().squeeze(1)
+        return rows if len(rows) else None

@@ -1,0 +1,1 @@
+"""IndRNN's layer: input product and scan, chunk by chunk."""

@@ -1,0 +1,1 @@
+"""What all kernels are built from: memory, threads, chunks, products, tanh."""

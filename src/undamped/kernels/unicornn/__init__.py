@@ -1,0 +1,1 @@
+"""UnICORNN's scans: one layer, a whole network chunk by chunk, a stream."""

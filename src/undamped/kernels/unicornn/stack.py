@@ -1,0 +1,273 @@
+"""Many layers of oscillators, chunk by chunk in time: the forward pass.
+
+For a chunk of steps: project, scan, project, scan … up to the last layer, then the next chunk.
+The sequence between two layers exists for one chunk only. What is kept for the backward pass is
+the caller's choice of gradient:
+
+- "stored": positions and tanh of every layer at every step;
+- "checkpoint": the states at the start of every chunk;
+- "reversible": the states at the start of at most `ANCHORS` chunks, whatever the length; the
+  others are found by running backwards in time (`stack_backward`).
+
+The last two also keep the values of tanh of the last chunks, as many as a fixed amount of memory
+holds (`chunks.kept_chunks`): with them a chunk is walked again without its matrix products.
+
+Dropout masks lie on the outputs of a layer as the layers above see them. Where `lengths` say
+that a sequence is over, its state rests, its outputs are zero, and its input is not looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undamped.kernels.shared.allocate import room
+from undamped.kernels.shared.chunks import chunk_length, kept_chunks, ranges
+from undamped.kernels.shared.columns import over_columns
+from undamped.kernels.shared.row_stable_matmul import rows_times
+
+Gradient = Literal["reversible", "checkpoint", "stored"]
+ANCHORS = 64
+WIDE = 32  # numbers that a layer reads per step from which its product costs more than memory
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer: parameters, and which outputs it reads (0 is the input, 1 the first layer)."""
+
+    input_weight: Tensor  # (hidden, all sources side by side)
+    bias: Tensor  # (hidden,)
+    weight: Tensor  # (hidden,)
+    step: Tensor  # (hidden,) effective time step
+    alpha: float
+    sources: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def wide(self) -> bool:
+        """Whether its product is worth sparing."""
+        return sum(self.sizes) >= WIDE
+
+    def blocks(self) -> list[tuple[int, Tensor]]:
+        """Return each source with its part of the input matrix, (hidden, size)."""
+        parts = self.input_weight.detach().split(self.sizes, dim=1)
+        return [(i, part.contiguous()) for i, part in zip(self.sources, parts, strict=True)]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the forward pass leaves for the backward pass."""
+
+    borders: Tensor  # (kept borders, position and velocity, layers, columns)
+    every: int  # chunks from one kept border to the next
+    positions: tuple[Tensor, ...] = ()  # per layer (steps, columns), only when stored
+    curves: tuple[Tensor, ...] = ()
+
+
+@dataclass
+class Work:
+    """Buffers for one chunk, and the parameters as the kernels want them."""
+
+    layers: list[Layer]
+    x: Tensor  # (steps, batch, input)
+    lengths: Tensor | None
+    masks: Tensor | None  # (layers - 1, batch, hidden)
+    chunk: int
+    replayed: int = 0  # how many of the last chunks may have their curves kept
+    positions: list[Tensor] = field(default_factory=list)
+    curves: list[Tensor] = field(default_factory=list)
+    replay: dict[int, Tensor] = field(default_factory=dict)  # by layer, (kept steps, columns)
+
+    def __post_init__(self) -> None:
+        self.steps, self.batch = self.x.shape[:2]
+        self.hidden = self.layers[0].weight.shape[0]
+        self.columns = self.batch * self.hidden
+        self.chunks = ranges(self.steps, self.chunk)
+        self.blocks = [layer.blocks() for layer in self.layers]
+        kind = self.x.numpy().dtype.type
+        self.constants = [
+            (*(t.numpy() for t in (c.weight, c.step, c.bias)), kind(c.alpha)) for c in self.layers
+        ]
+        self.everywhere = np.zeros(self.columns, kind)
+        self.ends = None if self.lengths is None else self.lengths.numpy()
+        self.shortest = self.steps if self.ends is None else int(self.ends.min())
+        first = max(0, len(self.chunks) - self.replayed)
+        self.replay_start = self.chunks[first][0] if first < len(self.chunks) else self.steps
+
+    def make_replay(self) -> None:
+        """Make room for the curves of the last chunks of layers with a large product."""
+        kept = self.steps - self.replay_start
+        wide = [at for at, layer in enumerate(self.layers) if layer.wide]
+        self.replay = {at: room((kept, self.columns), self.x) for at in wide if kept}
+
+    def replayed_curves(self, at: int, start: int, stop: int) -> Tensor | None:
+        """Return the kept curves of a layer in a chunk, or None."""
+        if at not in self.replay or start < self.replay_start:
+            return None
+        return self.replay[at][start - self.replay_start : stop - self.replay_start]
+
+    def buffers(self, count: int) -> list[Tensor]:
+        """Return `count` buffers of a chunk, (steps, columns)."""
+        return [room((self.chunk, self.columns), self.x) for _ in range(count)]
+
+    def alive(self, start: int, stop: int) -> tuple[bool, np.ndarray]:
+        """Say whether a sequence ends before `stop`, and how many steps each column lives."""
+        if self.ends is None or self.shortest >= stop:
+            return False, self.everywhere
+        left = np.clip(self.ends - start, 0, stop - start)
+        return True, np.repeat(left, self.hidden).astype(self.everywhere.dtype)
+
+    def input(self, start: int, stop: int) -> Tensor:
+        """Return the input of a chunk as rows (steps × batch, input), padding cut to zero."""
+        x = self.x[start:stop]
+        if self.lengths is not None and self.shortest < stop:
+            steps = torch.arange(start, stop, device="cpu").unsqueeze(1)
+            x = x.masked_fill((steps >= self.lengths).unsqueeze(-1), 0)
+        return x.reshape(-1, x.shape[-1])
+
+    def project(self, at: int, outputs: list[Tensor], into: Tensor) -> None:
+        """V u for layer `at`, without the bias, which the kernel adds."""
+        rows = into.view(-1, self.hidden)
+        (source, block), *others = self.blocks[at]
+        rows_times(outputs[source], block.t(), rows)
+        for source, block in others:
+            rows_times(outputs[source], block.t(), rows, add=True)
+
+    def seen(self, at: int, positions: Tensor) -> Tensor:
+        """Return a layer's outputs as the layers above see them, (steps × batch, hidden)."""
+        rows = positions.view(-1, self.hidden)
+        if self.masks is None or at == len(self.layers) - 1:
+            return rows
+        masked = positions.view(-1, self.batch, self.hidden) * self.masks[at]
+        return masked.view(-1, self.hidden)
+
+    def rebuild(self, span: tuple[int, int], state: Tensor, *, backwards: bool) -> list[Tensor]:
+        """Find positions and curves of a chunk; return what each layer's readers see.
+
+        Positions go into their buffer; where the curves are is left in `chunk_curves`.
+
+        `state` (2, layers, columns) is carried from the chunk's start to its end, or, when
+        `backwards`, from its end to its start.
+        """
+        from undamped.kernels.unicornn import compiled as kernels
+
+        start, stop = span
+        masked, alive = self.alive(start, stop)
+        outputs = [self.input(start, stop)]
+        values = state.numpy()
+        self.chunk_curves: list[Tensor] = []
+        for at in range(len(self.layers)):
+            positions = self.positions[at][: stop - start]
+            kept = None if backwards else self.replayed_curves(at, start, stop)
+            if kept is None:
+                kernel = kernels.inverse(masked) if backwards else kernels.forward_keep(masked)
+                curves = self.curves[at][: stop - start]
+                self.project(at, outputs, curves)
+            else:
+                kernel, curves = kernels.forward_keep(masked, known=True), kept
+            self.chunk_curves.append(curves)
+            over_columns(
+                kernel,
+                stop - start,
+                self.columns,
+                curves.numpy(),
+                positions.numpy(),
+                *self.constants[at],
+                values[0, at],
+                values[1, at],
+                alive,
+            )
+            outputs.append(self.seen(at, positions))
+        return outputs
+
+
+def run_stack(
+    work: Work, state: Tensor, gradient: Gradient | None, output: Tensor | None
+) -> Kept | None:
+    """Run all layers over the whole sequence.
+
+    Args:
+        work: The layers and the input.
+        state: (2, layers, columns), position and velocity; advanced in place.
+        gradient: What to keep for a backward pass; None for nothing.
+        output: Where the positions of the last layer go, (steps, batch, hidden); None if
+            nobody reads them. Any strides will do, except for "stored", which keeps them.
+    """
+    from undamped.kernels.unicornn import compiled as kernels
+
+    if gradient == "stored":
+        return _run_stored(work, state, output)
+    spacing = -(-len(work.chunks) // ANCHORS) if gradient == "reversible" else 1
+    if gradient is not None and spacing == 1:
+        work.make_replay()
+    borders = []
+    buffers = work.buffers(len(work.layers))
+    values = state.numpy()
+    for number, (start, stop) in enumerate(work.chunks):
+        if gradient is not None and number % spacing == 0:
+            borders.append(state.clone())
+        masked, alive = work.alive(start, stop)
+        outputs = [work.input(start, stop)]
+        for at in range(len(work.layers)):
+            positions = buffers[at][: stop - start]
+            curves = work.replayed_curves(at, start, stop)
+            work.project(at, outputs, positions if curves is None else curves)
+            over_columns(
+                kernels.forward(masked) if curves is None else kernels.forward_keep(masked),
+                stop - start,
+                work.columns,
+                *(() if curves is None else (curves.numpy(),)),
+                positions.numpy(),
+                *work.constants[at],
+                values[0, at],
+                values[1, at],
+                alive,
+            )
+            outputs.append(work.seen(at, positions))
+        if output is not None:
+            top = buffers[-1][: stop - start]
+            output[start:stop] = top.view(stop - start, work.batch, work.hidden)
+    return Kept(torch.stack(borders), spacing) if borders else None
+
+
+def _run_stored(work: Work, state: Tensor, output: Tensor | None) -> Kept:
+    shape = (work.steps, work.columns)
+    layers = len(work.layers)
+    positions = [room(shape, state) for _ in range(layers - (output is not None))]
+    positions += [] if output is None else [output.view(shape)]
+    curves = [room(shape, state) for _ in range(layers)]
+    borders = []
+    for start, stop in work.chunks:
+        borders.append(state.clone())
+        work.positions = [whole[start:stop] for whole in positions]
+        work.curves = [whole[start:stop] for whole in curves]
+        work.rebuild((start, stop), state, backwards=False)
+    return Kept(torch.stack(borders), 1, tuple(positions), tuple(curves))
+
+
+def plan(
+    layers: list[Layer],
+    x: Tensor,
+    lengths: Tensor | None,
+    masks: Tensor | None,
+    part: slice = slice(None),
+) -> Work:
+    """Choose a chunk length and prepare the work on a part of the batch.
+
+    The length is that for the whole batch: parts run at the same time and share the cache.
+    """
+    columns = x.shape[1] * layers[0].weight.shape[0]
+    chunk = chunk_length(x.shape[0], columns, len(layers), x.element_size())
+    wide = sum(layer.wide for layer in layers)
+    return Work(
+        layers,
+        x[:, part],
+        None if lengths is None else lengths[part],
+        None if masks is None else masks[:, part],
+        chunk,
+        kept_chunks(chunk, columns, wide, x.element_size()),
+    )

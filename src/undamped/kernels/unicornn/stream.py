@@ -1,0 +1,148 @@
+"""A stack of oscillators fed one sample at a time, with everything prepared beforehand.
+
+The arithmetic is the forward pass of `stack` for a chunk of one step: the same products and the
+same kernel, so that a stream gives the bits of a whole sequence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from undamped.errors import ShapeError, explain
+from undamped.kernels.shared.allocate import contiguous_copy
+from undamped.kernels.shared.row_stable_matmul import rounded_up
+from undamped.kernels.unicornn.stack import Layer
+
+
+def frozen(layer: Layer) -> Layer:
+    """Copy a layer's parameters, without gradients."""
+    names = ("input_weight", "bias", "weight", "step")
+    return replace(layer, **{name: contiguous_copy(getattr(layer, name)) for name in names})
+
+
+class PreparedStack:
+    """Parameters of a stack, arranged for single steps; nothing of a step is kept.
+
+    The parameters are those of the moment of creation. Several threads may use one at a time.
+
+    Args:
+        layers: Parameters and wiring of each layer.
+    """
+
+    def __init__(self, layers: list[Layer]) -> None:
+        self._layers: list[tuple[list[tuple[int, Tensor]], tuple[Any, ...]]] = []
+        for layer in (frozen(layer) for layer in layers):
+            blocks = [(source, block.t()) for source, block in layer.blocks()]
+            constants = [t.numpy() for t in (layer.weight, layer.step, layer.bias)]
+            self._layers.append((blocks, (*constants, constants[0].dtype.type(layer.alpha))))
+
+    @torch.no_grad()
+    def advance(self, x: Tensor, position: Tensor, velocity: Tensor) -> tuple[Tensor, Tensor]:
+        """Take one step.
+
+        Args:
+            x: (batch, input).
+            position: (layers, batch, hidden).
+            velocity: (layers, batch, hidden).
+
+        Returns:
+            The new positions and velocities; the last position is the output.
+        """
+        from undamped.kernels.unicornn import compiled as kernels
+
+        batch, kernel = x.shape[0], kernels.forward(False)
+        inputs = x.detach()
+        if batch != rounded_up(batch):
+            inputs = x.new_zeros(rounded_up(batch), x.shape[1])
+            inputs[:batch] = x
+        outputs = [inputs]
+        y, z = contiguous_copy(position), contiguous_copy(velocity)
+        ys, zs = y.view(len(y), -1).numpy(), z.view(len(z), -1).numpy()
+        for at, (blocks, constants) in enumerate(self._layers):
+            source, block = blocks[0]
+            into = torch.mm(outputs[source], block)
+            for source, block in blocks[1:]:
+                into.add_(torch.mm(outputs[source], block))
+            row = into[:batch].view(1, -1).numpy()
+            kernel(row, *constants, ys[at], zs[at], ys[at], 0, row.shape[1])
+            outputs.append(into)
+        return y, z
+
+
+class OscillatorStream:
+    """The state of a stack and the buffers for one step.
+
+    The parameters are those of the moment of creation. Gradients do not flow through a stream.
+
+    Args:
+        layers: Parameters and wiring of each layer.
+        position: (layers, batch, hidden), copied.
+        velocity: (layers, batch, hidden), copied.
+    """
+
+    def __init__(self, layers: list[Layer], position: Tensor, velocity: Tensor) -> None:
+        from undamped.kernels.unicornn import compiled as kernels
+
+        count, batch, hidden = position.shape
+        self._shape = (count, batch, hidden)
+        self._inputs = next(c.sizes[0] for c in layers if c.sources[0] == 0)
+        # Outputs of the network's input and of each layer, with spare rows (see `products`).
+        like, rows = position.detach(), rounded_up(batch)
+        widths = [self._inputs, *[hidden] * count]
+        self._outputs = [like.new_zeros(rows, width) for width in widths]
+        self._state = torch.stack([position.detach(), velocity.detach()])
+        self._kernel = kernels.forward(False)
+        state = self._state.view(2, count, batch * hidden).numpy()
+        unused = state[0, 0]
+        self._layers: list[tuple[list[tuple[Tensor, Tensor]], Tensor, tuple[Any, ...]]] = []
+        for at, layer in enumerate(frozen(layer) for layer in layers):
+            blocks = [(self._outputs[source], block.t()) for source, block in layer.blocks()]
+            into = self._outputs[at + 1]
+            constants = [t.numpy() for t in (layer.weight, layer.step, layer.bias)]
+            alpha = state.dtype.type(layer.alpha)
+            row = into[:batch].view(1, -1).numpy()
+            arguments = (row, *constants, alpha, state[0, at], state[1, at], unused)
+            self._layers.append((blocks, into, (*arguments, 0, batch * hidden)))
+        self._input = self._outputs[0][:batch]
+        self._output = self._outputs[-1][:batch]
+        self._sample_shape = self._input.shape
+        self._single_shape = self._input.shape[1:] if batch == 1 else None
+        if batch:
+            self._first_input, self._first_output = self._input[0], self._output[0]
+
+    def push(self, x: Tensor) -> Tensor:
+        """Take a sample (batch, input), or (input,) of a single stream; return its output."""
+        # Everything a step needs was made beforehand: here every microsecond counts.
+        single = x.dim() == 1
+        if x.requires_grad:
+            x = x.detach()
+        if x.shape == self._sample_shape:
+            self._input.copy_(x)
+        elif single and x.shape == self._single_shape:
+            self._first_input.copy_(x)
+        else:
+            raise ShapeError(
+                explain(
+                    "a sample of a stream",
+                    expected=f"shape {tuple(self._input.shape)}",
+                    got=tuple(x.shape),
+                    remedy="The stream's batch size is fixed when it is made.",
+                )
+            )
+        kernel = self._kernel
+        for blocks, into, arguments in self._layers:
+            source, block = blocks[0]
+            torch.mm(source, block, out=into)
+            for source, block in blocks[1:]:
+                into.add_(torch.mm(source, block))
+            kernel(*arguments)
+        return self._first_output.clone() if single else self._output.clone()
+
+    @property
+    def state(self) -> tuple[Tensor, Tensor]:
+        """A copy of position and velocity, (layers, batch, hidden) each."""
+        return self._state[0].clone(), self._state[1].clone()
