@@ -208,11 +208,14 @@ def test_constants_are_computed_once_for_a_stream(monkeypatch):
         assert len(calls) == 1
         net(x)
         assert len(calls) == 1
-        # In place, by loading, and by an optimiser: each is noticed.
+        # In place, by loading, and by an optimiser: each is noticed. Equal values are no change.
         next(iter(net.cell(0).constrained_parameters())).add_(0.1)
         net.step(x[0])
         assert len(calls) == 2
         net.load_state_dict(copy.deepcopy(net.state_dict()))
+        net.step(x[0])
+        assert len(calls) == 2
+        net.load_state_dict({name: 1.1 * value for name, value in net.state_dict().items()})
         net.step(x[0])
         assert len(calls) == 3
     net(x)[0].sum().backward()

@@ -53,6 +53,7 @@ class AntisymmetricRNNCell(CoupledCell):
         Promise(Kind.BOUNDED_STATE, "|h| ≤ εt after t steps from a zero state"),
     )
     projections = 1
+    costly_constants = True
 
     def __init__(
         self,

@@ -50,6 +50,7 @@ class GORUCell(CoupledCell):
     """
 
     promises = (Promise(Kind.ISOMETRIC, "O is a rotation, trained or not"),)
+    costly_constants = True
 
     def __init__(
         self,

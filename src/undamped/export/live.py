@@ -10,11 +10,12 @@ from torch import Tensor
 
 from undamped.errors import DataError, OptionError, explain
 from undamped.export.subject import Subject
-from undamped.networks.oscillators import OscillatorNetwork
 
 
 class LiveModel:
     """A model, its preparation and its state.
+
+    The network is as it was when this object was made; later training does not reach it.
 
     Args:
         subject: The model and what is known about it.
@@ -39,8 +40,7 @@ class LiveModel:
             )
         self.subject = subject
         self._prepared = subject.preparation.stream() if subject.preparation else None
-        self._fast = network.stream() if isinstance(network, OscillatorNetwork) else None
-        self._state: Any = None
+        self._stream = network.stream()
         self._features: Tensor | None = None
         self._mean = subject.model.readout == "mean"
         self._total: Tensor | None = None
@@ -63,10 +63,7 @@ class LiveModel:
         else:
             dtype = torch.int64 if model.input_kind == "symbols" else self.subject.dtype
             vectors = model.encode(torch.tensor([sample], dtype=dtype))
-        if self._fast is not None:
-            features = self._fast.push(vectors)
-        else:
-            features, self._state = model.network.step(vectors, self._state)
+        features = self._stream.push(vectors)
         self.steps += 1
         if self._mean:
             # In double precision: a stream may be longer than single precision can count.

@@ -72,7 +72,7 @@ class Subject:
 
     def sources(self, layer: int) -> tuple[int, ...]:
         """Which outputs layer 0, 1, … reads: 0 is the input, 1 the output of layer 0."""
-        return self.network.cell_class.sources(layer + 1, self.network.cell_options)
+        return self.network.layer_sources(layer + 1)
 
     def starts(self) -> dict[str, Tensor]:
         """The first value of each part of the state, (cells, 1, size), by its name in the file."""

@@ -52,10 +52,11 @@ def implementation(*tensors: Tensor) -> Implementation:
     fits = first.dtype in (torch.float32, torch.float64) and all(
         tensor.device.type == "cpu" and tensor.dtype == first.dtype for tensor in tensors
     )
-    return "numba" if fits and not _inside_transform() else "reference"
+    return "numba" if fits and not inside_transform() else "reference"
 
 
-def _inside_transform() -> bool:
+def inside_transform() -> bool:
+    """Say whether a transform of `torch.func` or forward-mode differentiation is going on."""
     if torch.compiler.is_compiling():  # which sees the registered operator
         return False
     return _functorch.maybe_current_level() is not None or forward_ad._current_level >= 0

@@ -13,15 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.cells.bases.cell import State, tensors_key
+from undamped.cells.bases.cell import State
+from undamped.cells.bases.remembered import Remembered
 from undamped.cells.unicornn import UnICORNNCell
 from undamped.docstrings import documented_arguments
-from undamped.errors import OptionError, explain
 from undamped.kernels import Gradient, Layer, OscillatorStream, PreparedStack, oscillator_stack
 from undamped.kernels.dispatch import implementation
 from undamped.networks.full_precision import in_full_precision
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.sequence_tensors import join_features, padding_mask, reverse_time
+from undamped.networks.stream import Stream
 from undamped.options import Layers, Option, PositiveInt, Units, convert
 
 
@@ -47,7 +48,7 @@ class OscillatorNetwork(Recurrent):
         **options: Any,
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, **options)
-        self._prepared: tuple[Any, PreparedStack] | None = None
+        self._prepared: Remembered[PreparedStack] = Remembered()
         self.gradient: Gradient = convert(Gradient, gradient, f"{type(self).__name__}.gradient")
 
     @classmethod
@@ -103,39 +104,14 @@ class OscillatorNetwork(Recurrent):
         return output, final
 
     def _steady_stack(self) -> PreparedStack:
-        """Return the layers prepared for steps, remembered while no parameter changes."""
-        key = None if self.training else tensors_key(self)
-        if key is None or self._prepared is None or self._prepared[0] != key:
-            stack = PreparedStack([self._layer(at) for at in range(self.num_layers)])
-            self._prepared = None if key is None else (key, stack)
-            return stack
-        return self._prepared[1]
+        """Return the layers prepared for steps, remembered while no byte of the network changes."""
+        return self._prepared.get(
+            self, lambda: PreparedStack([self._layer(at) for at in range(self.num_layers)])
+        )
 
-    def stream(self, state: State | None = None, *, batch: PositiveInt = 1) -> OscillatorStream:
-        """Return an object that is fed samples one at a time by `push`, without gradients.
-
-        Args:
-            state: The state to go on from, as a call returned it; zeros if none is given.
-            batch: How many streams run side by side; a given state says so itself.
-
-        Example:
-            >>> stream = net.stream()
-            >>> outputs = [stream.push(x_t) for x_t in samples]
-        """
-        weight = self._weight()
-        if self.bidirectional or implementation(*self.parameters()) != "numba":
-            raise OptionError(
-                explain(
-                    f"{type(self).__name__}.stream",
-                    expected="one direction, and float32 or float64 on the CPU",
-                    got=f"bidirectional={self.bidirectional}, {weight.dtype} on {weight.device}",
-                    remedy="Call step in a loop on other devices; a stream has one direction.",
-                )
-            )
-        if state is not None and state[0].dim() == 2:
-            state = (state[0].unsqueeze(1), state[1].unsqueeze(1))
-        size = batch if state is None else state[0].shape[1]
-        states = self._split_state(state, weight.new_empty(1, size, 1))
+    def _make_stream(self, states: list[State]) -> Stream | OscillatorStream:
+        if implementation(*self.parameters()) != "numba":
+            return super()._make_stream(states)
         layers = [self._layer(at) for at in range(self.num_layers)]
         return OscillatorStream(layers, *_stacked(states))
 
@@ -181,7 +157,7 @@ class OscillatorNetwork(Recurrent):
         outputs: list[Tensor] = [x]
         finals: list[State] = []
         for at in range(self.num_layers):
-            source = join_features([outputs[i] for i in self._sources(at + 1)])
+            source = join_features([outputs[i] for i in self.layer_sources(at + 1)])
             top = at == self.num_layers - 1
             both = []
             for direction in range(self.directions):
@@ -209,7 +185,7 @@ class OscillatorNetwork(Recurrent):
         """Describe a layer to the kernels; `alone` is the width of its one joined input."""
         cell = self.cell(at, direction)
         assert isinstance(cell, UnICORNNCell)
-        sources = (0,) if alone else self._sources(at + 1)
+        sources = (0,) if alone else self.layer_sources(at + 1)
         widths = (self.input_size, *[self.hidden_size] * self.num_layers)
         sizes = (alone,) if alone else tuple(widths[source] for source in sources)
         step = cell.effective_step()

@@ -9,7 +9,7 @@ be anything at all and changes neither outputs, final states nor gradients.
 from __future__ import annotations
 
 import inspect
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,7 @@ from undamped.networks.sequence_tensors import (
     padding_mask,
     reverse_time,
 )
+from undamped.networks.stream import Stream
 from undamped.options import (
     DropoutRate,
     Layers,
@@ -38,6 +39,9 @@ from undamped.options import (
     options_of,
 )
 from undamped.parametrizations.singular_band import orthogonality_penalty
+
+if TYPE_CHECKING:
+    from undamped.kernels import OscillatorStream
 
 
 class Recurrent(nn.Module):
@@ -106,7 +110,7 @@ class Recurrent(nn.Module):
         widths, cells = [self.input_size], []
         for layer in range(1, self.num_layers + 1):
             options = self.cell_class.layer_options(self.cell_options, layer, self.num_layers)
-            sizes = tuple(widths[source] for source in self._sources(layer))
+            sizes = tuple(widths[source] for source in self.layer_sources(layer))
             for _ in range(self.directions):
                 cell = self.cell_class(sum(sizes), self.hidden_size, **options)
                 if len(sizes) > 1:
@@ -130,7 +134,8 @@ class Recurrent(nn.Module):
         cell = options_of(cls.cell_class)
         return {**own, **{name: option for name, option in cell.items() if name not in own}}
 
-    def _sources(self, layer: int) -> tuple[int, ...]:
+    def layer_sources(self, layer: int) -> tuple[int, ...]:
+        """Say which layers feed layer `layer` (1, 2, …); 0 is the input of the network."""
         return self.cell_class.sources(layer, self.cell_options)
 
     def cell(self, layer: int, direction: int = 0) -> Cell:
@@ -268,7 +273,7 @@ class Recurrent(nn.Module):
         outputs, finals = [x[0]], []
         for layer, cell in enumerate(self.cells):  # one direction, so one cell per layer
             assert isinstance(cell, Cell)
-            source = join_features([outputs[i] for i in self._sources(layer + 1)])
+            source = join_features([outputs[i] for i in self.layer_sources(layer + 1)])
             constants = cell.steady_constants()
             final = cell.advance(cell.project(source), states[layer], constants)
             finals.append(final)
@@ -278,6 +283,42 @@ class Recurrent(nn.Module):
             return output.squeeze(0), map_state(joined, lambda part: part.squeeze(1))
         return output, joined
 
+    def stream(
+        self, state: Tensor | State | None = None, *, batch: PositiveInt = 1
+    ) -> Stream | OscillatorStream:
+        """Return an object that is fed samples one at a time by `push`, without gradients.
+
+        It is a snapshot: the network may be trained, moved or loaded afterwards, the stream goes
+        on with the parameters of the moment of its creation. So it checks nothing and computes
+        every constant once, and is faster than `step` in a loop.
+
+        Args:
+            state: The state to go on from, as a call returned it; the initial one if none is given.
+            batch: How many streams run side by side; a given state says so itself.
+
+        Example:
+            >>> stream = net.stream()
+            >>> outputs = [stream.push(x_t) for x_t in samples]
+        """
+        if self.bidirectional:
+            raise OptionError(
+                explain(
+                    f"{type(self).__name__}.stream",
+                    expected="a network with one direction",
+                    got="bidirectional=True",
+                    remedy="A stream has no end to start from; build it with bidirectional=False.",
+                )
+            )
+        if state is not None and (state if isinstance(state, Tensor) else state[0]).dim() == 2:
+            state = map_state(state, lambda part: part.unsqueeze(1))
+        first = state if state is None or isinstance(state, Tensor) else state[0]
+        size = batch if first is None else first.shape[1]
+        like = next(self.parameters()).new_empty(1, size, 1)
+        return self._make_stream(self._split_state(state, like))
+
+    def _make_stream(self, states: list[State]) -> Stream | OscillatorStream:
+        return Stream(self, states)
+
     def _run(
         self, x: Tensor, states: list[State], lengths: Tensor | None
     ) -> tuple[Tensor, list[State]]:
@@ -286,7 +327,7 @@ class Recurrent(nn.Module):
             x = x.masked_fill(padding_mask(x, lengths), 0)
         outputs, finals = [x], []
         for layer in range(self.num_layers):
-            source = join_features([outputs[i] for i in self._sources(layer + 1)])
+            source = join_features([outputs[i] for i in self.layer_sources(layer + 1)])
             both = []
             for direction in range(self.directions):
                 cell = self.cell(layer, direction)
@@ -357,7 +398,10 @@ class Recurrent(nn.Module):
             return None
         steps, batch = x.shape[:2]
         lengths = torch.as_tensor(lengths, device=x.device)
-        whole = not lengths.is_floating_point() and lengths.dtype != torch.bool
+        whole = not lengths.dtype.is_floating_point and lengths.dtype != torch.bool
+        if whole:
+            # Eight bits hold 255 and nothing that is computed from it.
+            lengths = lengths.to(torch.int64)
         fits = lengths.shape == (batch,) and whole
         if not fits or int(lengths.min()) < 1 or int(lengths.max()) > steps:
             raise ShapeError(

@@ -31,7 +31,8 @@ def random_orthogonal(
     q = q * torch.sign(torch.diagonal(r))
     if torch.linalg.det(q) < 0:
         q[:, 0] = -q[:, 0]
-    return q.to(dtype or torch.get_default_dtype())
+    # LAPACK writes column after column; a parameter has no gaps row after row.
+    return q.contiguous().to(dtype or torch.get_default_dtype())
 
 
 def block_rotations(angles: Tensor, size: int) -> Tensor:

@@ -58,10 +58,11 @@ class SingularBand(MatrixSet):
         left, values, right = torch.linalg.svd(matrix)
         if bool((values - 1).abs().max() > self.margin + 1e-4):
             raise self.refuse(matrix, f"singular values in [1 − {self.margin}, 1 + {self.margin}]")
-        self.left, self.right = left, right.mT.contiguous()
+        self.left, self.right = left.contiguous(), right.mT.contiguous()
         share = (values - 1) / (2 * self.margin) + 0.5 if self.margin else 0.5 + 0 * values
         logits = torch.logit(share.clamp(1e-6, 1 - 1e-6))
-        return torch.zeros_like(matrix), torch.zeros_like(matrix), logits
+        nothing = torch.zeros(matrix.shape, dtype=matrix.dtype, device=matrix.device)
+        return nothing, nothing.clone(), logits
 
     def distance(self, matrix: Tensor) -> Tensor:
         """How far the worst singular value lies outside the band."""

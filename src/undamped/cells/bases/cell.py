@@ -9,13 +9,14 @@ faster way to do that overrides `scan`, says `fused = True`, and must agree with
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from undamped.cells.bases.remembered import Remembered, contents, may_remember
 from undamped.errors import OptionError
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.promises import Promise
@@ -37,6 +38,8 @@ class Cell(nn.Module, ABC):
     fused: ClassVar[bool] = False
     dense: ClassVar[bool] = False
     """Whether free square matrices read the state: `recurrent_matrices` returns them."""
+    costly_constants: ClassVar[bool] = False
+    """Whether computing the constants costs more than comparing all parameters with a copy."""
     structured: bool = True
     """Whether a product may use a matrix's structure; if not, the matrix is always formed."""
 
@@ -44,7 +47,7 @@ class Cell(nn.Module, ABC):
         super().__init__()
         self.input_size = input_size
         self.hidden_size = hidden_size
-        self._remembered: tuple[Any, State] | None = None
+        self._memory: Remembered[State] = Remembered()
 
     @classmethod
     def sources(cls, layer: PositiveInt, options: Mapping[str, Any]) -> tuple[NonNegativeInt, ...]:
@@ -73,6 +76,10 @@ class Cell(nn.Module, ABC):
     def project(self, x: Tensor) -> Tensor:
         """Turn inputs (…, input) into what `advance` takes, (…, projected), all at once."""
 
+    def projector(self) -> Callable[[Tensor], Tensor]:
+        """Return `project` for parameters that are known to stay as they are."""
+        return self.project
+
     @abstractmethod
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """Make one step: (batch, projected) and the state to the next state."""
@@ -92,23 +99,26 @@ class Cell(nn.Module, ABC):
         return _unpickle_parametrized, (type(self).__bases__[0], self.__dict__.copy())
 
     def steady_constants(self) -> State:
-        """Return `constants`, remembered while no gradient is wanted and no parameter changes.
+        """Return `constants`, remembered while no gradient is wanted and nothing changes.
 
         A matrix that is costly to compute is so computed once for a whole stream, not once a
-        sample. Optimisers, `load_state_dict` and in-place changes raise a tensor's version, which
-        is part of the key; moving to another type or device changes its address.
+        sample. Every byte of its source is compared with what the matrix was made from, so that
+        nothing that writes to a parameter, in whatever way, goes unnoticed.
         """
-        if type(self).constants is Cell.constants:
-            return ()  # there is nothing to remember
-        if torch.is_grad_enabled() or self.training or torch.compiler.is_compiling():
-            self._remembered = None
+        # The replicas of a network on several devices share one memory, and hold no parameters.
+        if not self.costly_constants or "_is_replica" in vars(self) or not may_remember():
             return self.constants()
-        key = tensors_key(self)
-        if key is None:
-            return self.constants()
-        if self._remembered is None or self._remembered[0] != key:
-            self._remembered = (key, self.constants())
-        return self._remembered[1]
+        return self._memory.get(self.constants_source(), self._own_constants)
+
+    def constants_source(self) -> nn.Module:
+        """Return the module whose tensors and numbers alone decide the constants."""
+        return self
+
+    def _own_constants(self) -> State:
+        """Return `constants` in memory of their own: a parameter itself would change later."""
+        made, tensors = self.constants(), contents(self)[0]
+        shared = {tensor.untyped_storage().data_ptr() for tensor in tensors}
+        return tuple(c.clone() if c.untyped_storage().data_ptr() in shared else c for c in made)
 
     @property
     def products(self) -> float:
@@ -142,26 +152,6 @@ class Cell(nn.Module, ABC):
         outputs are zero.
         """
         return reference_scan(self, x, state, lengths)
-
-
-def tensors_key(module: nn.Module) -> list[tuple[int, int, torch.dtype]] | None:
-    """Return what changes whenever a parameter or buffer of a module does.
-
-    None if that cannot be known: tensors made in inference mode have no version. The tree is
-    walked by hand, since `parameters` and `buffers` cost more than a step of a small network.
-    """
-    key, modules = [], [module]
-    try:
-        while modules:
-            one = modules.pop()
-            for tensors in (one._parameters, one._buffers):
-                for tensor in tensors.values():
-                    if tensor is not None:
-                        key.append((tensor.data_ptr(), tensor._version, tensor.dtype))
-            modules.extend(child for child in one._modules.values() if child is not None)
-    except RuntimeError:
-        return None
-    return key
 
 
 def _unpickle_parametrized(cell_class: type[Cell], contents: dict[str, Any]) -> Cell:

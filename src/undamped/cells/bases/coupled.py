@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -56,6 +57,13 @@ class CoupledCell(Cell):
     def project(self, x: Tensor) -> Tensor:
         """V x + b."""
         return F.linear(x, *self.input_tensors())
+
+    def projector(self) -> Callable[[Tensor], Tensor]:
+        """Return `project` with its tensors put together beforehand."""
+        if type(self).project is not CoupledCell.project:
+            return self.project
+        tensors = self.input_tensors()
+        return lambda x: F.linear(x, *tensors)
 
     def product(self, state: State, constants: State) -> Tensor:
         """Return what the operator makes of the state, for `advance`."""

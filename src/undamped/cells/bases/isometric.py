@@ -25,6 +25,7 @@ class IsometricCell(CoupledCell):
         nonlinearity: The function φ.
     """
 
+    costly_constants = True
     weight_hh: Tensor
 
     def __init__(
@@ -67,6 +68,10 @@ class IsometricCell(CoupledCell):
     def constants(self) -> State:
         """The matrix W, computed from its free parameters."""
         return (self.weight_hh,)
+
+    def constants_source(self) -> nn.Module:
+        """Where the free parameters and the set of `weight_hh` are, if it is kept in one."""
+        return self._modules.get("parametrizations") or self
 
     def input_tensors(self) -> State:
         """V, and the bias where φ is not modReLU."""
