@@ -71,12 +71,12 @@ def test_opens_offline_without_errors_and_draws_everything(opened, width, scheme
     page = opened(width=width, scheme=scheme)
     assert page.problems == []
     assert all(url.startswith("file:") for url in page.requests)
-    assert lines(page, "gradient") == 2
+    assert lines(page, "gradient_flow") == 2
     assert lines(page, "recall") == 2
     assert lines(page, "spectrum") == 3  # two models and the unit circle
-    assert page.locator("#plot-gradient .main-svg").first.bounding_box()["width"] > 0.8 * width * (
-        0.6 if width > 1000 else 1
-    )
+    assert page.locator("#plot-gradient_flow .main-svg").first.bounding_box()[
+        "width"
+    ] > 0.8 * width * (0.6 if width > 1000 else 1)
     # Nothing sticks out sideways, on a phone least of all.
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     background = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
@@ -87,10 +87,10 @@ def test_models_and_theme_are_switched_with_the_keyboard(opened):
     page = opened()
     page.locator("input[data-model='1']").focus()
     page.keyboard.press("Space")
-    assert lines(page, "gradient") == 1
+    assert lines(page, "gradient_flow") == 1
     assert not page.locator("ul.verdicts > li[data-model='1']").is_visible()
     page.keyboard.press("Space")
-    assert lines(page, "gradient") == 2
+    assert lines(page, "gradient_flow") == 2
     page.locator("#theme").focus()
     page.keyboard.press("Enter")
     dark = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
@@ -100,9 +100,9 @@ def test_models_and_theme_are_switched_with_the_keyboard(opened):
 
 def test_plots_are_zoomed_with_keys_and_hovered(opened):
     page = opened()
-    plot = page.locator("#plot-gradient")
+    plot = page.locator("#plot-gradient_flow")
     plot.focus()
-    span = "document.getElementById('plot-gradient')._fullLayout.xaxis.range"
+    span = "document.getElementById('plot-gradient_flow')._fullLayout.xaxis.range"
     before = page.evaluate(span)
     page.keyboard.press("+")
     after = page.evaluate(span)
@@ -112,14 +112,14 @@ def test_plots_are_zoomed_with_keys_and_hovered(opened):
     plot.scroll_into_view_if_needed()
     box = plot.bounding_box()
     steady = page.evaluate(
-        "(() => { const g = document.getElementById('plot-gradient'), l = g._fullLayout;"
+        "(() => { const g = document.getElementById('plot-gradient_flow'), l = g._fullLayout;"
         " return [l.xaxis._offset + l.xaxis.d2p(40),"
         " l.yaxis._offset + l.yaxis.d2p(g.data[0].y[40])]; })()"
     )
     page.mouse.move(box["x"] + steady[0] - 3, box["y"] + steady[1])
     page.mouse.move(box["x"] + steady[0], box["y"] + steady[1])
-    page.wait_for_selector("#plot-gradient .hoverlayer .hovertext")
-    assert "unicornn" in page.locator("#plot-gradient .hoverlayer").text_content()
+    page.wait_for_selector("#plot-gradient_flow .hoverlayer .hovertext")
+    assert "unicornn" in page.locator("#plot-gradient_flow .hoverlayer").text_content()
 
 
 def test_every_control_is_reached_with_tab(opened):
@@ -128,7 +128,14 @@ def test_every_control_is_reached_with_tab(opened):
     for _ in range(60):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
-    assert {"theme", "INPUT", "plot-gradient", "plot-recall", "plot-spectrum", "SUMMARY"} <= reached
+    assert {
+        "theme",
+        "INPUT",
+        "plot-gradient_flow",
+        "plot-recall",
+        "plot-spectrum",
+        "SUMMARY",
+    } <= reached
 
 
 def test_prints_in_light_with_everything_unfolded(opened):
@@ -161,7 +168,7 @@ def test_nasty_names_run_nothing(opened, tmp_path):
 def test_ten_runs_of_a_thousand_points(opened, tmp_path):
     path = report.write(tmp_path / "ten.html", [big_report(i) for i in range(10)])
     page = opened(address=path.as_uri())
-    assert lines(page, "gradient") == 10
+    assert lines(page, "gradient_flow") == 10
     timing = "performance.timing.domComplete - performance.timing.navigationStart"
     # Figures to read with -s; machines differ.
     print(f"{path.stat().st_size / 1e6:.2f} MB, ready after {page.evaluate(timing)} ms")

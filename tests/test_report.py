@@ -1,6 +1,7 @@
 """Diagnosis, remedies, the page as text, runs, and the live page."""
 
 import json
+import re
 import socket
 import threading
 import time
@@ -39,7 +40,7 @@ def big_report(index):
     return ModelReport(
         name=f"run {index}",
         verdict="gradients reach 1000 of 1000 steps",
-        gradient_flow=flow(np.exp(-0.01 * index * (999 - steps))),
+        results={"gradient_flow": flow(np.exp(-0.01 * index * (999 - steps)))},
         curve=[
             {"step": int(s), "train_loss": rng.random(), "valid_loss": rng.random(),
              "valid_accuracy": rng.random()}
@@ -74,7 +75,7 @@ class UserClass(nn.Module):
 def test_diagnose_reads_anything(model, through):
     torch.manual_seed(0)
     found = report.diagnose(model, torch.randn(60, 3, 4), name="it")
-    assert found.gradient_flow.through == through
+    assert found.results["gradient_flow"].through == through
     assert "60 steps" in found.verdict
     assert "<h2" in report.page([found])
 
@@ -85,15 +86,19 @@ def test_diagnose_every_registered_recurrent_model(name):
     net = undamped.build(name, input_size=2, hidden_size=8)
     found = report.diagnose(net, steps=60, batch=2, compare=False)
     assert found.name == name
-    assert found.gradient_flow.through == "states"
-    assert np.isfinite(found.gradient_flow.norms).all()
-    assert found.gradient_flow.norms[-1] > 0
-    json.dumps(found.gradient_flow.to_dict(), allow_nan=False)
-    assert found.gradient_flow.plot().data
-    assert found.spectrum is not None
-    assert len(found.promises) == len(net.cell_class.promises)
-    assert found.cost.parameters == sum(p.numel() for p in net.parameters() if p.requires_grad)
-    assert found.recall is not None
+    assert found.results["gradient_flow"].through == "states"
+    assert np.isfinite(found.results["gradient_flow"].norms).all()
+    assert found.results["gradient_flow"].norms[-1] > 0
+    json.dumps(found.results["gradient_flow"].to_dict(), allow_nan=False)
+    assert found.results["gradient_flow"].plot().data
+    assert "spectrum" in found.results
+    promised = net.cell_class.promises
+    assert ("promises" in found.results) == bool(promised)
+    assert not promised or len(found.results["promises"].measurements) == len(promised)
+    assert found.results["cost"].parameters == sum(
+        p.numel() for p in net.parameters() if p.requires_grad
+    )
+    assert "recall" in found.results
 
 
 @pytest.mark.parametrize(
@@ -109,14 +114,14 @@ def test_diagnose_every_registered_model_of_continuous_depth(name):
     x = torch.randn(5, features)
     before = model(x) if answer else model(x).base
     found = report.diagnose(model, x)
-    assert found.gradient_flow.length > 5
-    assert (found.gradient_flow.norms > 0).all()
+    assert found.results["gradient_flow"].length > 5
+    assert (found.results["gradient_flow"].norms > 0).all()
     assert "points in depth" in found.verdict
     torch.testing.assert_close(model(x) if answer else model(x).base, before)
     page = report.page([found])
     assert "<h2" in page
-    assert (found.ode_gradients is None) == (name in ("resnet", "stable-residual"))
-    assert ("Four ways to the gradient, in numbers" in page) == (found.ode_gradients is not None)
+    assert ("ode_gradients" in found.results) == (name not in ("resnet", "stable-residual"))
+    assert ("Four ways to the gradient, in numbers" in page) == ("ode_gradients" in found.results)
 
 
 def test_verdict_names_an_lstm_of_the_same_size():
@@ -167,9 +172,9 @@ def test_suggested_step_heals_the_complaint():
 
 
 def test_headline_puts_the_farthest_first_and_explosions_last():
-    far = ModelReport("far", "x", gradient_flow=flow(np.ones(100)))
-    near = ModelReport("near", "y", gradient_flow=flow(0.5 ** np.arange(100)[::-1]))
-    wild = ModelReport("wild", "z", gradient_flow=flow(2.0 ** np.arange(100)[::-1]))
+    far = ModelReport("far", "x", results={"gradient_flow": flow(np.ones(100))})
+    near = ModelReport("near", "y", results={"gradient_flow": flow(0.5 ** np.arange(100)[::-1])})
+    wild = ModelReport("wild", "z", results={"gradient_flow": flow(2.0 ** np.arange(100)[::-1])})
     assert headline([wild, near, far]) == (
         "far: gradients reach 100 of 100 steps; near reaches 7; wild explodes."
     )
@@ -259,7 +264,7 @@ def test_a_run_becomes_a_report(run):
     assert found.score.chance == pytest.approx(1 / 6, abs=0.01)
     assert found.curve[0]["valid_loss"] == 0.5
     assert found.command == "undamped train adding lstm"
-    assert found.gradient_flow.length == 30
+    assert found.results["gradient_flow"].length == 30
     text = report.page([found])
     assert "undamped train adding lstm" in text
     assert "Training: loss" in text
@@ -305,7 +310,8 @@ def test_training_on_points_ends_in_a_page_too(model, tmp_path, monkeypatch):
     page = (tmp_path / "runs" / f"annuli-{model}-1" / "report.html").read_text(encoding="utf-8")
     assert "points in depth" in page
     done = CliRunner().invoke(app, ["diagnose", f"runs/annuli-{model}-1"])
-    assert ("gradient by adjoint (dopri5): error" in done.output) == (model == "hbnode")
+    row = re.search(r"adjoint +dopri5 +\S*e-\d", done.output)
+    assert (row is not None) == (model == "hbnode")
     done = CliRunner().invoke(app, ["diagnose", f"runs/annuli-{model}-1", "--json"])
     ways = json.loads(done.stdout)["models"][0]["ode_gradients"]
     assert (ways is None) == (model == "resnet")

@@ -6,12 +6,13 @@ from typing import Any
 
 from undamped.docstrings import sections
 from undamped.options import options_of, unknown_name
-from undamped.registry import Registry, benchmarks, experiments, models, solvers, tasks
+from undamped.registry import Registry, benchmarks, experiments, instruments, models, solvers, tasks
 
 REGISTRIES: dict[str, Registry[Any]] = {
     "models": models,
     "tasks": tasks,
     "solvers": solvers,
+    "instruments": instruments,
     "experiments": experiments,
     "benchmarks": benchmarks,
 }
@@ -29,8 +30,8 @@ def find_member(name: str) -> tuple[Registry[Any], Any]:
 
 
 def summary(member: Any) -> str:
-    """Return the first line of what a member says about itself."""
-    return (sections(member)[""].splitlines() or [""])[0]
+    """Return the question a member answers, or the first line of what it says about itself."""
+    return getattr(member, "question", "") or (sections(member)[""].splitlines() or [""])[0]
 
 
 def describe_member(name: str, registry: Registry[Any] | None = None) -> dict[str, Any]:
@@ -50,6 +51,7 @@ def describe_member(name: str, registry: Registry[Any] | None = None) -> dict[st
         "name": name,
         "kind": registry.kind,
         "summary": text.pop(""),
+        **({"question": member.question} if hasattr(member, "question") else {}),
         **{heading.lower(): body for heading, body in text.items() if heading != "Args"},
         "promises": [{"kind": p.kind.value, "claim": p.claim} for p in promises],
         "options": [

@@ -1,9 +1,12 @@
 """Instruments: they read a model, yours or ours, and show how far information travels in it.
 
-They never train. Each returns a small record with `.plot()` and `.to_dict()`.
+They never train. Each returns a small record that draws itself: `.plot()`, `.picture(path)`, and
+`.to_dict()` for JSON. Those that are entered in `undamped.registry.instruments` are measured by
+`undamped diagnose`.
 """
 
 from undamped.analysis.attention import Attention, attention, attention_of
+from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.trend import Trend
 from undamped.analysis.cost import Cost, cost, count_flops, count_parameters
@@ -20,6 +23,7 @@ from undamped.analysis.jacobian import (
     spectrum,
     step_jacobians,
 )
+from undamped.analysis.kept_promises import KeptPromises
 from undamped.analysis.mean_field import (
     DepthSimulation,
     MeanField,
@@ -35,6 +39,11 @@ from undamped.analysis.normality import (
     henrici_number,
     normality,
     schur_structure,
+)
+from undamped.analysis.ode_gradients import (
+    GradientComparison,
+    compare_field_gradients,
+    compare_gradients,
 )
 from undamped.analysis.oscillators import (
     EffectiveSteps,
@@ -60,15 +69,19 @@ __all__ = [
     "Energy",
     "EulerStability",
     "FisherMemory",
+    "GradientComparison",
     "GradientFlow",
+    "InapplicableError",
     "InversionError",
     "JacobianProduct",
+    "KeptPromises",
     "Lyapunov",
     "MeanField",
     "Measurement",
     "Normality",
     "PhaseDiagram",
     "PhaseVolume",
+    "Probe",
     "Recall",
     "Result",
     "SchurStructure",
@@ -77,6 +90,8 @@ __all__ = [
     "adjoint_decay",
     "attention",
     "attention_of",
+    "compare_field_gradients",
+    "compare_gradients",
     "compare_stiffness",
     "cost",
     "count_flops",

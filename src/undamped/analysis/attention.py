@@ -17,14 +17,21 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from undamped.analysis.core.figures import new_figure
+from undamped.analysis.core.layout import Layout
+from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
+from undamped.analysis.core.style import Style, Trace, numbers
 from undamped.analysis.core.unrolled import evaluating, without_fast_path
 from undamped.errors import OptionError, ShapeError, explain
+from undamped.registry import instruments
 
 Array = NDArray[Any]
 
+MOST_STEPS = 300
+"""Longer sequences have pictures too large for a page."""
 
+
+@instruments.register("attention")
 @dataclass(frozen=True)
 class Attention(Result):
     """Attention weights, and what they mean for gradients.
@@ -34,6 +41,10 @@ class Attention(Result):
     states between the last step and step i on a chain of attention whose weights multiply to at
     least `threshold`, −1 where there is no such chain; `depth` is d, the largest of them.
     """
+
+    question = "Which steps does attention go back to, and over how many hops?"
+    place = 70
+    function = "attention_of"
 
     weights: Array
     threshold: float
@@ -50,23 +61,51 @@ class Attention(Result):
         """The share of past steps that a chain of attention reaches."""
         return float((self.depths >= 0).mean()) if len(self.depths) else 0.0
 
-    def plot(self) -> Any:
-        """Draw the weights as a lower-triangular picture."""
-        figure = new_figure(
+    @classmethod
+    def measure(cls, probe: Probe) -> Attention:
+        """Read the last attention layer while it sees the inputs."""
+        if not any(isinstance(part, nn.MultiheadAttention) for part in probe.model.modules()):
+            raise InapplicableError("it has no attention layers")
+        if probe.length > MOST_STEPS:
+            raise InapplicableError(
+                f"its {probe.length} steps give a picture of over {MOST_STEPS}²"
+            )
+        return attention_of(probe.model, probe.inputs)[-1]
+
+    @property
+    def sentence(self) -> str:
+        """Sparsity, depth and reach."""
+        return (
+            f"Bright pixels are skip connections: κ = {self.sparsity}, d = {self.depth}, "
+            f"{100 * self.reached:.0f} % of the past is reached."
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """A lower-triangular picture."""
+        return Layout(
             "Attention weights",
             "attended step i",
             "attending step t",
-            f"Bright pixels are skip connections: κ = {self.sparsity}, d = {self.depth}, "
-            f"{100 * self.reached:.0f} % of the past is reached.",
+            "Bright pixels are skip connections from step t back to step i.",
+            downwards=True,
+            legend=False,
         )
+
+    def traces(self, style: Style) -> list[Trace]:
+        """The weights as pixels; a picture holds those of the first model alone."""
+        if style.index:
+            return []
         shown = np.where(np.tri(*self.weights.shape, dtype=bool), self.weights, np.nan)
-        figure.add_heatmap(
-            z=[[None if np.isnan(v) else float(v) for v in row] for row in shown],
-            colorscale="Cividis",
-            colorbar={"title": {"text": "weight"}},
-        )
-        figure.update_yaxes(autorange="reversed")
-        return figure
+        return [
+            {
+                "type": "heatmap",
+                "z": [numbers(row) for row in shown],
+                "colorscale": "Cividis",
+                "colorbar": {"title": {"text": "weight"}},
+                "meta": style.index,
+            }
+        ]
 
 
 def attention(weights: ArrayLike | Tensor, *, threshold: float = 0.05) -> Attention:

@@ -7,6 +7,7 @@ that the counter cannot look into costs what it computes; others are counted ove
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,22 +18,30 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from undamped.analysis.core.figures import add_line, new_figure
 from undamped.analysis.core.input_gradients import first_tensor, takes_batch_first
+from undamped.analysis.core.layout import Layout
+from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
+from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import evaluating, unroll, without_fast_path
 from undamped.errors import OptionError, explain
 from undamped.memory import peak_memory
+from undamped.registry import instruments
 
 
+@instruments.register("cost")
 @dataclass(frozen=True)
 class Cost(Result):
     """Cost of a forward and backward pass for each length.
 
     `flops` are those of the forward pass; `seconds` the median of a forward and backward pass;
     `memory` the bytes by which such a pass raised the peak of a fresh process, empty if it was
-    not measured.
+    not measured. A model without time has parameters alone.
     """
+
+    question = "What does a pass cost in parameters, flops, seconds and memory?"
+    place = 90
+    columns = ("parameters", "flops a step", "there and back", "peak memory")
 
     parameters: int
     lengths: NDArray[np.int64]
@@ -42,19 +51,55 @@ class Cost(Result):
     batch: int
     name: str
 
-    def plot(self) -> Any:
-        """Draw seconds against length, both in decades."""
-        figure = new_figure(
-            f"Cost: {self.name}",
+    @classmethod
+    def measure(cls, probe: Probe) -> Cost:
+        """Measure an eighth, a quarter and half of the inputs' length."""
+        if probe.in_depth:
+            none = np.zeros(0, dtype=np.int64)
+            count, batch = count_parameters(probe.model), len(probe.inputs)
+            return Cost(count, none, none, none.astype(float), none, batch, probe.name)
+        lengths = sorted({max(2, probe.length // part) for part in (8, 4, 2)})
+        network = copy.deepcopy(probe.network)
+        return cost(network, lengths, repeats=3, memory=probe.memory, name=probe.name)
+
+    @property
+    def sentence(self) -> str:
+        """Parameters and the seconds of the longest pass."""
+        if not len(self.lengths):
+            return f"{self.parameters:,} parameters."
+        return (
+            f"{self.parameters:,} parameters; {self.seconds[-1]:.3g} s there and back for "
+            f"{self.lengths[-1]} steps, batch {self.batch}."
+        )
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """Parameters, and the rest at the longest length."""
+        if not len(self.lengths):
+            return [(f"{self.parameters:,}", "", "", "")]
+        length = int(self.lengths[-1])
+        flops = self.flops[-1] / (length * self.batch)
+        seconds = f"{self.seconds[-1]:.3g} s for {length} steps, batch {self.batch}"
+        memory = f"{self.memory[-1] / 2**20:.1f} MB" if len(self.memory) else "not measured"
+        return [(f"{self.parameters:,}", f"{flops:,.0f}", seconds, memory)]
+
+    @property
+    def layout(self) -> Layout:
+        """Seconds against length, both in decades."""
+        return Layout(
+            "Seconds against length",
             "length [steps]",
-            "seconds for one pass there and back",
-            f"{self.parameters:,} parameters, batch {self.batch}; a slope of one is linear in "
-            "length.",
+            "seconds there and back",
+            "One forward and backward pass on this machine; a slope of one is linear in length.",
             log_x=True,
             log_y=True,
         )
-        add_line(figure, self.lengths, self.seconds, "seconds", 0, markers=True)
-        return figure
+
+    def traces(self, style: Style) -> list[Trace]:
+        """One line, or none where there is no length."""
+        if not len(self.lengths):
+            return []
+        return [style.line(self.lengths, self.seconds, "seconds", mode="lines+markers")]
 
 
 def count_parameters(module: nn.Module) -> int:

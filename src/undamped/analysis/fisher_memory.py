@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from undamped.analysis.core.figures import add_line, new_figure
+from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.result import Result
+from undamped.analysis.core.style import Style, Trace
 from undamped.errors import OptionError, ShapeError, explain
 
 Array = NDArray[Any]
@@ -51,18 +52,26 @@ class FisherMemory(Result):
     trace_error: float
     bits: int
 
-    def plot(self) -> Any:
-        """Draw J(k) against k."""
-        figure = new_figure(
+    @property
+    def sentence(self) -> str:
+        """The total."""
+        return f"What the state still knows about a signal k steps ago; in total {self.total:.4g}."
+
+    @property
+    def layout(self) -> Layout:
+        """J(k) against k, in decades."""
+        return Layout(
             "Fisher memory curve",
             "delay k [steps]",
             "Fisher information J(k)",
-            f"What the state still knows about a signal k steps ago; in total {self.total:.4g}.",
+            self.sentence,
             log_y=True,
         )
-        positive = self.curve > self.curve.max() * 1e-12
-        add_line(figure, np.flatnonzero(positive), self.curve[positive], "J(k)")
-        return figure
+
+    def traces(self, style: Style) -> list[Trace]:
+        """One line, down to where double precision ends."""
+        shown = np.flatnonzero(self.curve > self.curve.max() * 1e-12)
+        return [style.line(shown, self.curve[shown], "J(k)")]
 
 
 def fisher_memory(

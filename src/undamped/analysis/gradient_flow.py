@@ -15,22 +15,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from undamped.analysis.core.figures import add_line, line_style, new_figure
+from undamped.analysis.core.figures import line_style
 from undamped.analysis.core.input_gradients import input_gradients
+from undamped.analysis.core.layout import Layout
+from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.state_gradients import Loss, state_gradients
+from undamped.analysis.core.style import Style, Trace, positive
 from undamped.analysis.core.trend import Trend, log_trend
 from undamped.analysis.core.unrolled import evaluating, network_inside, unroll
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.networks import SequenceModel
+from undamped.registry import instruments
 
 Array = NDArray[Any]
 Verdict = Literal["vanish", "explode", "steady"]
 
 
+@instruments.register("gradient_flow")
 @dataclass(frozen=True)
 class GradientFlow(Result):
-    """The norm of the gradient at every step.
+    """The norm of the gradient at every step, or at every depth of a model without time.
 
     `norms[i]` is the mean over the batch of ‖∂L/∂h‖ for the state after step `steps[i]` (or, when
     `through` is "inputs", for the input at that step); `per_layer` has one row per layer, `low`,
@@ -55,6 +60,20 @@ class GradientFlow(Result):
     through: Literal["states", "inputs"]
     name: str
 
+    question = "How large is the gradient at every step: does the error reach the beginning?"
+    place = 30
+
+    @classmethod
+    def measure(cls, probe: Probe) -> GradientFlow:
+        """Follow the gradient through time, or through depth where there is no time."""
+        options = {"loss": probe.loss, "fraction": probe.fraction, "name": probe.name}
+        if probe.in_depth:
+            # It imports this module for the record it returns.
+            from undamped.analysis.depth_flow import depth_flow
+
+            return depth_flow(probe.model, probe.inputs, seed=probe.seed, **options)
+        return gradient_flow(probe.model, probe.inputs, **options)
+
     @property
     def length(self) -> int:
         """Number of steps that were looked at."""
@@ -75,30 +94,34 @@ class GradientFlow(Result):
             f"of {factor:.4g} per step back in time (95 % interval {span})."
         )
 
-    def plot(self) -> Any:
-        """Draw the norm against the step, on a log axis."""
-        kind = "state" if self.through == "states" else "input"
-        figure = new_figure(
-            f"Gradient flow: {self.name}",
-            "step t [steps]",
-            f"‖∂L/∂{'h' if kind == 'state' else 'x'}_t‖",
-            self.sentence,
+    @property
+    def layout(self) -> Layout:
+        """Norm against the step, in decades."""
+        return Layout(
+            "Gradient flow",
+            "step t",
+            f"‖∂L/∂{'h' if self.through == 'states' else 'x'}(t)‖",
+            "A flat line carries the error back to the beginning; a line that falls to the left "
+            "has forgotten what came before. Twelve decades are shown; a double click shows all.",
             log_y=True,
+            decades=12,
         )
-        add_line(figure, self.steps, self.norms, "mean over the batch", 0)
-        add_line(figure, self.steps, self.median, "median", 1)
+
+    def traces(self, style: Style) -> list[Trace]:
+        """The mean over the batch; alone, quantiles and layers too."""
+        drawn = [style.line(self.steps, positive(self.norms), "mean over the batch")]
+        if not style.alone:
+            return drawn
+        drawn.append(style.line(self.steps, positive(self.median), "median", 1))
+        faint = {"color": line_style(1)["color"], "width": 1, "dash": "dot"}
         for values, label in ((self.low, "10 %"), (self.high, "90 %")):
-            figure.add_scatter(
-                x=self.steps.tolist(),
-                y=values.tolist(),
-                name=label,
-                mode="lines",
-                line={"color": line_style(1)["color"], "width": 1, "dash": "dot"},
-            )
+            drawn.append(style.line(self.steps, positive(values), label, line=faint))
         if len(self.per_layer) > 1:
             for layer, values in enumerate(self.per_layer):
-                add_line(figure, self.steps, values, f"layer {layer + 1}", layer + 2)
-        return figure
+                drawn.append(
+                    style.line(self.steps, positive(values), f"layer {layer + 1}", layer + 2)
+                )
+        return drawn
 
 
 def gradient_flow(

@@ -8,6 +8,7 @@ whose logarithms are summed (repeated QR).
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,19 +18,30 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from undamped.analysis.core.figures import add_line, add_unit_circle, new_figure
+from undamped.analysis.core.layout import Layout, circle
+from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.state_gradients import batch_axis
+from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import State, Unrolled, evaluating, network_inside, unroll
 from undamped.errors import OptionError, ShapeError, explain
+from undamped.networks import Recurrent
+from undamped.registry import instruments
 
 Array = NDArray[Any]
 Step = Callable[[Tensor], Tensor]
 
+LARGEST_STATE = 1024
+"""States beyond this have Jacobians too large to look at in a report."""
 
+
+@instruments.register("spectrum")
 @dataclass(frozen=True)
 class Spectrum(Result):
     """Eigenvalues and singular values of the Jacobian of one step."""
+
+    question = "Which modes of the state fade, stay or grow in one step?"
+    place = 60
 
     eigenvalues: NDArray[np.complex128]
     singular_values: Array
@@ -45,25 +57,42 @@ class Spectrum(Result):
         """The largest singular value."""
         return float(self.singular_values.max())
 
-    def plot(self) -> Any:
-        """Draw the eigenvalues on the complex plane with the unit circle."""
-        figure = new_figure(
-            f"Spectrum of one step: {self.name}",
+    @classmethod
+    def measure(cls, probe: Probe) -> Spectrum:
+        """Look at the whole state after at most 20 steps of the first sequence."""
+        _refuse_large(probe)
+        short = probe.inputs[:, :20] if probe.batch_first else probe.inputs[:20]
+        last = min(20, probe.length) - 1
+        jacobians = step_jacobians(copy.deepcopy(probe.model), short, at=[last])
+        return spectrum(jacobians[0], name=probe.name)
+
+    @property
+    def sentence(self) -> str:
+        """Spectral radius and norm."""
+        return (
+            f"The largest eigenvalue of one step has size {self.radius:.4g}, the largest singular "
+            f"value is {self.norm:.4g}."
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """The complex plane with the unit circle."""
+        return Layout(
+            "Spectrum of one step",
             "real part",
             "imaginary part",
-            f"Inside the circle a mode fades, outside it grows; the largest is {self.radius:.4g}.",
+            "Eigenvalues of ∂h'/∂h: inside the circle a mode fades, on it it stays, outside it "
+            "grows.",
+            equal=True,
+            background=(circle(),),
         )
-        add_unit_circle(figure)
-        figure.add_scatter(
-            x=self.eigenvalues.real.tolist(),
-            y=self.eigenvalues.imag.tolist(),
-            mode="markers",
-            name="eigenvalues",
-            marker={"color": "#0072B2", "size": 7},
-        )
-        return figure
+
+    def traces(self, style: Style) -> list[Trace]:
+        """A point for every eigenvalue."""
+        return [style.points(self.eigenvalues.real, self.eigenvalues.imag, "eigenvalues")]
 
 
+@instruments.register("jacobian_product")
 @dataclass(frozen=True)
 class JacobianProduct(Result):
     """Logarithms of the singular values of the product of the first k Jacobians, k = 1, 2, …
@@ -72,25 +101,50 @@ class JacobianProduct(Result):
     ratio of the largest to the smallest.
     """
 
+    question = "Which directions of the state survive many steps?"
+    place = 62
+    on_request = True
+
     log_singular_values: Array
     log_condition: Array
     name: str
 
-    def plot(self) -> Any:
-        """Draw the largest, the median and the smallest singular value against the step."""
-        figure = new_figure(
-            f"Product of Jacobians: {self.name}",
+    @classmethod
+    def measure(cls, probe: Probe) -> JacobianProduct:
+        """Follow the first sequence for at most 100 steps."""
+        _refuse_large(probe)
+        steps = range(min(100, probe.length))
+        jacobians = step_jacobians(copy.deepcopy(probe.model), probe.inputs, at=list(steps))
+        return jacobian_product(jacobians, name=probe.name)
+
+    @property
+    def sentence(self) -> str:
+        """The condition at the end."""
+        return (
+            f"After {len(self.log_condition)} steps the best-kept direction is "
+            f"10^{self.log_condition[-1] / np.log(10):.3g} times as large as the worst."
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """Decades against the number of steps."""
+        return Layout(
+            "Product of Jacobians",
             "number of steps k",
             "log₁₀ of the singular values",
             "A flat line keeps what it carries; lines that part lose some directions.",
         )
+
+    def traces(self, style: Style) -> list[Trace]:
+        """The largest, the median and the smallest singular value."""
         decades = self.log_singular_values / np.log(10)
         steps = np.arange(1, len(decades) + 1)
         middle = decades.shape[1] // 2
         picked = ((0, "largest"), (middle, "median"), (-1, "smallest"))
-        for index, (column, label) in enumerate(picked):
-            add_line(figure, steps, decades[:, column], label, index)
-        return figure
+        return [
+            style.line(steps, decades[:, column], label, part)
+            for part, (column, label) in enumerate(picked)
+        ]
 
 
 @dataclass(frozen=True)
@@ -112,17 +166,33 @@ class Lyapunov(Result):
             return float(len(sums))
         return last + 1 + float(sums[last] / abs(self.exponents[last + 1]))
 
-    def plot(self) -> Any:
-        """Draw how the exponents settle."""
-        figure = new_figure(
-            "Lyapunov exponents",
-            "time",
-            "exponent [1 / time]",
-            f"Above zero neighbours part: the largest settles at {self.exponents[0]:.4g}.",
-        )
-        for index in range(min(self.running.shape[1], 6)):
-            add_line(figure, self.time, self.running[:, index], f"number {index + 1}", index)
-        return figure
+    @property
+    def sentence(self) -> str:
+        """The largest exponent."""
+        return f"Above zero neighbours part: the largest settles at {self.exponents[0]:.4g}."
+
+    @property
+    def layout(self) -> Layout:
+        """How the exponents settle."""
+        return Layout("Lyapunov exponents", "time", "exponent [1 / time]", self.sentence)
+
+    def traces(self, style: Style) -> list[Trace]:
+        """The first six exponents against time."""
+        return [
+            style.line(self.time, self.running[:, index], f"number {index + 1}", index)
+            for index in range(min(self.running.shape[1], 6))
+        ]
+
+
+def _refuse_large(probe: Probe) -> None:
+    """Refuse what has no state in time, or one whose Jacobian would be too large."""
+    probe.in_time()
+    network = probe.network
+    width = getattr(network, "hidden_size", 0) * getattr(network, "num_layers", 1)
+    if isinstance(network, Recurrent):
+        width *= len(network.cell_class.state_names)
+    if width > LARGEST_STATE:
+        raise InapplicableError(f"its state has {width} numbers, more than {LARGEST_STATE}")
 
 
 def jacobian_of(step: Step, state: Tensor) -> Tensor:

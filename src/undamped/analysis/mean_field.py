@@ -21,9 +21,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from undamped.analysis.core.figures import add_line, new_figure
+from undamped.analysis.core.layout import Layout, reference
 from undamped.analysis.core.mean_field_theory import Activation, Theory, root
 from undamped.analysis.core.result import Result
+from undamped.analysis.core.style import Style, Trace, numbers
 
 Array = NDArray[Any]
 
@@ -42,23 +43,33 @@ class MeanField(Result):
     depth_q: float
     depth_c: float
 
-    def plot(self) -> Any:
-        """Draw the correlation map, whose crossing with the diagonal is c*."""
-        figure = new_figure(
+    @property
+    def sentence(self) -> str:
+        """Phase and depth."""
+        return (
+            f"The phase is {self.phase}: χ₁ = {self.chi:.4g}, c* = {self.c:.4g}, "
+            f"signals survive about {self.depth_c:.3g} layers."
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """The correlation map, whose crossing with the diagonal is c*."""
+        return Layout(
             f"Correlation map: {self.activation}, σ_w = {self.weight_scale:g}, "
             f"σ_b = {self.bias_scale:g}",
             "correlation c in one layer",
             "correlation in the next",
-            f"The phase is {self.phase}: χ₁ = {self.chi:.4g}, c* = {self.c:.4g}, "
-            f"signals survive about {self.depth_c:.3g} layers.",
+            self.sentence,
+            background=(reference([0, 1], [0, 1], "no change"),),
         )
+
+    def traces(self, style: Style) -> list[Trace]:
+        """The map, where it exists."""
+        if not (math.isfinite(self.q) and self.q > 0):
+            return []
         grid = np.linspace(0, 1, 101)
-        add_line(figure, grid, grid, "no change", 1)
-        if math.isfinite(self.q) and self.q > 0:
-            theory = Theory(self.activation, self.weight_scale, self.bias_scale)
-            mapped = [theory.next_c(self.q, c) for c in grid]
-            add_line(figure, grid, mapped, "map", 0)
-        return figure
+        theory = Theory(self.activation, self.weight_scale, self.bias_scale)
+        return [style.line(grid, [theory.next_c(self.q, c) for c in grid], "map")]
 
 
 @dataclass(frozen=True)
@@ -70,29 +81,37 @@ class PhaseDiagram(Result):
     bias_scales: Array
     chi: Array
 
-    def plot(self) -> Any:
-        """Draw the phases with the critical line χ₁ = 1 between them."""
-        figure = new_figure(
+    @property
+    def layout(self) -> Layout:
+        """The plane of weight and bias scales; a legend would stand on the colour bar."""
+        return Layout(
             f"Phase diagram: {self.activation}",
             "weight scale σ_w",
             "bias scale σ_b",
             "Left of the line χ₁ = 1 gradients vanish, right of it they explode.",
+            legend=False,
         )
+
+    def traces(self, style: Style) -> list[Trace]:
+        """χ₁ in colours, with the critical line χ₁ = 1."""
         common = {
-            "x": self.weight_scales.tolist(),
-            "y": self.bias_scales.tolist(),
-            "z": self.chi.tolist(),
+            "x": numbers(self.weight_scales),
+            "y": numbers(self.bias_scales),
+            "z": [numbers(row) for row in self.chi],
+            "meta": style.index,
         }
-        figure.add_heatmap(**common, colorscale="Cividis", colorbar={"title": {"text": "χ₁"}})
-        figure.add_contour(
-            **common,
-            contours={"start": 1, "end": 1, "size": 1, "coloring": "none"},
-            line={"color": "#D55E00", "width": 3},
-            name="χ₁ = 1",
-            showscale=False,
-        )
-        figure.update_layout(showlegend=False)  # it would stand on the colour bar
-        return figure
+        bar = {"title": {"text": "χ₁"}}
+        return [
+            {"type": "heatmap", **common, "colorscale": "Cividis", "colorbar": bar},
+            {
+                "type": "contour",
+                **common,
+                "contours": {"start": 1, "end": 1, "size": 1, "coloring": "none"},
+                "line": {"color": "#D55E00", "width": 3},
+                "name": "χ₁ = 1",
+                "showscale": False,
+            },
+        ]
 
 
 @dataclass(frozen=True)
@@ -105,23 +124,22 @@ class DepthSimulation(Result):
     c_theory: Array
     width: int
 
-    def plot(self) -> Any:
-        """Draw simulated and predicted correlation by layer."""
-        figure = new_figure(
+    @property
+    def layout(self) -> Layout:
+        """Correlation by layer."""
+        return Layout(
             f"Correlation of two inputs by depth (width {self.width})",
             "layer",
             "correlation c",
             "Dots are random networks, the line is the theory of infinite width.",
         )
-        add_line(figure, range(len(self.c_theory)), self.c_theory, "theory", 0)
-        figure.add_scatter(
-            x=list(range(len(self.c))),
-            y=self.c.tolist(),
-            mode="markers",
-            name="simulation",
-            marker={"color": "#D55E00"},
-        )
-        return figure
+
+    def traces(self, style: Style) -> list[Trace]:
+        """Theory as a line, simulation as points."""
+        return [
+            style.line(range(len(self.c_theory)), self.c_theory, "theory"),
+            style.points(range(len(self.c)), self.c, "simulation", 1),
+        ]
 
 
 def _depth(slope: float) -> float:

@@ -13,16 +13,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from undamped.analysis.core.figures import PALETTE, add_line, new_figure
+from undamped.analysis.core.figures import PALETTE, new_figure
+from undamped.analysis.core.layout import Layout
+from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
+from undamped.analysis.core.style import Style, Trace
 from undamped.errors import ShapeError, explain
+from undamped.registry import instruments
 
 Array = NDArray[Any]
 
 
+@instruments.register("normality")
 @dataclass(frozen=True)
 class Normality(Result):
     """Henrici's number, relative to ‖A‖_F too, and ‖Aᵏ‖ for k = 0, 1, …"""
+
+    question = "How far may states grow before the eigenvalues have their way?"
+    place = 64
+    on_request = True
 
     henrici: float
     relative: float
@@ -33,19 +42,38 @@ class Normality(Result):
         """The largest ‖Aᵏ‖: how much a state can grow before it decays."""
         return float(self.growth.max())
 
-    def plot(self) -> Any:
-        """Draw ‖Aᵏ‖ against k."""
-        figure = new_figure(
+    @classmethod
+    def measure(cls, probe: Probe) -> Normality:
+        """Look at the first free square matrix that reads the state of the first layer."""
+        matrices = probe.recurrent().cell(0).recurrent_matrices()
+        square = [m for m in matrices if m.dim() == 2 and m.shape[0] == m.shape[1]]
+        if not square or square[0].is_complex():
+            raise InapplicableError("no free, real, square matrix of its own reads its state")
+        return normality(square[0].detach().double().cpu().numpy())
+
+    @property
+    def sentence(self) -> str:
+        """Transient growth and Henrici's number."""
+        return (
+            f"States grow up to {self.transient:.4g} times before eigenvalues have their way; "
+            f"Henrici's number is {self.henrici:.4g}."
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """‖Aᵏ‖ against k, in decades."""
+        return Layout(
             "Transient growth",
             "steps k",
             "‖Aᵏ‖₂",
-            f"States grow up to {self.transient:.4g} times before eigenvalues have their way; "
-            f"Henrici's number is {self.henrici:.4g}.",
+            "A line that rises before it falls belongs to a matrix that is not normal.",
             log_y=True,
         )
-        shown = self.growth > 0
-        add_line(figure, np.flatnonzero(shown), self.growth[shown], "‖Aᵏ‖₂")
-        return figure
+
+    def traces(self, style: Style) -> list[Trace]:
+        """One line."""
+        shown = np.flatnonzero(self.growth > 0)
+        return [style.line(shown, self.growth[shown], "‖Aᵏ‖₂")]
 
 
 @dataclass(frozen=True)
@@ -63,16 +91,19 @@ class SchurStructure(Result):
     edges: Array
     subdiagonals: Array
 
-    def plot(self) -> Any:
-        """Draw the mean size of each sub-diagonal, as TH fig. 3 (c)."""
-        figure = new_figure(
+    @property
+    def layout(self) -> Layout:
+        """Mean size of each sub-diagonal, as TH fig. 3 (c)."""
+        return Layout(
             "Schur form by sub-diagonal",
             "sub-diagonal k",
             "mean |Θᵢ₊ₖ,ᵢ|",
             "A peak at 1 is a delay line; an even floor is a full lower triangle.",
         )
-        add_line(figure, range(len(self.subdiagonals)), self.subdiagonals, "mean size", 0)
-        return figure
+
+    def traces(self, style: Style) -> list[Trace]:
+        """One line."""
+        return [style.line(range(len(self.subdiagonals)), self.subdiagonals, "mean size")]
 
     def plot_angles(self) -> Any:
         """Draw the histogram of the eigenvalues' angles, as the insets of TH fig. 3."""

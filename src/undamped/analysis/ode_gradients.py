@@ -15,10 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped.analysis.core.layout import Layout
+from undamped.analysis.core.probe import InapplicableError, Probe
+from undamped.analysis.core.result import Record, Result, plain
+from undamped.analysis.core.style import Style, Trace
 from undamped.errors import OptionError, UndampedError, explain
 from undamped.flows.continuous_flow import FlowResult
 from undamped.flows.neural_ode import NeuralODE
 from undamped.flows.solving import SolvingModule
+from undamped.registry import instruments
 from undamped.solvers import McCallumFoster, Solver
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.settings import Gradient, Settings, choose_solver
@@ -28,7 +33,7 @@ LONG_ENOUGH = 1.0  # seconds of one pass that are measured well enough by it
 
 
 @dataclass(frozen=True)
-class GradientWay:
+class GradientWay(Record):
     """One way to the gradient.
 
     Args:
@@ -52,15 +57,29 @@ class GradientWay:
     evaluations_backward: int
 
 
+@instruments.register("ode_gradients")
 @dataclass(frozen=True)
-class GradientComparison:
-    """The ways side by side.
+class GradientComparison(Result):
+    """The four ways to the gradient of an ODE, side by side on one model.
 
     Args:
         ways: Those that went.
         refused: Those that did not, and why.
         name: What the model is called.
     """
+
+    question = "Which of the four ways to the gradient of an ODE is exact, fast and small?"
+    place = 35
+    function = "compare_gradients"
+    columns = (
+        "way",
+        "solver",
+        "error of the gradient",
+        "error of the answer",
+        "there and back",
+        "kept",
+        "evaluations",
+    )
 
     ways: tuple[GradientWay, ...]
     refused: dict[str, str] = field(default_factory=dict)
@@ -72,30 +91,64 @@ class GradientComparison:
     def to_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
         return {
-            "ways": {way.name: vars(way) | {} for way in self.ways},
+            "ways": {way.name: plain(way) for way in self.ways},
             "refused": dict(self.refused),
         }
 
-    def plot(self) -> Any:
-        """Draw error, time and memory of every way."""
-        from plotly.subplots import make_subplots
+    @classmethod
+    def measure(cls, probe: Probe) -> GradientComparison:
+        """Compare the ways on the inputs."""
+        if not has_odes(probe.model):
+            raise InapplicableError("it solves no ODE")
+        return compare_gradients(probe.model, probe.inputs, name=probe.name)
 
-        names = [way.name for way in self.ways]
-        figure = make_subplots(
-            rows=1, cols=3, subplot_titles=("error of the gradient", "seconds", "kept, MB")
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """One row for every way, refused ones with their reason."""
+        taken = [
+            (
+                way.name,
+                way.method,
+                f"{way.error:.1e}",
+                f"{way.answer_error:.1e}",
+                f"{way.seconds:.3g} s",
+                f"{way.saved_bytes / 1e6:.2f} MB",
+                f"{way.evaluations} + {way.evaluations_backward}",
+            )
+            for way in self.ways
+        ]
+        refused = [(way, f"refused: {why}", *[""] * 5) for way, why in self.refused.items()]
+        return [*taken, *refused]
+
+    @property
+    def layout(self) -> Layout:
+        """Error against seconds, both in decades."""
+        return Layout(
+            "Four ways to the gradient",
+            "seconds there and back",
+            "relative error of the gradient",
+            "Against back-propagation in float64 with a tolerance a thousand times finer. Lower "
+            "is more exact, further left is faster.",
+            log_x=True,
+            log_y=True,
         )
-        columns = (
-            [max(way.error, 1e-17) for way in self.ways],
-            [way.seconds for way in self.ways],
-            [way.saved_bytes / 1e6 for way in self.ways],
-        )
-        for place, values in enumerate(columns, start=1):
-            figure.add_bar(x=names, y=values, row=1, col=place, showlegend=False)
-            figure.update_yaxes(type="log", row=1, col=place)
-        figure.update_layout(
-            title="Four ways to the same gradient: what each costs and how far off it is"
-        )
-        return figure
+
+    def traces(self, style: Style) -> list[Trace]:
+        """A point for every way, named and with the memory it keeps."""
+        if not self.ways:
+            return []
+        return [
+            style.points(
+                [way.seconds for way in self.ways],
+                [max(way.error, 1e-17) for way in self.ways],
+                "ways",
+                mode="markers+text",
+                text=[f"{way.name}, keeps {way.saved_bytes / 1e6:.2g} MB" for way in self.ways],
+                textposition="top center",
+                cliponaxis=False,
+                marker={"size": 11, "opacity": 1.0},
+            )
+        ]
 
 
 def has_odes(model: nn.Module) -> bool:

@@ -14,19 +14,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from undamped.analysis.core.figures import PALETTE, add_line, new_figure
+from undamped.analysis.core.layout import Layout
+from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
+from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import evaluating, network_inside
 from undamped.cells import UnICORNNCell
 from undamped.errors import OptionError, explain
 from undamped.networks import Recurrent
+from undamped.registry import instruments
 
 Array = NDArray[Any]
 
 
+@instruments.register("effective_steps")
 @dataclass(frozen=True)
 class EffectiveSteps(Result):
     """Δt σ̂(c) of every neuron, (layers, units), and the Δt of each layer."""
+
+    question = "On which time scales do the oscillators of a network work?"
+    place = 80
 
     steps: Array
     largest: Array
@@ -36,27 +43,40 @@ class EffectiveSteps(Result):
         """How many times smaller than the allowed Δt the smallest effective step is."""
         return float((self.largest / self.steps.min(1)).max())
 
-    def plot(self) -> Any:
-        """Draw the effective step of every neuron, sorted within its layer (UNI fig. 5)."""
-        figure = new_figure(
+    @classmethod
+    def measure(cls, probe: Probe) -> EffectiveSteps:
+        """Read the cells."""
+        _require_oscillators(probe)
+        return effective_steps(probe.model)
+
+    @property
+    def sentence(self) -> str:
+        """How far the time scales spread."""
+        return (
+            f"Neurons work on different time scales: the slowest steps {self.spread:.3g} times "
+            "less than it may."
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """Every neuron, sorted within its layer (UNI fig. 5)."""
+        return Layout(
             "Effective time steps",
             "neuron, in order of its step",
             "Δt σ̂(c) [time]",
-            f"Neurons work on different time scales: the slowest steps {self.spread:.3g} times "
-            "less than it may.",
+            "Each neuron has a time scale of its own; training spreads them.",
             log_y=True,
         )
-        for layer, values in enumerate(self.steps):
-            figure.add_scatter(
-                x=list(range(len(values))),
-                y=np.sort(values).tolist(),
-                mode="markers",
-                name=f"layer {layer + 1}",
-                marker={"color": PALETTE[layer % len(PALETTE)], "symbol": layer},
-            )
-        return figure
+
+    def traces(self, style: Style) -> list[Trace]:
+        """A set of points for each layer."""
+        return [
+            style.points(range(len(values)), np.sort(values), f"layer {layer + 1}", layer)
+            for layer, values in enumerate(self.steps)
+        ]
 
 
+@instruments.register("energy_drift")
 @dataclass(frozen=True)
 class Energy(Result):
     """The Hamiltonian H(t), one column per layer, mean over the batch, with the input held.
@@ -64,33 +84,77 @@ class Energy(Result):
     `drift` is max |H(t) − H(0)| / max |H| of each layer over the whole time.
     """
 
+    question = "Does the energy of the oscillators swing, or drift away?"
+    place = 82
+    on_request = True
+
     energy: Array
     drift: Array
 
-    def plot(self) -> Any:
-        """Draw the energy of each layer against time."""
-        figure = new_figure(
+    @classmethod
+    def measure(cls, probe: Probe) -> Energy:
+        """Hold the first input for as many steps as the inputs have."""
+        _require_oscillators(probe)
+        return energy_drift(probe.model, _time_first(probe), steps=min(1000, probe.length))
+
+    @property
+    def sentence(self) -> str:
+        """The largest drift."""
+        return (
+            f"The energy swings but does not drift away: by at most {100 * self.drift.max():.3g} %."
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """Energy against time."""
+        return Layout(
             "Hamiltonian",
             "step t [steps]",
             "energy H",
-            f"It swings but does not drift away: by at most {100 * self.drift.max():.3g} %.",
+            "With the input held still the energy swings around a value; a line that leaves it "
+            "would gain or lose memory.",
         )
-        for layer in range(self.energy.shape[1]):
-            steps = range(len(self.energy))
-            add_line(figure, steps, self.energy[:, layer], f"layer {layer + 1}", layer)
-        return figure
+
+    def traces(self, style: Style) -> list[Trace]:
+        """A line for each layer."""
+        steps = range(len(self.energy))
+        return [
+            style.line(steps, self.energy[:, layer], f"layer {layer + 1}", layer)
+            for layer in range(self.energy.shape[1])
+        ]
 
 
+@instruments.register("inversion_error")
 @dataclass(frozen=True)
 class InversionError(Result):
     """`errors[i]` is the largest |state − state after going forth and back| over `lengths[i]`."""
 
+    question = "How exactly does stepping back in time recover where the state came from?"
+    place = 84
+    on_request = True
+
     lengths: NDArray[np.int64]
     errors: Array
 
-    def plot(self) -> Any:
-        """Draw the error against the length."""
-        figure = new_figure(
+    @classmethod
+    def measure(cls, probe: Probe) -> InversionError:
+        """Go a tenth, a third and all of the inputs' length."""
+        _require_oscillators(probe)
+        lengths = sorted({max(1, probe.length // part) for part in (10, 3, 1)})
+        return inversion_error(probe.model, _time_first(probe), lengths=tuple(lengths))
+
+    @property
+    def sentence(self) -> str:
+        """The largest error."""
+        return (
+            f"After {self.lengths[-1]} steps forth and back the start is recovered up to "
+            f"{self.errors[-1]:.2g}."
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """Error against length, both in decades."""
+        return Layout(
             "Inversion error",
             "length [steps]",
             "largest error of the recovered state",
@@ -98,27 +162,63 @@ class InversionError(Result):
             log_x=True,
             log_y=True,
         )
-        floor = np.finfo(np.float64).tiny
-        add_line(figure, self.lengths, np.maximum(self.errors, floor), "error", 0, markers=True)
-        return figure
+
+    def traces(self, style: Style) -> list[Trace]:
+        """One line."""
+        errors = np.maximum(self.errors, np.finfo(np.float64).tiny)
+        return [style.line(self.lengths, errors, "error", mode="lines+markers")]
 
 
+@instruments.register("phase_volume")
 @dataclass(frozen=True)
 class PhaseVolume(Result):
     """log₁₀|det ∂state_T/∂state_0| after 1, 2, … steps, the mean over the units of the layer."""
 
+    question = "Is a small cloud of states squeezed together or pulled apart?"
+    place = 83
+    on_request = True
+
     log_volume: Array
 
-    def plot(self) -> Any:
-        """Draw the volume against the step."""
-        figure = new_figure(
+    @classmethod
+    def measure(cls, probe: Probe) -> PhaseVolume:
+        """Follow the first sequence for at most 100 steps."""
+        _require_oscillators(probe)
+        return phase_volume(probe.model, _time_first(probe))
+
+    @property
+    def sentence(self) -> str:
+        """The volume at the end."""
+        return (
+            f"After {len(self.log_volume)} steps a small cloud of states has "
+            f"10^{self.log_volume[-1]:.2g} times its volume."
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """Decades of volume against the step."""
+        return Layout(
             "Phase volume",
             "steps",
             "log₁₀ of the volume",
             "Zero means that nothing is squeezed together or pulled apart for good.",
         )
-        add_line(figure, range(1, len(self.log_volume) + 1), self.log_volume, "volume")
-        return figure
+
+    def traces(self, style: Style) -> list[Trace]:
+        """One line."""
+        return [style.line(range(1, len(self.log_volume) + 1), self.log_volume, "volume")]
+
+
+def _require_oscillators(probe: Probe) -> None:
+    try:
+        oscillator_cells(probe.model)
+    except OptionError:
+        raise InapplicableError("its cells are no oscillators") from None
+
+
+def _time_first(probe: Probe) -> Tensor:
+    swapped = probe.batch_first and probe.inputs.dim() == 3
+    return probe.inputs.transpose(0, 1) if swapped else probe.inputs
 
 
 def oscillator_cells(module: nn.Module) -> list[UnICORNNCell]:

@@ -16,18 +16,30 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from undamped.analysis.core.figures import add_line, new_figure
 from undamped.analysis.core.input_gradients import first_tensor, takes_batch_first
+from undamped.analysis.core.layout import Layout
+from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
+from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import evaluating
 from undamped.errors import OptionError, ShapeError, explain
+from undamped.registry import instruments
 
 Array = NDArray[Any]
 
 
+@instruments.register("recall")
 @dataclass(frozen=True)
 class Recall(Result):
-    """`scores[k]` is the share (0 to 1) of the variance of x_{t−k} that h_t explains."""
+    """Recall of the raw input: how much of what came k steps ago the output still holds.
+
+    `scores[k]` is the share (0 to 1) of the variance of x_{t−k} that a linear readout of h_t
+    explains. The input is noise and all of it counts alike, so a network that lets noise pass and
+    keeps what matters scores low; `retention` asks for what matters.
+    """
+
+    question = "How much of the raw input of k steps ago, noise and all, can be read from now?"
+    place = 40
 
     scores: Array
     threshold: float
@@ -44,18 +56,43 @@ class Recall(Result):
         lost = np.flatnonzero(self.scores <= self.threshold)
         return int(lost[0]) if len(lost) else len(self.scores)
 
-    def plot(self) -> Any:
-        """Draw the score against the delay."""
-        figure = new_figure(
-            f"Recall: {self.name}",
+    @classmethod
+    def measure(cls, probe: Probe) -> Recall:
+        """Feed white noise to the network, as long as its inputs allow."""
+        probe.in_time()
+        delays = max(10, min(200, probe.length // 4))
+        return recall(
+            probe.network,
+            delays=delays,
+            steps=3 * delays + 100,
+            batch=12,
+            seed=probe.seed,
+            name=probe.name,
+        )
+
+    @property
+    def sentence(self) -> str:
+        """Reach and capacity in words."""
+        return (
+            f"A linear readout recovers noise that came in up to {self.reach} steps back, "
+            f"{self.capacity:.3g} inputs of it in all."
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """Explained share against the delay."""
+        return Layout(
+            "Recall of the raw input",
             "delay k [steps]",
             "explained share of x(t−k)",
-            f"A linear readout recovers inputs up to {self.reach} steps back, "
-            f"{self.capacity:.3g} of them in all.",
+            "How much of white noise that came in k steps ago a linear readout recovers. A "
+            "network that ignores noise and keeps the answer scores low here.",
+            y_range=(-0.02, 1.05),
         )
-        add_line(figure, range(len(self.scores)), self.scores, "held-out sequences")
-        figure.update_yaxes(range=[-0.02, 1.05])
-        return figure
+
+    def traces(self, style: Style) -> list[Trace]:
+        """One line."""
+        return [style.line(range(len(self.scores)), self.scores, "held-out sequences")]
 
 
 def recall(

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from undamped.analysis.core.figures import add_line, new_figure
+from undamped.analysis.core.layout import Layout, reference
 from undamped.analysis.core.result import Result
+from undamped.analysis.core.style import Style, Trace
 from undamped.errors import ShapeError, explain
 
 Array = NDArray[Any]
@@ -38,19 +39,27 @@ class EulerStability(Result):
         """Whether the criterion holds at every point, up to rounding."""
         return bool((self.amplification <= 1 + 1e-12).all())
 
-    def plot(self) -> Any:
-        """Draw max |1 + hλ| along the trajectory."""
+    @property
+    def sentence(self) -> str:
+        """Whether the criterion holds."""
         words = "holds everywhere" if self.stable else "is broken where the line is above 1"
-        figure = new_figure(
+        return f"The criterion |1 + hλ| ≤ 1 {words} (h = {self.step:g})."
+
+    @property
+    def layout(self) -> Layout:
+        """Amplification along the trajectory, with its limit."""
+        return Layout(
             "Forward-Euler stability",
             "point of the trajectory [steps]",
             "max |1 + hλ|",
-            f"The criterion |1 + hλ| ≤ 1 {words} (h = {self.step:g}).",
+            self.sentence,
+            background=(reference([0, len(self.amplification) - 1], [1, 1], "limit"),),
         )
+
+    def traces(self, style: Style) -> list[Trace]:
+        """One line."""
         points = range(len(self.amplification))
-        add_line(figure, points, self.amplification, "max |1 + hλ|", 0)
-        add_line(figure, points, np.ones(len(self.amplification)), "limit", 1)
-        return figure
+        return [style.line(points, self.amplification, "max |1 + hλ|")]
 
 
 def _matrices(jacobians: ArrayLike) -> Array:

@@ -16,7 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.analysis.core.figures import add_line, new_figure
+from undamped.analysis.core.layout import Layout
+from undamped.analysis.core.result import Result
+from undamped.analysis.core.style import Style, Trace
 from undamped.errors import DataError, OptionError, explain
 
 
@@ -43,7 +45,7 @@ def heavy_ball_matrix(matrix: Tensor, gamma: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class StiffnessComparison:
+class StiffnessComparison(Result):
     """Stiffness of A and of B over damping.
 
     Args:
@@ -70,20 +72,25 @@ class StiffnessComparison:
             "stiffness_second_order": list(self.second_order),
         }
 
-    def plot(self) -> Any:
-        """Draw S(B) over damping beside S(A) and √S(A)."""
-        figure = new_figure(
+    @property
+    def layout(self) -> Layout:
+        """Stiffness over damping, beside S(A) and √S(A)."""
+        return Layout(
             "Stiffness of ḣ = A h and of ḧ + γḣ = A h",
             "damping γ",
             "stiffness (ratio of rates)",
             "The second-order field is as stiff as the root of the first-order one, or stiffer.",
             log_y=True,
         )
+
+    def traces(self, style: Style) -> list[Trace]:
+        """S(B), and where A alone would be."""
         ends = [self.gammas[0], self.gammas[-1]]
-        add_line(figure, self.gammas, self.second_order, "S(B), second order", 0)
-        add_line(figure, ends, [self.first_order] * 2, "S(A), first order", 1)
-        add_line(figure, ends, [self.root] * 2, "√S(A)", 2)
-        return figure
+        return [
+            style.line(self.gammas, self.second_order, "S(B), second order", 0),
+            style.line(ends, [self.first_order] * 2, "S(A), first order", 1),
+            style.line(ends, [self.root] * 2, "√S(A)", 2),
+        ]
 
 
 def compare_stiffness(matrix: Tensor, gammas: list[float]) -> StiffnessComparison:
@@ -115,7 +122,7 @@ def eigenvalue_pairs(jacobian: Tensor, gamma: float, span: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class AdjointDecay:
+class AdjointDecay(Result):
     """How much of a gradient is left after going back a time.
 
     Args:
@@ -128,26 +135,23 @@ class AdjointDecay:
     first_order: tuple[float, ...]
     second_order: tuple[float, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        return {
-            "times": list(self.times),
-            "first_order": list(self.first_order),
-            "second_order": list(self.second_order),
-        }
-
-    def plot(self) -> Any:
-        """Draw both over T."""
-        figure = new_figure(
+    @property
+    def layout(self) -> Layout:
+        """What is left over T, in decades."""
+        return Layout(
             "The adjoint over the time T it goes back",
             "time T",
             "gradient left at the start",
             "The adjoint of the first-order field vanishes; the heavy ball's does not.",
             log_y=True,
         )
-        add_line(figure, self.times, self.first_order, "NODE", 0)
-        add_line(figure, self.times, self.second_order, "HBNODE", 1)
-        return figure
+
+    def traces(self, style: Style) -> list[Trace]:
+        """Both fields."""
+        return [
+            style.line(self.times, self.first_order, "NODE", 0),
+            style.line(self.times, self.second_order, "HBNODE", 1),
+        ]
 
 
 def adjoint_decay(

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from undamped.analysis import Result
     from undamped.cli.settings import Settings
     from undamped.report import ModelReport
 
@@ -57,58 +60,41 @@ def diagnose(
 def show(reports: list[ModelReport], page: Path, as_json: bool) -> None:
     """Print verdicts and remedies, and where the page lies."""
     from undamped.cli.screen import console, print_json
+    from undamped.report.plots import in_order
     from undamped.report.tables import headline
 
     if as_json:
-        print_json({"page": str(page), "models": [_plain(report) for report in reports]})
+        print_json({"page": str(page), "models": [report.to_dict() for report in reports]})
         return
     screen = console()
     screen.print(headline(reports), style="bold", markup=False)
     for report in reports:
         if len(reports) > 1:
             screen.print(f"{report.name}: {report.verdict}", markup=False)
-        for found in report.promises:
-            mark = "kept" if found.kept else "BROKEN"
-            screen.print(
-                f"  promise {mark}: {found.promise.claim} ({found.meaning} {found.value:.3g}, "
-                f"limit {found.limit:.3g})",
-                markup=False,
-            )
-        if report.ode_gradients is not None:
-            for way in report.ode_gradients.ways:
-                screen.print(
-                    f"  gradient by {way.name} ({way.method}): error {way.error:.1e}, "
-                    f"{way.seconds:.3g} s, keeps {way.saved_bytes / 1e6:.2g} MB, evaluations "
-                    f"{way.evaluations} + {way.evaluations_backward}",
-                    markup=False,
-                    soft_wrap=True,
-                )
-            for refused, why in report.ode_gradients.refused.items():
-                screen.print(f"  gradient by {refused} refused: {why}", markup=False)
+        for name in in_order([report]):
+            _print_result(screen, name, report.results[name])
         for remedy in report.remedies:
             command = f"\n      {remedy.command}" if remedy.command else ""
             screen.print(f"  · {remedy.advice}{command}", markup=False, soft_wrap=True)
     screen.print(f"The page: {page}", soft_wrap=True, markup=False)
 
 
-def _plain(report: ModelReport) -> dict[str, object]:
-    parts = {
-        name: None if part is None else part.to_dict()
-        for name, part in (
-            ("gradient_flow", report.gradient_flow),
-            ("recall", report.recall),
-            ("spectrum", report.spectrum),
-            ("cost", report.cost),
-            ("ode_gradients", report.ode_gradients),
-        )
-    }
-    return {
-        "name": report.name,
-        "verdict": report.verdict,
-        "remedies": [{"advice": r.advice, "command": r.command} for r in report.remedies],
-        "promises": [found.to_dict() for found in report.promises],
-        **parts,
-    }
+def _print_result(screen: Console, name: str, result: Result) -> None:
+    """Print what an instrument found: its sentence, or its table where it has only that."""
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    title = name.replace("_", " ")
+    if result.sentence:
+        screen.print(f"  {title}: {result.sentence}", markup=False, soft_wrap=True)
+    else:
+        screen.print(f"  {title}:" if result.rows else "", markup=False)
+    if result.rows and len(result.columns) > 1:
+        table = Table(*result.columns, box=None, header_style="dim")
+        for row in result.rows:
+            table.add_row(*(Text(cell) for cell in row))
+        screen.print(Padding(table, (0, 0, 0, 4)))
 
 
 def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:

@@ -33,9 +33,10 @@ def _print(name: str, page: dict[str, Any]) -> None:
     from undamped.cli.screen import console
 
     screen = console()
-    screen.print(f"[bold]{name}[/], a {page['kind']}", "")
+    article = "an" if page["kind"][0] in "aeiou" else "a"
+    screen.print(f"[bold]{name}[/], {article} {page['kind']}", "")
     screen.print(Text(page["summary"]), "")
-    for heading in ("equation", "symbols", "promise"):
+    for heading in ("question", "equation", "symbols", "promise"):
         if page.get(heading):
             screen.print(f"[bold]{heading.capitalize()}[/]")
             screen.print(Padding(Text(page[heading]), (0, 0, 1, 4)))

@@ -1,7 +1,7 @@
 """Runs and models become one HTML page, with a verdict and what to do about it."""
 
-from undamped.report.data import ModelReport, Remedy, Score
 from undamped.report.diagnose import diagnose
+from undamped.report.model_report import ModelReport, Remedy, Score
 from undamped.report.page import page, write
 from undamped.report.remedies import remedies
 

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from undamped.analysis.cost import Cost, cost, count_parameters
-from undamped.analysis.depth_flow import depth_flow, flows_in_depth
+from undamped.analysis.core.probe import Probe
+from undamped.analysis.core.result import Result
 from undamped.analysis.gradient_flow import GradientFlow, Loss, gradient_flow
-from undamped.analysis.jacobian import Spectrum, spectrum, step_jacobians
-from undamped.analysis.ode_gradients import GradientComparison, compare_gradients, has_odes
-from undamped.analysis.promises import Measurement, measure
-from undamped.analysis.recall import Recall, recall
+from undamped.analysis.recall import Recall
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.flows.continuous_flow import ContinuousFlow
-from undamped.networks import LSTM, Recurrent, SequenceModel
+from undamped.networks import LSTM, SequenceModel
 from undamped.networks.point_model import PointModel
-from undamped.registry import models
-from undamped.report.data import ModelReport
+from undamped.registry import instruments, models
+from undamped.report.model_report import ModelReport
 from undamped.report.remedies import remedies
+from undamped.tasks.task import Task
 from undamped.training.run import versions
 
-LARGEST_STATE = 1024
-"""States beyond this have Jacobians too large to look at in a report."""
+Tick = Callable[[str], None]
 
 
 def diagnose(
@@ -36,9 +32,11 @@ def diagnose(
     *,
     steps: int = 1000,
     batch: int = 8,
+    task: Task | None = None,
     loss: Loss | None = None,
     fraction: float = 0.01,
     name: str | None = None,
+    measured: Sequence[str] | None = None,
     compare: bool = True,
     memory: bool = False,
     seed: int = 0,
@@ -46,7 +44,7 @@ def diagnose(
     command: str = "",
     prefix: str = "undamped diagnose",
     settings: Sequence[str] = (),
-    tick: Callable[[str], None] | None = None,
+    tick: Tick | None = None,
 ) -> ModelReport:
     """Measure a model and say what is wrong with it, if anything.
 
@@ -56,9 +54,11 @@ def diagnose(
             `input_size`. For a model of continuous depth, (batch, features).
         steps: Length of the random inputs.
         batch: Number of random sequences.
+        task: The task on which the model was or will be trained, for what asks for its answers.
         loss: The loss for gradient flow; see `gradient_flow`.
         fraction: Where a gradient counts as lost; see `gradient_flow`.
         name: What to call it.
+        measured: Names of instruments; if none, all but those that are measured on request.
         compare: Whether to measure a fresh LSTM of the same size and name it in the verdict.
         memory: Whether to measure peak memory too; a few seconds for each length.
         seed: Seed of the random inputs.
@@ -74,51 +74,55 @@ def diagnose(
     """
     if isinstance(model, PointModel) and not isinstance(model.network, ContinuousFlow):
         model = model.network  # A flow stays inside, where its answer is the log-density.
-    network = model.network if isinstance(model, SequenceModel | PointModel) else model
-    entered = models.name_of(type(network)) or ""
-    title = name or entered or type(model).__name__
-    say = tick or (lambda stage: None)
-    say("gradient flow")
-    if inputs is not None and inputs.dim() == 2 and flows_in_depth(model):
-        flow = depth_flow(model, inputs, loss=loss, fraction=fraction, seed=seed, name=title)
-        say("cost and ways to the gradient")
-        return ModelReport(
-            name=title,
-            verdict=_verdict(flow, None).replace("steps", "points in depth"),
-            tone=_tone(flow),
-            gradient_flow=flow,
-            cost=_depth_cost(model, inputs, title),
-            ode_gradients=_ode_gradients(model, inputs, title),
-            options=dict(options or {}),
-            versions=versions(),
-            command=command,
-        )
     x = _random_inputs(model, steps, batch, seed) if inputs is None else inputs
-    flow = gradient_flow(model, x, loss=loss, fraction=fraction, name=title)
-    say("recall")
-    remembered = _recall(network, flow.length, title, seed)
-    if compare:
-        say("gradient flow of an LSTM beside it")
-    other = _lstm_flow(network, x, flow, fraction, seed) if compare else None
-    say("spectrum and promises")
-    seen, promised = _spectrum(model, network, x, title), _promises(network)
-    say("cost")
-    return ModelReport(
-        name=title,
-        verdict=_verdict(flow, other),
-        tone=_tone(flow),
-        remedies=remedies(
-            model, flow, remembered, command=prefix, model=entered, settings=settings
-        ),
-        gradient_flow=flow,
-        recall=remembered,
-        spectrum=seen,
-        promises=promised,
-        cost=_cost(network, flow.length, title, memory),
-        options=dict(options) if options is not None else _options(network),
+    probe = Probe(model, x, name or "", task, loss, fraction, seed, memory)
+    entered = models.name_of(type(probe.network)) or ""
+    probe = replace(probe, name=name or entered or type(model).__name__)
+    say = tick or (lambda stage: None)
+    results, left_out = measure_all(probe, measured, say)
+    report = ModelReport(
+        name=probe.name,
+        results=results,
+        left_out=left_out,
+        options=dict(options) if options is not None else _options(probe),
         versions=versions(),
         command=command,
     )
+    flow, recall = results.get("gradient_flow"), results.get("recall")
+    if not isinstance(flow, GradientFlow):
+        return report
+    verdict = _verdict(flow, _lstm_flow(probe, flow, say) if compare else None)
+    tone: Literal["good", "bad"] = "good" if flow.verdict == "steady" else "bad"
+    if probe.in_depth:
+        return replace(report, verdict=verdict.replace("steps", "points in depth"), tone=tone)
+    remembered = recall if isinstance(recall, Recall) else None
+    advice = remedies(model, flow, remembered, command=prefix, model=entered, settings=settings)
+    return replace(report, verdict=verdict, tone=tone, remedies=advice)
+
+
+def measure_all(
+    probe: Probe, names: Sequence[str] | None = None, tick: Tick | None = None
+) -> tuple[dict[str, Result], dict[str, str]]:
+    """Ask every instrument about a model; return what they found, and why some found nothing.
+
+    Args:
+        probe: The model.
+        names: Which instruments; if none, all but those that are measured on request.
+        tick: Called with the name of every instrument before it begins.
+    """
+    standard = [name for name in instruments if not instruments[name].on_request]
+    chosen = sorted(names or standard, key=lambda name: instruments[name].place)
+    results, left_out = {}, {}
+    for name in chosen:
+        if tick is not None:
+            tick(name.replace("_", " "))
+        try:
+            results[name] = instruments[name].measure(probe)
+        except (OptionError, ShapeError) as reason:
+            if names is None and name == "gradient_flow":
+                raise  # the verdict is made of it
+            left_out[name] = str(reason)
+    return results, left_out
 
 
 def _random_inputs(model: nn.Module, steps: int, batch: int, seed: int) -> Tensor:
@@ -151,72 +155,25 @@ def _verdict(flow: GradientFlow, other: GradientFlow | None) -> str:
     return f"{words}; an LSTM of this size reaches {other.horizon}"
 
 
-def _tone(flow: GradientFlow) -> Literal["good", "bad", "neutral"]:
-    return "good" if flow.verdict == "steady" else "bad"
-
-
-def _lstm_flow(
-    network: nn.Module, x: Tensor, flow: GradientFlow, fraction: float, seed: int
-) -> GradientFlow | None:
+def _lstm_flow(probe: Probe, flow: GradientFlow, tick: Tick) -> GradientFlow | None:
     """Measure a fresh LSTM of the same size on noise of the same length."""
+    network = probe.network
     sizes = [getattr(network, size, None) for size in ("input_size", "hidden_size", "num_layers")]
-    if isinstance(network, LSTM | nn.LSTM) or not all(isinstance(s, int) for s in sizes):
+    known = all(isinstance(size, int) for size in sizes)
+    if probe.in_depth or isinstance(network, LSTM | nn.LSTM) or not known:
         return None
+    tick("gradient flow of an LSTM beside it")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(probe.seed)
         other = nn.LSTM(*sizes)  # type: ignore[arg-type]
-        noise = torch.randn(flow.length, min(4, x.shape[1]), other.input_size)
-    return gradient_flow(other, noise, fraction=fraction)
+        noise = torch.randn(flow.length, min(4, probe.inputs.shape[1]), other.input_size)
+    return gradient_flow(other, noise, fraction=probe.fraction)
 
 
-def _recall(network: nn.Module, length: int, name: str, seed: int) -> Recall | None:
-    delays = max(10, min(200, length // 4))
-    try:
-        return recall(
-            network, delays=delays, steps=3 * delays + 100, batch=12, seed=seed, name=name
-        )
-    except (OptionError, ShapeError):
-        return None
-
-
-def _spectrum(model: nn.Module, network: nn.Module, x: Tensor, name: str) -> Spectrum | None:
-    width = getattr(network, "hidden_size", 0) * getattr(network, "num_layers", 1)
-    if isinstance(network, Recurrent):
-        width *= len(network.cell_class.state_names)
-    if width > LARGEST_STATE:
-        return None
-    probe = copy.deepcopy(model)
-    short = x[:, :20] if getattr(network, "batch_first", False) else x[:20]
-    try:
-        last = short.shape[1 if getattr(network, "batch_first", False) else 0] - 1
-        return spectrum(step_jacobians(probe, short, at=[last])[0], name=name)
-    except (OptionError, ShapeError):
-        return None
-
-
-def _promises(network: nn.Module) -> list[Measurement]:
-    return measure(network.cell(0)) if isinstance(network, Recurrent) else []
-
-
-def _cost(network: nn.Module, length: int, name: str, memory: bool) -> Cost | None:
-    lengths = sorted({max(2, length // part) for part in (8, 4, 2)})
-    try:
-        return cost(copy.deepcopy(network), lengths, repeats=3, memory=memory, name=name)
-    except (OptionError, RuntimeError):
-        return None
-
-
-def _depth_cost(model: nn.Module, inputs: Tensor, name: str) -> Cost:
-    """Parameters alone: there is no length to measure against."""
-    none = np.zeros(0, dtype=np.int64)
-    return Cost(count_parameters(model), none, none, none.astype(float), none, len(inputs), name)
-
-
-def _ode_gradients(model: nn.Module, inputs: Tensor, name: str) -> GradientComparison | None:
-    return compare_gradients(model, inputs, name=name) if has_odes(model) else None
-
-
-def _options(network: nn.Module) -> dict[str, Any]:
+def _options(probe: Probe) -> dict[str, Any]:
+    if probe.in_depth:
+        return {}
+    network = probe.network
     names = ("input_size", "hidden_size", "num_layers", "bidirectional", "dropout")
     found = {name: getattr(network, name) for name in names if hasattr(network, name)}
     return {**found, **getattr(network, "cell_options", {})}

@@ -16,8 +16,9 @@ from typing import Any
 from undamped.analysis.core.figures import line_style
 from undamped.errors import OptionError, explain
 from undamped.files import write_text
-from undamped.report import tables, traces
-from undamped.report.data import ModelReport
+from undamped.report import tables
+from undamped.report.model_report import ModelReport
+from undamped.report.plots import in_order, plots
 from undamped.version import __version__
 
 POLICY = (
@@ -55,19 +56,18 @@ def page(reports: Sequence[ModelReport], *, title: str = "") -> str:
     heading = title or " · ".join(report.name for report in reports[:4])
     if not title and len(reports) > 4:
         heading += f" and {len(reports) - 4} more"
-    plots = _plots(reports)
+    drawn = plots(reports)
     body = "".join(
         [
             _header(heading, reports),
             tables.verdicts(reports),
-            *(_section(plot) for plot in plots),
-            tables.promises(reports),
-            tables.ode_gradients(reports),
-            tables.costs(reports),
+            *(_section(plot) for plot in drawn),
+            *(tables.instrument(name, reports) for name in in_order(reports)),
+            tables.left_out(reports),
             tables.settings(reports),
         ]
     )
-    return _document(heading, body, {"plots": plots, "models": len(reports)})
+    return _document(heading, body, {"plots": drawn, "models": len(reports)})
 
 
 def _with_different_names(reports: Sequence[ModelReport]) -> list[ModelReport]:
@@ -79,92 +79,6 @@ def _with_different_names(reports: Sequence[ModelReport]) -> list[ModelReport]:
         seen[report.name] = count = seen.get(report.name, 0) + 1
         named.append(report if count == 1 else replace(report, name=f"{report.name} ({count})"))
     return named
-
-
-def _plots(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:
-    """Return the plots that have something to show, in the order of the page."""
-    plots = []
-    for column in [c for c in traces.curve_columns(reports) if c.startswith("valid_")]:
-        drawn = traces.curve_traces(reports, column)
-        loss = column == "valid_loss"
-        if loss:
-            drawn += traces.curve_traces(reports, "train_loss", faint=True)
-        words = column.removeprefix("valid_").replace("_", " ")
-        caption = "Dotted: on the training batches." if loss else "On the validation part."
-        plots.append(
-            _plot(f"curve-{column}", f"Training: {words}", "step", words, drawn, caption, log=loss)
-        )
-    gradient = traces.gradient_traces(reports)
-    plots.append(
-        _plot(
-            "gradient",
-            "Gradient flow",
-            "step t",
-            "‖∂L/∂h(t)‖",
-            gradient,
-            "A flat line carries the error back to the beginning; a line that falls to the left "
-            "has forgotten what came before. Twelve decades are shown; a double click shows all.",
-            log=True,
-        )
-    )
-    plots[-1]["layout"]["yaxis"] |= traces.visible_decades(gradient)
-    plots.append(
-        _plot(
-            "recall",
-            "Recall",
-            "delay k [steps]",
-            "explained share of x(t−k)",
-            traces.recall_traces(reports),
-            "How much of the input of k steps ago a linear readout recovers from the output now.",
-        )
-    )
-    spectrum = _plot(
-        "spectrum",
-        "Spectrum of one step",
-        "real part",
-        "imaginary part",
-        traces.spectrum_traces(reports),
-        "Eigenvalues of ∂h'/∂h: inside the circle a mode fades, on it it stays, outside it grows.",
-    )
-    spectrum["layout"]["yaxis"] |= {"scaleanchor": "x", "scaleratio": 1}
-    plots.append(spectrum)
-    ways = _plot(
-        "ways",
-        "Four ways to the gradient",
-        "seconds there and back",
-        "relative error of the gradient",
-        traces.ode_gradient_traces(reports),
-        "Against back-propagation in float64 with a tolerance a thousand times finer. Lower is "
-        "more exact, further left is faster.",
-        log=True,
-    )
-    ways["layout"]["xaxis"]["type"] = "log"
-    plots.append(ways)
-    cost = _plot(
-        "cost",
-        "Seconds against length",
-        "length [steps]",
-        "seconds there and back",
-        traces.cost_traces(reports),
-        "One forward and backward pass on this machine; a slope of one is linear in length.",
-        log=True,
-    )
-    cost["layout"]["xaxis"]["type"] = "log"
-    plots.append(cost)
-    return [plot for plot in plots if plot["traces"]]
-
-
-def _plot(
-    key: str, title: str, x: str, y: str, drawn: list[Any], caption: str, *, log: bool = False
-) -> dict[str, Any]:
-    axis: dict[str, Any] = {"type": "linear"}
-    if log:
-        axis = {"type": "log", "exponentformat": "power", **traces.decade_ticks(drawn)}
-    layout = {
-        "xaxis": {"title": {"text": x}},
-        "yaxis": {"title": {"text": y}, **axis},
-    }
-    return {"key": key, "title": title, "caption": caption, "traces": drawn, "layout": layout}
 
 
 def _section(plot: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from undamped.analysis.oscillators import effective_steps, oscillator_cells
 from undamped.analysis.recall import Recall
 from undamped.errors import OptionError
 from undamped.report.commands import Commands
-from undamped.report.data import Remedy
+from undamped.report.model_report import Remedy
 
 FEWEST_TURNS = 0.25
 """An oscillator that turns less than this over a sequence has hardly begun to move."""

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from undamped.report.data import ModelReport, Score
 from undamped.report.diagnose import diagnose
+from undamped.report.model_report import ModelReport, Score
 from undamped.tasks.task import Task
 from undamped.training.run import Run
 
@@ -24,6 +24,7 @@ def report_run(
     *,
     compare: bool = True,
     memory: bool = False,
+    measured: Sequence[str] | None = None,
     tick: Callable[[str], None] | None = None,
 ) -> ModelReport:
     """Measure the model of a run on its own task and add what training wrote down.
@@ -35,6 +36,7 @@ def report_run(
         run: The run, or its folder; it may be unfinished, then what is there is shown.
         compare: Whether to measure a fresh LSTM of the same size too.
         memory: Whether to measure peak memory too.
+        measured: Names of instruments; if none, those that are measured without being asked.
         tick: Called with the name of every measurement before it begins.
     """
 
@@ -50,6 +52,7 @@ def report_run(
         name=opened.path.name,
         compare=compare,
         memory=memory,
+        measured=measured,
         settings=_task_settings(settings["task"].get("options", {})),
         tick=tick,
     )
@@ -73,6 +76,7 @@ def diagnose_task(
     name: str,
     compare: bool = True,
     memory: bool = False,
+    measured: Sequence[str] | None = None,
     command: str = "",
     verb: Literal["train", "diagnose"] = "train",
     settings: Sequence[str] = (),
@@ -86,6 +90,7 @@ def diagnose_task(
         name: What to call the model.
         compare: Whether to measure a fresh LSTM of the same size too.
         memory: Whether to measure peak memory too.
+        measured: Names of instruments; if none, those that are measured without being asked.
         command: The command to print.
         verb: The verb of the commands that remedies suggest.
         settings: Settings that were given, which those commands keep.
@@ -98,7 +103,9 @@ def diagnose_task(
     return diagnose(
         model,
         batch.inputs.to(_dtype(model)) if batch.inputs.is_floating_point() else batch.inputs,
+        task=task,
         name=name,
+        measured=measured,
         compare=compare,
         memory=memory,
         command=command,

@@ -1,4 +1,4 @@
-"""The parts of a page that are text: verdicts, promises, cost, settings. All text is escaped."""
+"""The parts of a page that are text: verdicts, tables, settings. All text is escaped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from undamped.report.data import ModelReport
+from undamped.analysis.gradient_flow import GradientFlow
+from undamped.report.model_report import ModelReport
 
 Row = Sequence[str]
 
@@ -34,12 +35,15 @@ def verdicts(reports: Sequence[ModelReport]) -> str:
 
 def headline(reports: Sequence[ModelReport]) -> str:
     """One sentence that compares how far gradients reach."""
-    measured = [r for r in reports if r.gradient_flow is not None]
-    if not measured:
+    flows = [
+        (report.name, flow)
+        for report in reports
+        if isinstance(flow := report.results.get("gradient_flow"), GradientFlow)
+    ]
+    if not flows:
         return "Nothing was measured."
-    if len(measured) == 1:
-        return f"{measured[0].name}: {measured[0].verdict}."
-    flows = [(r.name, r.gradient_flow) for r in measured if r.gradient_flow is not None]
+    if len(flows) == 1:
+        return next(f"{r.name}: {r.verdict}." for r in reports if r.name == flows[0][0])
     # A gradient that explodes reaches everything and is of no use: those come last.
     flows.sort(key=lambda pair: (pair[1].verdict == "explode", -pair[1].horizon / pair[1].length))
     name, best = flows[0]
@@ -94,91 +98,28 @@ def table(heading: Row, rows: Iterable[tuple[int, Row]]) -> str:
     )
 
 
-def promises(reports: Sequence[ModelReport]) -> str:
-    """Claim against measurement."""
+def instrument(name: str, reports: Sequence[ModelReport]) -> str:
+    """What an instrument found as a table, one or several rows for each model."""
+    found = [(i, r, r.results[name]) for i, r in enumerate(reports) if name in r.results]
+    rows = [(i, (report.name, *row)) for i, report, result in found for row in result.rows]
+    if not rows:
+        return ""
+    first = found[0][2]
+    title = f"{first.layout.title}, in numbers"
+    return _titled(f"table-{name}", title, table(("model", *first.columns), rows))
+
+
+def left_out(reports: Sequence[ModelReport]) -> str:
+    """Which instruments have nothing to say about a model, and why, folded away."""
     rows = [
-        (
-            index,
-            (
-                report.name,
-                found.promise.claim,
-                found.meaning,
-                f"{found.value:.3g}",
-                f"{found.limit:.3g}",
-                "✓ kept" if found.kept else "✗ broken",
-            ),
-        )
+        (index, (report.name, name.replace("_", " "), why))
         for index, report in enumerate(reports)
-        for found in report.promises
+        for name, why in report.left_out.items()
     ]
     if not rows:
         return ""
-    heading = ("model", "promise", "measured", "value", "limit", "")
-    return _titled("promises", "Promise against measurement", table(heading, rows))
-
-
-def costs(reports: Sequence[ModelReport]) -> str:
-    """Parameters, flops per step, seconds and memory at the longest length."""
-    rows = []
-    for index, report in enumerate(reports):
-        cost = report.cost
-        if cost is None:
-            continue
-        if not len(cost.lengths):
-            rows.append((index, (report.name, f"{cost.parameters:,}", "", "", "")))
-            continue
-        length = int(cost.lengths[-1])
-        memory = f"{cost.memory[-1] / 2**20:.1f} MB" if len(cost.memory) else "not measured"
-        flops = cost.flops[-1] / (length * cost.batch)
-        seconds = f"{cost.seconds[-1]:.3g} s for {length} steps, batch {cost.batch}"
-        rows.append(
-            (index, (report.name, f"{cost.parameters:,}", f"{flops:,.0f}", seconds, memory))
-        )
-    if not rows:
-        return ""
-    heading = ("model", "parameters", "flops a step", "there and back", "peak memory")
-    return _titled("costs", "Cost", table(heading, rows))
-
-
-def ode_gradients(reports: Sequence[ModelReport]) -> str:
-    """Error, time and memory of every way to the gradient of a model that solves ODEs."""
-    rows: list[tuple[int, Row]] = []
-    for index, report in enumerate(reports):
-        if report.ode_gradients is None:
-            continue
-        rows += [
-            (
-                index,
-                (
-                    report.name,
-                    way.name,
-                    way.method,
-                    f"{way.error:.1e}",
-                    f"{way.answer_error:.1e}",
-                    f"{way.seconds:.3g} s",
-                    f"{way.saved_bytes / 1e6:.2f} MB",
-                    f"{way.evaluations} + {way.evaluations_backward}",
-                ),
-            )
-            for way in report.ode_gradients.ways
-        ]
-        rows += [
-            (index, (report.name, way, f"refused: {why}", "", "", "", "", ""))
-            for way, why in report.ode_gradients.refused.items()
-        ]
-    if not rows:
-        return ""
-    heading = (
-        "model",
-        "way",
-        "solver",
-        "error of the gradient",
-        "error of the answer",
-        "there and back",
-        "kept",
-        "evaluations",
-    )
-    return _titled("ode-gradients", "Four ways to the gradient, in numbers", table(heading, rows))
+    inner = table(("model", "instrument", "why not"), rows)
+    return f"<details><summary>Not measured: {len(rows)}</summary>{inner}</details>"
 
 
 def settings(reports: Sequence[ModelReport]) -> str:

@@ -78,19 +78,3 @@ def add_line(
         mode="lines+markers" if markers else "lines",
         line=line_style(index),
     )
-
-
-def add_unit_circle(figure: Any) -> None:
-    """Draw |z| = 1 and give both axes the same scale."""
-    import numpy as np
-
-    angle = np.linspace(0, 2 * np.pi, 181)
-    figure.add_scatter(
-        x=np.cos(angle).tolist(),
-        y=np.sin(angle).tolist(),
-        mode="lines",
-        name="unit circle",
-        line={"color": "#7F7F7F", "width": 1},
-        hoverinfo="skip",
-    )
-    figure.update_yaxes(scaleanchor="x", scaleratio=1)

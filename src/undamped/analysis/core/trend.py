@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from undamped.analysis.core.result import Result
+from undamped.analysis.core.result import Record
 
 
 @dataclass(frozen=True)
-class Trend(Result):
+class Trend(Record):
     """The slope of log(series) per step with its 95 % confidence interval."""
 
     rate: float

@@ -6,12 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from undamped.analysis.cost import Cost
-from undamped.analysis.gradient_flow import GradientFlow
-from undamped.analysis.jacobian import Spectrum
-from undamped.analysis.ode_gradients import GradientComparison
-from undamped.analysis.promises import Measurement
-from undamped.analysis.recall import Recall
+from undamped.analysis.core.result import Result
 
 
 @dataclass(frozen=True)
@@ -41,12 +36,8 @@ class ModelReport:
         verdict: One sentence, with its numbers.
         tone: Whether the verdict is good, bad or neither.
         remedies: What to change.
-        gradient_flow: How far gradients travel.
-        recall: What a linear readout remembers.
-        spectrum: Eigenvalues of the Jacobian of one step.
-        promises: Claims and measurements.
-        cost: Parameters, flops and seconds.
-        ode_gradients: The ways to the gradient of a model that solves ODEs.
+        results: What each instrument found, by the instrument's name.
+        left_out: Why an instrument has nothing to say about this model, by its name.
         curve: Rows of the training curve, each with "step" and any of "train_loss",
             "valid_loss" and further numbers.
         score: The result of training.
@@ -60,15 +51,22 @@ class ModelReport:
     verdict: str = ""
     tone: Literal["good", "bad", "neutral"] = "neutral"
     remedies: Sequence[Remedy] = ()
-    gradient_flow: GradientFlow | None = None
-    recall: Recall | None = None
-    spectrum: Spectrum | None = None
-    promises: Sequence[Measurement] = ()
-    cost: Cost | None = None
-    ode_gradients: GradientComparison | None = None
+    results: Mapping[str, Result] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
     curve: Sequence[Mapping[str, float]] = ()
     score: Score | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
     path: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return verdict, remedies and all results for JSON, each under its instrument's name."""
+        return {
+            "name": self.name,
+            "verdict": self.verdict,
+            "remedies": [{"advice": r.advice, "command": r.command} for r in self.remedies],
+            **dict.fromkeys(self.left_out),
+            **{name: result.to_dict() for name, result in self.results.items()},
+            "left_out": dict(self.left_out),
+        }

@@ -1,0 +1,77 @@
+"""What an instrument is given: a model, an input for it, and perhaps the task it was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import Tensor, nn
+
+from undamped.errors import OptionError
+from undamped.networks import Recurrent, SequenceModel
+from undamped.networks.point_model import PointModel
+from undamped.tasks.task import Task
+
+
+class InapplicableError(OptionError):
+    """An instrument has nothing to see in a model; the message says why."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A model to be measured.
+
+    Args:
+        model: One of our networks or models, a module of torch, or one of a user.
+        inputs: What it takes.
+        name: What to call it.
+        task: The task whose data the inputs are, if there is one.
+        loss: A function of the answer that returns one number, if there is one.
+        fraction: Where a gradient counts as lost.
+        seed: Seed of whatever an instrument draws.
+        memory: Whether to measure peak memory, which takes seconds.
+    """
+
+    model: nn.Module
+    inputs: Tensor
+    name: str = ""
+    task: Task | None = None
+    loss: Callable[[Tensor], Tensor] | None = None
+    fraction: float = 0.01
+    seed: int = 0
+    memory: bool = False
+
+    @cached_property
+    def network(self) -> nn.Module:
+        """The network of a whole model, without what encodes its input and reads its output."""
+        whole = isinstance(self.model, SequenceModel | PointModel)
+        return self.model.network if whole else self.model  # type: ignore[return-value]
+
+    @property
+    def in_depth(self) -> bool:
+        """Whether the model reads single vectors and its state flows through layers or an ODE."""
+        from undamped.analysis.depth_flow import flows_in_depth
+
+        return self.inputs.dim() == 2 and flows_in_depth(self.model)
+
+    @property
+    def batch_first(self) -> bool:
+        """Whether the network takes (batch, time, features)."""
+        return bool(getattr(self.network, "batch_first", False))
+
+    @property
+    def length(self) -> int:
+        """Number of steps of the inputs."""
+        return self.inputs.shape[1 if self.batch_first and self.inputs.dim() == 3 else 0]
+
+    def recurrent(self) -> Recurrent:
+        """Return the network if it is one of our recurrent ones, or say that it is not."""
+        if not isinstance(self.network, Recurrent):
+            raise InapplicableError("it has no recurrent cells of ours")
+        return self.network
+
+    def in_time(self) -> None:
+        """Refuse a model whose depth is its only time."""
+        if self.in_depth:
+            raise InapplicableError("it reads single vectors, not sequences")

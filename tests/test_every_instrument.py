@@ -1,0 +1,107 @@
+"""Every instrument of the registry describes, measures and draws itself."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import undamped
+from undamped import report
+from undamped.analysis import InapplicableError, Probe, Result
+from undamped.describe import describe_member
+from undamped.docstrings import sections
+from undamped.registry import instruments, tasks
+
+
+@pytest.fixture(scope="module")
+def probes():
+    """Small models of every kind, each with an input; what reads time comes with its task."""
+    torch.manual_seed(0)
+    task = tasks.build("adding", length=20)
+    inputs = task.batch("test", 0, 4).inputs
+    layer = nn.TransformerEncoderLayer(2, 1, 4)
+    return {
+        "oscillators": Probe(
+            undamped.SequenceModel("unicornn", 2, 1, hidden_size=4, num_layers=2),
+            inputs,
+            "oscillators",
+            task,
+        ),
+        "rnn": Probe(undamped.RNN(2, 4), inputs, "rnn", task),
+        "torch": Probe(nn.LSTM(2, 3), inputs, "torch"),
+        "attention": Probe(nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), inputs),
+        "ode": Probe(undamped.NODE(2, 2), torch.randn(4, 2), "ode"),
+    }
+
+
+@pytest.fixture(scope="module")
+def measured(probes):
+    """What each instrument says of each model: a result, or why there is none."""
+    found = {}
+
+    def ask(name):
+        if name not in found:
+            found[name] = {}
+            for kind, probe in probes.items():
+                try:
+                    found[name][kind] = instruments[name].measure(probe)
+                except InapplicableError as reason:
+                    found[name][kind] = str(reason)
+                except undamped.errors.UndampedError as reason:
+                    found[name][kind] = str(reason)
+        return found[name]
+
+    return ask
+
+
+@pytest.mark.parametrize("name", list(instruments))
+def test_it_measures_some_small_model_and_gives_its_reason_for_the_others(name, measured):
+    found = measured(name)
+    results = [result for result in found.values() if isinstance(result, Result)]
+    assert results
+    assert all(type(result) is instruments[name] for result in results)
+    assert all(len(reason) > 10 for reason in found.values() if isinstance(reason, str))
+
+
+@pytest.mark.parametrize("name", list(instruments))
+def test_it_draws_itself_for_every_eye(name, measured, tmp_path):
+    kinds = {k: r for k, r in measured(name).items() if isinstance(r, Result)}
+    for kind, result in kinds.items():
+        layout = result.layout
+        assert layout.title and layout.x and layout.y and layout.caption.endswith(".")
+        figure = result.plot()
+        assert figure.layout.xaxis.title.text == layout.x
+        result.picture(tmp_path / f"{kind}.svg")
+        assert (tmp_path / f"{kind}.svg").read_text(encoding="utf-8").startswith("<?xml")
+        assert all(len(row) == len(result.columns) for row in result.rows)
+        assert all(isinstance(cell, str) for row in result.rows for cell in row)
+        assert result.sentence or result.rows
+    assert any(result.plot().data for result in kinds.values())
+
+
+@pytest.mark.parametrize("name", list(instruments))
+def test_its_numbers_are_valid_json(name, measured):
+    for result in measured(name).values():
+        if isinstance(result, Result):
+            text = json.dumps(result.to_dict(), allow_nan=False)
+            assert json.loads(text)
+
+
+@pytest.mark.parametrize("name", list(instruments))
+def test_a_page_and_the_command_line_show_it(name, measured):
+    found = {k: r for k, r in measured(name).items() if isinstance(r, Result)}
+    shown = [report.ModelReport(kind, "x", results={name: r}) for kind, r in found.items()]
+    page = report.page(shown)
+    assert f'id="plot-{name}"' in page or f'id="h-table-{name}"' in page
+    assert all(name in one.to_dict() for one in shown)
+    json.dumps([one.to_dict() for one in shown], allow_nan=False)
+
+
+@pytest.mark.parametrize("name", list(instruments))
+def test_it_is_documented(name):
+    member = instruments[name]
+    assert member.question.endswith("?")
+    assert len(sections(member)[""]) > 30
+    options = describe_member(name, instruments)["options"]
+    assert options and all(option["about"] for option in options)
