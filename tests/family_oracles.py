@@ -175,7 +175,10 @@ def sru(x, cell):
     n, V = cell.hidden_size, array(cell.input_weight)
     c, outputs = np.zeros((x.shape[1], n)), []
     for x_t in x:
-        new, f, r, s = (x_t @ V[k * n : (k + 1) * n].T for k in range(4))
+        new, f, r = (x_t @ V[k * n : (k + 1) * n].T for k in range(3))
+        # b_r starts at zero: α = √(1 + 2 exp(0)), in V itself where there is a fourth matrix;
+        # the network was made in single precision.
+        s = x_t @ V[3 * n :].T if len(V) > 3 * n else np.float32(3**0.5) * x_t
         f = sigmoid(f + array(cell.forget_weight) * c + array(cell.forget_bias))
         r = sigmoid(r + array(cell.reset_weight) * c + array(cell.reset_bias))
         c = f * c + (1 - f) * new

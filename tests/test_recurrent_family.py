@@ -32,7 +32,7 @@ def inputs(time=12, batch=2, size=3):
 
 
 @pytest.mark.parametrize("name", ORACLES)
-@pytest.mark.parametrize("hidden", [5, 8])
+@pytest.mark.parametrize("hidden", [3, 5, 8])  # 3 is also the size of the input
 def test_cells_are_the_papers_equations(name, hidden):
     net = perturbed(name, hidden)
     x = inputs()
@@ -78,6 +78,7 @@ CHANGED = {
     "long_memory": "none",
     "skip": 1,
     "highway_bias": 1.0,
+    "rescale": False,
     "beta": 0.4,
     "new_logit": 0.5,
     "old_logit": 0.5,
@@ -308,6 +309,35 @@ def test_indrnn_reads_the_layers_it_says():
         layers.append(cell.scan(source, cell.initial_state(2, x))[0])
         outputs.append(layers[-1])
     torch.testing.assert_close(residual(x)[0], outputs[-1])
+
+
+@pytest.mark.parametrize("size", [64, 128])
+@torch.no_grad()
+def test_signals_keep_their_size_through_the_layers_of_an_sru(size):
+    """The authors' program has 0.98 to 0.92 here, and 0.63 to 0.03 without the scale."""
+    deviations = []
+    for rescale in (True, False):
+        torch.manual_seed(0)
+        net = undamped.SRU(size, 128, num_layers=8, rescale=rescale)
+        x, seen = torch.randn(150, 16, size), []
+        for cell in net.cells:
+            x, _ = cell.scan(x, cell.initial_state(16, x))
+            seen.append(x[50:].std().item())
+        deviations.append(seen)
+    assert all(0.88 < deviation < 1.02 for deviation in deviations[0])
+    assert deviations[1][0] < 0.7 and deviations[1][-1] < 0.05
+
+
+def test_srus_saved_before_there_was_a_scale_answer_as_they_did():
+    net = perturbed("sru", hidden=3)
+    saved = {name: t for name, t in net.state_dict().items() if "passing_scale" not in name}
+    old = perturbed("sru", hidden=3)
+    old.load_state_dict(saved)
+    assert [cell.passing_scale.item() for cell in old.cells] == [1.0]
+    plain = perturbed("sru", hidden=3, rescale=False)
+    plain.load_state_dict(net.state_dict() | {"cells.0.passing_scale": torch.tensor(1.0)})
+    x = inputs()
+    assert torch.equal(old(x)[0], plain(x)[0]) and not torch.equal(old(x)[0], net(x)[0])
 
 
 @pytest.mark.parametrize("name", sorted(ORACLES))

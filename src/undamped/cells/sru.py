@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -19,11 +22,13 @@ class SRUCell(CoupledCell):
     Equation:
         f = σ̂(V_f x + v_f ⊙ c + b_f),  r = σ̂(V_r x + v_r ⊙ c + b_r)
         c' = f ⊙ c + (1 − f) ⊙ (V x)
-        h' = r ⊙ c' + (1 − r) ⊙ s
+        h' = r ⊙ c' + (1 − r) ⊙ s,  s = α x or V_s x,  α = √(1 + 2 exp(b_r)) at the start
 
     Symbols:
         c memory, h output, x input, f forget gate, r reset gate, v recurrent weights per unit;
-        s is x itself where the sizes agree and V_s x otherwise.
+        s is α x where the sizes agree and V_s x otherwise. The constant α makes up for what the
+        gates take away, so that a signal is as large after many layers as before; without it the
+        output of layer 8 is some 0.03 of its input.
 
     Promise:
         None strict.
@@ -32,6 +37,8 @@ class SRUCell(CoupledCell):
         input_size: Number of features of the input at each step.
         hidden_size: Number of hidden units.
         highway_bias: Where b_r starts; below zero more of the input passes by at first.
+        rescale: Whether s is scaled by α, as the paper has it; the authors' program has this as
+            an option, which its cells turn on and its stacks of layers off.
 
     Example:
         >>> net = undamped.SRU(3, 16, num_layers=2)
@@ -43,9 +50,15 @@ class SRUCell(CoupledCell):
     """
 
     state_names = ("hidden", "memory")
+    passing_scale: Tensor
 
     def __init__(
-        self, input_size: PositiveInt, hidden_size: PositiveInt, *, highway_bias: float = 0.0
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        highway_bias: float = 0.0,
+        rescale: bool = True,
     ) -> None:
         super().__init__(input_size, hidden_size)
         self.passes_input = input_size == hidden_size
@@ -54,8 +67,17 @@ class SRUCell(CoupledCell):
         bound = (3 / input_size) ** 0.5
         self.input_weight = nn.Parameter(torch.empty(parts * hidden_size, input_size))
         nn.init.uniform_(self.input_weight, -bound, bound)
-        self.forget_weight = nn.Parameter(torch.empty(hidden_size).uniform_(-1, 1))
-        self.reset_weight = nn.Parameter(torch.empty(hidden_size).uniform_(-1, 1))
+        # A gate sums two terms, input and memory: each has variance one half.
+        bound = 1.5**0.5
+        self.forget_weight = nn.Parameter(torch.empty(hidden_size).uniform_(-bound, bound))
+        self.reset_weight = nn.Parameter(torch.empty(hidden_size).uniform_(-bound, bound))
+        scale = (1 + 2 * math.exp(highway_bias)) ** 0.5 if rescale else 1.0
+        with torch.no_grad():
+            self.input_weight[hidden_size : 3 * hidden_size] *= 0.5**0.5
+            self.input_weight[3 * hidden_size :] *= scale
+        # Beside the weights, so that files from before there was a scale keep theirs, one.
+        self.register_buffer("passing_scale", torch.tensor(scale if self.passes_input else 1.0))
+        self.register_load_state_dict_pre_hook(_files_without_scale)
         self.forget_bias = nn.Parameter(torch.zeros(hidden_size))
         self.reset_bias = nn.Parameter(torch.full((hidden_size,), highway_bias))
 
@@ -65,7 +87,8 @@ class SRUCell(CoupledCell):
         bias = torch.cat([nothing, self.forget_bias, self.reset_bias, nothing])
         if not self.passes_input:
             return self.input_weight, bias
-        return torch.cat([self.input_weight, torch.eye(self.input_size).to(bias)]), bias
+        passing = self.passing_scale * torch.eye(self.input_size).to(bias)
+        return torch.cat([self.input_weight, passing]), bias
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """The light recurrence."""
@@ -91,3 +114,9 @@ class SRUCell(CoupledCell):
     def elementwise_tensors(self, constants: State) -> State:
         """The recurrent weights of both gates."""
         return self.forget_weight, self.reset_weight
+
+
+def _files_without_scale(
+    cell: nn.Module, weights: dict[str, Any], prefix: str, *unused: object
+) -> None:
+    weights.setdefault(f"{prefix}passing_scale", torch.tensor(1.0))
