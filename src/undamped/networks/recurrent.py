@@ -191,13 +191,21 @@ class Recurrent(nn.Module):
     def _state_parts(self, state: Tensor | State, batch: int) -> State:
         """Return each part of a state as it is, once its shape is known to be right."""
         parts = (state,) if isinstance(state, Tensor) else tuple(state)
-        names = self.cell_class.state_names
-        size = (len(self.cells), batch, self.cell(0).state_size)
-        if len(parts) != len(names) or any(part.shape != size for part in parts):
+        cell, cells = self.cell(0), len(self.cells)
+        sizes = cell.state_sizes
+        fits = len(parts) == len(sizes) and all(
+            part.shape == (cells, batch, part.shape[-1] if size is None else size)
+            for part, size in zip(parts, sizes, strict=True)
+        )
+        if not fits:
+            expected = [
+                f"{name} {(cells, batch, 'any' if size is None else size)}"
+                for name, size in zip(cell.state_names, sizes, strict=True)
+            ]
             raise ShapeError(
                 explain(
                     f"{type(self).__name__} state",
-                    expected=f"{' and '.join(names)} of shape {size}",
+                    expected=f"tensors of shapes {', '.join(expected)}",
                     got=", ".join(str(tuple(part.shape)) for part in parts) or "nothing",
                     remedy="Pass on the state that an earlier call returned, or none.",
                 )

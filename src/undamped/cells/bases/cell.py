@@ -33,7 +33,7 @@ class Cell(nn.Module, ABC):
     """
 
     promises: ClassVar[tuple[Promise, ...]] = ()
-    state_names: ClassVar[tuple[str, ...]] = ("hidden",)
+    state_names: tuple[str, ...] = ("hidden",)
     invertible: ClassVar[bool] = False
     fused: ClassVar[bool] = False
     dense: ClassVar[bool] = False
@@ -61,8 +61,13 @@ class Cell(nn.Module, ABC):
 
     @property
     def state_size(self) -> int:
-        """Number of features of each tensor of the state."""
+        """Number of features of each tensor of the state, where all have the same."""
         return self.hidden_size
+
+    @property
+    def state_sizes(self) -> tuple[int | None, ...]:
+        """Number of features of every tensor of the state; None where it grows with time."""
+        return (self.state_size,) * len(self.state_names)
 
     @property
     def output_size(self) -> int:
@@ -136,7 +141,7 @@ class Cell(nn.Module, ABC):
 
     def initial_state(self, batch: int, like: Tensor) -> State:
         """Return the state before the first step: zeros, of the device and type of `like`."""
-        return tuple(like.new_zeros(batch, self.state_size) for _ in self.state_names)
+        return tuple(like.new_zeros(batch, size or 0) for size in self.state_sizes)
 
     def inverse(self, projected: Tensor, state: State, constants: State) -> State:
         """Take one step back; only cells that say `invertible` can."""
