@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from undamped.errors import NonFiniteError, OptionError, explain
 from undamped.solvers.state.packing import Packing
+
+if TYPE_CHECKING:
+    from undamped.solvers.gradients.unchanged import FieldSamples
 
 WATCHED = 16
 """Evaluations at the start of a solve that are watched for answers written over."""
@@ -32,17 +35,25 @@ class CountedField:
         self.plain = packing.single
         self._last: Tensor | None = None
         self._version = 0
+        self.samples: FieldSamples | None = None
+        """Where evaluations are offered to be kept."""
 
     def __call__(self, t: Any, y: Tensor) -> Tensor:
         """Evaluate the field on a packed state."""
         self.count += 1
-        if not self.plain:
-            return self.packing.pack(self.function(t, self.packing.unpack(y)))
-        value = self.function(t, y)
-        if type(value) is not Tensor or value.shape != y.shape:
-            self.packing.check(value, y.shape)
-        if self.count <= WATCHED:
-            self._watch(value)
+        version = -1 if y.is_inference() else y._version
+        if self.plain:
+            value = self.function(t, y)
+            if type(value) is not Tensor or value.shape != y.shape:
+                self.packing.check(value, y.shape)
+            if self.count <= WATCHED:
+                self._watch(value)
+        else:
+            value = self.packing.pack(self.function(t, self.packing.unpack(y)))
+        if version >= 0 and y._version != version:
+            raise _changed_input()
+        if self.samples is not None:
+            self.samples.offer(t, y, value)
         return value
 
     def _watch(self, value: Tensor) -> None:
@@ -61,7 +72,11 @@ class CountedField:
 
     def first(self, t: Tensor, y: Tensor) -> Tensor:
         """Evaluate for the first time in a solve, checking type and finiteness too."""
+        # Tensors of inference mode do not count their changes.
+        before = y.clone() if y.is_inference() else None
         value = self(t, y)
+        if before is not None and not torch.equal(before, y):
+            raise _changed_input()
         self.packing.check_type(value, y)
         if not all_finite(value):
             where = _first_bad_sample(value, self.packing)
@@ -75,6 +90,17 @@ class CountedField:
                 )
             )
         return value
+
+
+def _changed_input() -> OptionError:
+    return OptionError(
+        explain(
+            "the state given to the field",
+            expected="to be read only",
+            got="a field that changes it in place",
+            remedy="Make new tensors: y = y * 2 in place of y *= 2, or begin with y = y.clone().",
+        )
+    )
 
 
 def all_finite(value: Tensor) -> bool:

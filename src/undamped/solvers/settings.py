@@ -8,6 +8,7 @@ from typing import Any, Literal
 from undamped.errors import OptionError, explain
 from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt, check, convert
 from undamped.registry import solvers
+from undamped.solvers.gradients.gradient import GradientMethod, gradients
 from undamped.solvers.loop.control import StepControl
 from undamped.solvers.methods.solver import Solver
 
@@ -40,6 +41,11 @@ class Settings:
     control: StepControl = field(default_factory=StepControl)
     piece: PositiveInt = 1
     norm_size: PositiveInt | None = None
+
+    @property
+    def loosest_rtol(self) -> float:
+        """The largest relative tolerance of any number."""
+        return self.rtol
 
 
 def choose_solver(method: str | Solver) -> Solver:
@@ -113,8 +119,8 @@ def check_choices(
     own_steps: bool,
     steps: str,
     compact: bool,
-) -> None:
-    """Refuse choices that do not fit together."""
+) -> GradientMethod:
+    """Refuse choices that do not fit together; return the gradient method."""
     convert(Gradient, gradient, "gradient")
     convert(Steps, steps, "steps")
     if settings.piece != 1 and gradient != "checkpoint":
@@ -126,24 +132,8 @@ def check_choices(
                 remedy="Leave piece out.",
             )
         )
-    if gradient == "adjoint" and solver.phase_space:
-        raise OptionError(
-            explain(
-                "gradient='adjoint'",
-                expected="a method for any state, since the adjoint has no positions and momenta",
-                got=f"'{solver.name}'",
-                remedy="Use gradient='checkpoint' or 'reversible': both are exact.",
-            )
-        )
-    if gradient == "reversible" and not solver.reversible:
-        raise OptionError(
-            explain(
-                "gradient='reversible'",
-                expected="a reversible method",
-                got=f"'{solver.name}'",
-                remedy="Use method='reversible-heun' or 'alf', or McCallumFoster(base='rk4').",
-            )
-        )
+    method = gradients[gradient]()
+    method.check(solver)
     if compact and not own_steps:
         raise OptionError(
             "compact: expected steps='sample', got one step size for the batch. All samples of "
@@ -158,3 +148,4 @@ def check_choices(
                 remedy="Use 'dopri5', 'tsit5', 'bosh3', 'heun' or 'dopri8'.",
             )
         )
+    return method

@@ -11,12 +11,14 @@ from torch import Tensor
 from undamped.errors import NonFiniteError, ShapeError, SolveError, explain
 from undamped.options import convert
 from undamped.solvers.field import CountedField, all_finite
-from undamped.solvers.loop.batch import Integration
+
+# Each enters itself in the registry.
+from undamped.solvers.gradients import adjoint, backprop, checkpoint, reversible  # noqa: F401
 from undamped.solvers.loop.dense import DenseOutput
-from undamped.solvers.loop.events import Event, with_event_gradient
-from undamped.solvers.loop.sample import PerSampleIntegration
+from undamped.solvers.loop.events import Event
+from undamped.solvers.loop.run import Run
 from undamped.solvers.loop.sample_dense import SampleDenseOutput
-from undamped.solvers.loop.sample_events import SampleEvent, with_event_gradients
+from undamped.solvers.loop.sample_events import SampleEvent
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.problem import Problem, run_problem
@@ -25,7 +27,7 @@ from undamped.solvers.settings import Gradient, Steps, check_choices, choose_sol
 from undamped.solvers.solution import Solution
 from undamped.solvers.state.packing import Packing
 from undamped.solvers.state.time_gradients import shift_outputs, shift_start
-from undamped.solvers.state.times import Times, coincide, read_times
+from undamped.solvers.state.times import Times, read_times
 
 OnFailure = Literal["raise", "return"]
 
@@ -88,7 +90,7 @@ def solve(
         start = start.clone()
     times = read_times(t, start)
     own_steps = steps == "sample" or times.dim() == 2
-    check_choices(solver, settings, gradient, own_steps, steps, compact)
+    differentiation = check_choices(solver, settings, gradient, own_steps, steps, compact)
     convert(OnFailure, on_failure, "on_failure")
     if solver.phase_space and not packing.single and len({*packing.shapes}) > 1:
         raise ShapeError(
@@ -117,13 +119,13 @@ def solve(
                 remedy="Look at what computed it.",
             )
         )
-    start = shift_start(t, counted, start, each=own_steps, exact=gradient == "backprop")
+    start = shift_start(t, counted, start, each=own_steps, exact=differentiation.keeps_graph)
     problem = Problem(
         field=counted,
         solver=solver,
         times=times,
         settings=settings,
-        gradient=gradient,
+        gradient=differentiation,
         per_sample=own_steps,
         compact=compact,
         event=_event(event, counted, own_steps),
@@ -161,56 +163,26 @@ def _report(
     packing: Packing,
     on_failure: OnFailure,
 ) -> Solution:
-    run, counted = problem.run, problem.field
-    assert run is not None
+    run: Run = problem.run
     # The evaluation before the run, which found shapes and dependencies, is the first stage.
     run.statistics.evaluations += 1
-    outputs = problem.times.shape[0]
-    exact = problem.gradient == "backprop"
-    event_time = event_state = None
-    at_event = isinstance(run, Integration) and run.event_time is not None
-    if at_event:
-        assert isinstance(run, Integration) and run.event_time is not None
-        assert isinstance(problem.event, Event)
-        event_time, state = with_event_gradient(
-            problem.event, counted, run.event_time, values[-1], exact=exact
-        )
-        event_state = packing.unpack(state)
-        # An output at the event's own time is the state there.
-        scale = max(abs(run.times[0]), abs(run.end))
-        if not coincide(run.times[values.shape[0] - 1], run.event_time, scale):
-            values = values[:-1]
-    if isinstance(run, PerSampleIntegration) and run.event_times is not None:
-        assert isinstance(problem.event, SampleEvent)
-        begin = (problem.times[0], values[0])
-        event_time, state = with_event_gradients(
-            problem.event, counted, run.event_times, values[-1], begin, exact=exact
-        )
-        event_state = packing.unpack(state)
-        there = coincide(run.times, run.event_times, run.times.abs().amax(0))
-        last, values = values[-1], values[:-1]
-        if bool(there.any()):
-            values = torch.where(there.view(*there.shape, *(1,) * (last.dim() - 1)), last, values)
-    values = shift_outputs(t, counted, values, each=problem.per_sample, exact=exact)
+    outputs, exact = problem.times.shape[0], problem.gradient.keeps_graph
+    values, event_time, event_state = run.at_event(values, exact=exact)
+    values = shift_outputs(t, problem.field, values, each=problem.per_sample, exact=exact)
     if values.shape[0] < outputs:
         missing = values.new_full((outputs - values.shape[0], *values.shape[1:]), float("nan"))
         values = torch.cat((values, missing))
-    if isinstance(run, PerSampleIntegration):
-        status = tuple(run.statuses())
-    else:
-        run.statistics.sample_evaluations = run.statistics.evaluations * (
-            values.shape[1] if packing.batched else 1
-        )
-        ended = Status.EVENT if at_event else Status.DONE
-        status = (ended if run.failure is None else run.failure.status,)
+    if not problem.per_sample:
+        samples = values.shape[1] if packing.batched else 1
+        run.statistics.sample_evaluations = run.statistics.evaluations * samples
     solution = Solution(
         values=packing.unpack(values),
         times=problem.times,
-        status=status,
+        status=run.statuses(),
         message="" if run.failure is None else run.failure.message,
         statistics=run.statistics,
         event_time=event_time,
-        event_state=event_state,
+        event_state=None if event_state is None else packing.unpack(event_state),
         dense=problem.dense,
     )
     if run.failure is not None and on_failure == "raise":

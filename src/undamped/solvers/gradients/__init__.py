@@ -1,1 +1,1 @@
-"""Gradients of a solve: recomputed from checkpoints, by reversing it, or by the adjoint."""
+"""Gradients of a solve: one method a file, entered in a registry by a decorator."""

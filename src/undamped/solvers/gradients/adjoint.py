@@ -1,109 +1,46 @@
-"""The adjoint method: solve for state, adjoint and parameter gradients back in time.
-
-Equation:
-    ȧ = −aᵀ ∂f/∂y,  ġ = −aᵀ ∂f/∂θ,  from the last output to the first, a jumping by the
-    gradient of each output it passes
-
-The gradient of the true solution rather than of the numbers returned: its error is that of two
-solves. The parameters' part is left out of the error norm (the seminorm), since nothing feeds
-back from it.
-"""
+"""The adjoint method: the adjoint equation is solved back in time, with steps of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
-from undamped.errors import SolveError
-from undamped.solvers.dependencies import LateTensors, next_node
-from undamped.solvers.field import CountedField
-from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
+from undamped.errors import OptionError, explain
+from undamped.solvers.gradients.batch_adjoint import BatchAdjoint
+from undamped.solvers.gradients.gradient import Found, GradientMethod, register
+from undamped.solvers.gradients.sample_adjoint import SampleAdjoint
 from undamped.solvers.methods.solver import Solver
-from undamped.solvers.settings import Settings
-from undamped.solvers.state.packing import Packing
+
+if TYPE_CHECKING:
+    from undamped.solvers.problem import Problem
 
 
-class Adjoint:
-    """The adjoint solve.
+@register("adjoint")
+class Adjoint(GradientMethod):
+    """The gradient of the true solution rather than of the numbers returned."""
 
-    Args:
-        solver: The method.
-        field: The field, counted.
-        times: Output times of the solve.
-        values: Its outputs, (outputs, …).
-        tensors: What the field depends on, besides the state.
-        settings: Tolerances and limits of the way back.
-        first_step: Step size to begin with; None chooses it.
-    """
+    samples_field = True
 
-    def __init__(
-        self,
-        solver: Solver,
-        field: CountedField,
-        times: Sequence[float],
-        values: Tensor,
-        tensors: Sequence[Tensor],
-        settings: Settings,
-        first_step: float | None = None,
-    ) -> None:
-        self.solver, self.field, self.times, self.values = solver, field, times, values
-        self.tensors, self.settings = list(tensors), settings
-        self.first_step = first_step
-        self.late = LateTensors(self.tensors)
-
-    def solve(self, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
-        """Return the gradients with respect to y0 and the tensors."""
-        from undamped.solvers.loop.batch import Integration
-
-        shape, size = self.values[0].shape, self.values[0].numel()
-        sizes = [tensor.numel() for tensor in self.tensors]
-        adjoint = gradients[-1].reshape(-1)
-        sums = self.values.new_zeros(sum(sizes))
-        settings = replace(self.settings, norm_size=2 * size, first_step=self.first_step)
-        for number in range(len(self.times) - 1, 0, -1):
-            start = torch.cat((self.values[number].reshape(-1), adjoint, sums))
-            packing = Packing.of(start)
-            field = CountedField(lambda t, s: self._augmented(t, s, shape, size), packing)
-            times = self.times[number], self.times[number - 1]
-            first = None
-            if isinstance(self.solver, RungeKutta):  # which takes it for its first stage
-                first = field(start.new_tensor(times[0]), start)
-            run = Integration(field, self.solver, start, times, settings, first=first)
-            run.run()
-            if run.next_step is not None:
-                # The adjoint jumps at an output, yet its speed is that of the field.
-                settings = replace(settings, first_step=run.next_step)
-            if run.failure is not None:
-                raise SolveError(
-                    f"adjoint of the solve: {run.failure.message} With gradient='checkpoint' "
-                    "nothing has to be solved on the way back."
+    def check(self, solver: Solver) -> None:
+        """Refuse a method for positions and momenta, which the adjoint does not have."""
+        if solver.phase_space:
+            raise OptionError(
+                explain(
+                    "gradient='adjoint'",
+                    expected="a method for any state, since the adjoint has no positions and "
+                    "momenta",
+                    got=f"'{solver.name}'",
+                    remedy="Use gradient='checkpoint' or 'reversible': both are exact.",
                 )
-            _, adjoint, sums = run.y.split([size, size, sum(sizes)])
-            adjoint = adjoint + gradients[number - 1].reshape(-1)
-        self.late.refuse()
-        parts = sums.split(sizes) if sizes else ()
-        totals: list[Tensor | None] = [
-            part.view_as(tensor).to(tensor.dtype)
-            for part, tensor in zip(parts, self.tensors, strict=True)
-        ]
-        return adjoint.view(shape), totals
+            )
 
-    def _augmented(self, t: Tensor, state: Tensor, shape: torch.Size, size: int) -> Tensor:
-        with torch.enable_grad():
-            begun = next_node()
-            y = state[:size].detach().view(shape).requires_grad_()
-            slope = self.field(t, y)
-            self.late.look([slope], [y], begun)
-        adjoint = state[size : 2 * size].view(shape)
-        if slope.requires_grad:
-            found = torch.autograd.grad(slope, [y, *self.tensors], -adjoint, allow_unused=True)
-        else:
-            found = [None] * (1 + len(self.tensors))
-        parts = [
-            torch.zeros_like(x).reshape(-1) if part is None else part.reshape(-1).to(state.dtype)
-            for part, x in zip(found, [y, *self.tensors], strict=True)
-        ]
-        return torch.cat([slope.detach().reshape(-1), *parts])
+    def saved(self, problem: Problem, values: Tensor) -> Sequence[Tensor]:
+        """Return the outputs."""
+        return [values]
+
+    def backward(self, problem: Problem, y0: Tensor, values: Tensor, incoming: Tensor) -> Found:
+        """Solve back from the last output to the first."""
+        kind = SampleAdjoint if problem.per_sample else BatchAdjoint
+        return kind.of(problem, values).solve(incoming)

@@ -66,6 +66,11 @@ class FieldContext:
             self.device, dtype=self.precision, enabled=self.mixed, cache_enabled=False
         )
 
+    def rounding(self, dtype: torch.dtype) -> float:
+        """Return the relative rounding of evaluations on states of a type."""
+        eps = torch.finfo(dtype).eps
+        return max(eps, torch.finfo(self.precision).eps) if self.mixed else eps
+
     def _has_mine(self, module: nn.Module) -> bool:
         return all(self.parameters.get(name) is p for name, p in module.named_parameters())
 

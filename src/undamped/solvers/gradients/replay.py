@@ -7,19 +7,26 @@ undoing the steps (a reversible method), in which case nothing grows with their 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from undamped.solvers.dependencies import LateTensors, next_node
 from undamped.solvers.field import CountedField
+from undamped.solvers.gradients.gradient import Found
+from undamped.solvers.gradients.unchanged import ROUNDING, PieceComparison, undone
 from undamped.solvers.methods.solver import Number, Solver, SolverState
 from undamped.solvers.record import Step, Trace
 
+if TYPE_CHECKING:
+    from undamped.solvers.problem import Problem
+
 
 class Replay:
-    """The way back through a trace.
+    """The backward pass through a trace.
 
     Args:
         solver: The method.
@@ -28,6 +35,7 @@ class Replay:
         start: Time of the start.
         tensors: What the field depends on, besides the state.
         piece: Steps to a piece, with checkpoints.
+        allowed: How far from its first end a repeated step may end, relative to the state.
     """
 
     def __init__(
@@ -38,28 +46,75 @@ class Replay:
         start: Number,
         tensors: Sequence[Tensor],
         piece: int,
+        allowed: float,
     ) -> None:
         self.solver, self.field, self.trace, self.start = solver, field, trace, start
-        self.tensors, self.piece = list(tensors), piece
+        self.tensors, self.piece, self.allowed = list(tensors), piece, allowed
         self.totals: list[Tensor | None] = [None] * len(self.tensors)
         self.late = LateTensors(self.tensors)
 
-    def from_checkpoints(self, y0: Tensor, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
+    @classmethod
+    def of(cls, problem: Problem) -> Replay:
+        """Return the backward pass of a solve."""
+        assert problem.run is not None and problem.context is not None
+        start, settings, solver = problem.times[0], problem.settings, problem.solver
+        final = problem.run.trace.final[0]
+        allowed = ROUNDING * problem.context.rounding(final.dtype) * settings.piece
+        if solver.implicit:
+            # Equations are solved to a tolerance, from guesses that may differ.
+            allowed += max(math.sqrt(torch.finfo(final.dtype).eps), 10 * settings.loosest_rtol)
+        return cls(
+            solver,
+            problem.field,
+            problem.run.trace,
+            start.item() if start.dim() == 0 else start,
+            problem.tensors,
+            settings.piece,
+            allowed,
+        )
+
+    def from_checkpoints(self, y0: Tensor, gradients: Tensor) -> Found:
         """Return the gradients with respect to y0 and the tensors."""
         steps, pull = self.trace.steps, self._nothing(self.trace.final)
-        for begin in reversed(range(0, len(steps), self.piece)):
+        comparison, kept = PieceComparison("checkpoint", self.allowed), self.trace.final
+        begins = list(reversed(range(0, len(steps), self.piece)))
+        for begin in begins:
             state = self.trace.checkpoints[begin // self.piece]
-            pull = self._piece(state, steps[begin : begin + self.piece], pull, gradients)
+            piece = steps[begin : begin + self.piece]
+            pull, reached = self._piece(state, piece, pull, gradients)
+            comparison.add(state, reached, kept)
+            kept = state
+        comparison.refuse(lambda number: self._again(begins[number]))
         self.late.refuse()
         return self._begin(y0, pull, gradients), self.totals
 
-    def by_reversing(self, y0: Tensor, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
+    @torch.no_grad()
+    def _again(self, begin: int) -> tuple[SolverState, SolverState, str]:
+        """Repeat a piece in the way of the forward pass; return what it reaches and reached."""
+        end, states = begin + self.piece, self.trace.checkpoints
+        state = states[begin // self.piece]
+        kept = states[end // self.piece] if end < len(self.trace.steps) else self.trace.final
+        steps = self.trace.steps[begin:end]
+        for step in steps:
+            if step.landed is not None:
+                continue
+            if step.rows is None:
+                state = self.solver.repeat(self.field, step.t, step.h, state)
+            else:
+                part = (state[0][step.rows],)
+                (new,) = self.solver.repeat(self.field, step.t, step.h, part)
+                state = (state[0].index_copy(0, step.rows, new),)
+        times = [torch.as_tensor(step.t).double().mean() for step in steps if step.landed is None]
+        return state, kept, f"near t = {float(times[0]):.6g}" if times else "in the solve"
+
+    def by_reversing(self, y0: Tensor, gradients: Tensor) -> Found:
         """Return the same, with each step's start had by undoing the step."""
         state, pull = self.trace.final, self._nothing(self.trace.final)
         for step in reversed(self.trace.steps):
             with torch.no_grad():
                 state = self.solver.reverse(self.field, step.t, step.h, state)
-            pull = self._piece(state, [step], pull, gradients)
+            pull, _ = self._piece(state, [step], pull, gradients)
+        undone(y0, state[0], self.trace.final[0])
         self.late.refuse()
         return self._begin(y0, pull, gradients), self.totals
 
@@ -68,8 +123,8 @@ class Replay:
 
     def _piece(
         self, state: SolverState, steps: Sequence[Step], pull: list[Tensor], gradients: Tensor
-    ) -> list[Tensor]:
-        """Repeat some steps with gradients and pull the gradient back through them."""
+    ) -> tuple[list[Tensor], SolverState]:
+        """Repeat some steps with gradients; return the gradient before them, and their end."""
         with torch.enable_grad():
             begun = next_node()
             leaves = tuple(part.detach().requires_grad_() for part in state)
@@ -77,7 +132,9 @@ class Replay:
             for step in steps:
                 reached, outputs, pulls = self._repeat(step, reached, outputs, pulls, gradients)
             self.late.look([*reached, *outputs], leaves, begun)
-        return self._differentiate([*reached, *outputs], [*pull, *pulls], leaves)
+        found = self._differentiate([*reached, *outputs], [*pull, *pulls], leaves)
+        # Without their graph, which is to be gone when leaves that came late are looked for.
+        return found, tuple(part.detach() for part in reached)
 
     def _repeat(
         self,

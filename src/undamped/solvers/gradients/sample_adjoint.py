@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -23,10 +24,14 @@ from torch import Tensor
 from undamped.errors import SolveError
 from undamped.solvers.dependencies import LateTensors, next_node
 from undamped.solvers.field import CountedField
+from undamped.solvers.gradients.gradient import Found
 from undamped.solvers.methods.combine import combine_terms
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.settings import Settings
 from undamped.solvers.state.packing import Packing
+
+if TYPE_CHECKING:
+    from undamped.solvers.problem import Problem
 
 
 class SampleAdjoint:
@@ -64,7 +69,18 @@ class SampleAdjoint:
         self.times = torch.where(self.lost, times[last, sample], times)
         self.values = torch.where(self._columns(self.lost), values[last, sample], values)
 
-    def solve(self, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
+    @classmethod
+    def of(cls, problem: Problem, values: Tensor) -> SampleAdjoint:
+        """Return the adjoint of every sample, from where that sample ended."""
+        run = problem.run
+        assert run is not None and isinstance(problem.solver, RungeKutta)
+        times = run.times
+        if run.event_times is not None:
+            ends = torch.where(run.event_times.isnan(), times[-1], run.event_times)
+            times = torch.cat((times, ends.unsqueeze(0)))
+        return cls(problem.solver, problem.field, times, values, problem.tensors, problem.settings)
+
+    def solve(self, gradients: Tensor) -> Found:
         """Return the gradients with respect to y0 and the tensors."""
         from undamped.solvers.loop.sample import PerSampleIntegration
 

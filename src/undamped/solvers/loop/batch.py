@@ -12,7 +12,8 @@ from torch import Tensor
 from undamped.solvers.failure import explain_failure, worst_sample
 from undamped.solvers.field import CountedField, all_finite
 from undamped.solvers.loop.control import ControlMemory, ErrorNorm, initial_step
-from undamped.solvers.loop.events import Event, locate
+from undamped.solvers.loop.events import Event, locate, with_event_gradient
+from undamped.solvers.loop.run import EventResult, Run
 from undamped.solvers.methods.solver import Solver, Stepper
 from undamped.solvers.record import Failure, Statistics, Status, Step, Trace
 from undamped.solvers.settings import Settings
@@ -25,7 +26,7 @@ RECENT = 8
 NEXT_TO_NOTHING = 1e-200
 
 
-class Integration:
+class Integration(Run):
     """One solve: `run` to its end, or `advance` step by step.
 
     Args:
@@ -105,6 +106,26 @@ class Integration:
             # infinity is not nought.
             count, state = self.whole
             self.trace.cut(count, self.settings.piece, state)
+
+    def statuses(self) -> tuple[Status, ...]:
+        """Return how it ended."""
+        if self.failure is not None:
+            return (self.failure.status,)
+        return (Status.DONE if self.event_time is None else Status.EVENT,)
+
+    def at_event(self, values: Tensor, *, exact: bool) -> EventResult:
+        """Return outputs, time and state of the event; the event is the last of the values."""
+        if self.event_time is None:
+            return EventResult(values)
+        assert self.event is not None
+        time, state = with_event_gradient(
+            self.event, self.field, self.event_time, values[-1], exact=exact
+        )
+        # An output at the event's own time is the state there.
+        scale = max(abs(self.times[0]), abs(self.end))
+        if not coincide(self.times[values.shape[0] - 1], self.event_time, scale):
+            values = values[:-1]
+        return EventResult(values, time, state)
 
     def _fixed_steps(self) -> Iterator[float]:
         size = self.settings.step_size

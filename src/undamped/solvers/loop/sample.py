@@ -18,18 +18,20 @@ from undamped.solvers.field import CountedField
 from undamped.solvers.loop.batch import RECENT, STIFFNESS_EVERY
 from undamped.solvers.loop.control import ErrorNorm
 from undamped.solvers.loop.events import crossed
+from undamped.solvers.loop.run import EventResult, Run
 from undamped.solvers.loop.sample_control import factors, first_steps, mean_square
-from undamped.solvers.loop.sample_events import SampleEvent, locate_each
+from undamped.solvers.loop.sample_events import SampleEvent, locate_each, with_event_gradients
 from undamped.solvers.loop.sample_failures import failed_status, forget
 from undamped.solvers.methods.combine import combine_terms
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.record import Failure, Statistics, Status, Step, Trace
 from undamped.solvers.settings import Settings
+from undamped.solvers.state.times import coincide
 
 Watch = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]], None]
 
 
-class PerSampleIntegration:
+class PerSampleIntegration(Run):
     """One solve in which every sample has its own step size.
 
     Args:
@@ -348,10 +350,25 @@ class PerSampleIntegration:
         )
         self.field.count = counted
 
-    def statuses(self) -> list[Status]:
+    def at_event(self, values: Tensor, *, exact: bool) -> EventResult:
+        """Return outputs, times and states of the events; these are the last of the values."""
+        if self.event_times is None:
+            return EventResult(values)
+        assert self.event is not None
+        begin = (self.times[0], values[0])
+        time, state = with_event_gradients(
+            self.event, self.field, self.event_times, values[-1], begin, exact=exact
+        )
+        there = coincide(self.times, self.event_times, self.times.abs().amax(0))
+        last, values = values[-1], values[:-1]
+        if bool(there.any()):
+            values = torch.where(there.view(*there.shape, *(1,) * (last.dim() - 1)), last, values)
+        return EventResult(values, time, state)
+
+    def statuses(self) -> tuple[Status, ...]:
         """Return how each sample ended."""
         found = [self.failed.get(sample, Status.DONE) for sample in range(len(self.index))]
         if self.event_times is not None:
             for sample in (~self.event_times.isnan()).nonzero().squeeze(1).tolist():
                 found[sample] = Status.EVENT
-        return found
+        return tuple(found)

@@ -77,6 +77,10 @@ class Solver(ABC):
         assert not inside, f"{self.name} has no polynomial inside its steps"
         return self.step(field, t, h, state)[0], []
 
+    def repeat(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
+        """Repeat a step without a graph as the stepper took it, bit for bit where that can be."""
+        return self.step(field, t, h, state)[0]
+
     def reverse(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
         """Undo the step that went from t to t + h and ended in `state`."""
         raise OptionError(

@@ -92,6 +92,12 @@ class RungeKutta(Solver):
         weights = [self.tableau.inside_weights(fraction) for fraction in inside]
         return (y1,), [combine(y, h, row, taken) for row in weights]
 
+    def repeat(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
+        """Repeat a step with the sums that the stepper takes."""
+        if isinstance(h, Tensor):
+            return (self.stages(field, t, h, state[0])[0],)
+        return (self.stepper(field, t, state[0], None).attempt(t, h),)
+
     def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:
         """Return the stepper that reuses evaluations."""
         return RungeKuttaStepper(self, field, y, first)
