@@ -15,6 +15,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from undamped import cli
+from undamped.contract import Batch
 from undamped.data.recordings.preparation import Preparation
 from undamped.errors import OptionError, RunError
 from undamped.export import Subject, check, export_onnx, onnx_file, subject_of
@@ -54,8 +55,9 @@ def close(got, model, x, lengths=None):
     the last bit; how much is seen by asking PyTorch in double precision.
     """
     with torch.no_grad():
-        wanted, state = model.run(x, lengths)
-        exact, exact_state = copy.deepcopy(model).double().run(x.double(), lengths)
+        wanted, state = model.run(Batch(x, lengths=lengths))
+        double = copy.deepcopy(model).double()
+        exact, exact_state = double.run(Batch(x.double(), lengths=lengths))
     pairs = [(wanted.transpose(0, 1), exact.transpose(0, 1))]
     pairs += zip(parts(state), parts(exact_state), strict=True)
     found = [got["scores"], *carried(got).values()]

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import undamped
+from undamped.contract import Batch
 from undamped.errors import OptionError, ShapeError
 from undamped.networks import Decoder, EncoderDecoder, SequenceModel
 
@@ -102,10 +103,10 @@ def test_a_stream_carries_the_mean_of_its_outputs(name):
         answer, state = model.step(x_t, state)
         assert torch.allclose(answer, model(x[: t + 1]), atol=1e-12)
     # A state without a mean in it goes on with the network and starts a new mean.
-    state = model.run(x[:4])[1]
+    state = model.run(Batch(x[:4]))[1]
     for x_t in x[4:]:
         answer, state = model.step(x_t, state)
-    assert torch.allclose(answer, model(x[4:], state=model.run(x[:4])[1]), atol=1e-12)
+    assert torch.allclose(answer, model(x[4:], state=model.run(Batch(x[:4]))[1]), atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["lstm", "gru", "unicornn"])

@@ -6,11 +6,12 @@ import torch
 
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, OptionError
+from undamped.networks.for_task import model_for
 from undamped.tasks.series import NO_ANSWER, SeriesTask
 from undamped.training import fit
 from undamped.training.defaults import suggest
 from undamped.training.evaluation import evaluate
-from undamped.training.run import Run, model_for
+from undamped.training.run import Run
 
 
 def waves(count=40, unequal=True, seed=0):
@@ -27,7 +28,8 @@ class Answers(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.ones(1))
         self.task = task
 
-    def run(self, inputs, lengths, state):
+    def run(self, batch, state=None):
+        inputs = batch.inputs
         generator = torch.Generator().manual_seed(int(inputs.shape[0]))
         shape = inputs.shape[:2] if self.task.readout == "every" else inputs.shape[1:2]
         return torch.randn(*shape, self.task.output_size, generator=generator), None
@@ -74,7 +76,7 @@ def test_regression_scores_are_in_original_units():
     answers, truth = [], []
     for number in range(task.count("test", 3)):
         batch = task.batch("test", number, 3)
-        out = model.run(batch.inputs, None, None)[0].double().numpy()
+        out = model.run(batch)[0].double().numpy()
         answers += [a["value"] for a in task.preparation.answer(out)]
         truth += targets[task.parts["test"]][3 * number : 3 * number + len(out)].tolist()
     expected = np.sqrt(np.mean((np.array(answers) - truth) ** 2))
@@ -180,7 +182,7 @@ def test_run_keeps_preparation_split_and_shape(tmp_path):
     batch = task.batch("test", 0, 4)
     prediction = run.model()(batch.inputs, batch.lengths)  # the set is not needed
     assert prediction.shape == (len(batch.targets), 2)
-    assert model_for(task, "gru", {"hidden_size": 4}).input_size == 2
+    assert model_for(task.task_shape, "gru", {"hidden_size": 4}).input_size == 2
 
 
 def test_without_test_and_validation_parts(tmp_path):

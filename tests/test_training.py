@@ -326,8 +326,8 @@ def test_a_bad_gradient_names_its_layer(tmp_path):
             return grad * math.inf
 
     class Bad(SequenceModel):
-        def run(self, x, lengths=None, state=None):
-            prediction, state = super().run(x, lengths, state)
+        def run(self, batch, state=None):
+            prediction, state = super().run(batch, state)
             return prediction + 0 * Exploding.apply(self.head.bias), state
 
     model = Bad("gru", 2, 1, hidden_size=4)

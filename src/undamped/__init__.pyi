@@ -8,6 +8,7 @@ from undamped import bench as bench
 from undamped import cells as cells
 from undamped import checked as checked
 from undamped import cli as cli
+from undamped import contract as contract
 from undamped import data as data
 from undamped import describe as describe
 from undamped import docstrings as docstrings

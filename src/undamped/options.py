@@ -113,8 +113,11 @@ def unknown_name(kind: str, name: str, known: Sequence[str]) -> UnknownNameError
 def options_of(target: Callable[..., Any]) -> dict[str, Option]:
     """Return the options of a class or function, in the order of its signature."""
     declare = getattr(target, "declared_options", None)
-    if declare is not None:
-        return declare()
+    return signature_options(target) if declare is None else declare()
+
+
+def signature_options(target: Callable[..., Any]) -> dict[str, Option]:
+    """Return the options that the signature of a class or function declares."""
     owner = target.__init__ if inspect.isclass(target) else target
     group = shared_options(owner)
     texts: dict[str, str] = {}

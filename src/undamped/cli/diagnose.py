@@ -103,12 +103,12 @@ def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
     from undamped.cli.setting_names import OWN_DATA
     from undamped.cli.settings import read_settings
     from undamped.cli.stages import stages
+    from undamped.networks.for_task import model_for
     from undamped.networks.point_model import refuse_condition
     from undamped.registry import models, tasks
     from undamped.report import diagnose as measure
     from undamped.report.runs import diagnose_task
     from undamped.training.recipes import merged
-    from undamped.training.run import model_for
 
     settings = read_settings(words)
     task_name, model_name = _names(settings)
@@ -140,7 +140,7 @@ def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
     tasks[task_name]
     options = merged(task_name, model_name, {"model": given})["model"]
     task = tasks.build(task_name, **settings.task_options(task_name))
-    model = model_for(task, model_name, options)
+    model = model_for(task.task_shape, model_name, options)
     file = settings.parts.get("task", {}).get("file") if task_name == OWN_DATA else None
     with stages("diagnose") as tick:
         return diagnose_task(

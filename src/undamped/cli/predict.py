@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from undamped.errors import UndampedError
-    from undamped.networks.point_model import PointModel
     from undamped.networks.sequence_model import SequenceModel
+    from undamped.networks.task_model import TaskModel
     from undamped.tasks.characters import Characters
     from undamped.training.run import Run
 
@@ -70,7 +70,7 @@ def predict(
     elif data is None:
         _answer_test(opened, model, as_json)
     elif isinstance(model, SequenceModel):
-        _answer_file(model, data, as_json)
+        _answer_file(model, task.answer, data, as_json)
     else:
         raise OptionError(
             f"{data}: expected a run whose model reads sequences, got one that reads single "
@@ -113,7 +113,7 @@ def _continue(
         console().print(Text(prompt, style="bold") + Text(text), soft_wrap=True)
 
 
-def _answer_test(run: Run, model: SequenceModel | PointModel, as_json: bool) -> None:
+def _answer_test(run: Run, model: TaskModel, as_json: bool) -> None:
     import torch
 
     from undamped.cli.screen import console, metric_name, number, print_json
@@ -123,16 +123,16 @@ def _answer_test(run: Run, model: SequenceModel | PointModel, as_json: bool) -> 
     scores = evaluate(model, task, "test", size)
     batch = task.batch("test", 0, size)
     with torch.no_grad():
-        prediction = model(batch.inputs, batch.lengths)
-    if task.output_size == 0:  # a density: there is no truth to stand beside
+        prediction = model(batch)
+    if task.answer == "density":  # a density: there is no truth to stand beside
         shown = [
             {"point": point.tolist(), "log_density": value.item()}
             for point, value in zip(batch.inputs[:10], prediction[:10], strict=True)
         ]
         guess, line = task.chance.guess, _density_line
     else:
-        answers, truth = _readable(prediction), batch.targets
-        if task.readout == "every":
+        answers, truth = _readable(prediction, task.answer), batch.targets
+        if task.readout == "every" or task.answer == "trajectory":
             answers, truth = answers.transpose(0, 1), truth.transpose(0, 1)
         shown = [
             {"answer": answers[i].tolist(), "truth": truth[i].tolist()}
@@ -167,11 +167,11 @@ def _end(values: Any) -> str:
     return " ".join(written)
 
 
-def _readable(prediction: Tensor) -> Tensor:
-    return prediction.argmax(-1) if prediction.shape[-1] > 1 else prediction
+def _readable(prediction: Tensor, answer: str) -> Tensor:
+    return prediction.argmax(-1) if answer == "class" else prediction
 
 
-def _answer_file(model: SequenceModel, path: Path, as_json: bool) -> None:
+def _answer_file(model: SequenceModel, answer: str, path: Path, as_json: bool) -> None:
     import torch
 
     from undamped.cli.screen import console, print_json
@@ -179,13 +179,13 @@ def _answer_file(model: SequenceModel, path: Path, as_json: bool) -> None:
     inputs = read_sequences(path, model.input_size, symbols=model.input_kind == "symbols")
     with torch.no_grad():
         prediction = model(inputs)
-    answers = _readable(prediction)
+    answers = _readable(prediction, answer)
     if model.readout == "every":
         answers = answers.transpose(0, 1)
     rows: list[dict[str, Any]] = []
-    for index, answer in enumerate(answers):
-        row: dict[str, Any] = {"sequence": index, "answer": answer.squeeze(-1).tolist()}
-        if prediction.shape[-1] > 1 and model.readout != "every":
+    for index, said in enumerate(answers):
+        row: dict[str, Any] = {"sequence": index, "answer": said.squeeze(-1).tolist()}
+        if answer == "class" and model.readout != "every":
             row["probabilities"] = torch.softmax(prediction[index], -1).tolist()
         rows.append(row)
     if as_json:

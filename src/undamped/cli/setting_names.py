@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from undamped.errors import UndampedError, UnknownNameError, explain
+from undamped.networks.for_task import model_options
 from undamped.options import nearest, options_of
 from undamped.registry import models, tasks
 from undamped.training.options import TrainOptions
-from undamped.training.recipes import MODEL_OPTIONS
 
 PARTS = ("task", "model", "train")
 OWN_DATA = "recordings"
@@ -42,9 +42,7 @@ def _full_names(names: Sequence[str]) -> dict[str, str]:
     before = "" if list(names[:1]) == [OWN_DATA] else "task."
     found = {option: f"train.{option}" for option in options_of(TrainOptions)}
     for name in chosen_models:
-        found |= {
-            option: f"model.{option}" for option in (*options_of(models[name]), *MODEL_OPTIONS)
-        }
+        found |= {option: f"model.{option}" for option in model_options(name)}
     for name in chosen_tasks:
         found |= {option: f"{before}{option}" for option in options_of(tasks[name])}
     return {**found, "seed": "seed"}

@@ -15,11 +15,10 @@ from typing import Any
 from undamped.cli.setting_names import OWN_DATA, PARTS, without_part
 from undamped.data.recordings.read import looks_like_data
 from undamped.errors import OptionError, explain
-from undamped.networks.sequence_model import SequenceModel
+from undamped.networks.for_task import check_options
 from undamped.options import NonNegativeInt, check, convert, options_of, unknown_name
 from undamped.registry import models, tasks
 from undamped.training.options import TrainOptions
-from undamped.training.recipes import MODEL_OPTIONS
 
 
 @dataclass
@@ -33,17 +32,7 @@ class Settings:
     def model_options(self, model: str) -> dict[str, Any]:
         """Return the checked options for one model: those for all, then its own."""
         chosen = {**self.parts.get("model", {}), **self.parts.get(model, {})}
-        outer = {k: v for k, v in chosen.items() if k in MODEL_OPTIONS}
-        inner = {k: v for k, v in chosen.items() if k not in MODEL_OPTIONS}
-        network = models[model]
-        for name in inner:
-            if name not in options_of(network):
-                known = [*options_of(network), *MODEL_OPTIONS]
-                raise unknown_name(f"option of {model}", name, known)
-        return {
-            **check(model, network, inner, text=True),
-            **check(model, SequenceModel, outer, text=True),
-        }
+        return check_options(model, chosen, text=True)
 
     def task_options(self, task: str) -> dict[str, Any]:
         """Return the checked options of the task."""

@@ -8,10 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from undamped.data.recordings.preparation import Kind
-from undamped.options import options_of
-from undamped.registry import models
+from undamped.networks.for_task import model_options
 from undamped.training.defaults import suggest
-from undamped.training.recipes import MODEL_OPTIONS
 
 _FEWEST_UPDATES, _MOST_UPDATES = 300, 3000
 _SEQUENCE_STEPS = 3_000_000  # steps of sequences that a training reads, within those limits
@@ -31,7 +29,7 @@ def starting_from(
         kind: What is asked.
     """
     suggested = suggest(length, count, channels, kind, model)
-    known = (*options_of(models[model]), *MODEL_OPTIONS)
+    known = model_options(model)
     options = {**suggested["model"], "hidden_size": 64}
     train = {**suggested["train"], "patience": WAITING}
     # Few series make batches of their own; more share one, as far as memory allows.

@@ -76,6 +76,15 @@ def subject_of(run: Run) -> Subject:
                 remedy="Load it with undamped.training.Run and call its model.",
             )
         )
+    if model.reads:
+        raise OptionError(
+            explain(
+                str(run.path),
+                expected="a model that reads samples alone",
+                got=f"one that also reads {' and '.join(sorted(model.reads))}",
+                remedy="Call its model.step(x, state, gap=…, observed=…) from Python.",
+            )
+        )
     prepared = run.preparation()
     if prepared is not None:
         names = None if prepared.classes is None else tuple(prepared.classes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -114,6 +114,8 @@ class ContinuousFlow(SolvingModule):
         and others. FFJORD. ICLR, 2019. Regularisers: C. Finlay and others. How to train your
         neural ODE. ICML, 2020.
     """
+
+    answers: ClassVar[frozenset[str]] = frozenset({"density"})
 
     @checked
     def __init__(

@@ -486,6 +486,7 @@ class SRU(Recurrent):
         dropout: float = 0.0,
         bidirectional: bool = False,
         highway_bias: float = 0.0,
+        rescale: bool = True,
     ) -> None: ...
 
 class SpectralRNN(Recurrent):

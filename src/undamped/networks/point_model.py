@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
+from undamped.contract import Batch, InputKind, TaskShape
 from undamped.errors import OptionError, explain
 from undamped.flows.continuous_flow import ContinuousFlow
 from undamped.networks.recurrent import Recurrent
+from undamped.networks.task_model import TaskModel, answers_of, refuse_unfit
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.registry import models
 
 
-class PointModel(nn.Module):
+class PointModel(TaskModel):
     """A model of the registry that reads vectors, with the interface training expects.
 
     Args:
@@ -30,6 +32,9 @@ class PointModel(nn.Module):
         torch.Size([8, 2])
     """
 
+    input_kinds = frozenset[InputKind]({"vectors", "pixels", "states"})
+    sequential = False
+
     def __init__(
         self,
         network: str,
@@ -39,44 +44,51 @@ class PointModel(nn.Module):
     ) -> None:
         super().__init__()
         member = models[network]
-        if isinstance(member, type) and issubclass(member, Recurrent):
-            raise OptionError(
-                explain(
-                    network,
-                    expected="a model that reads single vectors, as this task has no sequences",
-                    got="a recurrent one",
-                    remedy="Choose another; 'undamped list' shows all.",
-                )
-            )
-        gives_densities = isinstance(member, type) and issubclass(member, ContinuousFlow)
-        if gives_densities != (output_size == 0):
-            raise OptionError(
-                explain(
-                    network,
-                    expected="a model that answers"
-                    if output_size
-                    else "a model of densities, as this task asks for nothing else",
-                    got="one of densities" if gives_densities else "one that answers",
-                    remedy="Take 'ffjord' for 'density' and 'point-cloud', and only for them.",
-                )
-            )
+        refuse_recurrent(network)
+        answer = "number" if output_size else "density"
+        shape = TaskShape(input_size, output_size, sequential=False, answer=answer)
+        refuse_unfit(network, PointModel, shape, answers_of(member))
         refuse_condition(network, network_options)
         sizes = {"input_size": input_size}
         if output_size:
             sizes["output_size"] = output_size
         self.network: nn.Module = models.build(network, **sizes, **network_options)
 
-    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Return answers (batch, output) to inputs (batch, input), or log-densities (batch,)."""
-        if isinstance(self.network, ContinuousFlow):
-            return self.network.log_prob(x)
-        return self.network(x)
+    @classmethod
+    def for_task(cls, shape: TaskShape, name: str, options: Mapping[str, Any]) -> PointModel:
+        """Build the model that answers tasks of a shape with the network called `name`."""
+        refuse_recurrent(name)
+        refuse_unfit(name, cls, shape, answers_of(models[name]))
+        outputs = 0 if shape.answer == "density" else shape.output_size
+        return cls(name, shape.input_size, outputs, **options)
 
-    def run(
-        self, x: Tensor, lengths: Tensor | None = None, state: Any = None
-    ) -> tuple[Tensor, None]:
-        """Return the answers, and no state."""
-        return self(x), None
+    def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
+        """Return answers (batch, output) to points (batch, input), or log-densities (batch,)."""
+        if isinstance(self.network, ContinuousFlow):
+            return self.network.log_prob(batch.inputs), None
+        return self.network(batch.inputs), None
+
+    def parts_for_guard(self, batch: Batch) -> Iterator[tuple[str, Any]]:
+        """There is one part."""
+        yield "the output of network", self.run(batch)[0]
+
+
+def refuse_recurrent(network: str) -> None:
+    """Refuse a network that reads sequences.
+
+    Args:
+        network: Its registry name.
+    """
+    member = models[network]
+    if isinstance(member, type) and issubclass(member, Recurrent):
+        raise OptionError(
+            explain(
+                network,
+                expected="a model that reads single vectors, as this task has no sequences",
+                got="a recurrent one",
+                remedy="Choose another; 'undamped list' shows all.",
+            )
+        )
 
 
 def refuse_condition(network: str, options: Mapping[str, Any]) -> None:

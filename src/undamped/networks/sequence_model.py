@@ -1,25 +1,30 @@
 """A whole model: input, network, readout.
 
 The input may be vectors, symbols (whole numbers, one-hot or embedded) or pixels (bytes, scaled
-to [0, 1]). The readout sees the last output at each sequence's true end, every output, or their
-mean over the true length.
+to [0, 1]). Where a task's samples come at times of their own, or not all of them were measured, a
+network sees that as further features: the time since the sample before, and a one for each
+feature that was measured. The readout sees the last output at each sequence's true end, every
+output, or their mean over the true length.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from undamped.contract import Batch, TaskShape, Use
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.sequence_tensors import padding_mask
+from undamped.networks.task_model import TaskModel, refuse_unfit
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
 
-InputKind = Literal["vectors", "symbols", "pixels"]
+InputKind = Literal["vectors", "symbols", "pixels", "states"]
 Readout = Literal["last", "every", "mean"]
 
 
@@ -31,16 +36,19 @@ class MeanState(NamedTuple):
     steps: int
 
 
-class SequenceModel(nn.Module):
+class SequenceModel(TaskModel):
     """Input → recurrent network → readout.
 
     Args:
         network: The registry name of the network.
         input_size: Features per step; for symbols, how many symbols there are.
         output_size: Features of the answer: classes, or regression targets.
-        input_kind: Vectors, symbols or pixels.
+        input_kind: Vectors, symbols or pixels; states are vectors.
         readout: Which outputs the readout sees.
         embedding_size: Size of a trained embedding of symbols; 0 means one-hot.
+        reads: What else of a batch the network sees, as further features: "times" is the time since
+            the sample before (0 for the first), "observed" a one for each feature that was
+            measured; features that were not are zero.
         network_options: The options of the network, hidden_size among them.
 
     Example:
@@ -48,6 +56,12 @@ class SequenceModel(nn.Module):
         >>> model(torch.randn(1000, 4, 6)).shape
         torch.Size([4, 5])
     """
+
+    uses: ClassVar[frozenset[Use]] = frozenset({"times", "observed"})
+    input_kinds = frozenset(get_args(InputKind))
+    sequential = True
+    settable: ClassVar[tuple[str, ...]] = ("embedding_size", "readout")
+    """Options of the model around a network, which every recurrent network accepts."""
 
     def __init__(
         self,
@@ -58,9 +72,15 @@ class SequenceModel(nn.Module):
         input_kind: InputKind = "vectors",
         readout: Readout = "last",
         embedding_size: NonNegativeInt = 0,
+        reads: Sequence[Literal["times", "observed"]] = (),
         **network_options: Any,
     ) -> None:
         super().__init__()
+        if "observed" in reads and input_kind == "symbols":
+            raise OptionError(
+                "reads: expected features that can be missing, got symbols. Give the missing "
+                "symbol a number of its own."
+            )
         if embedding_size and input_kind != "symbols":
             raise OptionError(
                 explain(
@@ -75,33 +95,67 @@ class SequenceModel(nn.Module):
                 raise OptionError(
                     f"{network}.{fixed}: expected to be left out, got a value. The task sets it."
                 )
-        member = models[network]
-        if not (isinstance(member, type) and issubclass(member, Recurrent)):
-            raise OptionError(
-                explain(
-                    network,
-                    expected="a recurrent model, since the input is a sequence",
-                    got="one that reads single vectors",
-                    remedy="Choose another; 'undamped list' shows all.",
-                )
-            )
+        refuse_points(network)
         self.input_size = input_size
         self.input_kind = input_kind
         self.readout = readout
+        self.reads = frozenset(reads)
         self.embedding = nn.Embedding(input_size, embedding_size) if embedding_size else None
-        self.network: Recurrent = models.build(
-            network, input_size=embedding_size or input_size, **network_options
-        )
+        width = embedding_size or input_size
+        width += int("times" in self.reads) + ("observed" in self.reads) * input_size
+        self.network: Recurrent = models.build(network, input_size=width, **network_options)
+        self.carries_on = not self.network.bidirectional
         self.head = nn.Linear(self.network.output_size, output_size)
         nn.init.kaiming_normal_(self.head.weight, nonlinearity="linear")
         nn.init.zeros_(self.head.bias)
 
-    def encode(self, x: Tensor) -> Tensor:
-        """Turn raw input (time, batch, …) into vectors (time, batch, features)."""
+    @classmethod
+    def for_task(cls, shape: TaskShape, name: str, options: Mapping[str, Any]) -> SequenceModel:
+        """Build the model that answers tasks of a shape with the network called `name`."""
+        refuse_points(name)
+        refuse_unfit(name, cls, shape)
+        return cls(
+            name,
+            shape.input_size,
+            shape.output_size,
+            input_kind=shape.input_kind,  # type: ignore[arg-type] (pictures are a need)
+            readout=options.get("readout", shape.readout),
+            reads=tuple(sorted(shape.needs)),  # type: ignore[arg-type] (all are met)
+            **{key: value for key, value in options.items() if key != "readout"},
+        )
+
+    def encode(self, x: Tensor | Batch) -> Tensor:
+        """Turn raw input (time, batch, …), or a whole batch, into vectors (time, batch, features).
+
+        A batch is needed where the network reads more than the input.
+        """
+        if isinstance(x, Batch):
+            return self._encode(x.inputs, gaps(x.times), x.observed)
+        return self._encode(x, None, None)
+
+    def _encode(self, x: Tensor, gap: Tensor | None, observed: Tensor | None) -> Tensor:
+        for name, given in (("times", gap), ("observed", observed)):
+            if (given is None) == (name in self.reads):
+                raise ShapeError(
+                    explain(
+                        f"batch.{name}",
+                        expected="a tensor" if given is None else "none",
+                        got="none" if given is None else "a tensor",
+                        remedy="The model was built to read it."
+                        if given is None
+                        else f"Build the model with reads=('{name}',) to use it.",
+                    )
+                )
+        dtype = self.head.weight.dtype
         if self.input_kind == "symbols":
-            return self._encode_symbols(x)
-        vectors = x / 255 if self.input_kind == "pixels" else x
-        return vectors.to(self.head.weight.dtype)
+            vectors = self._encode_symbols(x)
+        else:
+            vectors = (x / 255 if self.input_kind == "pixels" else x).to(dtype)
+        if observed is not None:
+            vectors = torch.cat([vectors.masked_fill(~observed, 0), observed.to(dtype)], -1)
+        if gap is not None:
+            vectors = torch.cat([vectors, gap.unsqueeze(-1).to(dtype)], -1)
+        return vectors
 
     def _encode_symbols(self, x: Tensor) -> Tensor:
         if x.is_floating_point() or (
@@ -119,20 +173,12 @@ class SequenceModel(nn.Module):
             return self.embedding(x)
         return F.one_hot(x.long(), self.input_size).to(self.head.weight.dtype)
 
-    def forward(
-        self,
-        x: Tensor,
-        lengths: Tensor | None = None,
-        state: Any = None,
-    ) -> Tensor:
-        """Return the answer: (batch, output), or (time, batch, output) with `readout="every"`."""
-        return self.run(x, lengths, state)[0]
+    def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
+        """Return the answers and the final state, for sequences that go on in the next call.
 
-    def run(
-        self, x: Tensor, lengths: Tensor | None = None, state: Any = None
-    ) -> tuple[Tensor, Any]:
-        """Return the answer and the final state, for a sequence that goes on in the next call."""
-        vectors = self.encode(x)
+        Answers are (batch, output), or (time, batch, output) with `readout="every"`.
+        """
+        vectors, lengths = self.encode(batch), batch.lengths
         if self.readout == "last":
             features, state = self.network.last(vectors, state, lengths)
         else:
@@ -141,14 +187,36 @@ class SequenceModel(nn.Module):
                 features = _mean_over_time(features, lengths)
         return self.head(features), state
 
-    def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+    def parts_for_guard(self, batch: Batch) -> Iterator[tuple[str, Any]]:
+        """Go through the states of the layers, then the answer."""
+        _, state = self.network(self.encode(batch), None, batch.lengths)
+        parts = (state,) if isinstance(state, Tensor) else state
+        for number, layer in enumerate(zip(*parts, strict=True)):
+            yield f"the state of network.cells.{number}", layer
+        yield "the output of head", self.run(batch)[0]
+
+    def step(
+        self,
+        x: Tensor,
+        state: Any = None,
+        *,
+        gap: Tensor | None = None,
+        observed: Tensor | None = None,
+    ) -> tuple[Tensor, Any]:
         """Take one sample of a stream (batch, …); return the answer so far and the state.
 
         With `readout="mean"` the state holds the sum and the number of outputs too; a state
         that `run` returned starts a new mean.
+
+        Args:
+            x: The sample.
+            state: What the step before returned.
+            gap: (batch,) the time since the sample before, for a model that reads times.
+            observed: (batch, features) what was measured, for a model that reads that.
         """
         mean = state if isinstance(state, MeanState) else None
-        features, state = self.network.step(self.encode(x), mean.network if mean else state)
+        vectors = self._encode(x, gap, observed)
+        features, state = self.network.step(vectors, mean.network if mean else state)
         if self.readout != "mean":
             return self.head(features), state
         # In double precision: a stream may go on for longer than single precision can count.
@@ -191,6 +259,24 @@ class SequenceModel(nn.Module):
         return torch.stack(drawn)
 
 
+def refuse_points(network: str) -> None:
+    """Refuse a network that reads single points.
+
+    Args:
+        network: Its registry name.
+    """
+    member = models[network]
+    if not (isinstance(member, type) and issubclass(member, Recurrent)):
+        raise OptionError(
+            explain(
+                network,
+                expected="a recurrent model, since the input is a sequence",
+                got="one that reads single vectors",
+                remedy="Choose another; 'undamped list' shows all.",
+            )
+        )
+
+
 def draw_symbol(logits: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
     """Draw one symbol per sequence (batch,) from scores (batch, symbols)."""
     probabilities = torch.softmax(logits / temperature, dim=-1)
@@ -202,3 +288,8 @@ def _mean_over_time(features: Tensor, lengths: Tensor | None) -> Tensor:
         return features.mean(0)
     kept = features.masked_fill(padding_mask(features, lengths), 0)
     return kept.sum(0) / lengths.to(features.dtype).unsqueeze(-1)
+
+
+def gaps(times: Tensor | None) -> Tensor | None:
+    """Return the time since the step before, of times (time, batch); 0 for the first step."""
+    return None if times is None else torch.diff(times, dim=0, prepend=times[:1])

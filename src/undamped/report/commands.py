@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from undamped.options import options_of
+from undamped.networks.for_task import model_options
 from undamped.registry import models
-from undamped.training.recipes import MODEL_OPTIONS
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Commands:
 
     def with_model(self, model: str) -> str:
         """Return the command for another model, with the settings it understands."""
-        known = (*options_of(models[model]), *MODEL_OPTIONS)
+        known = model_options(model)
         kept = []
         for word in self.settings:
             part, dot, name = word.partition("=")[0].partition(".")

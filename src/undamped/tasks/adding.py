@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
-from torch import Tensor
-from torch.nn import functional as F
 
 from undamped.options import NonNegativeInt, Range
 from undamped.registry import tasks
@@ -31,6 +29,7 @@ class Adding(GeneratedTask):
 
     input_size = 2
     output_size = 1
+    answer = "number"
     metric = "mse"
     higher_is_better = False
 
@@ -55,11 +54,3 @@ class Adding(GeneratedTask):
         marks.scatter_(0, torch.cat([first, second]), 1.0)
         target = (numbers * marks).sum(0).unsqueeze(-1)
         return Batch(torch.stack([numbers, marks], dim=-1), target)
-
-    def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """Mean squared error."""
-        return F.mse_loss(prediction, batch.targets.to(prediction.dtype))
-
-    def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, int]:
-        """Squared errors and their number."""
-        return (prediction - batch.targets).double().square().sum(), batch.targets.numel()

@@ -1,7 +1,6 @@
 """Densities to be learned from their points: planar ones, and clouds of points in space.
 
-A model of these gives every point its log-density; there is nothing else to answer, so
-`output_size` is 0.
+A model of these gives every point its log-density; there is nothing else to answer.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor
 
 from undamped.options import NonNegativeFloat, NonNegativeInt
 from undamped.registry import tasks
@@ -22,6 +20,7 @@ class DensityTask(GeneratedTask):
     """Points without answers; the score is their negative log-likelihood, in nats."""
 
     sequential: ClassVar[bool] = False
+    answer = "density"
     metric = "nll"
     higher_is_better = False
     output_size = 0
@@ -37,14 +36,6 @@ class DensityTask(GeneratedTask):
         # ½ log det(2πe Σ) is what the best normal distribution scores on average.
         turns = 2 * torch.pi * torch.e * points.T.cov()
         return 0.5 * float(torch.linalg.slogdet(turns).logabsdet)
-
-    def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """Return the mean negative log-likelihood of log-densities (batch,)."""
-        return -prediction.mean()
-
-    def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, int]:
-        """Return its sum, and how many points there are."""
-        return -prediction.double().sum(), prediction.numel()
 
 
 @tasks.register("density")

@@ -48,6 +48,7 @@ class Lorenz96(ArrayTask):
     input_size = VARIABLES
     output_size = VARIABLES
     readout = "every"
+    answer = "number"
     metric = "nrmse"
     higher_is_better = False
 

@@ -132,6 +132,7 @@ class SeriesTask(ArrayTask):
         self.output_size = self.preparation.output_size
         self.readout = self.preparation.readout
         self.counts_classes = self.preparation.classes is not None
+        self.answer = "class" if self.counts_classes else "number"
         self.metric = "accuracy" if self.counts_classes else "rmse"
         self.higher_is_better = self.counts_classes
         self._prepared: dict[int, Tensor] = {}

@@ -9,29 +9,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from undamped.contract import (
+    Answer,
+    Batch,
+    InputKind,
+    StateSpace,
+    TaskReadout,
+    TaskShape,
+    Use,
+)
 from undamped.errors import DataError
 from undamped.options import NonNegativeInt
 from undamped.registry import tasks
 
 Split = Literal["train", "valid", "test"]
 _SPLIT_NUMBER = {"train": 0, "valid": 1, "test": 2}
-
-
-class Batch(NamedTuple):
-    """What a model sees and should answer; time first."""
-
-    inputs: (
-        Tensor  # (time, batch, features), (time, batch) for symbols, (batch, features) for points
-    )
-    targets: Tensor  # (batch, …) for one answer, (time, batch, …) for one at every step
-    lengths: Tensor | None = None  # (batch,)
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,17 @@ class Task(ABC):
 
     input_size: int
     output_size: int
-    input_kind: Literal["vectors", "symbols", "pixels"] = "vectors"
-    readout: Literal["last", "every"] = "last"
+    input_kind: InputKind = "vectors"
+    readout: TaskReadout = "last"
+    answer: Answer = "class"
+    """What an answer is; the loss and the metric of a task follow it unless it has its own."""
+    needs: frozenset[Use] = frozenset()
+    """What of a batch a model must be able to use; "pictures" and "target_times" are added by
+    themselves where inputs are pictures and answers trajectories."""
+    picture_shape: tuple[int, int, int] | None = None
+    """Channels, height and width, where inputs are pictures."""
+    state_space: StateSpace | None = None
+    """What the coordinates are, where inputs are states."""
     metric: str = "accuracy"
     higher_is_better: bool = True
     sequential: ClassVar[bool] = True
@@ -84,18 +92,65 @@ class Task(ABC):
     def chance(self) -> Chance:
         """What a guess would score."""
 
+    @property
+    def task_shape(self) -> TaskShape:
+        """What a model has to know about the task."""
+        needs = set(self.needs)
+        if self.input_kind == "pictures":
+            needs.add("pictures")
+        if self.answer == "trajectory":
+            needs.add("target_times")
+        return TaskShape(
+            self.input_size,
+            self.output_size,
+            self.input_kind,
+            self.readout,
+            self.sequential,
+            self.answer,
+            frozenset(needs),
+            self.picture_shape,
+            self.state_space,
+        )
+
+    def share(self, batch: Batch, rank: int, world: int) -> Batch:
+        """Return the sequences of a batch that are process `rank`'s of `world`."""
+        first = self.readout == "last" and self.answer != "trajectory"
+        return batch.part(
+            slice(rank, None, world),
+            inputs_axis=1 if self.sequential else 0,
+            targets_axis=0 if first else 1,
+        )
+
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """Return the mean loss that training makes small; here cross entropy over all answers."""
-        return F.cross_entropy(prediction.flatten(0, -2), batch.targets.flatten())
+        """Return the mean loss that training makes small.
+
+        Cross entropy for classes, the mean squared error for numbers and trajectories, the
+        negative log-likelihood for densities, each over the answers that are known.
+        """
+        if self.answer == "density":
+            return -prediction.mean()
+        prediction, targets = known_answers(prediction, batch)
+        if self.answer == "class":
+            return F.cross_entropy(prediction.flatten(0, -2), targets.flatten())
+        return F.mse_loss(prediction, targets.to(prediction.dtype))
 
     def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, float]:
-        """Return what `finish` makes the metric of, as a sum and a count; here right answers."""
-        right = (prediction.argmax(-1) == batch.targets).sum()
-        return right.double(), batch.targets.numel()
+        """Return what `finish` makes the metric of, as a sum and a count.
+
+        Right answers for classes, squared errors for numbers and trajectories, negative
+        log-likelihoods for densities.
+        """
+        if self.answer == "density":
+            return -prediction.double().sum(), prediction.numel()
+        prediction, targets = known_answers(prediction, batch)
+        if self.answer == "class":
+            return (prediction.argmax(-1) == targets).sum().double(), targets.numel()
+        return (prediction - targets).double().square().sum(), targets.numel()
 
     def answers(self, batch: Batch) -> int:
         """Return over how many answers `loss` is a mean; padding does not count."""
-        return batch.targets.numel()
+        mask = batch.target_mask
+        return batch.targets.numel() if mask is None else batch.targets[mask].numel()
 
     def finish(self, mean: float) -> float:
         """Return the metric from the mean of what `score` adds up; a root for root mean squares."""
@@ -120,6 +175,20 @@ class Task(ABC):
     def describe(self) -> str:
         """Say in one line what a model is asked to do."""
         return (type(self).__doc__ or "").splitlines()[0]
+
+
+def known_answers(prediction: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return predictions and targets where the targets are known, flat if that is not everywhere.
+
+    Args:
+        prediction: What a model said: targets have its shape, for classes without the last
+            dimension.
+        batch: The batch.
+    """
+    mask = batch.target_mask
+    if mask is None:
+        return prediction, batch.targets
+    return prediction[mask], batch.targets[mask]
 
 
 class GeneratedTask(Task):

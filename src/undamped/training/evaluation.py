@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.networks.point_model import PointModel
-from undamped.networks.sequence_model import SequenceModel
-from undamped.tasks.task import Batch, Split, Task
+from undamped.networks.task_model import TaskModel
+from undamped.tasks.task import Split, Task
 
 
 @dataclass(frozen=True)
@@ -20,12 +19,6 @@ class Scores:
 
     loss: float
     metric: float
-
-
-def to_device(batch: Batch, device: torch.device) -> Batch:
-    """Move a batch."""
-    lengths = None if batch.lengths is None else batch.lengths.to(device)
-    return Batch(batch.inputs.to(device), batch.targets.to(device), lengths)
 
 
 def detach_state(state: Any) -> Any:
@@ -37,7 +30,7 @@ def detach_state(state: Any) -> Any:
 
 @torch.no_grad()
 def evaluate(
-    model: SequenceModel | PointModel,
+    model: TaskModel,
     task: Task,
     split: Split,
     batch_size: int,
@@ -65,10 +58,8 @@ def evaluate(
     state = None
     with context or nullcontext():
         for number in range(rank, count, world):
-            batch = to_device(task.batch(split, number, batch_size), device)
-            prediction, state = model.run(
-                batch.inputs, batch.lengths, state if task.carries_state else None
-            )
+            batch = task.batch(split, number, batch_size).to(device)
+            prediction, state = model.run(batch, state if task.carries_state else None)
             metric, metric_count = task.score(prediction, batch)
             weight = task.answers(batch)
             loss = task.loss(prediction, batch)

@@ -17,22 +17,22 @@ from torch import nn
 
 from undamped.errors import NonFiniteError, OptionError, UndampedError, explain
 from undamped.memory import memory_use, reset_peak_memory
-from undamped.networks.point_model import PointModel
-from undamped.networks.sequence_model import SequenceModel
+from undamped.networks.for_task import check_options, model_for
+from undamped.networks.task_model import TaskModel
 from undamped.options import check, options_of
-from undamped.registry import models, tasks
+from undamped.registry import tasks
 from undamped.tasks.series import SeriesTask
 from undamped.tasks.task import Task
 from undamped.training.defaults import suggest_for
 from undamped.training.evaluation import evaluate
 from undamped.training.options import TrainOptions
 from undamped.training.quiet import hushed
-from undamped.training.recipes import MODEL_OPTIONS, merged
-from undamped.training.run import Run, machine, model_for, shape_of, versions
+from undamped.training.recipes import merged
+from undamped.training.run import Run, machine, versions
 
 
 def fit(
-    model: str | SequenceModel | PointModel,
+    model: str | TaskModel,
     task: str | Task,
     *,
     model_options: Mapping[str, Any] | None = None,
@@ -47,7 +47,7 @@ def fit(
     """Train a model on a task.
 
     Args:
-        model: A registry name, or a `SequenceModel` or `PointModel` of your own.
+        model: A registry name, or a `TaskModel` of your own, such as a `SequenceModel`.
         task: A registry name, or a `Task` of your own.
         model_options: Options of the network, when a name was given.
         task_options: Options of the task, when a name was given.
@@ -89,12 +89,12 @@ def fit(
         settings["model"].setdefault("embedding_size", vectors.shape[1])
     with _random_numbers(seed):
         built_model = (
-            model_for(built_task, model, _checked(model, settings["model"]))
+            model_for(built_task.task_shape, model, check_options(model, settings["model"]))
             if isinstance(model, str)
             else model
         )
         if vectors is not None and isinstance(model, str):
-            _start_embedding(built_model, vectors)
+            built_model.start_embedding(vectors)
         _check_number_format(built_model, options.precision)
         _try_one_batch(built_model, built_task, options)
     run = Run.create(out, f"{task_name}-{model_name}")
@@ -109,7 +109,7 @@ def fit(
             "name": model_name,
             "options": settings["model"],
             "parameters": sum(p.numel() for p in built_model.parameters() if p.requires_grad),
-            "shape": shape_of(built_task),
+            "shape": built_task.task_shape.to_dict(),
         },
         train=options.to_dict(),
         versions=versions(),
@@ -144,7 +144,7 @@ def resume(path: str | Path, *, progress: bool = True) -> Run:
 
 def _train(
     run: Run,
-    model: SequenceModel | PointModel,
+    model: TaskModel,
     task: Task,
     options: TrainOptions,
     seed: int,
@@ -263,33 +263,7 @@ def _plain(options: Mapping[str, Any], task: Task) -> dict[str, Any]:
     return {**options, **({"seed": task.seed} if known else {})}
 
 
-def _checked(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the options of a network, together with those of the model around it."""
-    outer = {key: value for key, value in options.items() if key in MODEL_OPTIONS}
-    inner = {key: value for key, value in options.items() if key not in MODEL_OPTIONS}
-    checked = {**check(model, models[model], inner), **check(model, SequenceModel, outer)}
-    options_left = dict(options)
-    options_left.update(checked)
-    return options_left
-
-
-def _start_embedding(model: SequenceModel | PointModel, vectors: torch.Tensor) -> None:
-    """Let an embedding start from vectors that are already known."""
-    embedding = model.embedding if isinstance(model, SequenceModel) else None
-    if embedding is None or embedding.weight.shape != vectors.shape:
-        raise OptionError(
-            explain(
-                "model.embedding_size",
-                expected=f"{vectors.shape[1]}, the size of the task's vectors",
-                got=0 if embedding is None else embedding.weight.shape[1],
-                remedy="Leave it out.",
-            )
-        )
-    with torch.no_grad():
-        embedding.weight.copy_(vectors)
-
-
-def _try_one_batch(model: SequenceModel | PointModel, task: Task, options: TrainOptions) -> None:
+def _try_one_batch(model: TaskModel, task: Task, options: TrainOptions) -> None:
     """Run one small batch forward and back: bad shapes and slow first calls come out here.
 
     A copy does it, so that the model keeps its number format, buffers, counters and gradients.
@@ -298,7 +272,7 @@ def _try_one_batch(model: SequenceModel | PointModel, task: Task, options: Train
     trial = copy.deepcopy(model)
     if options.precision == "64-true":
         trial = trial.double()
-    task.loss(trial(batch.inputs, batch.lengths), batch).backward()
+    task.loss(trial.run(batch)[0], batch).backward()
 
 
 def _check_number_format(model: nn.Module, precision: str) -> None:

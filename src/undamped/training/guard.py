@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped.contract import Batch
 from undamped.errors import NonFiniteError
-from undamped.networks.point_model import PointModel
-from undamped.networks.sequence_model import SequenceModel
-from undamped.tasks.task import Batch
+from undamped.networks.task_model import TaskModel
 
 REMEDY = (
     "Try a smaller train.learning_rate, train.clip=1, or for oscillators a smaller model.dt; the "
@@ -27,7 +26,7 @@ def _finite(value: Any) -> bool:
     return True
 
 
-def check_loss(loss: Tensor, step: int, model: SequenceModel | PointModel, batch: Batch) -> None:
+def check_loss(loss: Tensor, step: int, model: TaskModel, batch: Batch) -> None:
     """Stop at a loss that is not finite and name the first layer that went wrong."""
     if math.isfinite(loss.item()):
         return
@@ -54,19 +53,14 @@ def check_gradient(norm: Tensor, step: int, model: nn.Module) -> None:
 
 
 @torch.no_grad()
-def _first_bad_layer(model: SequenceModel | PointModel, batch: Batch) -> str:
+def _first_bad_layer(model: TaskModel, batch: Batch) -> str:
     """Run the batch again, part by part; the first part that goes wrong is the answer."""
     for name, parameter in model.named_parameters():
         if not _finite(parameter):
             return f"the weights {name}"
-    if not _finite(batch.inputs):
+    if not _finite(batch.inputs if batch.observed is None else batch.inputs[batch.observed]):
         return "the input data"
-    if isinstance(model, PointModel):
-        return "the loss itself" if _finite(model(batch.inputs)) else "the output of network"
-    _, state = model.network(model.encode(batch.inputs), None, batch.lengths)
-    parts = (state,) if isinstance(state, Tensor) else state
-    for number, layer in enumerate(zip(*parts, strict=True)):
-        if not _finite(layer):
-            return f"the state of network.cells.{number}"
-    prediction = model(batch.inputs, batch.lengths)
-    return "the loss itself" if _finite(prediction) else "the output of head"
+    for name, part in model.parts_for_guard(batch):
+        if not _finite(part):
+            return name
+    return "the loss itself"

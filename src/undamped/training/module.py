@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.errors import OptionError
-from undamped.networks.point_model import PointModel
-from undamped.networks.sequence_model import SequenceModel
+from undamped.networks.task_model import EVALUATIONS, TaskModel
 from undamped.tasks.task import Batch, Task
 from undamped.training.checkpoint import Checkpoint, Progress, restore, save_checkpoint
 from undamped.training.evaluation import detach_state, evaluate
@@ -26,7 +25,6 @@ from undamped.training.run import Run
 
 PLAIN_STEPS_BETWEEN_VALIDATIONS = 50
 VALIDATIONS = 25
-EVALUATIONS = ("evaluations", "evaluations_backward")  # of a field, by models that have one
 SUMS = ("loss", "metric", "metric_count", "steps", "norm", *EVALUATIONS)
 
 
@@ -49,13 +47,7 @@ class TaskBatches:
         while True:
             batch = self.task.batch("train", number, self.size)
             if world > 1:
-                answers_first = self.task.readout == "last"
-                sequential = self.task.sequential
-                batch = Batch(
-                    batch.inputs[:, rank::world] if sequential else batch.inputs[rank::world],
-                    batch.targets[rank::world] if answers_first else batch.targets[:, rank::world],
-                    None if batch.lengths is None else batch.lengths[rank::world],
-                )
+                batch = self.task.share(batch, rank, world)
             yield batch
             number += 1
 
@@ -74,7 +66,7 @@ class TrainingModule(L.LightningModule):
 
     def __init__(
         self,
-        model: SequenceModel | PointModel,
+        model: TaskModel,
         task: Task,
         options: TrainOptions,
         seed: int,
@@ -212,8 +204,8 @@ class TrainingModule(L.LightningModule):
         return self.progress.step % (self.task.count("train", self.options.batch_size) or 1) == 0
 
     def _learn_truncated(self, batch: Batch, optimizer: Any, window: int) -> float:
-        sequence = isinstance(self.model, SequenceModel) and not self.model.network.bidirectional
-        if batch.lengths is not None or not sequence:
+        cut = batch.lengths is None and batch.times is None and self.model.carries_on
+        if not cut:
             raise OptionError(
                 "train.truncate: expected sequences of one length and a network of one direction, "
                 "got others. Leave train.truncate out."
@@ -223,15 +215,14 @@ class TrainingModule(L.LightningModule):
         if self.task.readout == "last":
             with torch.no_grad():
                 if steps > window:
-                    _, state = self.model.run(batch.inputs[:-window], None, state)
-            last = Batch(batch.inputs[-window:], batch.targets)
+                    before = batch.during(slice(None, -window), every=False)
+                    _, state = self.model.run(before, state)
+            last = batch.during(slice(-window, None), every=False)
             loss, self._carried = self._update(last, optimizer, state)
             return loss
         losses = []
         for start in range(0, steps, window):
-            part = Batch(
-                batch.inputs[start : start + window], batch.targets[start : start + window]
-            )
+            part = batch.during(slice(start, start + window), every=True)
             loss, state = self._update(part, optimizer, state)
             losses.append(loss * len(part.inputs))
         self._carried = state
@@ -240,7 +231,7 @@ class TrainingModule(L.LightningModule):
     def _update(self, batch: Batch, optimizer: Any, state: Any) -> tuple[float, Any]:
         """Change the weights once; return the loss and the state to hand on."""
         optimizer.zero_grad()
-        prediction, state = self.model.run(batch.inputs, batch.lengths, state)
+        prediction, state = self.model.run(batch, state)
         loss = self.task.loss(prediction, batch)
         check_loss(loss, self.progress.step, self.model, batch)
         self.manual_backward(loss + self._penalty(loss))
@@ -252,8 +243,8 @@ class TrainingModule(L.LightningModule):
         metric, count = self.task.score(prediction.detach(), batch)
         self.progress.since["metric"] += metric.item()
         self.progress.since["metric_count"] += count
-        for name in EVALUATIONS:
-            self.progress.since[name] += getattr(self.model.network, name, 0)
+        for name, count in self.model.evaluations().items():
+            self.progress.since[name] += count
         return loss.item(), detach_state(state)
 
     def _penalty(self, like: Tensor) -> Tensor:
@@ -304,9 +295,8 @@ class TrainingModule(L.LightningModule):
             "valid_loss": scores.loss,
             f"valid_{metric}": scores.metric,
         }
-        for name in EVALUATIONS:
-            if hasattr(self.model.network, name):
-                row[name] = since[name] / max(1, since["steps"])
+        for name in self.model.evaluations():
+            row[name] = since[name] / max(1, since["steps"])
         progress.since = dict.fromkeys(SUMS, 0.0)
         progress.rows.append(row)
         self.latest["valid"] = scores.metric

@@ -13,15 +13,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from undamped.options import options_of
+from undamped.networks.for_task import model_options
 from undamped.registry import models
 
 Settings = dict[str, dict[str, Any]]
 
 ANY = "*"
-MODEL_OPTIONS = ("embedding_size", "readout")
-"""Options of the model around a network, which every network accepts."""
-
 _PIXELS: Settings = {"train": {"batch_size": 64, "clip": 1.0, "epochs": 10, "schedule": "cosine"}}
 _PICTURES: Settings = {"model": {"hidden_size": 32}, "train": {"batch_size": 64, "epochs": 3}}
 _DENSITY: Settings = {
@@ -172,10 +169,8 @@ def merged(task: str, model: str, given: Settings, suggested: Settings | None = 
     """
     settings = recommended(task, model, suggested)
     if model in models:
-        known = options_of(models[model])
-        settings["model"] = {
-            k: v for k, v in settings["model"].items() if k in known or k in MODEL_OPTIONS
-        }
+        known = model_options(model)
+        settings["model"] = {k: v for k, v in settings["model"].items() if k in known}
     for name, others in EXCLUDES.items():
         if given.get("model", {}).get(name):
             for other in others:

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from undamped.contract import TaskShape
 from undamped.data.recordings.preparation import Preparation
 from undamped.errors import RunError, explain
 from undamped.files import (
@@ -30,8 +31,8 @@ from undamped.files import (
     write_tensors,
     write_text,
 )
-from undamped.networks.point_model import PointModel
-from undamped.networks.sequence_model import SequenceModel
+from undamped.networks.for_task import model_for
+from undamped.networks.task_model import TaskModel
 from undamped.options import check
 from undamped.registry import models, tasks
 from undamped.tasks.task import Task
@@ -221,7 +222,7 @@ class Run:
         """Take the task that was built for the run, so that nobody has to build it again."""
         self._memory.task = task
 
-    def empty_model(self) -> SequenceModel | PointModel:
+    def empty_model(self) -> TaskModel:
         """Build the model of the run with fresh weights."""
         settings = self.settings
         name = settings["model"]["name"]
@@ -234,15 +235,16 @@ class Run:
                     remedy="Build the module yourself and call load_into(module).",
                 )
             )
-        shape = settings["model"].get("shape") or shape_of(self.task())
-        return _model_of_shape(shape, name, settings["model"]["options"])
+        stored = settings["model"].get("shape")
+        shape = TaskShape.from_dict(stored) if stored else self.task().task_shape
+        return model_for(shape, name, settings["model"]["options"])
 
     def preparation(self) -> Preparation | None:
         """Return what was done to the data, for runs on recordings; None for others."""
         stored = self.settings.get("preparation")
         return None if stored is None else Preparation.from_dict(stored)
 
-    def model(self) -> SequenceModel | PointModel:
+    def model(self) -> TaskModel:
         """Build the model of the run with its best weights, ready to predict."""
         model = self.empty_model()
         self.load_into(model)
@@ -257,37 +259,6 @@ class Run:
     def save_model(self, module: nn.Module) -> None:
         """Keep the weights of a module as the best of the run."""
         write_tensors(self.path / "model.safetensors", module.state_dict())
-
-
-def shape_of(task: Task) -> dict[str, Any]:
-    """Return what a model has to know about its task, so that it can be built without the data."""
-    return {
-        "input_size": task.input_size,
-        "output_size": task.output_size,
-        "input_kind": task.input_kind,
-        "readout": task.readout,
-        "sequential": task.sequential,
-    }
-
-
-def model_for(task: Task, name: str, options: dict[str, Any]) -> SequenceModel | PointModel:
-    """Build the model that answers a task."""
-    return _model_of_shape(shape_of(task), name, options)
-
-
-def _model_of_shape(
-    shape: dict[str, Any], name: str, options: dict[str, Any]
-) -> SequenceModel | PointModel:
-    if not shape["sequential"]:
-        return PointModel(name, shape["input_size"], shape["output_size"], **options)
-    return SequenceModel(
-        name,
-        shape["input_size"],
-        shape["output_size"],
-        input_kind=shape["input_kind"],
-        readout=options.get("readout", shape["readout"]),
-        **{key: value for key, value in options.items() if key != "readout"},
-    )
 
 
 def load_weights(module: nn.Module, weights: dict[str, torch.Tensor], source: str) -> None:

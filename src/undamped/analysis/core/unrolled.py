@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.cells import Cell
+from undamped.contract import Batch
 from undamped.networks import Recurrent, SequenceModel
 
 State = tuple[Tensor, ...]
@@ -254,12 +255,15 @@ def _restore(parts: State, like: Any) -> Any:
     return build(like)
 
 
-def network_inside(module: nn.Module, x: Tensor) -> tuple[nn.Module, Tensor]:
-    """Return the recurrent network of a whole model and what it sees of the input."""
+def network_inside(module: nn.Module, x: Tensor | Batch) -> tuple[nn.Module, Tensor]:
+    """Return the recurrent network of a whole model and what it sees of the input, or of a batch.
+
+    A module that is no model of ours sees the inputs of a batch.
+    """
     if isinstance(module, SequenceModel):
         with torch.no_grad():
             return module.network, module.encode(x)
-    return module, x
+    return module, x.inputs if isinstance(x, Batch) else x
 
 
 @contextmanager

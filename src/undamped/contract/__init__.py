@@ -1,0 +1,17 @@
+"""What tasks and models have to agree on, though neither knows the other."""
+
+from undamped.contract.batch import NO_TARGETS, Batch
+from undamped.contract.shape import Answer, InputKind, TaskReadout, TaskShape, Use
+from undamped.contract.state_space import Coordinate, StateSpace
+
+__all__ = [
+    "NO_TARGETS",
+    "Answer",
+    "Batch",
+    "Coordinate",
+    "InputKind",
+    "StateSpace",
+    "TaskReadout",
+    "TaskShape",
+    "Use",
+]

@@ -1,0 +1,104 @@
+"""A batch: what a model sees and should answer.
+
+Everything a family of models may need has its place here once, so that training, evaluation,
+prediction, instruments and export hand on the whole batch and know nothing of what is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+NO_TARGETS = torch.empty(0)
+"""The targets of a batch whose answers nobody knows."""
+
+
+class Batch(NamedTuple):
+    """Inputs and targets; time first. What a batch does not have is None.
+
+    Args:
+        inputs: (time, batch, features) vectors or pixels, (time, batch) symbols,
+            (time, batch, channels, height, width) pictures; (batch, features) for single points,
+            and for states at the start of a trajectory.
+        targets: (batch, …) for one answer, (time, batch, …) for one at every step,
+            (outputs, batch, …) for a trajectory at `target_times`.
+        lengths: (batch,) true lengths of the sequences.
+        times: (time, batch) when each input was taken, where that is not every step alike.
+        observed: (time, batch, features) which inputs were measured; the others may be anything.
+        target_times: (outputs, batch) when each answer is asked for; rising, and for trajectories
+            counted from the initial state's time, 0.
+        target_mask: Which targets are known, in the shape of `targets` or without its last
+            dimension; the others may be anything.
+    """
+
+    inputs: Tensor
+    targets: Tensor = NO_TARGETS
+    lengths: Tensor | None = None
+    times: Tensor | None = None
+    observed: Tensor | None = None
+    target_times: Tensor | None = None
+    target_mask: Tensor | None = None
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        """Return a batch whose tensors went through a function."""
+        return Batch(*[None if part is None else change(part) for part in self])  # type: ignore
+
+    def to(self, device: torch.device) -> Batch:
+        """Move to a device."""
+        return self.map(lambda part: part.to(device))
+
+    def cast(self, dtype: torch.dtype) -> Batch:
+        """Return a batch whose inputs and times have the type of a model's weights.
+
+        Targets keep theirs: a loss knows what they mean.
+        """
+
+        def change(part: Tensor | None) -> Tensor | None:
+            return part.to(dtype) if part is not None and part.is_floating_point() else part
+
+        return self._replace(
+            inputs=self.inputs.to(dtype) if self.inputs.is_floating_point() else self.inputs,
+            times=change(self.times),
+            target_times=change(self.target_times),
+        )
+
+    def part(self, chosen: slice, *, inputs_axis: int, targets_axis: int) -> Batch:
+        """Return some of the sequences.
+
+        Args:
+            chosen: Which ones.
+            inputs_axis: Where the batch dimension of the inputs is: 1 for sequences, 0 for points.
+            targets_axis: The same for the targets.
+        """
+        of_inputs = (slice(None),) * inputs_axis + (chosen,)
+        of_targets = (slice(None),) * targets_axis + (chosen,)
+        second = (slice(None), chosen)
+        return Batch(
+            self.inputs[of_inputs],
+            self.targets[of_targets] if self.targets.numel() else self.targets,
+            None if self.lengths is None else self.lengths[chosen],
+            None if self.times is None else self.times[second],
+            None if self.observed is None else self.observed[of_inputs],
+            None if self.target_times is None else self.target_times[second],
+            None if self.target_mask is None else self.target_mask[of_targets],
+        )
+
+    def during(self, steps: slice, *, every: bool) -> Batch:
+        """Return the same sequences at some of their steps.
+
+        Args:
+            steps: Which ones.
+            every: Whether there is a target at every step, so that targets are cut too.
+        """
+        return self._replace(
+            inputs=self.inputs[steps],
+            times=None if self.times is None else self.times[steps],
+            observed=None if self.observed is None else self.observed[steps],
+            targets=self.targets[steps] if every else self.targets,
+            target_mask=self.target_mask[steps]
+            if every and self.target_mask is not None
+            else self.target_mask,
+        )

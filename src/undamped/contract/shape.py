@@ -1,0 +1,76 @@
+"""What a model has to know about a task, so that it can be built without the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from undamped.contract.state_space import StateSpace
+
+InputKind = Literal["vectors", "symbols", "pixels", "pictures", "states"]
+TaskReadout = Literal["last", "every"]
+Answer = Literal["class", "number", "density", "trajectory"]
+Use = Literal["times", "observed", "pictures", "target_times"]
+"""What a batch may carry beyond inputs and lengths, and a model has to be able to use.
+
+"times" and "observed" are the fields of those names; "pictures" are inputs with channels, height
+and width; "target_times" asks for answers at given times.
+"""
+
+
+@dataclass(frozen=True)
+class TaskShape:
+    """The shape of a task.
+
+    Args:
+        input_size: Features per step or point; for symbols, how many symbols there are.
+        output_size: Features of an answer; 0 where the answer is a density.
+        input_kind: What the inputs are.
+        readout: Whether there is one answer, or one at every step.
+        sequential: Whether inputs are sequences; otherwise they are single points.
+        answer: What an answer is.
+        needs: What a model must be able to use, or its answers would mean nothing.
+        picture_shape: Channels, height and width of a picture.
+        state_space: What the coordinates of a state are.
+    """
+
+    input_size: int
+    output_size: int
+    input_kind: InputKind = "vectors"
+    readout: TaskReadout = "last"
+    sequential: bool = True
+    answer: Answer = "class"
+    needs: frozenset[Use] = frozenset()
+    picture_shape: tuple[int, int, int] | None = None
+    state_space: StateSpace | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for run.json; what most tasks do not have is left out."""
+        plain: dict[str, Any] = {
+            "input_size": self.input_size,
+            "output_size": self.output_size,
+            "input_kind": self.input_kind,
+            "readout": self.readout,
+            "sequential": self.sequential,
+            "answer": self.answer,
+        }
+        if self.needs:
+            plain["needs"] = sorted(self.needs)
+        if self.picture_shape is not None:
+            plain["picture_shape"] = list(self.picture_shape)
+        if self.state_space is not None:
+            plain["state_space"] = self.state_space.to_dict()
+        return plain
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> TaskShape:
+        """Read what `to_dict` wrote, in this version or an earlier one."""
+        values = dict(stored)
+        # Before answers had a kind, a density was a task without outputs.
+        values.setdefault("answer", "class" if values["output_size"] else "density")
+        values["needs"] = frozenset(values.get("needs", ()))
+        if values.get("picture_shape") is not None:
+            values["picture_shape"] = tuple(values["picture_shape"])
+        if values.get("state_space") is not None:
+            values["state_space"] = StateSpace.from_dict(values["state_space"])
+        return cls(**values)

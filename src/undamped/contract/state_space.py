@@ -1,0 +1,62 @@
+"""What the numbers of a state are, for tasks about systems that move."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from undamped.errors import OptionError, explain
+
+Coordinate = Literal["position", "velocity", "momentum", "angle", "other"]
+
+
+@dataclass(frozen=True)
+class StateSpace:
+    """The coordinates of a state, in the order of its features, and the inputs behind them.
+
+    A batch of states holds the coordinates and then the inputs u, side by side. A model that
+    wants to know what is a position and what a momentum reads it here.
+
+    Args:
+        names: What the coordinates are called, for pictures and tables.
+        kinds: What each of them is; an angle is a position that comes round again after 2π.
+        inputs: What the inputs u are called: forces and the like, given and not predicted.
+
+    Example:
+        >>> pendulum = StateSpace(("θ", "p"), ("angle", "momentum"))
+        >>> pendulum.indices("angle", "position")
+        (0,)
+    """
+
+    names: tuple[str, ...]
+    kinds: tuple[Coordinate, ...]
+    inputs: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.names) != len(self.kinds) or not self.names:
+            raise OptionError(
+                explain(
+                    "StateSpace",
+                    expected="one kind for each coordinate",
+                    got=f"{len(self.names)} names and {len(self.kinds)} kinds",
+                    remedy="Name every coordinate and say what it is.",
+                )
+            )
+
+    @property
+    def size(self) -> int:
+        """The number of coordinates."""
+        return len(self.names)
+
+    def indices(self, *kinds: Coordinate) -> tuple[int, ...]:
+        """Return where coordinates of these kinds stand."""
+        return tuple(i for i, kind in enumerate(self.kinds) if kind in kinds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for run.json."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> StateSpace:
+        """Read what `to_dict` wrote."""
+        return cls(**{name: tuple(value) for name, value in stored.items()})

@@ -1,0 +1,59 @@
+"""The model that answers a task, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from undamped.contract import TaskShape
+from undamped.networks.point_model import PointModel
+from undamped.networks.recurrent import Recurrent
+from undamped.networks.sequence_model import SequenceModel
+from undamped.networks.task_model import TaskModel, refuse_unfit
+from undamped.options import Option, convert, options_of, unknown_name
+from undamped.registry import models
+
+
+def model_for(shape: TaskShape, name: str, options: Mapping[str, Any]) -> TaskModel:
+    """Build the model called `name` for tasks of a shape.
+
+    Args:
+        shape: The shape of the task.
+        name: A registry name: a whole model, a recurrent network or one that reads points.
+        options: Its options, and for a recurrent network those of the model around it.
+    """
+    member = models[name]
+    if isinstance(member, type) and issubclass(member, TaskModel):
+        refuse_unfit(name, member, shape)
+        return member(shape=shape, **options)  # type: ignore[call-arg]
+    if shape.sequential:
+        return SequenceModel.for_task(shape, name, options)
+    return PointModel.for_task(shape, name, options)
+
+
+def model_options(name: str) -> dict[str, Option]:
+    """Return what can be set of the model called `name`, and of the model around its network."""
+    member = models[name]
+    own = options_of(member)
+    if isinstance(member, type) and issubclass(member, Recurrent):
+        around = options_of(SequenceModel)
+        own = {**own, **{option: around[option] for option in SequenceModel.settable}}
+    return own
+
+
+def check_options(name: str, options: Mapping[str, Any], *, text: bool = False) -> dict[str, Any]:
+    """Check options of the model called `name`, and return them converted.
+
+    Args:
+        name: The registry name of the model.
+        options: Names and values.
+        text: Whether strings are to be parsed, as they come from a command line.
+    """
+    known = model_options(name)
+    for option in options:
+        if option not in known:
+            raise unknown_name(f"option of {name}", option, list(known))
+    return {
+        option: convert(known[option].annotation, value, f"{name}.{option}", text=text)
+        for option, value in options.items()
+    }

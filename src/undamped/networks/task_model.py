@@ -1,0 +1,148 @@
+"""The TaskModel contract: what training, evaluation, prediction and reports call."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, get_args
+
+import torch
+from torch import Tensor, nn
+
+from undamped.contract import Answer, Batch, InputKind, TaskShape, Use
+from undamped.errors import OptionError, explain
+from undamped.options import Option, signature_options
+from undamped.registry import models
+
+EVALUATIONS = ("evaluations", "evaluations_backward")
+"""What a model with a field counts in a pass: calls of the field, forward and backward."""
+
+
+class TaskModel(nn.Module, ABC):
+    """A whole model that answers a task: a batch goes in, predictions and a state come out.
+
+    `SequenceModel` and `PointModel` make one of any network. A model that needs more of a batch
+    than they hand on (pictures, times of targets) is a `TaskModel` of its own, registered under
+    its own name; its constructor takes the `TaskShape` as `shape` and then its options.
+
+    Example:
+        >>> @models.register("my-model")
+        ... class MyModel(TaskModel):
+        ...     uses = frozenset({"pictures"})
+        ...
+        ...     def __init__(self, shape: TaskShape, *, hidden_size: Units = 32) -> None: ...
+        ...     def run(self, batch, state=None): ...
+    """
+
+    uses: ClassVar[frozenset[Use]] = frozenset()
+    """What of a batch beyond inputs and lengths the model can use."""
+    answers: ClassVar[frozenset[Answer]] = frozenset({"class", "number"})
+    """What kinds of answers the model gives."""
+    input_kinds: ClassVar[frozenset[InputKind]] = frozenset(get_args(InputKind))
+    """What kinds of inputs the model reads."""
+    sequential: ClassVar[bool | None] = None
+    """Whether it reads sequences (True), single points (False), or both (None)."""
+    carries_on: bool = False
+    """Whether `run` can go on from the state that an earlier one returned."""
+
+    @abstractmethod
+    def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
+        """Return the predictions for a batch, and the state at its end (None if there is none)."""
+
+    def forward(
+        self, inputs: Tensor | Batch, lengths: Tensor | None = None, state: Any = None
+    ) -> Tensor:
+        """Return the predictions for a batch, or for inputs alone."""
+        batch = inputs if isinstance(inputs, Batch) else Batch(inputs, lengths=lengths)
+        return self.run(batch, state)[0]
+
+    def evaluations(self) -> dict[str, int]:
+        """Return how often the last pass called a field, forward and backward; often nothing."""
+        counted = getattr(self, "network", self)
+        return {
+            name: count
+            for name in EVALUATIONS
+            if isinstance(count := getattr(counted, name, None), int)
+        }
+
+    def parts_for_guard(self, batch: Batch) -> Iterator[tuple[str, Any]]:
+        """Go through a pass part by part: what each is called, and its values.
+
+        Training looks for the first part that is not finite when a loss is not.
+        """
+        yield "the output of the model", self.run(batch)[0]
+
+    def start_embedding(self, vectors: Tensor) -> None:
+        """Let the embedding of symbols start from vectors (symbols, size) that are known."""
+        embedding = getattr(self, "embedding", None)
+        if not isinstance(embedding, nn.Embedding) or embedding.weight.shape != vectors.shape:
+            raise OptionError(
+                explain(
+                    "model.embedding_size",
+                    expected=f"{vectors.shape[1]}, the size of the task's vectors",
+                    got=embedding.weight.shape[1] if isinstance(embedding, nn.Embedding) else 0,
+                    remedy="Leave it out.",
+                )
+            )
+        with torch.no_grad():
+            embedding.weight.copy_(vectors)
+
+    @classmethod
+    def declared_options(cls) -> dict[str, Option]:
+        """Return the options of the constructor; `shape` is the task's, not the user's."""
+        return {n: option for n, option in signature_options(cls).items() if n != "shape"}
+
+
+def refuse_unfit(
+    name: str,
+    model: type[TaskModel],
+    shape: TaskShape,
+    answers: frozenset[Answer] | None = None,
+) -> None:
+    """Refuse a model that cannot use what a task needs, or does not answer what it asks.
+
+    Args:
+        name: The registry name of the model.
+        model: Its class, or that of the model around it.
+        shape: The shape of the task.
+        answers: The kinds of answers it gives, where the network inside knows better.
+    """
+    able = model.answers if answers is None else answers
+    remedy = "Choose another model or another task; 'undamped list' shows all."
+    if shape.input_kind not in model.input_kinds or model.sequential not in (
+        None,
+        shape.sequential,
+    ):
+        expected = f"a model that reads {_inputs(shape.input_kind, shape.sequential)}"
+        kinds = " or ".join(sorted(model.input_kinds))
+        got = f"one that reads {_inputs(kinds, model.sequential)}"
+    elif missing := shape.needs - model.uses:
+        expected = f"a model that can use {_listed(shape.needs)}, as this task needs it"
+        got = f"one that cannot use {_listed(missing)}"
+    elif shape.answer not in able:
+        expected = f"a model whose answer is a {shape.answer}, as this task asks for"
+        got = f"one whose answer is a {' or a '.join(sorted(able))}"
+        found = [n for n in models if shape.answer in answers_of(models[n])]
+        remedy = f"Choose one of: {', '.join(found)}." if found else remedy
+    else:
+        return
+    raise OptionError(explain(name, expected=expected, got=got, remedy=remedy))
+
+
+def answers_of(member: Any) -> frozenset[Answer]:
+    """Return the kinds of answers a member of the registry gives."""
+    return getattr(member, "answers", TaskModel.answers)
+
+
+def _inputs(kinds: str, sequential: bool | None) -> str:
+    return {True: f"sequences of {kinds}", False: f"single {kinds}", None: kinds}[sequential]
+
+
+def _listed(uses: frozenset[Use]) -> str:
+    words = {
+        "times": "the times of the inputs",
+        "observed": "which inputs were observed",
+        "pictures": "pictures",
+        "target_times": "the times of the answers",
+    }
+    return " and ".join(words[use] for use in sorted(uses))

@@ -1,0 +1,174 @@
+"""What a batch may carry goes through fit, evaluate, resume, predict and reports untouched."""
+
+import json
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from toy_members import (
+    BrightQuarter,
+    DecayingModel,
+    FieldModel,
+    LateRamp,
+    PictureModel,
+    Spring,
+    SpringSlopes,
+)
+from undamped import cli
+from undamped.analysis import gradient_flow
+from undamped.contract import NO_TARGETS, Batch, StateSpace, TaskShape
+from undamped.errors import OptionError, ShapeError
+from undamped.networks import SequenceModel
+from undamped.networks.for_task import check_options, model_for
+from undamped.registry import models, tasks
+from undamped.tasks.task import known_answers
+from undamped.training import Run, fit
+from undamped.training.evaluation import evaluate
+
+QUICK = {"steps": 40, "batch_size": 8, "learning_rate": 0.03, "validate_every": 20}
+TOYS = {
+    "toy-quarter": BrightQuarter,
+    "toy-ramp": LateRamp,
+    "toy-spring": Spring,
+    "toy-slopes": SpringSlopes,
+}
+TOY_MODELS = {
+    "toy-pictures": PictureModel,
+    "toy-decaying": DecayingModel,
+    "toy-field": FieldModel,
+}
+
+
+@pytest.fixture
+def toys(monkeypatch):
+    """Enter the toys into the registries, for one test."""
+    for registry, members in ((tasks, TOYS), (models, TOY_MODELS)):
+        list(registry)
+        monkeypatch.setattr(registry, "_entries", {**registry._entries, **members})
+        monkeypatch.setattr(registry, "_made", dict(registry._made))
+
+
+@pytest.mark.parametrize(
+    ("task", "model"),
+    [
+        ("toy-quarter", "toy-pictures"),
+        ("toy-ramp", "toy-decaying"),
+        ("toy-ramp", "gru"),
+        ("toy-ramp", "unicornn"),
+        ("toy-spring", "toy-field"),
+        ("toy-slopes", "node"),
+    ],
+)
+def test_every_kind_of_task_is_learnt_loaded_and_predicted(toys, tmp_path, task, model):
+    options = {} if model == "toy-field" else {"hidden_size": 8}
+    run = fit(model, task, model_options=options, train=QUICK, out=tmp_path, progress=False)
+    toy = TOYS[task]()
+    assert run.result is not None
+    fresh = model_for(toy.task_shape, model, check_options(model, options))
+    assert run.result["test"]["loss"] < evaluate(fresh, toy, "test", 8).loss
+    # The shape of the task is in the run, so the model can be built again without the data.
+    again = Run.open(run.path)
+    assert TaskShape.from_dict(again.settings["model"]["shape"]) == toy.task_shape
+    scores = evaluate(again.model(), toy, "test", 8)
+    assert scores.loss == pytest.approx(run.result["test"]["loss"], rel=1e-6)
+    said = CliRunner().invoke(cli.app, ["predict", str(run.path), "--json"])
+    assert said.exit_code == 0, said.output
+    examples = json.loads(said.stdout)["examples"]
+    assert len(examples) == 8 and {"answer", "truth"} == set(examples[0])
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "said"),
+    [
+        (BrightQuarter, "lstm", r"lstm: expected a model that reads sequences of pictures, got"),
+        (Spring, "node", r"expected a model that can use the times of the answers.*, got one that"),
+        (Spring, "lstm", r"expected a model that reads single"),
+        (SpringSlopes, "ffjord", r"whose answer is a number, .*, got one whose answer is a dens"),
+        (SpringSlopes, "toy-field", r"toy-field: expected a model whose answer is a number"),
+        (LateRamp, "toy-pictures", r"reads sequences of vectors, got one that reads sequences of"),
+        (LateRamp, "node", r"node: expected a recurrent model, since the input is a sequence"),
+    ],
+)
+def test_a_model_that_does_not_fit_says_so_before_training(toys, tmp_path, task, model, said):
+    with pytest.raises(OptionError, match=said):
+        fit(model, task(), train=QUICK, out=tmp_path, progress=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_recurrent_network_sees_gaps_and_what_was_measured():
+    batch = LateRamp().batch("train", 0, 3)
+    model = SequenceModel("lstm", 2, 1, reads=("times", "observed"), hidden_size=4)
+    seen = model.encode(batch)
+    assert seen.shape == (7, 3, 5) and bool(seen.isfinite().all())
+    values, observed, gap = seen[..., :2], seen[..., 2:4], seen[..., 4]
+    assert torch.equal(observed.bool(), batch.observed)
+    assert torch.equal(values[batch.observed], batch.inputs[batch.observed])
+    assert not values[~batch.observed].any()
+    assert not gap[0].any()
+    torch.testing.assert_close(gap[1:], batch.times[1:] - batch.times[:-1])
+    # One sample at a time gives the same answer.
+    state, answer = None, None
+    for t in range(7):
+        answer, state = model.step(batch.inputs[t], state, gap=gap[t], observed=batch.observed[t])
+    torch.testing.assert_close(answer, model(batch._replace(lengths=None)))
+
+
+def test_a_model_without_its_times_is_refused():
+    model = SequenceModel("lstm", 2, 1, reads=("times",), hidden_size=4)
+    with pytest.raises(ShapeError, match=r"batch\.times: expected a tensor, got none"):
+        model(torch.randn(3, 2, 2))
+    plain = SequenceModel("lstm", 2, 1, hidden_size=4)
+    with pytest.raises(ShapeError, match=r"batch\.times: expected none, got a tensor"):
+        plain(Batch(torch.randn(3, 2, 2), times=torch.ones(3, 2)))
+
+
+def test_instruments_read_batches():
+    batch = LateRamp().batch("train", 0, 3)
+    model = SequenceModel("lstm", 2, 1, reads=("times", "observed"), hidden_size=4)
+    assert gradient_flow(model, batch).length == 7
+
+
+def test_only_known_answers_count():
+    task, batch = Spring(), Spring().batch("train", 0, 4)
+    prediction = torch.zeros(5, 4, 2)
+    known = batch.targets[batch.target_mask]
+    assert torch.equal(known_answers(prediction, batch)[1], known)
+    assert task.loss(prediction, batch).item() == pytest.approx(known.square().mean().item())
+    assert task.answers(batch) == known.numel() < prediction.numel()
+
+
+@pytest.mark.parametrize("task", [BrightQuarter(), LateRamp(), Spring(), SpringSlopes()])
+def test_a_batch_is_shared_among_processes_sample_by_sample(task):
+    batch = task.batch("train", 0, 4)
+    parts = [task.share(batch, rank, 2) for rank in range(2)]
+    for name, whole in batch._asdict().items():
+        if whole is None:
+            assert all(getattr(part, name) is None for part in parts)
+            continue
+        axis = whole.shape.index(4) if name != "inputs" else int(task.sequential)
+        for rank, part in enumerate(parts):
+            wanted = whole.movedim(axis, 0)[rank::2].movedim(0, axis)
+            assert torch.equal(getattr(part, name).nan_to_num(7), wanted.nan_to_num(7)), name
+
+
+def test_a_batch_moves_and_casts_as_a_whole():
+    batch = Spring().batch("train", 0, 4)
+    double = batch.cast(torch.float64)
+    assert double.inputs.dtype == double.target_times.dtype == torch.float64
+    assert double.targets.dtype == torch.float32 and double.target_mask.dtype == torch.bool
+    assert Batch(torch.ones(2)).targets is NO_TARGETS
+    assert batch.to(torch.device("meta")).target_times.device.type == "meta"
+
+
+def test_a_state_space_says_what_its_coordinates_are():
+    space = StateSpace(("θ", "x", "p"), ("angle", "position", "momentum"), inputs=("u",))
+    assert space.indices("angle", "position") == (0, 1) and space.size == 3
+    assert StateSpace.from_dict(json.loads(json.dumps(space.to_dict()))) == space
+    with pytest.raises(OptionError, match="one kind for each coordinate, got 2 names and 1 kinds"):
+        StateSpace(("q", "p"), ("position",))
+
+
+def test_shapes_of_older_runs_are_read():
+    stored = {"input_size": 2, "output_size": 0, "input_kind": "vectors", "readout": "last"}
+    assert TaskShape.from_dict({**stored, "sequential": False}).answer == "density"
