@@ -285,7 +285,7 @@ def test_bad_data_files(trained, tmp_path):
 
 
 def test_a_table_is_put_between_its_markers(tmp_path):
-    from undamped.cli.bench import fill_table
+    from undamped.cli.verbs.bench import fill_table
 
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- bench ode -->\nold\n<!-- end -->\nafter\n")

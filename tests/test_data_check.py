@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from undamped.cli import main
-from undamped.cli.data_check import sparkline
+from undamped.cli.verbs.data_check import sparkline
 from undamped.data.recordings.findings import look_at
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from undamped.experiments import copy
+from undamped.experiments import copy_task
 
 
 @pytest.mark.parametrize("task", ["copy", "adding"])
 def test_a_small_run(tmp_path, task):
-    found = copy.run(
+    found = copy_task.run(
         task=task,
         delay=4,
         steps=4,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from undamped.cli import (
+from undamped.cli.verbs import (
     bench,
     compare,
     data,

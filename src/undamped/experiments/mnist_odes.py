@@ -20,7 +20,7 @@ from undamped.errors import OptionError
 from undamped.experiments.annuli import COLOURS
 from undamped.options import PositiveFloat, PositiveInt
 from undamped.registry import models
-from undamped.tasks.pictures import MNISTImages
+from undamped.tasks.images import MNISTImages
 
 
 @dataclass(frozen=True)

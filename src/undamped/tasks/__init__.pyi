@@ -11,11 +11,11 @@ from undamped.tasks.denoise import Denoise as Denoise
 from undamped.tasks.densities import PlanarDensity as PlanarDensity
 from undamped.tasks.densities import PointCloud as PointCloud
 from undamped.tasks.digits import NoisePaddedDigits as NoisePaddedDigits
+from undamped.tasks.images import CIFAR10Images as CIFAR10Images
+from undamped.tasks.images import MNISTImages as MNISTImages
 from undamped.tasks.imdb import IMDB as IMDB
 from undamped.tasks.lorenz96 import Lorenz96 as Lorenz96
 from undamped.tasks.noise_cifar import NoisePaddedCIFAR10 as NoisePaddedCIFAR10
-from undamped.tasks.pictures import CIFAR10Images as CIFAR10Images
-from undamped.tasks.pictures import MNISTImages as MNISTImages
 from undamped.tasks.points import Annuli as Annuli
 from undamped.tasks.points import Spirals as Spirals
 from undamped.tasks.psmnist import PermutedMNIST as PermutedMNIST

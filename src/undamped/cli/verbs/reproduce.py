@@ -72,7 +72,7 @@ def _runner(name: str) -> Callable[..., Any]:
         raise unknown_name("experiment", name, get_args(Name))
     match cast(Name, name):
         case "copy":
-            from undamped.experiments.copy import run
+            from undamped.experiments.copy_task import run
         case "annuli":
             from undamped.experiments.annuli import run
         case "mnist-odes":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from undamped.cli.data_check import READING
+from undamped.cli.verbs.data_check import READING
 
 if TYPE_CHECKING:
     from undamped.training.run import Run
@@ -58,12 +58,12 @@ def train(
                 "--resume: expected nothing beside it, got other settings or options. A run goes "
                 "on in its folder, with the settings it was started with."
             )
-        from undamped.cli.resume import resume as go_on
+        from undamped.cli.verbs.resume import resume as go_on
 
         go_on(resume, as_json)
         return
     from undamped.cli.live import live_page
-    from undamped.cli.report import write_page
+    from undamped.cli.verbs.report import write_page
 
     with live_page(watch) as started:
         run, other = _train(words or [], out or Path("runs"), config, baseline, started)

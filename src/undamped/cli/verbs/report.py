@@ -28,9 +28,9 @@ def report(
 
     Example: `undamped report runs/copy-unicornn-1 runs/copy-lstm-1`
     """
-    from undamped.cli.diagnose import show
     from undamped.cli.picture import check_picture
     from undamped.cli.stages import stages
+    from undamped.cli.verbs.diagnose import show
     from undamped.files import refuse_folder
     from undamped.report import write
     from undamped.report.runs import report_run

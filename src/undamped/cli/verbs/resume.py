@@ -16,7 +16,7 @@ def resume(
 
     Example: `undamped resume runs/copy-unicornn-1`
     """
-    from undamped.cli.train import report
+    from undamped.cli.verbs.train import report
     from undamped.training import resume as go_on
 
     report(go_on(run), None, as_json)
