@@ -1,29 +1,146 @@
-"""Every promise of every cell, measured."""
+"""Every promise of every member, measured; and none made in words alone."""
+
+import importlib
+import inspect
+import pkgutil
 
 import pytest
 import torch
 
 import undamped
 from undamped.analysis.promises import measure
+from undamped.docstrings import sections
+from undamped.flows import continuous_flow
 from undamped.networks.recurrent import Recurrent
-from undamped.registry import models
+from undamped.options import options_of
+from undamped.promises import Kind, Promise
+from undamped.registry import models, solvers
 
-PROMISING = [
-    name
-    for name in models
-    if isinstance(models[name], type)
-    and issubclass(models[name], Recurrent)
-    and models[name].cell_class.promises
-]
+CELLS = [name for name in models if issubclass(models[name], Recurrent)]
+OTHERS = [name for name in models if name not in CELLS]
+VARIANTS = {
+    "stable-residual": [
+        {"kind": kind}
+        for kind in ("antisymmetric", "midpoint", "verlet", "leapfrog", "hamiltonian", "two-layer")
+    ],
+    "hbnode": [{}, {"general": True}],
+    "conv-hbnode": [{}, {"general": True}],
+    "depth-variant-node": [{"basis": basis} for basis in ("fourier", "stacked", "piecewise")],
+    "data-controlled-node": [{}, {"adaptive_depth": True}],
+    "ffjord": [{}, {"context_size": 3}, {"bottleneck_size": 1}],
+}
+
+
+def build(name, **options):
+    known = options_of(models[name])
+    wanted = {"input_size": 9 if "colours" in known else 2, "output_size": 2}
+    return undamped.build(name, **{k: v for k, v in wanted.items() if k in known}, **options)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("name", PROMISING)
-def test_promises_are_kept(name, seed):
+@pytest.mark.parametrize("name", [name for name in CELLS if models[name].cell_class.promises])
+def test_promises_of_cells_are_kept(name, seed):
     torch.manual_seed(seed)
     net = undamped.build(name, input_size=3, hidden_size=6)
     for found in measure(net.cell(0), seed=seed):
         assert found.kept, found.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [(name, o) for name in OTHERS for o in VARIANTS.get(name, [{}])]
+)
+def test_promises_of_other_models_are_kept(name, options):
+    torch.manual_seed(0)
+    model = build(name, **options)
+    found = measure(model)
+    assert [m.promise for m in found] == list(model.promises)
+    for each in found:
+        assert each.kept, each.to_dict()
+
+
+@pytest.mark.parametrize("name", [n for n in solvers if getattr(solvers[n], "promises", ())])
+@pytest.mark.parametrize("base", ["euler", "midpoint", "rk4"])
+def test_promises_of_solvers_are_kept(name, base):
+    (found,) = measure(solvers[name](base=base))
+    assert found.kept, found.to_dict()
+
+
+def classes():
+    found = {}
+    for module in pkgutil.walk_packages(undamped.__path__, "undamped."):
+        if module.name.split(".")[1] in ("cells", "fields", "flows", "networks", "solvers"):
+            for each in vars(importlib.import_module(module.name)).values():
+                if inspect.isclass(each) and each.__module__.startswith("undamped."):
+                    found[f"{each.__module__}.{each.__qualname__}"] = each
+    return found
+
+
+def test_a_promise_in_words_is_declared_too():
+    in_words = {}
+    for name, each in classes().items():
+        said = sections(each).get("Promise", "") if vars(each).get("__doc__") else ""
+        if said and not said.startswith("None"):
+            in_words[name] = getattr(getattr(each, "cell_class", each), "promises", ())
+    assert len(in_words) > 30
+    assert not [name for name, declared in in_words.items() if not declared]
+
+
+def test_every_model_says_what_it_promises():
+    assert not [name for name in models if not sections(models[name]).get("Promise")]
+    for name in models:
+        declared = getattr(getattr(models[name], "cell_class", models[name]), "promises", ())
+        says_none = sections(models[name])["Promise"].startswith("None")
+        assert bool(declared) != says_none, name
+
+
+def test_whoever_promises_offers_what_is_measured():
+    class Boaster(torch.nn.Linear):
+        promises = (Promise(Kind.BOUNDED_STATE, "states stay small"),)
+
+    with pytest.raises(TypeError, match=r"Boaster, which promises bounded-state: .*HasStateBound"):
+        measure(Boaster(2, 2))
+
+
+def broken(model):
+    return [m.promise.kind.value for m in measure(model) if not m.kept]
+
+
+def test_a_force_on_the_momentum_would_not_pass(monkeypatch):
+    torch.manual_seed(0)
+    model = undamped.GHBNODE(2, 2)
+    plain = type(model.flow.field).forward
+
+    def pushed(self, t, state):
+        return plain(self, t, state) + 0.3 * state
+
+    monkeypatch.setattr(type(model.flow.field), "forward", pushed)
+    assert broken(model) == ["paired-spectrum", "volume-rate", "bounded-velocity"]
+
+
+def test_a_flow_that_forgets_would_not_pass(monkeypatch):
+    model = undamped.NODE(2, 2)
+    carry = type(model).carry
+    monkeypatch.setattr(
+        type(model), "carry", lambda self, state, given=None: carry(self, state).relu()
+    )
+    assert broken(model) == ["invertible-flow"]
+
+
+def test_a_wrong_trace_would_not_pass(monkeypatch):
+    torch.manual_seed(0)
+    plain = continuous_flow.field_and_trace
+
+    def wrong(*arguments):
+        value, trace, frobenius = plain(*arguments)
+        return value, trace - 1, frobenius
+
+    monkeypatch.setattr(continuous_flow, "field_and_trace", wrong)
+    assert broken(undamped.FFJORD(2)) == ["log-determinant", "normalised-density"]
+
+
+def test_large_states_are_measured_as_far_as_their_jacobians_are_small():
+    kinds = [m.promise.kind.value for m in measure(undamped.HBNODE(200, 2, hidden_size=8))]
+    assert kinds == ["invertible-flow"]
 
 
 def test_a_broken_promise_is_noticed():

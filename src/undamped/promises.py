@@ -2,13 +2,18 @@
 
 A class declares its promises; `undamped.analysis.promises` measures them, one test does so for
 the whole registry, and reports print claim and measurement side by side. This module holds
-only the declarations, so that cells and fields can make them without importing an instrument.
+only the declarations, so that cells and fields can make them without importing an instrument,
+and the protocols: what a class that makes a promise offers to whoever measures it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor, nn
 
 
 class Kind(Enum):
@@ -40,6 +45,20 @@ class Kind(Enum):
     """Inputs of long ago reach the state with more weight than without momentum."""
     UNIT_GRADIENT = "unit-gradient"
     """At equilibrium ∂h'/∂h is minus the identity."""
+    INVERTIBLE_FLOW = "invertible-flow"
+    """Solving back from where a flow ends gives where it started: it is a homeomorphism."""
+    PAIRED_SPECTRUM = "paired-spectrum"
+    """Eigenvalues of the field's Jacobian come in pairs whose sum is −`damping`."""
+    VOLUME_RATE = "volume-rate"
+    """Along the flow volume shrinks by exp(−`damping` · time) for each position, and no more."""
+    BOUNDED_VELOCITY = "bounded-velocity"
+    """No position moves further than the time it is given."""
+    LOG_DETERMINANT = "log-determinant"
+    """The log-density changes by the log-determinant of the flow's Jacobian."""
+    NORMALISED_DENSITY = "normalised-density"
+    """The density integrates to one."""
+    CORRECTED_ERROR = "corrected-error"
+    """A correction within δ of the residual leaves an error of δ h^{p+1} in a step."""
 
 
 @dataclass(frozen=True)
@@ -48,3 +67,216 @@ class Promise:
 
     kind: Kind
     claim: str
+
+
+class Promising(Protocol):
+    """Whatever makes promises: a class, or an object whose options decide."""
+
+    @property
+    def promises(self) -> Sequence[Promise]:
+        """What it claims."""
+        ...
+
+
+@runtime_checkable
+class HasSteps(Protocol):
+    """A cell: steps from random states and inputs can be taken."""
+
+    input_size: int
+    hidden_size: int
+    state_size: int
+    state_names: Any
+
+    def project(self, x: Tensor, /) -> Tensor:
+        """Return what a step sees of its input."""
+        ...
+
+    def constants(self) -> Any:
+        """Return what all steps share."""
+        ...
+
+    def initial_state(self, batch: int, like: Tensor, /) -> tuple[Tensor, ...]:
+        """Return the state before the first step."""
+        ...
+
+    def advance(
+        self, projected: Tensor, state: tuple[Tensor, ...], constants: Any, /
+    ) -> tuple[Tensor, ...]:
+        """Take a step."""
+        ...
+
+
+@runtime_checkable
+class HasStepInverse(HasSteps, Protocol):
+    """A cell whose steps can be taken back."""
+
+    def inverse(
+        self, projected: Tensor, state: tuple[Tensor, ...], constants: Any, /
+    ) -> tuple[Tensor, ...]:
+        """Return the state before a step."""
+        ...
+
+
+@runtime_checkable
+class HasStepGradientBound(HasSteps, Protocol):
+    """A cell that knows how much one step can stretch a gradient."""
+
+    def step_gradient_bound(self) -> Tensor:
+        """Return the bound of ‖∂h'/∂h‖₂."""
+        ...
+
+
+@runtime_checkable
+class HasStateBound(HasSteps, Protocol):
+    """A cell that knows how far its states can go."""
+
+    def state_bound(self, steps: int) -> Sequence[float]:
+        """Return the bound of every part of the state after some steps from the first state."""
+        ...
+
+
+@runtime_checkable
+class HasRecurrentMatrix(Protocol):
+    """A cell whose step has a linear part."""
+
+    def recurrent_matrix(self) -> Tensor:
+        """Return its matrix."""
+        ...
+
+
+@runtime_checkable
+class HasFreeMatrix(HasRecurrentMatrix, Protocol):
+    """A cell whose recurrent matrix is made of free parameters."""
+
+    def free_parameters(self) -> Sequence[nn.Parameter]:
+        """Return what training moves."""
+        ...
+
+
+@runtime_checkable
+class HasMargin(HasFreeMatrix, Protocol):
+    """A cell that holds its singular values within a margin of one."""
+
+    margin: float
+
+
+@runtime_checkable
+class HasSpectrum(HasFreeMatrix, Protocol):
+    """A cell that knows the moduli of its eigenvalues."""
+
+    def spectrum(self) -> Tensor:
+        """Return the moduli."""
+        ...
+
+
+@runtime_checkable
+class HasFlowJacobian(HasSteps, Protocol):
+    """A cell that discretises an ODE and knows its Jacobian."""
+
+    diffusion: float
+
+    def flow_jacobian(self, projected: Tensor, state: tuple[Tensor, ...], /) -> Tensor:
+        """Return ∂ḣ/∂h at each state, (batch, hidden, hidden)."""
+        ...
+
+
+@runtime_checkable
+class HasMomentum(HasSteps, Protocol):
+    """A cell that drives its state by a momentum of the inputs."""
+
+    weight_hh: Tensor
+    drive: Any
+
+
+@runtime_checkable
+class HasEquilibrium(HasSteps, Protocol):
+    """A cell that iterates towards an equilibrium in every step."""
+
+    steps: nn.Parameter
+
+
+@runtime_checkable
+class HasLayers(Protocol):
+    """A stack of layers, each a step of an ODE on a pair of states."""
+
+    size: int
+    depth: int
+
+    def step(self, layer: int, pair: Any, own: Any = None, /) -> tuple[Tensor, ...]:
+        """Apply a layer."""
+        ...
+
+    def undo(self, layer: int, pair: Any, own: Any = None, /) -> tuple[Tensor, ...]:
+        """Take a layer back."""
+        ...
+
+
+@runtime_checkable
+class HasLayerJacobian(HasLayers, Protocol):
+    """A stack whose layers know the Jacobian of the ODE they discretise."""
+
+    diffusion: float
+
+    def flow_jacobian(self, layer: int, y: Tensor, /) -> Tensor:
+        """Return ∂ẏ/∂y of a layer at each state, (batch, size, size)."""
+        ...
+
+
+@runtime_checkable
+class HasFlow(Protocol):
+    """A model that carries a state along a flow, there and back."""
+
+    def example(self, count: int, generator: Any) -> tuple[Tensor, Any]:
+        """Return random states at the start, and what the flow is told beside them."""
+        ...
+
+    def carry(self, state: Tensor, given: Any = None) -> Tensor:
+        """Return where they end."""
+        ...
+
+    def carry_back(self, state: Tensor, given: Any = None) -> Tensor:
+        """Return where they started."""
+        ...
+
+
+@runtime_checkable
+class HasDampedFlow(HasFlow, Protocol):
+    """A flow of positions and momenta with a learned damping."""
+
+    damping: Tensor
+
+    def derivative(self, t: float, state: Tensor) -> Tensor:
+        """Return the field."""
+        ...
+
+
+@runtime_checkable
+class HasDensity(HasFlow, Protocol):
+    """A flow that carries a density."""
+
+    size: int
+
+    def log_prob(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """Return log p(x), (batch,)."""
+        ...
+
+    def base_log_prob(self, z: Tensor) -> Tensor:
+        """Return the log-density where the flow ends, (batch,)."""
+        ...
+
+
+@runtime_checkable
+class HasResidual(Protocol):
+    """A method of solution with a correction of what its base leaves out."""
+
+    order: int
+    correction: Any
+    base: Any
+
+    def residual(self, field: Any, t: float, h: float, y: Tensor, exact: Tensor) -> Tensor:
+        """Return what the base method leaves out of a step."""
+        ...
+
+    def step(self, field: Any, t: Any, h: Any, state: Any, /) -> tuple[Any, Any]:
+        """Take a step."""
+        ...

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from undamped.analysis.core.layout import Layout, reference
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace, positive
 from undamped.analysis.promises import Measurement, measure
+from undamped.networks import Recurrent
 from undamped.registry import instruments
 
 
@@ -30,11 +32,13 @@ class KeptPromises(Result):
 
     @classmethod
     def measure(cls, probe: Probe) -> KeptPromises:
-        """Measure the cell of the first layer."""
-        network = probe.recurrent()
-        if not network.cell_class.promises:
-            raise InapplicableError("it promises nothing")
-        return KeptPromises(tuple(measure(network.cell(0))), probe.name)
+        """Measure the cell of the first layer, or a model of continuous depth as a whole."""
+        network = probe.network
+        subject: Any = network.cell(0) if isinstance(network, Recurrent) else network
+        found = measure(subject, seed=probe.seed) if getattr(subject, "promises", ()) else ()
+        if not found:
+            raise InapplicableError("it promises nothing that can be measured")
+        return KeptPromises(tuple(found), probe.name)
 
     @property
     def sentence(self) -> str:

@@ -14,15 +14,14 @@ from undamped.options import PositiveInt
 class Augmentation(nn.Module):
     """Extra features for the state: zeros, or computed from the input.
 
+    A flow in the input's own space is a homeomorphism, so it cannot carry an inner disc out
+    through a ring around it; with one more dimension it can.
+
     Equation:
         zero: h(0) = [x, 0];  input: h(0) = [x, h̃(x)], h̃ a linear layer
 
     Symbols:
         x input, h̃ learned input layer.
-
-    Promise:
-        A flow in the input's own space is a homeomorphism, so it cannot carry an inner disc out
-        through a ring around it; with one more dimension it can.
 
     Args:
         input_size: Features of the input.

@@ -23,10 +23,6 @@ class HeavyBallField(nn.Module):
         h position, m momentum, γ = scale · σ̂(θ) damping, ξ = softplus(ρ) restoring force, f the
         force. HBNODE: act the identity and no ξ. GHBNODE: act tanh and learned ξ.
 
-    Promise:
-        The adjoint of m obeys a heavy-ball equation with the same γ, so it cannot vanish faster
-        than exp(−γ(T − t)/2) in every direction.
-
     Args:
         force: f, a module called with (t, h).
         damping: γ at the start, below `scale`; the authors' program begins at σ̂(−3) ≈ 0.047.

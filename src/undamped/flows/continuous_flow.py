@@ -25,6 +25,7 @@ from undamped.flows.jacobian_trace import (
 from undamped.flows.solve_options import FlowOptions
 from undamped.flows.solving import SolvingModule
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt, convert
+from undamped.promises import Kind, Promise
 
 TOLERANCE = 1e-5
 """Fine enough for densities, where nobody says."""
@@ -95,6 +96,11 @@ class ContinuousFlow(SolvingModule):
         z state, f field, T end time. The trace is exact, Hutchinson's εᵀ(∂f/∂z)ε with the noise
         ε fixed during a solve, or the same inside a bottleneck.
 
+    Promise:
+        Invertible: samples and densities come from the same field, solved either way. Evaluated,
+        the log-density changes by the log-determinant of the flow's Jacobian, and the density
+        integrates to one.
+
     Args:
         field: f, on (t, (batch, features)), or with the condition beside the state.
         size: Features of the data.
@@ -116,6 +122,11 @@ class ContinuousFlow(SolvingModule):
     """
 
     answers: ClassVar[frozenset[str]] = frozenset({"density"})
+    promises: tuple[Promise, ...] = (
+        Promise(Kind.INVERTIBLE_FLOW, "data and base are carried into each other"),
+        Promise(Kind.LOG_DETERMINANT, "log p changes by the log-determinant of the flow"),
+        Promise(Kind.NORMALISED_DENSITY, "the density integrates to one"),
+    )
 
     @checked
     def __init__(
@@ -151,6 +162,9 @@ class ContinuousFlow(SolvingModule):
                 )
             )
         self.field, self.size = field, size
+        if size > 2:  # No grid of more dimensions is fine enough to add the density up on.
+            kind = Kind.NORMALISED_DENSITY
+            self.promises = tuple(p for p in self.promises if p.kind is not kind)
         self.trace: TraceKind = trace
         self.noise: NoiseKind = noise
         self.root_end = nn.Parameter(torch.tensor(math.sqrt(end)), requires_grad=train_end)
@@ -205,7 +219,8 @@ class ContinuousFlow(SolvingModule):
         """
         return self.run_solver(dynamics, state, times).final
 
-    def _base_log_prob(self, z: Tensor) -> Tensor:
+    def base_log_prob(self, z: Tensor) -> Tensor:
+        """Return the log-density of a normal distribution, (batch,)."""
         return -0.5 * (z.pow(2).sum(1) + self.size * math.log(2 * math.pi))
 
     def forward(
@@ -221,7 +236,27 @@ class ContinuousFlow(SolvingModule):
         x = fitting(x, self.size, self._own_type(), f"{type(self).__name__} data", rows=True)
         z, change, kinetic, jacobian = self._flow(x, False, context, generator)
         # Going back in time the integrals come out negative: change = +∫₀ᵀ tr.
-        return FlowResult(z, self._base_log_prob(z) - change, -kinetic, -jacobian)
+        return FlowResult(z, self.base_log_prob(z) - change, -kinetic, -jacobian)
+
+    def carry(self, state: Tensor, given: Tensor | None = None) -> Tensor:
+        """Return where data (batch, features) goes under the base distribution.
+
+        Args:
+            state: Data.
+            given: Condition, (batch, context features).
+        """
+        return self._flow(state, False, given, None)[0]
+
+    def carry_back(self, state: Tensor, given: Tensor | None = None) -> Tensor:
+        """Return the data that points of the base distribution come from."""
+        return self._flow(state, True, given, None)[0]
+
+    def example(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """Return random data, and random conditions where the field takes one."""
+        like = self.root_end
+        x = torch.randn(count, self.size, generator=generator).to(like)
+        width = getattr(self.field, "context_size", 0)
+        return x, torch.randn(count, width, generator=generator).to(like) if width else None
 
     def log_prob(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """Return log p(x), (batch,)."""
@@ -249,4 +284,4 @@ class ContinuousFlow(SolvingModule):
             device=self.root_end.device,
         )
         x, change, _, _ = self._flow(z, True, context, generator)
-        return x, self._base_log_prob(z) + change
+        return x, self.base_log_prob(z) + change

@@ -64,6 +64,19 @@ class NeuralODE(SolvingModule):
         """Return the states at the model's times, or at others, (times, …)."""
         return self.solve(state, times).values
 
+    def inverse(self, state: Any, **more: Any) -> Any:
+        """Return the state at the first time that flows to this one at the last.
+
+        Args:
+            state: Tensor or tuple of tensors.
+            more: As for `solve`.
+        """
+        times = more.pop("times", None)
+        if times is None:
+            times = self.times
+        back = times.flip(0) if isinstance(times, Tensor) else tuple(times)[::-1]
+        return self.solve(state, back, **more).final
+
     def forward(self, state: Any) -> Any:
         """Return the state at the last time."""
         return self.solve(state).final

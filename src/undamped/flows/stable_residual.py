@@ -17,8 +17,20 @@ from undamped.errors import OptionError, explain
 from undamped.flows.input_checks import fitting
 from undamped.flows.reversible_stack import Own, Pair, ReversibleStack
 from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
+from undamped.promises import Kind, Promise
 
 StableKind = Literal["antisymmetric", "verlet", "hamiltonian", "two-layer", "midpoint", "leapfrog"]
+
+
+UNDONE = Promise(Kind.INVERTIBLE, "every layer can be undone (all kinds but antisymmetric)")
+VOLUME = Promise(
+    Kind.VOLUME_PRESERVING, "a layer keeps volume (verlet, leapfrog, hamiltonian, two-layer)"
+)
+SYMPLECTIC = Promise(Kind.SYMPLECTIC, "a layer is symplectic (leapfrog, two-layer)")
+STABLE = Promise(
+    Kind.STABLE_FLOW,
+    "Jacobian eigenvalues have real parts in [−γ/2, 0] (antisymmetric, midpoint)",
+)
 
 
 class StableLayers(nn.Module):
@@ -32,6 +44,7 @@ class StableLayers(nn.Module):
     """
 
     invertible: ClassVar[bool] = True
+    promises: ClassVar[tuple[Promise, ...]] = (UNDONE,)
 
     def __init__(self, size: int, depth: int, step_size: float, gamma: float) -> None:
         super().__init__()
@@ -77,15 +90,32 @@ class StableLayers(nn.Module):
     def _own(self, layer: int, own: Own | None) -> Own:
         return tuple(stack[layer] for stack in self.stacks()) if own is None else own
 
+
+class SkewLayers(StableLayers):
+    """Layers of ẏ = σ(½(K − Kᵀ − γI) y + b)."""
+
+    @property
+    def diffusion(self) -> float:
+        """How far below zero real parts of the Jacobian's eigenvalues may lie."""
+        return self.gamma / 2
+
     def _antisymmetric(self, weight: Tensor) -> Tensor:
         eye = torch.eye(self.size, dtype=weight.dtype, device=weight.device)
         return 0.5 * (weight - weight.T - self.gamma * eye)
 
+    def flow_jacobian(self, layer: int, y: Tensor) -> Tensor:
+        """Return ∂ẏ/∂y of a layer's ODE at states (batch, size)."""
+        weight, bias = self._own(layer, None)
+        matrix = self._antisymmetric(weight)
+        slope = 1 - torch.tanh(y @ matrix.T + bias).square()
+        return slope.unsqueeze(-1) * matrix
 
-class AntisymmetricLayers(StableLayers):
+
+class AntisymmetricLayers(SkewLayers):
     """Forward Euler: y' = y + h σ(½(K − Kᵀ − γI) y + b)."""
 
     invertible = False
+    promises = (STABLE,)
 
     def step(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
         """Apply a layer."""
@@ -97,6 +127,8 @@ class AntisymmetricLayers(StableLayers):
 
 class VerletLayers(StableLayers):
     """Verlet for ÿ = σ(K y + b), K = −CᵀC: y'' = 2y' − y + h² σ(K y' + b), at rest at first."""
+
+    promises = (UNDONE, VOLUME)
 
     def _force(self, layer: int, y: Tensor, own: Own | None) -> Tensor:
         weight, bias = self._own(layer, own)
@@ -116,14 +148,18 @@ class VerletLayers(StableLayers):
 class LeapfrogLayers(VerletLayers):
     """Leapfrog: y'' = 2y' − y − h² Kᵀ σ(K y' + b)."""
 
+    promises = (UNDONE, VOLUME, SYMPLECTIC)
+
     def _force(self, layer: int, y: Tensor, own: Own | None) -> Tensor:
         weight, bias = self._own(layer, own)
         inner = torch.tanh(y @ weight.T + bias)
         return -(self.step_size**2) * inner @ weight
 
 
-class MidpointLayers(StableLayers):
+class MidpointLayers(SkewLayers):
     """Midpoint: y'' = y + 2h σ(½(K − Kᵀ − γI) y' + b); the first layer is an Euler step."""
+
+    promises = (UNDONE, STABLE)
 
     def _force(self, layer: int, y: Tensor, own: Own | None) -> Tensor:
         size = self.step_size * (2 if layer else 1)
@@ -143,6 +179,8 @@ class MidpointLayers(StableLayers):
 
 class HamiltonianLayers(StableLayers):
     """Staggered: z' = z − h σ(Kᵀ y + b), y' = y + h σ(K z' + b), from z = 0."""
+
+    promises = (UNDONE, VOLUME)
 
     def begin(self, y: Tensor) -> Pair:
         """Start at rest."""
@@ -171,6 +209,8 @@ class HamiltonianLayers(StableLayers):
 
 class TwoLayerHamiltonianLayers(HamiltonianLayers):
     """Two-layer: z' = z − h K₂ᵀσ(K₂ y + b₂), y' = y + h K₁ᵀσ(K₁ z' + b₁)."""
+
+    promises = (UNDONE, VOLUME, SYMPLECTIC)
 
     def __init__(self, size: int, depth: int, step_size: float, gamma: float) -> None:
         super().__init__(size, depth, step_size, gamma)
@@ -214,7 +254,11 @@ class StableResidual(nn.Module):
         σ tanh.
 
     Promise:
-        Every kind but the antisymmetric Euler network is inverted exactly, layer by layer.
+        Every kind but the antisymmetric Euler network is inverted exactly, layer by layer. Layers
+        of the Verlet, leapfrog, Hamiltonian and two-layer kinds keep the volume of their pair of
+        states; those of the leapfrog and two-layer kinds, whose forces have potentials, are
+        symplectic. The ODE of the antisymmetric and midpoint kinds has Jacobian eigenvalues with
+        real parts between −γ/2 and zero.
 
     Args:
         size: Features.
@@ -240,6 +284,8 @@ class StableResidual(nn.Module):
         others. Reversible architectures for arbitrarily deep residual neural networks. AAAI,
         2018.
     """
+
+    promises: tuple[Promise, ...] = (UNDONE, VOLUME, SYMPLECTIC, STABLE)
 
     @checked
     def __init__(
@@ -273,7 +319,13 @@ class StableResidual(nn.Module):
                 )
             )
         self.layers = chosen(size, depth, step_size, gamma)
+        self.promises = chosen.promises
         self.reversible = chosen.invertible if reversible is None else reversible
+
+    @property
+    def promising(self) -> StableLayers:
+        """The layers, which make the promises."""
+        return self.layers
 
     def run(self, y: Tensor) -> Pair:
         """Return the pair of states after all layers, from which `inverse` finds the input."""

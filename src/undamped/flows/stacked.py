@@ -72,6 +72,13 @@ class StackedODE(nn.Module):
         """The solutions of the last forward pass, piece by piece."""
         return [piece.solution for piece in self.pieces]  # type: ignore[misc]
 
+    def inverse(self, state: Tensor) -> Tensor:
+        """Return the state at the start of the first piece that flows to this one."""
+        for piece in reversed(self.pieces):
+            assert isinstance(piece, NeuralODE)
+            state = piece.inverse(state)
+        return state
+
     def forward(self, state: Tensor) -> Tensor:
         """Return the state at the end of the last piece."""
         for piece in self.pieces:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from undamped.analysis.promises.result import Result
+from undamped.promises import HasFreeMatrix, HasMargin, HasRecurrentMatrix, HasSpectrum
 
 
 def _noise(like: Tensor, generator: torch.Generator, size: float = 0.5) -> Tensor:
     return size * torch.randn(like.shape, generator=generator, dtype=like.dtype)
 
 
-def measure_isometric(cell: Any, generator: torch.Generator) -> Result:
+def measure_isometric(cell: HasRecurrentMatrix, generator: torch.Generator) -> Result:
     """Compare WᵀW with the identity."""
     matrix = cell.recurrent_matrix().detach()
     identity = torch.eye(matrix.shape[0], dtype=matrix.dtype)
@@ -23,7 +22,7 @@ def measure_isometric(cell: Any, generator: torch.Generator) -> Result:
 
 
 @torch.no_grad()
-def measure_singular_band(cell: Any, generator: torch.Generator) -> Result:
+def measure_singular_band(cell: HasMargin, generator: torch.Generator) -> Result:
     """Move all free parameters, as training would, and look at the singular values."""
     for parameter in cell.free_parameters():
         parameter.add_(_noise(parameter, generator))
@@ -33,7 +32,7 @@ def measure_singular_band(cell: Any, generator: torch.Generator) -> Result:
 
 
 @torch.no_grad()
-def measure_scaled_spectrum(cell: Any, generator: torch.Generator) -> Result:
+def measure_scaled_spectrum(cell: HasSpectrum, generator: torch.Generator) -> Result:
     """Move all free parameters and compare eigenvalue moduli with those declared."""
     for parameter in cell.free_parameters():
         parameter.add_(_noise(parameter, generator, 0.2))
@@ -43,7 +42,7 @@ def measure_scaled_spectrum(cell: Any, generator: torch.Generator) -> Result:
 
 
 @torch.no_grad()
-def measure_polynomial_growth(cell: Any, generator: torch.Generator) -> Result:
+def measure_polynomial_growth(cell: HasFreeMatrix, generator: torch.Generator) -> Result:
     """With γ = 1 and a random T, measure the power of t with which ‖Wᵗ‖ grows late."""
     _, scales, _, lower = cell.free_parameters()
     scales.fill_(1.0)

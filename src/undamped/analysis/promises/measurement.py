@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 
-from undamped.analysis.promises import flow, matrix, step
+from undamped import promises
+from undamped.analysis.promises import density, flow, matrix, solver, step
 from undamped.analysis.promises.result import Result
-from undamped.cells.bases.cell import Cell
-from undamped.promises import Kind, Promise
+from undamped.errors import explain
+from undamped.promises import Kind, Promise, Promising
 
 
 @dataclass(frozen=True)
@@ -45,34 +46,81 @@ class Measurement:
         }
 
 
-def measure(cell: Cell, *, seed: int = 0) -> list[Measurement]:
-    """Measure every promise of a cell.
+LARGEST = 256
+"""States beyond this have Jacobians too large to measure: such promises are left out."""
+
+
+def measure(subject: Promising, *, seed: int = 0) -> list[Measurement]:
+    """Measure every promise of a cell, a model of continuous depth or a method of solution.
+
+    Promises that take the Jacobian of a state of more than 256 numbers are left out.
 
     Args:
-        cell: The cell; a copy in double precision is measured.
+        subject: What makes the promises; a copy in double precision is measured.
         seed: Where random states and inputs come from.
+
+    Example:
+        >>> [found.kept for found in measure(undamped.HBNODE(2, 2))]
+        [True, True, True]
     """
     generator = torch.Generator().manual_seed(seed)
     results = []
-    for promise in cell.promises:
-        probe = copy.deepcopy(cell).double().eval()
-        value, limit, meaning = _MEASURES[promise.kind](probe, generator)
+    for promise in subject.promises:
+        needs, way = _MEASURES[promise.kind]
+        probe = _probe(subject)
+        if not isinstance(probe, needs):
+            raise TypeError(
+                explain(
+                    f"{type(subject).__name__}, which promises {promise.kind.value}",
+                    expected=f"what undamped.promises.{getattr(needs, '__name__', needs)} asks for",
+                    got="something less",
+                    remedy="Write its methods, or take back the promise.",
+                )
+            )
+        if promise.kind in _BY_JACOBIAN and flow.largest_state(probe) > LARGEST:
+            continue
+        value, limit, meaning = way(probe, generator)
         results.append(Measurement(promise, value, limit, meaning))
     return results
 
 
-_MEASURES: dict[Kind, Callable[[Any, torch.Generator], Result]] = {
-    Kind.BOUNDED_STEP_GRADIENT: step.measure_bounded_step_gradient,
-    Kind.STARTS_ISOMETRIC: matrix.measure_isometric,
-    Kind.ISOMETRIC: matrix.measure_isometric,
-    Kind.INVERTIBLE: step.measure_invertible,
-    Kind.VOLUME_PRESERVING: step.measure_volume_preserving,
-    Kind.SYMPLECTIC: step.measure_symplectic,
-    Kind.BOUNDED_STATE: step.measure_bounded_state,
-    Kind.SINGULAR_BAND: matrix.measure_singular_band,
-    Kind.SCALED_SPECTRUM: matrix.measure_scaled_spectrum,
-    Kind.POLYNOMIAL_GROWTH: matrix.measure_polynomial_growth,
-    Kind.STABLE_FLOW: flow.measure_stable_flow,
-    Kind.SLOWER_VANISHING: step.measure_slower_vanishing,
-    Kind.UNIT_GRADIENT: step.measure_unit_gradient,
+def _probe(subject: Any) -> Any:
+    probe = copy.deepcopy(subject)
+    if isinstance(probe, torch.nn.Module):
+        probe = probe.double().eval()
+    return getattr(probe, "promising", probe)
+
+
+_BY_JACOBIAN = (Kind.PAIRED_SPECTRUM, Kind.VOLUME_RATE, Kind.LOG_DETERMINANT)
+_MEASURES: dict[Kind, tuple[Any, Callable[[Any, torch.Generator], Result]]] = {
+    Kind.BOUNDED_STEP_GRADIENT: (
+        promises.HasStepGradientBound,
+        step.measure_bounded_step_gradient,
+    ),
+    Kind.STARTS_ISOMETRIC: (promises.HasRecurrentMatrix, matrix.measure_isometric),
+    Kind.ISOMETRIC: (promises.HasRecurrentMatrix, matrix.measure_isometric),
+    Kind.INVERTIBLE: (promises.HasStepInverse | promises.HasLayers, step.measure_invertible),
+    Kind.VOLUME_PRESERVING: (
+        promises.HasSteps | promises.HasLayers,
+        step.measure_volume_preserving,
+    ),
+    Kind.SYMPLECTIC: (promises.HasSteps | promises.HasLayers, step.measure_symplectic),
+    Kind.BOUNDED_STATE: (promises.HasStateBound, step.measure_bounded_state),
+    Kind.SINGULAR_BAND: (promises.HasMargin, matrix.measure_singular_band),
+    Kind.SCALED_SPECTRUM: (promises.HasSpectrum, matrix.measure_scaled_spectrum),
+    Kind.POLYNOMIAL_GROWTH: (promises.HasFreeMatrix, matrix.measure_polynomial_growth),
+    Kind.STABLE_FLOW: (
+        promises.HasFlowJacobian | promises.HasLayerJacobian,
+        flow.measure_stable_flow,
+    ),
+    Kind.SLOWER_VANISHING: (promises.HasMomentum, step.measure_slower_vanishing),
+    Kind.UNIT_GRADIENT: (promises.HasEquilibrium, step.measure_unit_gradient),
+    Kind.INVERTIBLE_FLOW: (promises.HasFlow, flow.measure_invertible_flow),
+    Kind.PAIRED_SPECTRUM: (promises.HasDampedFlow, flow.measure_paired_spectrum),
+    Kind.VOLUME_RATE: (promises.HasDampedFlow, flow.measure_volume_rate),
+    Kind.BOUNDED_VELOCITY: (promises.HasDampedFlow, flow.measure_bounded_velocity),
+    Kind.LOG_DETERMINANT: (promises.HasDensity, density.measure_log_determinant),
+    Kind.NORMALISED_DENSITY: (promises.HasDensity, density.measure_normalised_density),
+    Kind.CORRECTED_ERROR: (promises.HasResidual, solver.measure_corrected_error),
 }
+"""Each kind: what it asks of its subject, and how it is measured."""

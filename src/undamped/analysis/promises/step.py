@@ -1,88 +1,125 @@
-"""Promises about one step of a cell, or many: measured on random states and inputs."""
+"""Promises about single steps, of a cell in time or of a layer in depth."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from undamped.analysis.promises.result import Result
-from undamped.cells.bases.cell import Cell, State
+from undamped.promises import (
+    HasEquilibrium,
+    HasLayers,
+    HasMomentum,
+    HasStateBound,
+    HasStepGradientBound,
+    HasStepInverse,
+    HasSteps,
+)
 
 ROUNDING = 1e-9
 SAMPLES = 8
 STEPS = 200
 
+State = tuple[Tensor, ...]
 
-def _random_step(cell: Cell, generator: torch.Generator) -> tuple[Tensor, State]:
+
+@dataclass(frozen=True)
+class _Step:
+    """One step from a random state: what it does, and how it is undone."""
+
+    state: State
+    advance: Callable[[State], State]
+    undo: Callable[[State], State]
+
+    def jacobian(self) -> Tensor:
+        """Return the Jacobian of the step, all parts of the state side by side."""
+        width = self.state[0].shape[-1]
+
+        def step(flat: Tensor) -> Tensor:
+            parts = tuple(flat[:, i * width : (i + 1) * width] for i in range(len(self.state)))
+            return torch.cat(self.advance(parts), dim=-1).squeeze(0)
+
+        jacobian = torch.autograd.functional.jacobian(step, torch.cat(self.state, dim=-1))
+        assert isinstance(jacobian, Tensor)
+        return jacobian.squeeze(1)
+
+
+def _steps(subject: HasSteps | HasLayers, generator: torch.Generator) -> Iterator[_Step]:
+    for number in range(SAMPLES):
+        if isinstance(subject, HasLayers):
+            yield _layer(subject, number % subject.depth, generator)
+        else:
+            yield _cell_step(subject, generator)
+
+
+def _layer(layers: HasLayers, number: int, generator: torch.Generator) -> _Step:
+    pair = tuple(
+        torch.randn(1, layers.size, generator=generator, dtype=torch.float64) for _ in range(2)
+    )
+    return _Step(
+        pair, lambda state: layers.step(number, state), lambda state: layers.undo(number, state)
+    )
+
+
+def _cell_step(cell: HasSteps, generator: torch.Generator) -> _Step:
     x = torch.randn(1, cell.input_size, generator=generator, dtype=torch.float64)
     state = tuple(
         torch.randn(1, cell.state_size, generator=generator, dtype=torch.float64)
         for _ in cell.state_names
     )
-    return cell.project(x), state
+    projected, constants = cell.project(x), cell.constants()
+
+    def undo(state: State) -> State:
+        assert isinstance(cell, HasStepInverse)
+        return cell.inverse(projected, state, constants)
+
+    return _Step(state, lambda state: cell.advance(projected, state, constants), undo)
 
 
-def step_jacobian(cell: Cell, projected: Tensor, state: State) -> Tensor:
-    """Return the Jacobian of one step in its state, all parts of the state side by side."""
-    constants = cell.constants()
-    width = state[0].shape[-1]
-
-    def step(flat: Tensor) -> Tensor:
-        parts = tuple(flat[:, i * width : (i + 1) * width] for i in range(len(state)))
-        return torch.cat(cell.advance(projected, parts, constants), dim=-1).squeeze(0)
-
-    jacobian = torch.autograd.functional.jacobian(step, torch.cat(state, dim=-1))
-    assert isinstance(jacobian, Tensor)
-    return jacobian.squeeze(1)
-
-
-def measure_bounded_step_gradient(cell: Any, generator: torch.Generator) -> Result:
+def measure_bounded_step_gradient(cell: HasStepGradientBound, generator: torch.Generator) -> Result:
     """Compare the largest ‖∂h'/∂h‖ at random states with the bound declared."""
     norms = [
-        torch.linalg.matrix_norm(step_jacobian(cell, *_random_step(cell, generator)), 2).item()
-        for _ in range(SAMPLES)
+        torch.linalg.matrix_norm(step.jacobian(), 2).item() for step in _steps(cell, generator)
     ]
     bound = cell.step_gradient_bound().item()
     return max(norms), bound * (1 + ROUNDING), "largest ‖∂h'/∂h‖ over random states"
 
 
-def measure_invertible(cell: Cell, generator: torch.Generator) -> Result:
+@torch.no_grad()
+def measure_invertible(subject: HasStepInverse | HasLayers, generator: torch.Generator) -> Result:
     """Take a step and take it back."""
     worst = 0.0
-    for _ in range(SAMPLES):
-        projected, state = _random_step(cell, generator)
-        constants = cell.constants()
-        back = cell.inverse(projected, cell.advance(projected, state, constants), constants)
-        for found, true in zip(back, state, strict=True):
+    for step in _steps(subject, generator):
+        for found, true in zip(step.undo(step.advance(step.state)), step.state, strict=True):
             worst = max(worst, (found - true).abs().max().item())
     return worst, ROUNDING, "largest error after a step forth and back"
 
 
-def measure_volume_preserving(cell: Cell, generator: torch.Generator) -> Result:
+def measure_volume_preserving(subject: HasSteps | HasLayers, generator: torch.Generator) -> Result:
     """Compare the determinant of a step with one."""
     errors = [
-        abs(torch.linalg.det(step_jacobian(cell, *_random_step(cell, generator))).item() - 1)
-        for _ in range(SAMPLES)
+        abs(torch.linalg.det(step.jacobian()).item() - 1) for step in _steps(subject, generator)
     ]
     return max(errors), ROUNDING, "largest |det J − 1|"
 
 
-def measure_symplectic(cell: Cell, generator: torch.Generator) -> Result:
+def measure_symplectic(subject: HasSteps | HasLayers, generator: torch.Generator) -> Result:
     """Compare JᵀΩJ with Ω."""
-    size = cell.state_size
-    zero, one = torch.zeros(size, size).double(), torch.eye(size).double()
-    form = torch.cat([torch.cat([zero, one], 1), torch.cat([-one, zero], 1)])
     worst = 0.0
-    for _ in range(SAMPLES):
-        jacobian = step_jacobian(cell, *_random_step(cell, generator))
+    for step in _steps(subject, generator):
+        size = step.state[0].shape[-1]
+        zero, one = torch.zeros(size, size).double(), torch.eye(size).double()
+        form = torch.cat([torch.cat([zero, one], 1), torch.cat([-one, zero], 1)])
+        jacobian = step.jacobian()
         worst = max(worst, (jacobian.T @ form @ jacobian - form).abs().max().item())
     return worst, ROUNDING, "largest entry of |JᵀΩJ − Ω|"
 
 
 @torch.no_grad()
-def measure_bounded_state(cell: Any, generator: torch.Generator) -> Result:
+def measure_bounded_state(cell: HasStateBound, generator: torch.Generator) -> Result:
     """Run on random inputs and compare states with their bound."""
     x = torch.randn(STEPS, SAMPLES, cell.input_size, generator=generator, dtype=torch.float64)
     state, projected, constants = cell.initial_state(SAMPLES, x), cell.project(x), cell.constants()
@@ -98,7 +135,7 @@ def measure_bounded_state(cell: Any, generator: torch.Generator) -> Result:
 
 
 @torch.no_grad()
-def measure_slower_vanishing(cell: Any, generator: torch.Generator) -> Result:
+def measure_slower_vanishing(cell: HasMomentum, generator: torch.Generator) -> Result:
     """Multiply ∂h'/∂h over 50 steps, with and without momentum, on the same small input."""
     x = 0.1 * torch.randn(50, 1, cell.input_size, generator=generator, dtype=torch.float64)
     pushes, matrix = cell.project(x)[:, 0], cell.weight_hh
@@ -116,7 +153,7 @@ def measure_slower_vanishing(cell: Any, generator: torch.Generator) -> Result:
     return norms[0] / norms[1], 1.0, "‖∂h_T/∂h_0‖ without momentum over that with it, T = 50"
 
 
-def measure_unit_gradient(cell: Any, generator: torch.Generator) -> Result:
+def measure_unit_gradient(cell: HasEquilibrium, generator: torch.Generator) -> Result:
     """Iterate to the equilibrium and compare ∂h'/∂h with minus the identity."""
     cell.steps = torch.nn.Parameter(torch.full((600,), 0.1, dtype=torch.float64))
     x = torch.randn(1, cell.input_size, generator=generator, dtype=torch.float64)

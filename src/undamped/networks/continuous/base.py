@@ -7,11 +7,13 @@ forward pass `evaluations` holds the number of field evaluations, after a backwa
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from undamped.flows.input_checks import fitting, type_of
 from undamped.flows.neural_ode import NeuralODE
 from undamped.flows.stacked import StackedODE
+from undamped.promises import Kind, Promise
 
 
 class ContinuousModel(nn.Module):
@@ -22,9 +24,31 @@ class ContinuousModel(nn.Module):
     head: nn.Linear
     input_size: int | None = None
 
+    promises: tuple[Promise, ...] = (
+        Promise(Kind.INVERTIBLE_FLOW, "the flow is a homeomorphism: it can be solved back"),
+    )
+
     def features(self, x: Tensor) -> Tensor:
         """Return the state at the end of depth, (batch, state)."""
-        return self.flow(self.start(x))
+        return self.carry(self.start(x))
+
+    def carry(self, state: Tensor, given: Tensor | None = None) -> Tensor:
+        """Return the state at the end of depth from one at its start.
+
+        Args:
+            state: Where it starts.
+            given: What the field is told beside it, of a model that tells it something.
+        """
+        return self.flow(state)
+
+    def carry_back(self, state: Tensor, given: Tensor | None = None) -> Tensor:
+        """Return the state at the start of depth that flows to this one at its end."""
+        return self.flow.inverse(state)
+
+    def example(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """Return states that random inputs start from, and what the field is told beside them."""
+        x = torch.randn(count, self.input_size or 1, generator=generator).to(self.head.weight)
+        return self.start(x), None
 
     def forward(self, x: Tensor) -> Tensor:
         """Return scores or values, (batch, output)."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, Unpack
 
+import torch
 from torch import Tensor, nn
 
 from undamped.checked import checked
@@ -27,6 +28,10 @@ class DataControlledNODE(ContinuousModel):
 
     Symbols:
         x input, z state, g learned depth.
+
+    Promise:
+        For every input the flow it controls is a homeomorphism of the state; states of different
+        inputs, each in a flow of its own, may meet.
 
     Args:
         input_size: Features of the input.
@@ -62,16 +67,42 @@ class DataControlledNODE(ContinuousModel):
         self.start = nn.Identity()
         self.flow = NeuralODE(field, **solver_arguments(solve))
         if adaptive_depth:
-            _check_adaptive(self.flow)
+            _check_adaptive(self._ode)
         self.depth = DepthNetwork(input_size) if adaptive_depth else None
         self.head = nn.Linear(input_size, output_size)
         self.input_size = input_size
 
     def features(self, x: Tensor) -> Tensor:
         """Return the state at the sample's depth, (batch, input)."""
-        times = None if self.depth is None else self.depth.times(x)
+        return self.carry(x, x)
+
+    def carry(self, state: Tensor, given: Tensor | None = None) -> Tensor:
+        """Return the state at the sample's depth from one at the start.
+
+        Args:
+            state: Where it starts.
+            given: The input that controls the field.
+        """
+        return self._ode.solve(state, **self._controlled(given)).final
+
+    def carry_back(self, state: Tensor, given: Tensor | None = None) -> Tensor:
+        """Return the state at the start that flows to this one at the sample's depth."""
+        return self._ode.inverse(state, **self._controlled(given))
+
+    def example(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """Return random inputs, as states and as what controls the field."""
+        x, _ = super().example(count, generator)
+        return x, x
+
+    @property
+    def _ode(self) -> NeuralODE:
         assert isinstance(self.flow, NeuralODE)
-        return self.flow.solve(x, times, field=Controlled(self.flow.field, x)).final
+        return self.flow
+
+    def _controlled(self, x: Tensor | None) -> dict[str, Any]:
+        assert x is not None
+        times = None if self.depth is None else self.depth.times(x)
+        return {"times": times, "field": Controlled(self._ode.field, x)}
 
 
 def _check_adaptive(flow: NeuralODE) -> None:

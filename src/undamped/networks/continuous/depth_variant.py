@@ -28,6 +28,10 @@ class DepthVariantNODE(ContinuousModel):
     Symbols:
         ψ_j basis functions, α_j coefficients.
 
+    Promise:
+        The flow is a homeomorphism: two inputs never meet, and solving back from the end gives the
+        input again.
+
     Args:
         input_size: Features of the input.
         output_size: Classes or targets.

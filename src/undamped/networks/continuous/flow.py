@@ -36,7 +36,8 @@ class FFJORD(ContinuousFlow):
         perceptron through a bottleneck.
 
     Promise:
-        Invertible: samples and densities come from the same field, solved either way.
+        As for `ContinuousFlow`: invertible, since samples and densities come from the same field,
+        solved either way; the log-density is exact and integrates to one.
 
     Args:
         input_size: Features of the data.

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Annotated, Any, Unpack
 
+import torch
 from torch import Tensor, nn
 
 from undamped.checked import checked
@@ -16,8 +17,16 @@ from undamped.flows.input_checks import fitting_pictures, type_of
 from undamped.flows.neural_ode import NeuralODE
 from undamped.flows.solve_options import TOLERANCE, SolveOptions, solver_arguments
 from undamped.networks.continuous.base import ContinuousModel
+from undamped.networks.continuous.heavy_ball import (
+    GENERAL_HEAVY_BALL,
+    HEAVY_BALL,
+    HeavyBall,
+)
 from undamped.options import Default, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
+
+SMALL = 3
+"""Side of the pictures on which promises are measured."""
 
 
 class ImageSolveOptions(SolveOptions, total=False):
@@ -61,6 +70,14 @@ class ImageModel(ContinuousModel):
         """Return pictures as the model takes them, or say what it expects instead."""
         return fitting_pictures(x, self.picture, type_of(self), f"{type(self).__name__} input")
 
+    def example(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """Return states of small random pictures, which the same convolutions read."""
+        colours, side, _ = self.picture
+        side = min(side, SMALL)
+        x = torch.randn(count, colours, side, side, generator=generator).to(self.head.weight)
+        _, make_start = self.start.children()
+        return make_start(x), None
+
     def features(self, x: Tensor) -> Tensor:
         """Return all positions at the end of depth, (batch, channels × pixels)."""
         return super().features(x)[:, : self.channels].flatten(1)
@@ -75,6 +92,10 @@ class ConvNODE(ImageModel):
 
     Symbols:
         x picture, h state, f three convolutions, W and b readout of all pixels.
+
+    Promise:
+        The flow is a homeomorphism: two pictures never meet, and solving back from the end gives
+        the picture again.
 
     Args:
         input_size: Numbers of a picture: colours × rows × columns.
@@ -127,6 +148,9 @@ class ConvSONODE(ImageModel):
         h position, of which the picture is the first channels and the others, with the velocity,
         are computed from it; f three convolutions.
 
+    Promise:
+        As for SONODE: the flow of position and velocity together is a homeomorphism.
+
     Args:
         input_size: Numbers of a picture: colours × rows × columns.
         output_size: Classes or targets.
@@ -169,7 +193,7 @@ class ConvSONODE(ImageModel):
 
 
 @models.register("conv-hbnode")
-class ConvHBNODE(ImageModel):
+class ConvHBNODE(HeavyBall, ImageModel):
     """A heavy-ball neural ODE of pictures, plain or general.
 
     Equation:
@@ -180,7 +204,8 @@ class ConvHBNODE(ImageModel):
         force, f three convolutions.
 
     Promise:
-        The adjoint of m is a heavy-ball equation with the same γ.
+        As for HBNODE: eigenvalues of the Jacobian come in pairs of sum −γ, and the determinant of
+        the flow does not depend on the force; with `general`, no position moves further than T.
 
     Args:
         input_size: Numbers of a picture: colours × rows × columns.
@@ -199,6 +224,8 @@ class ConvHBNODE(ImageModel):
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
     """
 
+    promises = HEAVY_BALL
+
     @checked
     def __init__(
         self,
@@ -215,6 +242,8 @@ class ConvHBNODE(ImageModel):
         super().__init__()
         _check_channels(channels, colours)
         force = ConvolutionalField(channels, hidden_size)
+        if general:
+            self.promises = GENERAL_HEAVY_BALL
         self._build(
             input_size,
             output_size,

@@ -27,6 +27,11 @@ class NODE(ContinuousModel):
     Symbols:
         x input, h state, f a perceptron, W and b readout.
 
+    Promise:
+        The flow is a homeomorphism: two inputs never meet, and solving back from the end gives the
+        input again. So it cannot carry an inner disc out through a ring around it; with one
+        added dimension (augmented_size=1) it can.
+
     Args:
         input_size: Features of the input.
         output_size: Classes or targets.

@@ -6,8 +6,9 @@ from torch import Tensor, nn
 
 from undamped.checked import checked
 from undamped.flows.input_checks import fitting, type_of
-from undamped.flows.stable_residual import StableKind, StableResidual
+from undamped.flows.stable_residual import StableKind, StableLayers, StableResidual
 from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from undamped.promises import Promise
 from undamped.registry import models
 
 
@@ -20,6 +21,9 @@ class ResNet(nn.Module):
 
     Symbols:
         h features.
+
+    Promise:
+        None: blocks of any size may fold the input over itself.
 
     Args:
         input_size: Features of the input.
@@ -34,6 +38,8 @@ class ResNet(nn.Module):
     Reference:
         K. He and others. Deep residual learning for image recognition. CVPR, 2016.
     """
+
+    promises: tuple[Promise, ...] = ()
 
     @checked
     def __init__(
@@ -74,8 +80,8 @@ class StableResidualModel(nn.Module):
         As for `StableResidual`.
 
     Promise:
-        Every kind but the antisymmetric is inverted layer by layer, so that training it takes
-        the memory of one layer.
+        As for `StableResidual`: every kind but the antisymmetric is inverted layer by layer, so
+        that training it takes the memory of one layer.
 
     Args:
         input_size: Features of the input.
@@ -92,6 +98,8 @@ class StableResidualModel(nn.Module):
     Reference:
         E. Haber, L. Ruthotto. 2017. B. Chang and others. AAAI, 2018.
     """
+
+    promises: tuple[Promise, ...] = StableResidual.promises
 
     @checked
     def __init__(
@@ -110,6 +118,12 @@ class StableResidualModel(nn.Module):
         self.start = nn.Linear(input_size, width)
         self.layers = StableResidual(width, depth, kind=kind, step_size=step_size, gamma=gamma)
         self.head = nn.Linear(width, output_size)
+        self.promises = self.layers.promises
+
+    @property
+    def promising(self) -> StableLayers:
+        """The layers, which make the promises."""
+        return self.layers.layers
 
     def forward(self, x: Tensor) -> Tensor:
         """Return scores or values, (batch, output)."""

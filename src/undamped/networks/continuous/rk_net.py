@@ -23,6 +23,9 @@ class RKNet(ContinuousModel):
     Symbols:
         Ψ a step of the classical method of order four.
 
+    Promise:
+        None: steps of a fixed size follow a homeomorphism as closely as their size allows.
+
     Args:
         input_size: Features of the input.
         output_size: Classes or targets.
@@ -37,6 +40,8 @@ class RKNet(ContinuousModel):
     Reference:
         R. Chen and others. Neural ordinary differential equations. NeurIPS, 2018, table 1.
     """
+
+    promises = ()
 
     @checked
     def __init__(

@@ -13,6 +13,11 @@ from undamped.fields.perceptron import Activation, PerceptronField
 from undamped.flows.neural_ode import NeuralODE
 from undamped.flows.solve_options import SolveOptions, solver_arguments
 from undamped.networks.continuous.base import ContinuousModel
+from undamped.networks.continuous.heavy_ball import (
+    GENERAL_HEAVY_BALL,
+    HEAVY_BALL,
+    HeavyBall,
+)
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
 
@@ -44,7 +49,7 @@ class _SecondOrder(ContinuousModel):
 
 
 @models.register("hbnode")
-class HBNODE(_SecondOrder):
+class HBNODE(HeavyBall, _SecondOrder):
     """Heavy-ball neural ODE, plain or general.
 
     Equation:
@@ -54,7 +59,9 @@ class HBNODE(_SecondOrder):
         h position, m momentum, γ learned damping, ξ learned restoring force, f a perceptron.
 
     Promise:
-        The adjoint of m is a heavy-ball equation with the same γ.
+        The adjoint of m is a heavy-ball equation with the same γ: eigenvalues of the Jacobian come
+        in pairs of sum −γ, and the determinant of the flow is exp(−γ n T) for n positions, whatever
+        the force. So gradients cannot vanish faster than exp(−γ(T − t)/2) in every direction.
 
     Args:
         input_size: Features of the input.
@@ -74,6 +81,8 @@ class HBNODE(_SecondOrder):
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
     """
 
+    promises = HEAVY_BALL
+
     @checked
     def __init__(
         self,
@@ -92,6 +101,8 @@ class HBNODE(_SecondOrder):
         size = input_size + augmented_size
         force = PerceptronField(size, hidden_size, activation=activation)
         field = HeavyBallField(force, damping=damping, general=general)
+        if general:
+            self.promises = GENERAL_HEAVY_BALL
         how = solver_arguments(solve)
         self._build(field, size, output_size, momentum, augmented_size, how)
 
@@ -107,7 +118,7 @@ class GHBNODE(HBNODE):
         As for HBNODE.
 
     Promise:
-        |ḣ| ≤ 1, so that positions cannot run away in a fixed time.
+        |ḣ| ≤ 1, so that positions cannot run away in a fixed time; and those of HBNODE.
 
     Args:
         options: Those of HBNODE but `general`, which is true.
@@ -119,6 +130,7 @@ class GHBNODE(HBNODE):
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
     """
 
+    promises = GENERAL_HEAVY_BALL
     __init__ = with_fixed(HBNODE.__init__, general=True)
 
 
@@ -131,6 +143,10 @@ class SONODE(_SecondOrder):
 
     Symbols:
         h position, f a perceptron.
+
+    Promise:
+        The flow of position and velocity together is a homeomorphism, that of positions alone is
+        none: two may pass through each other with different velocities.
 
     Args:
         input_size: Features of the input.

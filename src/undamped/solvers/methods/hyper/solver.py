@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from undamped.errors import OptionError, explain
 from undamped.options import PositiveInt
+from undamped.promises import Kind, Promise
 from undamped.registry import solvers
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.methods.solver import Field, Number, Solver, SolverState, register
@@ -35,6 +36,8 @@ class HyperSolver(Solver):
     Reference:
         M. Poli and others. Hypersolvers: toward fast continuous-depth models. NeurIPS, 2020.
     """
+
+    promises = (Promise(Kind.CORRECTED_ERROR, "a correction within δ leaves an error δ h^{p+1}"),)
 
     def __init__(self, base: str = "euler", correction: Correction | None = None) -> None:
         member = solvers[base]

@@ -1,0 +1,39 @@
+"""What heavy-ball models of vectors and of pictures promise, and show of their field."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from undamped.fields.heavy_ball import HeavyBallField
+from undamped.networks.continuous.base import ContinuousModel
+from undamped.promises import Kind, Promise
+
+HEAVY_BALL = (
+    *ContinuousModel.promises,
+    Promise(Kind.PAIRED_SPECTRUM, "Jacobian eigenvalues come in pairs of sum −γ"),
+    Promise(Kind.VOLUME_RATE, "the flow's determinant is exp(−γ n T), whatever the force"),
+)
+GENERAL_HEAVY_BALL = (
+    *HEAVY_BALL,
+    Promise(Kind.BOUNDED_VELOCITY, "|ḣ| ≤ 1: no position moves further than T"),
+)
+
+
+class HeavyBall(ContinuousModel):
+    """A model whose flow is that of a heavy ball."""
+
+    @property
+    def _ball(self) -> HeavyBallField:
+        field = self.flow.field
+        assert isinstance(field, HeavyBallField)
+        return field
+
+    @property
+    def damping(self) -> Tensor:
+        """γ."""
+        return self._ball.damping
+
+    def derivative(self, t: float, state: Tensor) -> Tensor:
+        """Return (ḣ, ṁ) at a time and state."""
+        return self._ball(torch.tensor(t, dtype=state.dtype), state)
