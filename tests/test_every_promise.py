@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import undamped
+import undamped.report
 from undamped.analysis.promises import measure
 from undamped.docstrings import sections
 from undamped.flows import continuous_flow
@@ -161,3 +162,12 @@ def test_a_damped_oscillator_would_not_pass(monkeypatch):
     monkeypatch.setattr(type(cell), "advance", damped)
     kept = {m.promise.kind.value: m.kept for m in measure(cell)}
     assert not kept["invertible"] and not kept["volume-preserving"] and not kept["symplectic"]
+
+
+def test_diagnose_prints_claim_and_measurement_of_a_continuous_model():
+    report = undamped.report.diagnose(
+        undamped.HBNODE(2, 2), torch.randn(4, 2), measured=["promises"]
+    )
+    rows = report.results["promises"].rows
+    assert [row[-1] for row in rows] == ["✓ kept"] * 3
+    assert rows[1][0] == "Jacobian eigenvalues come in pairs of sum −γ"
