@@ -22,6 +22,7 @@ _NAMES = {
     "__version__": "undamped.version",
     "build": "undamped.networks.models",
     "odeint": "undamped.solvers",
+    "penalty": "undamped.networks.penalty",
     "plain_loops": "undamped.kernels.dispatch",
 }
 

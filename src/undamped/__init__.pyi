@@ -91,6 +91,7 @@ from undamped.networks.continuous.second_order import SONODE as SONODE
 from undamped.networks.encoder_decoder import Decoder as Decoder
 from undamped.networks.encoder_decoder import EncoderDecoder as EncoderDecoder
 from undamped.networks.models import build as build
+from undamped.networks.penalty import penalty as penalty
 from undamped.networks.sequence_model import SequenceModel as SequenceModel
 from undamped.solvers import odeint as odeint
 from undamped.version import __version__ as __version__

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from undamped.cells.bases.activations import Activation
 from undamped.cells.bases.isometric import IsometricCell
+from undamped.cells.bases.updates import Counted
 from undamped.cells.registry import network
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.parametrizations.exponential import Exponential
@@ -15,7 +18,7 @@ from undamped.promises import Kind, Promise
 
 
 @network("exprnn", "expRNN")
-class ExpRNNCell(IsometricCell):
+class ExpRNNCell(Counted, IsometricCell):
     """expRNN: the recurrent matrix is the exponential of a skew one, so it is always a rotation.
 
     Equation:
@@ -65,11 +68,18 @@ class ExpRNNCell(IsometricCell):
         super().__init__(input_size, hidden_size, nonlinearity)
         self.rebase_every, self.project_every = rebase_every, project_every
         self.constrain(orthogonal_start(initialisation, hidden_size), Exponential(hidden_size))
+        if rebase_every:
+            self.count_updates()
 
-    def after_optimizer_step(self, step: int) -> None:
+    def watched_parameters(self) -> Iterable[nn.Parameter]:
+        """A."""
+        return self.free_parameters()
+
+    def after_update(self) -> None:
         """Move the base point where it is time to."""
-        if self.rebase_every and step > 0 and step % self.rebase_every == 0:
-            moves = step // self.rebase_every
+        super().after_update()
+        moves, rest = divmod(int(self.updates), self.rebase_every)
+        if not rest:
             matrix_set, (free,) = self.matrix_set, self.free_parameters()
             assert isinstance(matrix_set, Exponential)
             matrix_set.rebase(free, project=moves % self.project_every == 0)

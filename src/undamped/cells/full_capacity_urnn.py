@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
+from undamped.cells.bases.cell import State
 from undamped.cells.bases.unitary import UnitaryCell
+from undamped.cells.bases.updates import Counted, may_look
 from undamped.cells.registry import network
 from undamped.options import PositiveInt
+from undamped.parametrizations.matrix_set import isometry_defect, nearest_isometry
 from undamped.parametrizations.riemannian import Riemannian
 
 
 @network("full-capacity-urnn", "FullCapacityURNN")
-class FullCapacityURNNCell(UnitaryCell):
+class FullCapacityURNNCell(Counted, UnitaryCell):
     """Full-capacity uRNN: W is any unitary matrix, moved along the unitary matrices.
 
     Equation:
@@ -27,7 +31,7 @@ class FullCapacityURNNCell(UnitaryCell):
 
     Promise:
         W keeps every norm before, during and after training; between two projections only
-        rounding moves it off.
+        rounding moves it off. Any optimiser of torch.optim may train it, in any loop.
 
     Args:
         input_size: Number of features of the input at each step.
@@ -43,8 +47,6 @@ class FullCapacityURNNCell(UnitaryCell):
         neural networks. NeurIPS, 2016.
     """
 
-    previous: Tensor
-
     def __init__(
         self, input_size: PositiveInt, hidden_size: PositiveInt, *, project_every: PositiveInt = 100
     ) -> None:
@@ -53,10 +55,15 @@ class FullCapacityURNNCell(UnitaryCell):
         self.maps = Riemannian(hidden_size)
         start = self.maps.right_inverse(self.maps.sample())
         self.unitary = nn.Parameter(start.to(self.bias))
-        self.register_buffer("previous", self.unitary.detach().clone(), persistent=False)
-        self.register_load_state_dict_post_hook(_remember)
+        self._previous: Tensor | None = None
+        self._told = False
+        self.count_updates()
 
     def constrained_parameters(self) -> Iterable[nn.Parameter]:
+        """W itself."""
+        return [self.unitary]
+
+    def watched_parameters(self) -> Iterable[nn.Parameter]:
         """W itself."""
         return [self.unitary]
 
@@ -64,15 +71,39 @@ class FullCapacityURNNCell(UnitaryCell):
         """W."""
         return self.maps(self.unitary)
 
-    def after_optimizer_step(self, step: int) -> None:
+    def constants(self) -> State:
+        """W as a real matrix of twice the size."""
+        if self.training and torch.is_grad_enabled() and not self._told:
+            self._notice_strange_updates()
+        return super().constants()
+
+    def before_update(self) -> None:
+        """Keep W."""
+        self._previous = self.unitary.detach().clone()
+
+    def after_update(self) -> None:
         """Replace the optimiser's step by the one along the unitary matrices."""
-        project = step % self.project_every == 0
-        self.maps.settle(self.unitary, self.previous, project=project)
-        self.previous = self.unitary.detach().clone()
+        previous, self._previous = self._previous, None
+        super().after_update()
+        if previous is not None and not torch.equal(previous, self.unitary):
+            project = int(self.updates) % self.project_every == 0
+            self.maps.settle(self.unitary, previous, project=project)
 
+    @torch.no_grad()
+    def make_unitary(self) -> None:
+        """Put W on the nearest unitary matrix, after something other than an optimiser moved it."""
+        nearest = nearest_isometry(self.recurrent_matrix().to(torch.complex128))
+        self.unitary.copy_(torch.stack([nearest.real, nearest.imag]))
 
-def _remember(cell: nn.Module, keys: object) -> None:
-    """Take what was loaded as the point from which the next step starts."""
-    assert isinstance(cell, FullCapacityURNNCell)
-    with torch.no_grad():
-        cell.previous = cell.unitary.detach().clone()
+    def _notice_strange_updates(self) -> None:
+        if self.updating or not may_look(self.unitary):
+            return
+        defect = float(isometry_defect(self.recurrent_matrix().detach()))
+        if not defect <= 1e-2 * self.hidden_size**0.5:
+            self._told = True
+            warnings.warn(
+                f"full-capacity-urnn: expected W on the unitary matrices, got ‖WᴴW − I‖ = "
+                f"{defect:.2g}. Something other than an optimiser of torch.optim changes W; call "
+                "`cell.make_unitary()` after each of its updates.",
+                stacklevel=2,
+            )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from undamped.cells.bases.cell import Cell, State
+from undamped.cells.bases.updates import Watched, may_look
 from undamped.cells.registry import network
 from undamped.kernels.indrnn.layer import independent_layer
 from undamped.options import PositiveFloat, PositiveInt
@@ -19,7 +21,7 @@ LongMemory = Literal["last", "all", "none"]
 
 
 @network("indrnn", "IndRNN")
-class IndRNNCell(Cell):
+class IndRNNCell(Watched, Cell):
     """IndRNN: each unit sees only its own past, and layers above mix what units remember.
 
     Equation:
@@ -30,7 +32,8 @@ class IndRNNCell(Cell):
         the sequences, g how much a signal may grow over T steps.
 
     Promise:
-        ‖∂h'/∂h‖ ≤ g^(1/T) at every step, so at most g over a sequence. Training clamps w.
+        ‖∂h'/∂h‖ ≤ g^(1/T) at every step, so at most g over a sequence: w is clamped after every
+        step of an optimiser.
 
     Args:
         input_size: Number of features of the input at each step.
@@ -69,6 +72,8 @@ class IndRNNCell(Cell):
         self.input_weight = nn.Parameter(torch.empty(hidden_size, input_size))
         self.bias = nn.Parameter(torch.zeros(hidden_size))
         nn.init.kaiming_uniform_(self.input_weight, a=8)
+        self._told = False
+        self.watch()
 
     @classmethod
     def layer_options(cls, options: Mapping[str, Any], layer: int, layers: int) -> dict[str, Any]:
@@ -92,6 +97,8 @@ class IndRNNCell(Cell):
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """Walk through time in the kernel for independent units."""
+        if self.training and torch.is_grad_enabled() and not self._told:
+            self._notice_strange_updates()
         output, final = independent_layer(
             self.read(x),
             self.input_weight,
@@ -102,10 +109,31 @@ class IndRNNCell(Cell):
         )
         return output, (final,)
 
-    def after_optimizer_step(self, step: int) -> None:
+    def watched_parameters(self) -> Iterable[nn.Parameter]:
+        """The recurrent weights."""
+        return [self.weight]
+
+    def after_update(self) -> None:
         """Clamp the recurrent weights."""
-        with torch.no_grad():
-            self.weight.clamp_(-self.limit, self.limit)
+        self.clamp()
+
+    @torch.no_grad()
+    def clamp(self) -> None:
+        """Clamp the recurrent weights, after something other than an optimiser moved them."""
+        self.weight.clamp_(-self.limit, self.limit)
+
+    def _notice_strange_updates(self) -> None:
+        if self.updating or not may_look(self.weight):
+            return
+        largest = float(self.weight.detach().abs().max())
+        if not largest <= self.limit * (1 + 1e-5):
+            self._told = True
+            warnings.warn(
+                f"{type(self).__name__}: expected recurrent weights of at most {self.limit:.6g}, "
+                f"got {largest:.6g}. Something other than an optimiser of torch.optim changes "
+                "them; call `cell.clamp()` after each of its updates.",
+                stacklevel=2,
+            )
 
     def step_gradient_bound(self) -> Tensor:
         """g^(1/T), where training has kept w."""

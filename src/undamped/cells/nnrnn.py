@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from undamped.cells.bases.activations import Activation
 from undamped.cells.bases.isometric import IsometricCell
+from undamped.cells.bases.penalised import Penalised
 from undamped.cells.registry import network
 from undamped.options import NonNegativeFloat, PositiveInt
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
@@ -17,7 +18,7 @@ from undamped.promises import Kind, Promise
 
 
 @network("nnrnn", "nnRNN")
-class NnRNNCell(IsometricCell):
+class NnRNNCell(Penalised, IsometricCell):
     """nnRNN: a recurrent matrix in Schur form, rotations on the diagonal, feed-forward below.
 
     Equation:
@@ -75,6 +76,7 @@ class NnRNNCell(IsometricCell):
         with torch.no_grad():
             for parameter, value in zip(self.free_parameters(), start, strict=True):
                 parameter.copy_(value)
+        self.watch()
 
     @property
     def _schur(self) -> Schur:
@@ -96,6 +98,14 @@ class NnRNNCell(IsometricCell):
         pairs = self.hidden_size // 2
         return torch.cat([scales[:pairs].repeat_interleave(2), scales[pairs:]])
 
-    def penalty(self) -> Tensor:
+    def watched_parameters(self) -> Iterable[nn.Parameter]:
+        """γ."""
+        return self.free_parameters()[1:2]
+
+    def wanted_penalty(self) -> str:
+        """The number δ."""
+        return f"scale_penalty={self.scale_penalty:g}" if self.scale_penalty else ""
+
+    def penalty_value(self) -> Tensor:
         """δ‖1 − γ‖²."""
         return self.scale_penalty * (1 - self.free_parameters()[1]).square().sum()

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from undamped.cells.bases.cell import Cell, State
+from undamped.cells.bases.penalised import Penalised
 from undamped.docstrings import documented_arguments
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.memory import refuse_beyond_memory
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from undamped.kernels import OscillatorStream
 
 
-class Recurrent(nn.Module):
+class Recurrent(Penalised):
     """A cell unrolled in time.
 
     Args:
@@ -105,6 +106,8 @@ class Recurrent(nn.Module):
             )
         self.directions = 2 if self.bidirectional else 1
         self.cells = nn.ModuleList(self._build_cells())
+        if self.orthogonality_penalty:
+            self.watch()
 
     def _build_cells(self) -> list[Cell]:
         widths, cells = [self.input_size], []
@@ -153,8 +156,13 @@ class Recurrent(nn.Module):
         """Name the sizes in the printed form."""
         return f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}"
 
-    def penalty(self) -> Tensor:
-        """λ‖WᵀW − I‖² over all free matrices W that read the state; training adds it."""
+    def wanted_penalty(self) -> str:
+        """The number λ."""
+        weight = self.orthogonality_penalty
+        return f"orthogonality_penalty={weight:g}" if weight else ""
+
+    def penalty_value(self) -> Tensor:
+        """λ‖WᵀW − I‖² over all free matrices W that read the state."""
         total = next(self.parameters()).new_zeros(())
         if self.orthogonality_penalty:
             for cell in self._all_cells():

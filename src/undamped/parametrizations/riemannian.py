@@ -63,6 +63,8 @@ class Riemannian(MatrixSet):
             previous: The parameter before it.
             project: Whether to put the result back on the set against rounding.
         """
+        if not free.isfinite().all():
+            return  # for whoever watches the loss to see
         moved = riemannian_step(self.forward(previous.double()), self.forward(free.double()))
         if project:
             moved = nearest_isometry(moved)

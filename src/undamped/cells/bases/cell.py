@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from undamped.cells.bases.remembered import Remembered, contents, may_remember
+from undamped.cells.bases.updates import Watched
 from undamped.errors import OptionError
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.promises import Promise
@@ -165,6 +166,8 @@ def _unpickle_parametrized(cell_class: type[Cell], contents: dict[str, Any]) -> 
     parametrize._inject_new_class(cell)
     for name in cell.parametrizations:  # type: ignore[union-attr]
         parametrize._inject_property(cell, name)
+    if isinstance(cell, Watched):
+        cell.watch_again()
     return cell
 
 
