@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from undamped.errors import OptionError, ShapeError
+from undamped.registry import solvers
 from undamped.solvers import Status, solve
 
 RATES = torch.tensor([[1.0], [4.0], [0.3]], dtype=torch.float64)
@@ -149,3 +150,33 @@ def test_pictures_have_adjoints_of_their_own_too():
     torch.testing.assert_close(found[0], torch.full_like(begin, shrunk), rtol=1e-6, atol=1e-7)
     wanted = -1.5 * shrunk * begin.detach().sum()
     torch.testing.assert_close(found[1], wanted, rtol=1e-6, atol=1e-7)
+
+
+def van_der_pol(t, y):
+    q, p = y[..., :1], y[..., 1:]
+    return torch.cat((p, 20 * (1 - q * q) * p - q), -1)
+
+
+@pytest.mark.parametrize("method", [name for name in solvers if solvers[name].per_sample])
+@pytest.mark.parametrize("more", [{}, {"options": {"first_step": 0.1, "max_step": 0.2}}])
+def test_steps_of_a_sample_are_those_of_a_batch_of_one(method, more):
+    if not solvers[method]().adaptive:
+        pytest.skip("fixed steps")
+    tolerance = 1e-5 if solvers[method]().order > 2 else 1e-3
+    begin = torch.tensor([[2.0, 0.0]], dtype=torch.float64)
+    found = []
+    for steps in ("batch", "sample"):
+        solution = solve(
+            van_der_pol,
+            begin,
+            [0.0, 15.0],
+            method=method,
+            steps=steps,
+            rtol=tolerance,
+            atol=tolerance,
+            dense=True,
+            **more,
+        )
+        found.append((solution.accepted, solution.rejected, solution.final))
+    assert found[0][:2] == found[1][:2] and found[0][1] > 0
+    torch.testing.assert_close(found[0][2], found[1][2], rtol=1e-6, atol=1e-6)

@@ -231,7 +231,6 @@ def test_slopes_are_like_the_state(field, named, gradient):
     ("start", "named"),
     [
         (torch.ones(3, dtype=torch.int64), "int64"),
-        (torch.ones(3, dtype=torch.complex64), "complex64"),
         (1.0, "a float"),
         ((), "empty"),
         ((torch.ones(2), 1.0), "a float"),

@@ -10,7 +10,7 @@ import undamped
 from undamped.kernels import runge_kutta_sums as weighted_sums
 from undamped.kernels.runge_kutta_sums import WeightedSums
 from undamped.solvers import solve
-from undamped.solvers.loop.control import ErrorNorm
+from undamped.solvers.loop.norm import ErrorNorm
 
 TYPES = {torch.float32: 2e-6, torch.float64: 1e-14}
 
@@ -51,7 +51,8 @@ def test_an_error_norm_is_what_numpy_says(
     error = 0.1 * sum(w * k for w, k in zip(weights, ks, strict=True))
     ratio = error / (atol + rtol * np.maximum(abs(before), abs(after)))
     assert found == pytest.approx(np.sqrt(np.mean(ratio**2)), rel=10 * TYPES[dtype])
-    plain = ErrorNorm(rtol, atol, size)(0.1 * (0.3 * taken[0] - 1.5 * taken[2]), y, y1)
+    norm = ErrorNorm(rtol, atol, leading=size)
+    plain = norm(0.1 * (0.3 * taken[0] - 1.5 * taken[2]), y, y1)
     assert found == pytest.approx(plain, rel=10 * TYPES[dtype])
 
 

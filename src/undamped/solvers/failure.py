@@ -114,7 +114,7 @@ def explain_failure(
     # stiff, too, whose fastest rate the solution does not show.
     hidden = solver.reversible and rate * max(size, start) > 50 * float(slope.abs().max())
     stiff = not solver.implicit and rate * left > 50 and (rate * pace > STABILITY_LIMIT or hidden)
-    eps = torch.finfo(y.dtype).eps
+    eps, (rtol, atol) = torch.finfo(y.dtype).eps, settings.tightest
     if not solver.adaptive or settings.step_size is not None:
         pace = abs(h)
         # Where the state is now, every rate may be huge: the start tells a fast field from one
@@ -149,9 +149,9 @@ def explain_failure(
             f"The field is not stiff here (h·rate = {rate * pace:.2g}): raise max_steps, or "
             "loosen rtol and atol."
         )
-    elif settings.rtol < 10 * eps and settings.atol < 10 * eps * max(size, start):
+    elif rtol < 10 * eps and atol < 10 * eps * max(size, start):
         remedy = (
-            f"rtol = {settings.rtol:g} and atol = {settings.atol:g} are below what "
+            f"rtol = {rtol:g} and atol = {atol:g} are below what "
             f"{str(y.dtype).removeprefix('torch.')} can resolve: use float64, or an rtol above "
             f"{100 * eps:.0e}."
         )

@@ -32,7 +32,7 @@ class CountedField:
         self.packing = packing
         self.count = 0
         # The common case, one tensor, must cost little beyond the call.
-        self.plain = packing.single
+        self.plain = packing.single and packing.exact
         self._last: Tensor | None = None
         self._version = 0
         self.samples: FieldSamples | None = None
@@ -49,7 +49,8 @@ class CountedField:
             if self.count <= WATCHED:
                 self._watch(value)
         else:
-            value = self.packing.pack(self.function(t, self.packing.unpack(y)))
+            packing = self.packing
+            value = packing.pack(self.function(packing.time(t), packing.unpack(y)))
         if version >= 0 and y._version != version:
             raise _changed_input()
         if self.samples is not None:

@@ -16,7 +16,7 @@ from undamped.solvers.loop.batch import Integration
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.record import Status
 from undamped.solvers.settings import choose_solver, read_settings
-from undamped.solvers.solve import NonFiniteSolveError
+from undamped.solvers.solve import NonFiniteSolveError, Tolerance
 from undamped.solvers.state.packing import Packing
 
 
@@ -46,8 +46,8 @@ def iterate(
     end: float | Tensor,
     *,
     method: str | Solver = "dopri5",
-    rtol: float | None = None,
-    atol: float | None = None,
+    rtol: Tolerance = None,
+    atol: Tolerance = None,
     options: dict[str, Any] | None = None,
 ) -> Iterator[Reached]:
     """Yield after every accepted step; leave the loop whenever enough has been seen.
@@ -68,7 +68,9 @@ def iterate(
         ...         break
     """
     solver = choose_solver(method)
-    settings = read_settings(solver, rtol, atol, options or {})
+    packing = Packing.of(y0)
+    y = packing.pack(y0, "the start")
+    settings = read_settings(solver, rtol, atol, options or {}, packing, y)
     start, end = float(start), float(end)
     fixed = not solver.adaptive and settings.step_size is None
     if not math.isfinite(start) or math.isnan(end) or (fixed and math.isinf(end)):
@@ -80,9 +82,7 @@ def iterate(
                 remedy="Look at what computed them, or set options={'step_size': …}.",
             )
         )
-    packing = Packing.of(y0)
     counted = CountedField(field, packing)
-    y = packing.pack(y0, "the start")
     first = counted.first(torch.full((), start, dtype=y.dtype, device=y.device), y)
     run = Integration(counted, solver, y, (start, end), settings, first=first)
     for step in run.advance():

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.settings import Gradient
-from undamped.solvers.solve import solve
+from undamped.solvers.solve import Tolerance, solve
 
 
 def odeint(
@@ -17,8 +17,8 @@ def odeint(
     y0: Any,
     t: Tensor,
     *,
-    rtol: float | None = None,
-    atol: float | None = None,
+    rtol: Tolerance = None,
+    atol: Tolerance = None,
     method: str | Solver = "dopri5",
     options: dict[str, Any] | None = None,
     gradient: Gradient = "checkpoint",

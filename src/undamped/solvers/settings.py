@@ -5,47 +5,84 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import torch
+from torch import Tensor
+
 from undamped.errors import OptionError, explain
-from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt, check, convert
+from undamped.options import PositiveFloat, PositiveInt, check, convert
 from undamped.registry import solvers
 from undamped.solvers.gradients.gradient import GradientMethod, gradients
 from undamped.solvers.loop.control import StepControl
 from undamped.solvers.methods.solver import Solver
+from undamped.solvers.state.packing import Packing, type_name
 
 Gradient = Literal["checkpoint", "backprop", "adjoint", "reversible"]
 Steps = Literal["batch", "sample"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class FixedOptions:
+    """What can be set for fixed steps.
+
+    Args:
+        step_size: Fixed step size; None takes one step from output to output.
+        max_steps: Steps after which to give up.
+        piece: Steps recomputed at a time when gradients are taken from checkpoints.
+    """
+
+    step_size: PositiveFloat | None = None
+    max_steps: PositiveInt = 100_000
+    piece: PositiveInt = 1
+
+
+@dataclass(frozen=True)
+class Options(FixedOptions):
+    """What can be set for a method that chooses its steps.
+
+    Args:
+        step_size: Fixed step size; None lets the method choose.
+        max_steps: Steps, accepted and rejected, after which to give up.
+        piece: Steps recomputed at a time when gradients are taken from checkpoints.
+        first_step: First step size; None chooses it.
+        max_step: Largest step size; None sets no limit.
+        control: Step control.
+        norm: A function from errors in units of the tolerance, in the form of the state, to one
+            number, at most 1 where a step is good enough; None takes the root mean square, and
+            of a tuple that of its worst member.
+    """
+
+    first_step: PositiveFloat | None = None
+    max_step: PositiveFloat | None = None
+    control: StepControl = field(default_factory=StepControl)
+    norm: Any = None
+
+
+ADAPTIVE_ONLY = ("first_step", "max_step", "control", "norm")
+
+
+@dataclass(frozen=True)
+class Settings(Options):
     """How a solve is to be done.
 
     Args:
-        rtol: Relative tolerance of a step.
-        atol: Absolute tolerance of a step.
-        step_size: Fixed step size; None lets an adaptive method choose.
-        first_step: First step size of an adaptive solve; None chooses it.
-        max_step: Largest step size of an adaptive solve; None sets no limit.
-        max_steps: Steps, accepted and rejected, after which to give up.
-        control: Step control.
-        piece: Steps recomputed at a time when gradients are taken from checkpoints.
-        norm_size: How many leading numbers of the state count in the error; None counts all.
+        rtol: Relative tolerance of a step; one, or one for every number of the packed state.
+        atol: Absolute tolerance of a step, likewise.
     """
 
-    rtol: NonNegativeFloat = 1e-7
-    atol: NonNegativeFloat = 1e-9
-    step_size: PositiveFloat | None = None
-    first_step: PositiveFloat | None = None
-    max_step: PositiveFloat | None = None
-    max_steps: PositiveInt = 100_000
-    control: StepControl = field(default_factory=StepControl)
-    piece: PositiveInt = 1
-    norm_size: PositiveInt | None = None
+    rtol: float | Tensor = 1e-7
+    atol: float | Tensor = 1e-9
 
     @property
     def loosest_rtol(self) -> float:
         """The largest relative tolerance of any number."""
-        return self.rtol
+        return float(self.rtol.max()) if isinstance(self.rtol, Tensor) else self.rtol
+
+    @property
+    def tightest(self) -> tuple[float, float]:
+        """The smallest tolerances of any number, relative and absolute."""
+        both = self.rtol, self.atol
+        rtol, atol = (float(x.min()) if isinstance(x, Tensor) else x for x in both)
+        return rtol, atol
 
 
 def choose_solver(method: str | Solver) -> Solver:
@@ -68,9 +105,18 @@ def choose_solver(method: str | Solver) -> Solver:
 
 
 def read_settings(
-    solver: Solver, rtol: float | None, atol: float | None, options: dict[str, Any]
+    solver: Solver, rtol: Any, atol: Any, options: dict[str, Any], packing: Packing, like: Tensor
 ) -> Settings:
-    """Return the settings of a solve, refusing those a method has no use for."""
+    """Return the settings of a solve, refusing those a method has no use for.
+
+    Args:
+        solver: The method.
+        rtol: Relative tolerance as it was given, or None.
+        atol: Absolute tolerance, likewise.
+        options: Further settings by name.
+        packing: Of the state, which tolerances may follow.
+        like: The packed start.
+    """
     if not isinstance(options, dict):
         raise OptionError(
             explain(
@@ -80,13 +126,24 @@ def read_settings(
                 remedy="Write them as {'step_size': 0.1}.",
             )
         )
-    chosen = check("options", Settings, options)
-    for reserved in ("rtol", "atol", "norm_size"):
-        if reserved in chosen:
+    for reserved in ("rtol", "atol"):
+        if reserved in options:
             raise OptionError(
                 f"options.{reserved}: expected it as an argument of its own, got it among the "
-                "options. Pass rtol= and atol= to solve."
+                "options. Pass rtol= and atol= beside them."
             )
+    _refuse_control(solver, options)
+    chosen = check("options", Options if solver.adaptive else FixedOptions, options)
+    norm = chosen.get("norm")
+    if norm is not None and not callable(norm):
+        raise OptionError(
+            explain(
+                "options.norm",
+                expected="a function from errors to one number",
+                got=f"a {type(norm).__name__}",
+                remedy="Write it as lambda errors: errors.abs().max().",
+            )
+        )
     fixed = not solver.adaptive or chosen.get("step_size") is not None
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value is None:
@@ -103,13 +160,43 @@ def read_settings(
                     "options={'step_size': …}.",
                 )
             )
-        chosen[name] = convert(NonNegativeFloat, value, name)
-    if fixed and ("first_step" in chosen or "max_step" in chosen or "control" in chosen):
+        chosen[name] = packing.tolerance(value, name, like)
+    settings = Settings(**chosen)
+    if not fixed:
+        _refuse_coarse(settings, packing, given=rtol is not None)
+    return settings
+
+
+def _refuse_control(solver: Solver, options: dict[str, Any]) -> None:
+    """Refuse step control where steps are fixed."""
+    named = [name for name in ADAPTIVE_ONLY if name in options]
+    if named and (not solver.adaptive or options.get("step_size") is not None):
         raise OptionError(
-            f"options of '{solver.name}': expected step_size or max_steps, got step control for "
-            "fixed steps. Leave first_step, max_step and control out."
+            explain(
+                f"options of '{solver.name}'",
+                expected="step_size, max_steps or piece, since the steps are fixed",
+                got=", ".join(named),
+                remedy="Leave step_size out to have steps chosen."
+                if solver.adaptive
+                else "Choose a method with step control, such as 'dopri5', or leave them out.",
+            )
         )
-    return Settings(**chosen)
+
+
+def _refuse_coarse(settings: Settings, packing: Packing, *, given: bool) -> None:
+    """Refuse a tolerance that a state in half precision cannot show."""
+    eps, kind = max((torch.finfo(kind).eps, type_name(kind)) for kind in packing.types)
+    rtol = settings.tightest[0]
+    if eps > 1e-4 and rtol < eps:
+        raise OptionError(
+            explain(
+                f"rtol of a state in {kind}",
+                expected=f"at least {eps:.2g}, what the format can tell apart",
+                got=f"{rtol:g}" + ("" if given else ", which it is if not given"),
+                remedy="Start from y0.float() and let the field compute in half precision under "
+                "torch.autocast, or set rtol=1e-2 and atol=1e-2.",
+            )
+        )
 
 
 def check_choices(
@@ -134,6 +221,15 @@ def check_choices(
         )
     method = gradients[gradient]()
     method.check(solver)
+    if own_steps and settings.norm is not None:
+        raise OptionError(
+            explain(
+                "options.norm",
+                expected="one step size for the batch, whose error it measures",
+                got="a step size for every sample",
+                remedy="Leave norm out, or steps='sample'; rtol and atol may be tensors.",
+            )
+        )
     if compact and not own_steps:
         raise OptionError(
             "compact: expected steps='sample', got one step size for the batch. All samples of "

@@ -30,6 +30,7 @@ from undamped.solvers.state.time_gradients import shift_outputs, shift_start
 from undamped.solvers.state.times import Times, read_times
 
 OnFailure = Literal["raise", "return"]
+Tolerance = float | Tensor | Sequence[Any] | None
 
 
 def solve(
@@ -38,8 +39,8 @@ def solve(
     t: Times,
     *,
     method: str | Solver = "dopri5",
-    rtol: float | None = None,
-    atol: float | None = None,
+    rtol: Tolerance = None,
+    atol: Tolerance = None,
     options: dict[str, Any] | None = None,
     gradient: Gradient = "checkpoint",
     parameters: Sequence[Tensor] = (),
@@ -58,10 +59,12 @@ def solve(
         t: Output times, the start first; increasing or decreasing. (outputs, batch) gives every
             sample its own times. Gradients reach them.
         method: A registry name or a solver.
-        rtol: Relative tolerance, 1e-7 if not given; for methods that choose their steps.
-        atol: Absolute tolerance, 1e-9 if not given.
-        options: Further settings by name: step_size, first_step, max_step, max_steps, piece and
-            control, as in `Settings`.
+        rtol: Relative tolerance, 1e-7 if not given; for methods that choose their steps. A
+            tensor that broadcasts to the state gives numbers tolerances of their own, a tuple
+            members of a tuple.
+        atol: Absolute tolerance, 1e-9 if not given, likewise.
+        options: Further settings by name: step_size, first_step, max_step, max_steps, piece,
+            control and norm, as in `undamped.solvers.Settings`.
         gradient: `checkpoint` recomputes recorded steps piece by piece (exact); `backprop` keeps
             the whole graph, so that gradients of gradients work; `adjoint` solves the adjoint
             equation back in time; `reversible` undoes the steps of a reversible method (exact,
@@ -82,10 +85,10 @@ def solve(
         >>> solution.evaluations, solution.values[-1]
     """
     solver = choose_solver(method)
-    settings = read_settings(solver, rtol, atol, options or {})
     packing = Packing.of(y0)
     counted = CountedField(field, packing)
     start = packing.pack(y0, "the start")
+    settings = read_settings(solver, rtol, atol, options or {}, packing, start)
     if start.is_inference() and not torch.is_inference_mode_enabled():
         start = start.clone()
     times = read_times(t, start)

@@ -22,6 +22,7 @@ from undamped.errors import SolveError
 from undamped.solvers.dependencies import LateTensors, next_node
 from undamped.solvers.field import CountedField
 from undamped.solvers.gradients.gradient import Found
+from undamped.solvers.loop.norm import ErrorNorm, largest
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.settings import Settings
@@ -76,10 +77,11 @@ class BatchAdjoint:
         from undamped.solvers.loop.batch import Integration
 
         shape, size = self.values[0].shape, self.values[0].numel()
-        sizes = [tensor.numel() for tensor in self.tensors]
+        sizes = [tensor.numel() * (1 + tensor.is_complex()) for tensor in self.tensors]
         adjoint = gradients[-1].reshape(-1)
         sums = self.values.new_zeros(sum(sizes))
-        settings = replace(self.settings, norm_size=2 * size, first_step=self.first_step)
+        settings = replace(self.settings, first_step=self.first_step)
+        norm = self._norm(size, sum(sizes))
         for number in range(len(self.times) - 1, 0, -1):
             start = torch.cat((self.values[number].reshape(-1), adjoint, sums))
             packing = Packing.of(start)
@@ -88,7 +90,7 @@ class BatchAdjoint:
             first = None
             if isinstance(self.solver, RungeKutta):  # which takes it for its first stage
                 first = field(start.new_tensor(times[0]), start)
-            run = Integration(field, self.solver, start, times, settings, first=first)
+            run = Integration(field, self.solver, start, times, settings, first=first, norm=norm)
             run.run()
             if run.next_step is not None:
                 # The adjoint jumps at an output, yet its speed is that of the field.
@@ -103,10 +105,28 @@ class BatchAdjoint:
         self.late.refuse()
         parts = sums.split(sizes) if sizes else ()
         totals: list[Tensor | None] = [
-            part.view_as(tensor).to(tensor.dtype)
-            for part, tensor in zip(parts, self.tensors, strict=True)
+            _as_before(part, tensor) for part, tensor in zip(parts, self.tensors, strict=True)
         ]
         return adjoint.view(shape), totals
+
+    def _norm(self, size: int, others: int) -> ErrorNorm:
+        """Return the norm of state and adjoint; the parameters' part does not count."""
+        inner = ErrorNorm.of(self.settings, self.field.packing)
+        if inner.compiled:
+            return ErrorNorm(inner.rtol, inner.atol, leading=2 * size)
+        shape = self.values[0].shape
+
+        def both(tolerance: float | Tensor) -> float | Tensor:
+            if not isinstance(tolerance, Tensor):
+                return tolerance
+            flat = tolerance.reshape(-1)
+            return torch.cat((flat, flat, flat.new_ones(others)))
+
+        def function(ratio: Tensor) -> float:
+            halves = ratio[:size].view(shape), ratio[size : 2 * size].view(shape)
+            return largest(inner.reduce(half) for half in halves)
+
+        return ErrorNorm(both(inner.rtol), both(inner.atol), None, function)
 
     def _augmented(self, t: Tensor, state: Tensor, shape: torch.Size, size: int) -> Tensor:
         with torch.enable_grad():
@@ -120,7 +140,18 @@ class BatchAdjoint:
         else:
             found = [None] * (1 + len(self.tensors))
         parts = [
-            torch.zeros_like(x).reshape(-1) if part is None else part.reshape(-1).to(state.dtype)
+            _as_reals(torch.zeros_like(x) if part is None else part).to(state.dtype)
             for part, x in zip(found, [y, *self.tensors], strict=True)
         ]
         return torch.cat([slope.detach().reshape(-1), *parts])
+
+
+def _as_reals(value: Tensor) -> Tensor:
+    return (torch.view_as_real(value.resolve_conj()) if value.is_complex() else value).reshape(-1)
+
+
+def _as_before(part: Tensor, tensor: Tensor) -> Tensor:
+    """Return reals in shape and type of a tensor."""
+    if tensor.is_complex():
+        part = torch.view_as_complex(part.reshape(-1, 2).contiguous())
+    return part.view_as(tensor).to(tensor.dtype)

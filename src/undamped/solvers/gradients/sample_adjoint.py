@@ -25,6 +25,7 @@ from undamped.errors import SolveError
 from undamped.solvers.dependencies import LateTensors, next_node
 from undamped.solvers.field import CountedField
 from undamped.solvers.gradients.gradient import Found
+from undamped.solvers.loop.norm import ErrorNorm
 from undamped.solvers.methods.combine import combine_terms
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.settings import Settings
@@ -90,6 +91,7 @@ class SampleAdjoint:
         gradients = gradients.masked_fill(self._columns(self.lost), 0.0)
         adjoint = gradients[-1].reshape(batch, -1)
         width = adjoint.shape[1]
+        norm = self._norm(width)
         for number in range(len(self.times) - 1, 0, -1):
             start = torch.cat((self.values[number].reshape(batch, -1), adjoint), dim=1)
             field = CountedField(self._augmented, Packing.of(start))
@@ -100,6 +102,7 @@ class SampleAdjoint:
                 torch.stack((self.times[number], self.times[number - 1])),
                 self.settings,
                 watch=self._add_up if self.tensors else None,
+                norm=norm,
             )
             run.run()
             if run.failure is not None:
@@ -110,6 +113,20 @@ class SampleAdjoint:
             adjoint = run.y[:, width:] + gradients[number - 1].reshape(batch, -1)
         self.late.refuse()
         return adjoint.view(self.shape), self.totals
+
+    def _norm(self, width: int) -> ErrorNorm:
+        """Return the norm of state and adjoint, with tolerances and members of the state."""
+        inner = ErrorNorm.of(self.settings, self.field.packing)
+
+        def both(tolerance: float | Tensor) -> float | Tensor:
+            if not isinstance(tolerance, Tensor):
+                return tolerance
+            return tolerance.reshape(self.shape[0], -1).repeat(1, 2)
+
+        parts = inner.parts
+        if parts is not None:
+            parts += tuple((low + width, high + width) for low, high in parts)
+        return ErrorNorm(both(inner.rtol), both(inner.atol), parts)
 
     def _columns(self, mask: Tensor) -> Tensor:
         return mask.view(*mask.shape, *self.column[1:])

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from undamped.solvers.failure import explain_failure, worst_sample
 from undamped.solvers.field import CountedField, all_finite
-from undamped.solvers.loop.control import ControlMemory, ErrorNorm, initial_step
+from undamped.solvers.loop.control import ControlMemory, first_step
 from undamped.solvers.loop.events import Event, locate, with_event_gradient
+from undamped.solvers.loop.norm import ErrorNorm
 from undamped.solvers.loop.run import EventResult, Run
 from undamped.solvers.methods.solver import Solver, Stepper
 from undamped.solvers.record import Failure, Statistics, Status, Step, Trace
@@ -40,6 +41,7 @@ class Integration(Run):
         record: Whether to write down the steps, for repeating or undoing them.
         event: A function whose zero ends the solve.
         watch: Called with (stepper, t, h, end) before a step is accepted.
+        norm: Of errors; that of the settings by default.
     """
 
     def __init__(
@@ -55,10 +57,11 @@ class Integration(Run):
         record: bool = False,
         event: Event | None = None,
         watch: Callable[[Stepper, float, float, float], None] | None = None,
+        norm: ErrorNorm | None = None,
     ) -> None:
         self.field, self.solver, self.settings, self.times = field, solver, settings, times
         self.event, self.watch, self.keep, self.record = event, watch, keep, record or keep
-        self.y0 = y0
+        self.y0, self._norm = y0, norm
         self.t, self.end = times[0], times[-1]
         self.direction = 1.0 if self.end >= self.t else -1.0
         # Some methods evaluate the field to begin with, which counts.
@@ -162,7 +165,7 @@ class Integration(Run):
         order = solver.error_order
         assert order is not None
         memory = ControlMemory(settings.control, order)
-        norm = ErrorNorm(settings.rtol, settings.atol, settings.norm_size)
+        norm = self._norm or ErrorNorm.of(settings, self.field.packing)
         h = self._first_step(order, norm)
         limit = math.inf if settings.max_step is None else settings.max_step
         lands_everywhere = not solver.dense
@@ -190,7 +193,7 @@ class Integration(Run):
             if not ratio <= 1:
                 self.statistics.rejected += 1
                 self.refused = signed if math.isnan(ratio) else None
-                h = size_now * memory.after_refusing(ratio)
+                h = size_now * memory.next_factor(ratio, False)
                 # Without an end, what can be told apart depends on where it is.
                 scale = largest if math.isfinite(largest) else max(abs(self.t), NEXT_TO_NOTHING)
                 if not h >= 16 * 2.3e-16 * scale:
@@ -211,7 +214,7 @@ class Integration(Run):
             if self.statistics.accepted % STIFFNESS_EVERY == 0:
                 self._look_at_stiffness(size_now)
             self._take(signed, after, tuple(outputs))
-            factor = memory.after_accepting(ratio)
+            factor = memory.next_factor(ratio, True)
             # A step cut short to land somewhere says little about the size to go on with.
             proposed = size_now * factor
             h = min(limit, max(h, proposed) if landing and h > size_now else proposed)
@@ -230,16 +233,23 @@ class Integration(Run):
             slope = self.first
             if slope is None:
                 slope = self.field(torch.full((), self.t, dtype=y.dtype, device=y.device), y)
-            h = initial_step(
-                self.field,
-                self.t,
+            slope = slope.detach()
+
+            def ahead(size: float) -> Tensor:
+                moved = torch.add(y, slope, alpha=self.direction * size)
+                time = torch.full(
+                    (), self.t + self.direction * size, dtype=y.dtype, device=y.device
+                )
+                return self.field(time, moved)
+
+            h = first_step(
                 y,
-                slope.detach(),
-                direction=self.direction,
+                slope,
                 order=order,
                 measure=lambda terms, parts: self.stepper.measure(norm, y, terms, parts),
+                ahead=ahead,
             )
-        return min(h, limit)
+        return min(float(h), limit)
 
     def _take(self, h: float, after: float, outputs: tuple[tuple[int, float | None], ...]) -> None:
         """Accept the attempted step, collecting the outputs inside it."""

@@ -33,7 +33,7 @@ class Event:
         """Return g(t, y) as a single number."""
         if not isinstance(t, Tensor):
             t = torch.full((), t, dtype=y.dtype, device=y.device)
-        value = self.function(t, self.packing.unpack(y))
+        value = self.function(self.packing.time(t), self.packing.unpack(y))
         if isinstance(value, Real):
             value = torch.as_tensor(value)
         if not isinstance(value, Tensor) or value.numel() != 1:

@@ -8,7 +8,7 @@ samples still under way are shown to the field at all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -16,13 +16,13 @@ from torch import Tensor
 from undamped.solvers.failure import explain_failure, of_one_sample
 from undamped.solvers.field import CountedField
 from undamped.solvers.loop.batch import RECENT, STIFFNESS_EVERY
-from undamped.solvers.loop.control import ErrorNorm
+from undamped.solvers.loop.control import ControlMemory, first_step
 from undamped.solvers.loop.events import crossed
+from undamped.solvers.loop.norm import ErrorNorm, sample_norms
 from undamped.solvers.loop.run import EventResult, Run
-from undamped.solvers.loop.sample_control import factors, first_steps, mean_square
 from undamped.solvers.loop.sample_events import SampleEvent, locate_each, with_event_gradients
 from undamped.solvers.loop.sample_failures import failed_status, forget
-from undamped.solvers.methods.combine import combine_terms
+from undamped.solvers.methods.combine import Terms, combine_terms
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.record import Failure, Statistics, Status, Step, Trace
 from undamped.solvers.settings import Settings
@@ -44,7 +44,8 @@ class PerSampleIntegration(Run):
         keep: Whether to keep states for recomputation.
         compact: Whether the field sees only unfinished samples.
         event: A function of every sample whose zero ends that sample.
-        watch: Called with (rows, t, h, y, y1, stages) after every attempt, h zero where refused.
+        watch: Called with (rows, t, h, y, y1, stages) after every attempt, h zero where rejected.
+        norm: Of errors; that of the settings by default.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class PerSampleIntegration(Run):
         compact: bool = False,
         event: SampleEvent | None = None,
         watch: Watch | None = None,
+        norm: ErrorNorm | None = None,
     ) -> None:
         self.field, self.solver, self.settings, self.times = field, solver, settings, times
         self.keep, self.compact, self.first = keep, compact, first
@@ -78,7 +80,7 @@ class PerSampleIntegration(Run):
             self.values.append(torch.full_like(y0, math.nan))
         self.trace = Trace()
         self.statistics = Statistics()
-        self.norm = ErrorNorm(settings.rtol, settings.atol, None)
+        self.norm = norm or ErrorNorm.of(settings, field.packing)
         self.failure: Failure | None = None
         """Of the sample that failed first."""
         self.failed: dict[int, Status] = {}
@@ -102,11 +104,14 @@ class PerSampleIntegration(Run):
     def _loop(self) -> None:
         settings, solver = self.settings, self.solver
         assert solver.error_order is not None
-        exponent = 1 / (solver.error_order + 1)
-        h = first_steps(
-            self.field, self.norm, settings, self.t, self.y, self.first, self.direction, exponent
+        h, first = self._first_steps(solver.error_order), self.first
+        memory = ControlMemory(
+            settings.control,
+            solver.error_order,
+            torch.ones_like(h),
+            torch.ones_like(h),
+            torch.zeros_like(h, dtype=torch.bool),
         )
-        first, before, earlier = self.first, torch.ones_like(h), torch.ones_like(h)
         smallest = 16 * 2.3e-16 * self.times.abs().amax(0)
         last_output = self.times.shape[0] - 1
         everything = torch.arange(h.shape[0], device=h.device)
@@ -137,7 +142,7 @@ class PerSampleIntegration(Run):
                 last=True,
             )
             self.statistics.sample_evaluations += (len(taken) - (first is not None)) * len(rows)
-            ratio = self._ratios(signed.view(column), taken, y, y1)
+            ratio = self._ratios(rows, signed.view(column), taken, y, y1)
             good = (ratio <= 1) & active[rows]
             if attempts % STIFFNESS_EVERY == 0:
                 self._look_at_stiffness(good, taken)
@@ -166,12 +171,9 @@ class PerSampleIntegration(Run):
                 self._end_at_events(rows[happening])
             first = self._next_first(first, rows, good, taken)
             h = h.clone()
-            memory = before[rows], earlier[rows]
-            factor = factors(settings.control, ratio, good, *memory, exponent)
-            error = ratio.clamp_min(1e-10)
-            earlier = earlier.index_copy(0, rows, torch.where(good, before[rows], earlier[rows]))
-            before = before.index_copy(0, rows, torch.where(good, error, before[rows]))
-            proposed = size[rows] * factor
+            part = memory.of(rows)
+            proposed = size[rows] * part.next_factor(ratio, good)
+            memory.put(rows, part)
             cut = good & landing[rows] & (h[rows] > size[rows])
             proposed = torch.where(cut, torch.maximum(h[rows], proposed), proposed)
             if settings.max_step is not None:
@@ -189,6 +191,25 @@ class PerSampleIntegration(Run):
                 lost, broken = rows[stuck], ratio[stuck].isnan()
                 found = failed_status(broken, self.y[lost], self.y0[lost])
                 self._fail(lost, found, size, broken=bool(broken[0]))
+
+    @torch.no_grad()
+    def _first_steps(self, order: int) -> Tensor:
+        settings, y = self.settings, self.y
+        limit = math.inf if settings.max_step is None else settings.max_step
+        if settings.first_step is not None:
+            return torch.full_like(self.t, min(settings.first_step, limit))
+        time = self.t.view(self.column)
+        slope = self.field(time.to(y.dtype), y) if self.first is None else self.first
+
+        def measure(terms: Terms, parts: Sequence[Tensor]) -> Tensor:
+            return self.norm.each(combine_terms(None, 1.0, terms, parts), y, y)
+
+        def ahead(size: Tensor) -> Tensor:
+            by = (size * self.direction).view(self.column)
+            return self.field((time + by).to(y.dtype), y + by.to(y.dtype) * slope)
+
+        h = first_step(y, slope, order=order, measure=measure, ahead=ahead)
+        return torch.as_tensor(h).clamp_max(limit)
 
     @torch.no_grad()
     def _find_events(
@@ -284,18 +305,20 @@ class PerSampleIntegration(Run):
         if len(landed):
             self._write(landed)
 
-    def _ratios(self, h: Tensor, taken: list[Tensor], y: Tensor, y1: Tensor) -> Tensor:
+    def _ratios(
+        self, rows: Tensor, h: Tensor, taken: list[Tensor], y: Tensor, y1: Tensor
+    ) -> Tensor:
         with torch.no_grad():
             error = self.solver.estimate(h, taken)
             assert error is not None
-            return mean_square(self.norm.ratio(error, y, y1))
+            return self.norm.of_rows(rows).each(error, y, y1)
 
     @torch.no_grad()
     def _look_at_stiffness(self, good: Tensor, taken: list[Tensor]) -> None:
         pair = self.solver.tableau.end_pair
         if pair is None:
             return
-        slope, distance = (mean_square(combine_terms(None, 1.0, x, taken)) for x in pair)
+        slope, distance = (sample_norms(combine_terms(None, 1.0, x, taken)) for x in pair)
         rates = (slope / distance)[good & (distance > 0)]
         rates = rates[torch.isfinite(rates)]
         if len(rates):

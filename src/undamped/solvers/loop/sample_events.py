@@ -28,7 +28,7 @@ class SampleEvent:
 
     def __call__(self, t: Tensor, y: Tensor) -> Tensor:
         """Return g for times (batch, 1, …) and states (batch, …), in double precision."""
-        value = self.function(t.to(y.dtype), self.packing.unpack(y))
+        value = self.function(self.packing.time(t.to(y.dtype)), self.packing.unpack(y))
         if not isinstance(value, Tensor) or value.numel() != y.shape[0]:
             raise ShapeError(
                 explain(

@@ -19,7 +19,7 @@ from undamped.registry import solvers
 from undamped.solvers.methods.combine import combine_terms
 
 if TYPE_CHECKING:
-    from undamped.solvers.loop.control import ErrorNorm
+    from undamped.solvers.loop.norm import ErrorNorm
     from undamped.solvers.methods.combine import Terms
 
 Field = Callable[[Any, Tensor], Tensor]

@@ -1,15 +1,22 @@
-"""One tensor inside, whatever the user has: a tensor, or a tuple of tensors of any shapes."""
+"""One real tensor inside, whatever the user has: a tensor, or a tuple of tensors of any shapes.
+
+States in half precision are carried in float32 from step to step, since a step adds little to
+much; complex numbers are carried as pairs. The field always sees what the user has.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from undamped.errors import ShapeError, explain
+from undamped.errors import OptionError, ShapeError, explain
+from undamped.options import NonNegativeFloat, convert
 
 Value = Tensor | tuple[Tensor, ...]
 
@@ -25,6 +32,7 @@ class Packing:
     shapes: tuple[torch.Size, ...]
     single: bool
     batched: bool
+    types: tuple[torch.dtype, ...]
 
     @classmethod
     def of(cls, value: Value) -> Packing:
@@ -33,23 +41,57 @@ class Packing:
         if not isinstance(members, tuple | list) or not members:
             raise _not_a_state(value)
         for member in members:
-            if not isinstance(member, Tensor) or not member.is_floating_point():
-                raise _not_a_state(member)
+            if not isinstance(member, Tensor) or not (
+                member.is_floating_point() or member.is_complex()
+            ):
+                raise _not_a_state(member, inside=member is not value)
+        types = tuple(member.dtype for member in members)
         if isinstance(value, Tensor):
-            return cls((value.shape,), True, value.dim() > 1)
-        shapes = tuple(member.shape for member in value)
+            return cls((value.shape,), True, value.dim() > 1, types)
+        shapes = tuple(member.shape for member in members)
         leading = {shape[:1] for shape in shapes}
-        return cls(shapes, False, len(leading) == 1 and len(shapes[0]) > 0)
+        return cls(shapes, False, len(leading) == 1 and len(shapes[0]) > 0, types)
+
+    @cached_property
+    def inner(self) -> torch.dtype:
+        """The type of the one tensor."""
+        widest = torch.float32
+        for kind in self.types:
+            widest = torch.promote_types(widest, _real(kind))
+        return widest
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether every member has the type of the one tensor already."""
+        return all(kind == self.inner for kind in self.types)
+
+    @cached_property
+    def parts(self) -> tuple[tuple[int, int], ...] | None:
+        """Where the members lie in the last dimension of the one tensor; None for one member."""
+        ends = list(itertools.accumulate(self._sizes))
+        found = tuple((end - size, end) for size, end in zip(self._sizes, ends, strict=True))
+        found = tuple((low, high) for low, high in found if high > low)
+        return found if not self.single and len(found) > 1 else None
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        doubled = [2 if kind.is_complex else 1 for kind in self.types]
+        shapes = [shape[1:] if self.batched else shape for shape in self.shapes]
+        return [math.prod(shape) * two for shape, two in zip(shapes, doubled, strict=True)]
 
     def pack(self, value: Any, what: str = "the field") -> Tensor:
         """Turn what a user returned into the one tensor, checking its shape."""
         if self.single:
             self.check(value, self.shapes[0], what)
-            return value
+            return value if self.exact else self._inwards(value, self.types[0])
         if not isinstance(value, tuple | list) or not all(isinstance(m, Tensor) for m in value):
             raise self._wrong(value, what)
         if [member.shape for member in value] != list(self.shapes):
             raise self._wrong(value, what)
+        if not self.exact:
+            value = [
+                self._inwards(member, kind) for member, kind in zip(value, self.types, strict=True)
+            ]
         if self.batched:
             return torch.cat(
                 [
@@ -63,13 +105,60 @@ class Packing:
     def unpack(self, packed: Tensor) -> Any:
         """Turn the one tensor, possibly with leading time, back into the user's form."""
         if self.single:
-            return packed
+            return packed if self.exact else _outwards(packed, self.types[0])
         lead = packed.shape[: packed.dim() - (2 if self.batched else 1)]
-        sizes = [math.prod(s[1:]) if self.batched else math.prod(s) for s in self.shapes]
-        parts = packed.split(sizes, dim=-1)
+        parts = packed.split(self._sizes, dim=-1)
+        if self.exact:
+            return tuple(
+                part.reshape((*lead, *shape))
+                for part, shape in zip(parts, self.shapes, strict=True)
+            )
         return tuple(
-            part.reshape((*lead, *shape)) for part, shape in zip(parts, self.shapes, strict=True)
+            _outwards(part.reshape((*lead, *shape, *((2,) if kind.is_complex else ()))), kind)
+            for part, shape, kind in zip(parts, self.shapes, self.types, strict=True)
         )
+
+    def time(self, t: Any) -> Any:
+        """Turn a time as the steps have it into one as a user's field expects it."""
+        if self.exact or not isinstance(t, Tensor):
+            return t
+        if self.single and t.dim():
+            t = t.reshape(-1, *(1,) * (len(self.shapes[0]) - 1))
+        real = {_real(kind) for kind in self.types}
+        return t.to(real.pop()) if len(real) == 1 else t
+
+    def tolerance(self, value: Any, name: str, like: Tensor) -> float | Tensor:
+        """Return a tolerance: one for all, or one for every number of the packed state.
+
+        Args:
+            value: A number, a tensor that broadcasts to the state, or one of these for every
+                member of a tuple.
+            name: What it is called.
+            like: The packed state.
+        """
+        if isinstance(value, Tensor) and value.dim() == 0:
+            value = value.item()
+        if not isinstance(value, Tensor | tuple | list):
+            return convert(NonNegativeFloat, value, name)
+        members = [value] if self.single else list(value)
+        if len(members) != len(self.shapes):
+            raise self._not_a_tolerance(name, f"{len(members)} for {len(self.shapes)} members")
+        whole = []
+        for member, shape, kind in zip(members, self.shapes, self.types, strict=True):
+            try:
+                part = torch.as_tensor(member, dtype=like.dtype, device=like.device).detach()
+                part = part.expand(shape)
+            except (RuntimeError, TypeError, ValueError):
+                got = f"shape {tuple(member.shape)}" if isinstance(member, Tensor) else member
+                raise self._not_a_tolerance(name, got) from None
+            if not bool((part >= 0).all()):
+                raise self._not_a_tolerance(name, "negative numbers or NaN")
+            whole.append(part.unsqueeze(-1).expand(*shape, 2) if kind.is_complex else part)
+        if self.single:
+            return whole[0]
+        shapes = tuple(part.shape for part in whole)
+        plain = Packing(shapes, False, self.batched, (like.dtype,) * len(whole))
+        return plain.pack(tuple(whole), name)
 
     def check(self, value: Any, shape: torch.Size, what: str = "the field") -> None:
         """Refuse what is not a tensor of a shape."""
@@ -79,14 +168,27 @@ class Packing:
     def check_type(self, value: Tensor, y: Tensor) -> None:
         """Refuse a slope of another type than the state; mixed precision may make it shorter."""
         mixed = torch.is_autocast_enabled(y.device.type) and value.is_floating_point()
-        if value.dtype == y.dtype or mixed:
-            return
-        raise ShapeError(
+        if value.dtype != y.dtype and not mixed:
+            raise _wrong_type(value.dtype, y.dtype)
+
+    def _inwards(self, member: Tensor, kind: torch.dtype) -> Tensor:
+        mixed = torch.is_autocast_enabled(member.device.type) and member.is_floating_point()
+        if member.dtype != kind and not mixed and _real(kind) != member.dtype:
+            raise _wrong_type(member.dtype, kind)
+        if kind.is_complex:
+            whole = member if member.is_complex() else torch.complex(member, member * 0)
+            member = torch.view_as_real(whole.resolve_conj())
+        return member.to(self.inner)
+
+    def _not_a_tolerance(self, name: str, got: object) -> OptionError:
+        expected = ", ".join(str(tuple(shape)) for shape in self.shapes)
+        return OptionError(
             explain(
-                "value of the field",
-                expected=f"numbers of the type of the state, {_name(y.dtype)}",
-                got=_name(value.dtype),
-                remedy="Give field and start the same type, with .to(…).",
+                name,
+                expected=f"a number, or numbers of at least 0 that broadcast to {expected}",
+                got=got,
+                remedy="Give one for every number of the state, or one for every member of a "
+                "tuple.",
             )
         )
 
@@ -109,21 +211,46 @@ class Packing:
         )
 
 
-def _name(dtype: torch.dtype) -> str:
+def _real(kind: torch.dtype) -> torch.dtype:
+    return kind.to_real() if kind.is_complex else kind
+
+
+def _outwards(part: Tensor, kind: torch.dtype) -> Tensor:
+    if kind.is_complex:
+        part = torch.view_as_complex(part.contiguous())
+    return part.to(kind)
+
+
+def type_name(dtype: torch.dtype) -> str:
+    """Return what a type of numbers is called."""
     return str(dtype).removeprefix("torch.")
 
 
-def _not_a_state(value: Any) -> ShapeError:
-    got = f"a {type(value).__name__}"
+def _wrong_type(got: torch.dtype, expected: torch.dtype) -> ShapeError:
+    return ShapeError(
+        explain(
+            "value of the field",
+            expected=f"numbers of the type of the state, {type_name(expected)}",
+            got=type_name(got),
+            remedy="Give field and start the same type, with .to(…).",
+        )
+    )
+
+
+def _not_a_state(value: Any, *, inside: bool = False) -> ShapeError:
+    got, remedy = f"a {type(value).__name__}", "Make it one with torch.as_tensor(…).float()."
     if isinstance(value, Tensor):
-        got = f"a tensor of {_name(value.dtype)}"
+        got = f"a tensor of {type_name(value.dtype)}"
+    elif isinstance(value, tuple | list) and inside:
+        got = f"a {type(value).__name__} inside it"
+        remedy = "Give the members of the inner one beside the others."
     elif isinstance(value, tuple | list):
         got = f"an empty {type(value).__name__}"
     return ShapeError(
         explain(
             "the start y0",
-            expected="a tensor of real floating-point numbers, or a tuple of such",
+            expected="a tensor of floating-point numbers, or a tuple of such",
             got=got,
-            remedy="Make it one with torch.as_tensor(…).float(); a complex state is two real ones.",
+            remedy=remedy,
         )
     )

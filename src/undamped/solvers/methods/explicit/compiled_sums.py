@@ -17,7 +17,7 @@ from undamped.solvers.methods.combine import Terms, combine_terms
 
 if TYPE_CHECKING:
     from undamped.kernels.runge_kutta_sums import WeightedSums
-    from undamped.solvers.loop.control import ErrorNorm
+    from undamped.solvers.loop.norm import ErrorNorm
 
 
 def compiled_sums(y: Tensor) -> CompiledSums | None:
@@ -76,18 +76,19 @@ class CompiledSums:
             taken: Its stages.
             norm: The tolerance.
         """
-        if not self._look(y, taken):
+        # The stages are taken in any case: `length` comes after.
+        if not self._look(y, taken) or not norm.compiled:
             return None
-        return self._kernel.error(y1, h, terms.row, norm.rtol, norm.atol, norm.size)
+        return self._kernel.error(y1, h, terms.row, norm.rtol, norm.atol, norm.leading)
 
     def measure(
         self, norm: ErrorNorm, y: Tensor, terms: Terms, parts: Sequence[Tensor]
     ) -> float | None:
         """Return the norm of Σ a_j part_j at y, between steps; None if torch has to find it."""
         self._seen = 0
-        if not self._look(y, parts):
+        if not self._look(y, parts) or not norm.compiled:
             return None
-        return self._kernel.error(y, 1.0, terms.row, norm.rtol, norm.atol, norm.size)
+        return self._kernel.error(y, 1.0, terms.row, norm.rtol, norm.atol, norm.leading)
 
     def length(self, y1: Tensor, terms: Terms) -> float | None:
         """Return the root mean square of Σ a_j k_j, after `error`; None as there."""

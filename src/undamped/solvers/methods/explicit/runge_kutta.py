@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from undamped.solvers.loop.control import ErrorNorm
+from undamped.solvers.loop.norm import ErrorNorm
 from undamped.solvers.methods.combine import Terms, combine, combine_terms
 from undamped.solvers.methods.explicit.compiled_sums import compiled_sums
 from undamped.solvers.methods.explicit.tableau import Tableau

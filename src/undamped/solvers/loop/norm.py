@@ -1,0 +1,133 @@
+"""How large an error counts: the norm of an attempt's error in units of the tolerance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from undamped.errors import OptionError, explain
+from undamped.solvers.state.packing import Packing
+
+if TYPE_CHECKING:
+    from undamped.solvers.settings import Settings
+
+Part = tuple[int, int]
+
+
+class ErrorNorm:
+    """The error of an attempt in units of the tolerance.
+
+    Equation:
+        max over members ‖e / (atol + rtol max(|y|, |y'|))‖, root mean square
+
+    A norm over all members at once would hide the error of a small one beside a large one.
+
+    Args:
+        rtol: Relative tolerance; one, or one for every number of the packed state.
+        atol: Absolute tolerance, likewise.
+        parts: Places (begin, end) of the members in the last dimension of the packed state that
+            count; all of it, as one, by default.
+        function: Takes the place of the root mean square, on packed errors.
+        leading: How many leading numbers of the flattened state count, in place of parts.
+    """
+
+    def __init__(
+        self,
+        rtol: float | Tensor,
+        atol: float | Tensor,
+        parts: tuple[Part, ...] | None = None,
+        function: Callable[[Tensor], Any] | None = None,
+        leading: int | None = None,
+    ) -> None:
+        self.rtol, self.atol, self.parts, self.function = rtol, atol, parts, function
+        self.leading = leading
+        allowed = (rtol + atol) > 0
+        if not (bool(allowed.all()) if isinstance(allowed, Tensor) else allowed):
+            raise OptionError(
+                explain(
+                    "rtol and atol",
+                    expected="at least one above 0",
+                    got="0 for both",
+                    remedy="No step is without error: allow some, such as rtol=1e-10.",
+                )
+            )
+        uniform = not isinstance(rtol, Tensor) and not isinstance(atol, Tensor)
+        self.compiled = uniform and parts is None and function is None
+        """Whether a kernel can take it: one tolerance, and no members."""
+
+    @classmethod
+    def of(cls, settings: Settings, packing: Packing) -> ErrorNorm:
+        """Return the norm of a solve."""
+        chosen, function = settings.norm, None
+        if chosen is not None:
+
+            def function(ratio: Tensor) -> Any:
+                return chosen(packing.unpack(ratio))
+
+        return cls(settings.rtol, settings.atol, packing.parts, function)
+
+    @torch.no_grad()
+    def ratio(self, error: Tensor, y: Tensor, y1: Tensor) -> Tensor:
+        """Return the error of every number of a step from y to y1."""
+        scale = torch.maximum(y.abs(), y1.abs()).mul_(self.rtol).add_(self.atol)
+        # Without an atol, what stays zero has no scale: its error is zero, not 0/0.
+        scale.clamp_min_(torch.finfo(scale.dtype).tiny)
+        # The last term is zero, or NaN where the step ended in infinity: no error is small in
+        # units of that.
+        return error.div(scale).add_(y1 - y1)
+
+    def __call__(self, error: Tensor, y: Tensor, y1: Tensor) -> float:
+        """Return the norm for a step from y to y1; none of the three may carry a graph."""
+        return self.reduce(self.ratio(error, y, y1))
+
+    def reduce(self, ratio: Tensor) -> float:
+        """Return one number for the errors of all."""
+        if self.function is not None:
+            found = self.function(ratio)
+            if isinstance(found, Tensor) and found.numel() != 1:
+                raise OptionError(
+                    explain(
+                        "options.norm",
+                        expected="one number for the whole state",
+                        got=f"shape {tuple(found.shape)}",
+                        remedy="Reduce it: errors.pow(2).mean().sqrt() is the usual norm.",
+                    )
+                )
+            return float(found)
+        if self.parts is None:
+            return _root_mean_square(ratio.reshape(-1)[: self.leading])
+        return largest(_root_mean_square(ratio[..., low:high]) for low, high in self.parts)
+
+    def of_rows(self, rows: Tensor) -> ErrorNorm:
+        """Return the norm for some samples of the batch."""
+        if not isinstance(self.rtol, Tensor) and not isinstance(self.atol, Tensor):
+            return self
+        rtol, atol = (x[rows] if isinstance(x, Tensor) else x for x in (self.rtol, self.atol))
+        return ErrorNorm(rtol, atol, self.parts, self.function)
+
+    def each(self, error: Tensor, y: Tensor, y1: Tensor) -> Tensor:
+        """Return the norm of every sample, in double precision."""
+        ratio = self.ratio(error, y, y1)
+        if self.parts is None:
+            return sample_norms(ratio)
+        norms = torch.stack([sample_norms(ratio[..., low:high]) for low, high in self.parts])
+        return norms.amax(0)
+
+
+def largest(sizes: Iterable[float]) -> float:
+    """Return the largest number, NaN if there is one: max() would pass over it."""
+    return max(sizes, key=lambda size: (size != size, size))
+
+
+def _root_mean_square(value: Tensor) -> float:
+    return torch.linalg.vector_norm(value).item() / math.sqrt(max(value.numel(), 1))
+
+
+def sample_norms(value: Tensor) -> Tensor:
+    """Return the root mean square of every sample's numbers, in double precision."""
+    rows = value.reshape(len(value), -1).double()
+    return torch.linalg.vector_norm(rows, dim=1) / math.sqrt(max(rows.shape[1], 1))
