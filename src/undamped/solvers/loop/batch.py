@@ -11,7 +11,7 @@ from torch import Tensor
 
 from undamped.solvers.failure import explain_failure, worst_sample
 from undamped.solvers.field import CountedField, all_finite
-from undamped.solvers.loop.control import ControlMemory, first_step
+from undamped.solvers.loop.control import first_step
 from undamped.solvers.loop.events import Event, locate, with_event_gradient
 from undamped.solvers.loop.norm import ErrorNorm
 from undamped.solvers.loop.run import EventResult, Run
@@ -25,6 +25,9 @@ STIFFNESS_EVERY = 16
 # Accepted steps over which their size is averaged, about.
 RECENT = 8
 NEXT_TO_NOTHING = 1e-200
+# A step from t = 0 may be so much smaller, over the whole way, than one that can be told from none.
+AT_NOUGHT = 1e-6
+LONG = 1e3
 
 
 class Integration(Run):
@@ -164,8 +167,8 @@ class Integration(Run):
         settings, solver, stepper = self.settings, self.solver, self.stepper
         order = solver.error_order
         assert order is not None
-        memory = ControlMemory(settings.control, order)
         norm = self._norm or ErrorNorm.of(settings, self.field.packing)
+        memory = stepper.memory(settings.control, norm)
         h = self._first_step(order, norm)
         limit = math.inf if settings.max_step is None else settings.max_step
         lands_everywhere = not solver.dense
@@ -194,8 +197,9 @@ class Integration(Run):
                 self.statistics.rejected += 1
                 self.refused = signed if math.isnan(ratio) else None
                 h = size_now * memory.next_factor(ratio, False)
-                # Without an end, what can be told apart depends on where it is.
-                scale = largest if math.isfinite(largest) else max(abs(self.t), NEXT_TO_NOTHING)
+                # What can be told apart depends on where it is, not on how far there is to go; only
+                # at nought itself everything can, and the whole way is what is left to go by.
+                scale = max(abs(self.t), AT_NOUGHT * min(largest, LONG), NEXT_TO_NOTHING)
                 if not h >= 16 * 2.3e-16 * scale:
                     before, after = self.y.detach(), self.proposed.detach()
                     ratios = norm.ratio(stepper.error(), before, after)

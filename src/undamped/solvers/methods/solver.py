@@ -19,6 +19,7 @@ from undamped.registry import solvers
 from undamped.solvers.methods.combine import combine_terms
 
 if TYPE_CHECKING:
+    from undamped.solvers.loop.control import ControlMemory, StepControl
     from undamped.solvers.loop.norm import ErrorNorm
     from undamped.solvers.methods.combine import Terms
 
@@ -109,6 +110,13 @@ class Stepper:
         self.state = solver.start(field, t, y)
         self._proposed = self.state
         self._error: Tensor | None = None
+
+    def memory(self, control: StepControl, norm: ErrorNorm) -> ControlMemory:
+        """Return what chooses step sizes in a solve to this tolerance."""
+        from undamped.solvers.loop.control import ControlMemory
+
+        assert self.solver.error_order is not None
+        return ControlMemory(control, self.solver.error_order)
 
     def attempt(self, t: Number, h: Number) -> Tensor:
         """Return the solution at t + h; nothing is kept yet."""

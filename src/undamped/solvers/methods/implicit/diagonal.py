@@ -2,98 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from undamped.options import PositiveInt
 from undamped.solvers.methods.combine import combine
-from undamped.solvers.methods.implicit.newton_krylov import (
-    Equations,
-    rows,
-    solve_equations,
-)
-from undamped.solvers.methods.implicit.products import backward_product, forward_product
-from undamped.solvers.methods.solver import Field, Number, Solver, SolverState, register
+from undamped.solvers.methods.implicit.method import Attempt, ImplicitMethod
+from undamped.solvers.methods.implicit.stage_equations import StageEquations
+from undamped.solvers.methods.solver import Field, Number, register
 from undamped.solvers.methods.stage_times import stage_times
 
 Row = tuple[float, ...]
 
 
-class _Stage(Equations):
-    """z = base + h γ f(t, z)."""
-
-    def __init__(self, field: Field, t: Tensor, scale: float, base: Tensor) -> None:
-        self.field, self.t, self.scale, self.base = field, t, scale, base
-        self.shape = rows(base)
-
-    def residual(self, z: Tensor) -> Tensor:
-        z = z.view(self.base.shape)
-        return (z - self.base - self.scale * self.field(self.t, z)).reshape(self.shape)
-
-    def derivative(self, z: Tensor, v: Tensor) -> Tensor:
-        shape = self.base.shape
-        product = forward_product(self.field, self.t, z.view(shape), v.view(shape))
-        return v - self.scale * product.reshape(self.shape)
-
-    def transposed(self, z: Tensor, w: Tensor) -> Tensor:
-        shape = self.base.shape
-        product = backward_product(self.field, self.t, z.view(shape), w.view(shape))
-        return w - self.scale * product.reshape(self.shape)
-
-
-class DiagonallyImplicit(Solver):
+class DiagonallyImplicit(ImplicitMethod):
     """A method whose stages are solved one after another, all with the same γ.
 
     Equation:
-        z_i = y + h Σ_{j<i} a_ij k_j + h γ f(t + c_i h, z_i),  y' = y + h Σ b_i k_i
+        z_i = Σ_{j<i} a_ij k_j + γ k_i,  k_i = h f(t + c_i h, y + z_i),  y' = y + Σ b_i k_i
 
-    Args:
-        newton_iterations: Newton steps to try in each stage.
-        krylov_dimension: Vectors kept in each linear solve.
+    A first stage with c = 0 is explicit.
     """
 
-    implicit = True
     gamma: ClassVar[float]
     nodes: ClassVar[Row]
     lower: ClassVar[tuple[Row, ...]]
     weights: ClassVar[Row]
     error_weights: ClassVar[Row | None] = None
+    shifts = (1.0,)
 
-    def __init__(
-        self, newton_iterations: PositiveInt = 12, krylov_dimension: PositiveInt = 30
-    ) -> None:
-        self.newton_iterations = newton_iterations
-        self.krylov_dimension = krylov_dimension
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        # The systems of the method are scaled so that γ is part of the shift.
+        if hasattr(cls, "gamma"):
+            cls.shifts = (1 / cls.gamma,)
 
-    def step(
-        self, field: Field, t: Number, h: Number, state: SolverState
-    ) -> tuple[SolverState, Tensor | None]:
-        """Solve the stages, combine them."""
-        assert not isinstance(h, Tensor)
-        y = state[0]
-        times = stage_times(t, h, self.nodes, y)
+    @property
+    def explicit_first(self) -> bool:
+        """Whether the first stage is f at the start."""
+        return self.nodes[0] == 0.0
+
+    def solve_stages(self, attempt: Attempt, start: Tensor | None) -> Tensor:
+        """Solve the stages one after another."""
+        found: list[Tensor] = []
         taken: list[Tensor] = []
-        for time, row in zip(times, self.lower, strict=True):
-            base = combine(y, h, row, taken) if row else y
-            scale = h * self.gamma
-            guess = base if not taken else torch.add(base, taken[-1], alpha=scale)
-            z = solve_equations(
-                _Stage(field, time, scale, base),
-                guess.reshape(rows(y)),
-                iterations=self.newton_iterations,
-                dimension=self.krylov_dimension,
-            ).view(y.shape)
-            taken.append((z - base) / scale)
-        y1 = combine(y, h, self.weights, taken)
-        return (y1,), self._estimate(h, taken)
+        times = attempt.times(self.nodes)
+        for number, (time, row) in enumerate(zip(times, self.lower, strict=True)):
+            if number == 0 and self.explicit_first:
+                found.append(torch.zeros_like(attempt.rows))
+                taken.append(attempt.slope(time, found[0]) * attempt.row_h)
+                continue
+            base = combine(None, 1.0, row, taken) if row else torch.zeros_like(attempt.rows)
+            if start is not None:
+                z = start[number]
+            elif taken:
+                z = torch.add(base, taken[-1], alpha=self.gamma)
+            else:
+                z = self._guess(attempt)
+            z = self._stage(attempt, time, base, z)
+            found.append(z)
+            taken.append((z - base) / self.gamma)
+            if not attempt.ok.any():
+                found += [z] * (len(self.nodes) - len(found))
+                break
+        return torch.stack(found)
 
-    def _estimate(self, h: float, taken: Sequence[Tensor]) -> Tensor | None:
+    def _stage(self, attempt: Attempt, time: Tensor, base: Tensor, z: Tensor) -> Tensor:
+        seen = attempt.corrections()
+        while seen.under_way.any():
+            right = attempt.slope(time, z) * attempt.row_h + (base - z) / self.gamma
+            correction = attempt.line.solve(0, right)
+            z = attempt.added(seen.look(correction), z, correction)
+        attempt.finish(seen)
+        return z
+
+    def _guess(self, attempt: Attempt) -> Tensor:
+        """Continue the line through the step before."""
+        last, ratio = attempt.last, attempt.ratio
+        if last is None or ratio is None:
+            return torch.zeros_like(attempt.rows)
+        scale = torch.from_numpy(ratio).to(last.device, last.dtype).unsqueeze(1)
+        return last[-1] * (scale * (self.nodes[0] / self.nodes[-1]))
+
+    def end(self, field: Field, t: Number, h: Number, y: Tensor, stages: Tensor) -> Tensor:
+        """Combine the stages."""
+        graph = torch.is_grad_enabled()
+        times = stage_times(t, h, self.nodes, y) if graph or self.explicit_first else ()
+        taken: list[Tensor] = []
+        for number, (z, row) in enumerate(zip(stages.unbind(), self.lower, strict=True)):
+            if number == 0 and self.explicit_first:
+                taken.append(field(times[0], y) * h)
+                continue
+            base = combine(None, 1.0, row, taken) if row else torch.zeros_like(z)
+            if graph:
+                equations = StageEquations(
+                    field, times[number : number + 1], h, ((self.gamma,),), base, y, self.algebra
+                )
+                z = equations.attach(z.unsqueeze(0))[0]
+            taken.append((z - base) / self.gamma)
+        return combine(y, 1.0, self.weights, taken)
+
+    def estimate(
+        self, attempt: Attempt, stages: Tensor, slope: Tensor | None, change: Tensor | None
+    ) -> Tensor | None:
+        """Compare with the companion, filtered by the stiff part of the field."""
         if self.error_weights is None:
             return None
-        return combine(None, h, self.error_weights, taken)
+        taken: list[Tensor] = []
+        for number, (z, row) in enumerate(zip(stages.unbind(), self.lower, strict=True)):
+            if number == 0 and self.explicit_first:
+                assert slope is not None
+                taken.append(slope * attempt.row_h)
+                continue
+            taken.append((z - combine(None, 1.0, row, taken) if row else z) / self.gamma)
+        raw = combine(None, 1.0, self.error_weights, taken)
+        return attempt.line.solve(0, raw / self.gamma)
 
 
 @register("implicit-euler")

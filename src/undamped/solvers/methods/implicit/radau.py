@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.options import PositiveInt
-from undamped.solvers.methods.implicit.krylov import gmres
-from undamped.solvers.methods.implicit.newton_krylov import (
-    Equations,
-    rows,
-    solve_equations,
-)
-from undamped.solvers.methods.implicit.products import backward_product, forward_product
-from undamped.solvers.methods.solver import Field, Number, Solver, SolverState, register
+from undamped.solvers.methods.implicit.method import Attempt, ImplicitMethod
+from undamped.solvers.methods.implicit.stage_equations import StageEquations
+from undamped.solvers.methods.solver import Field, Number, register
 from undamped.solvers.methods.stage_times import stage_times
 
 _ROOT = math.sqrt(6)
@@ -25,65 +21,41 @@ _MATRIX = (
     ((296 + 169 * _ROOT) / 1800, (88 + 7 * _ROOT) / 360, (-2 - 3 * _ROOT) / 225),
     ((16 - _ROOT) / 36, (16 + _ROOT) / 36, 1 / 9),
 )
-# The real eigenvalue of the inverse matrix, and Hairer and Wanner's error weights.
+# The eigenvalues of the inverse matrix, and Hairer and Wanner's error weights.
 _REAL = 3 + 3 ** (2 / 3) - 3 ** (1 / 3)
+_PAIR = complex(
+    3 + (3 ** (1 / 3) - 3 ** (2 / 3)) / 2, (3 ** (5 / 6) + 3 ** (7 / 6)) / 2
+)
 _ERROR = ((-13 - 7 * _ROOT) / 3, (-13 + 7 * _ROOT) / 3, -1 / 3)
 
 
-class _Stages(Equations):
-    """z_i = h Σ_j a_ij f(t + c_j h, y + z_j), all stages of a sample in one row."""
-
-    def __init__(self, field: Field, times: list[Tensor], h: float, y: Tensor) -> None:
-        self.field, self.times, self.h, self.y = field, times, h, y
-        self.samples, self.size = rows(y)
-        self.matrix = torch.tensor(_MATRIX, dtype=y.dtype, device=y.device) * h
-
-    def _split(self, z: Tensor) -> list[Tensor]:
-        stages = z.view(self.samples, 3, self.size).unbind(1)
-        return [stage.reshape(self.y.shape) for stage in stages]
-
-    def _join(self, values: list[Tensor]) -> Tensor:
-        return torch.stack([value.reshape(self.samples, self.size) for value in values], dim=1)
-
-    def residual(self, z: Tensor) -> Tensor:
-        slopes = [
-            self.field(time, self.y + stage)
-            for time, stage in zip(self.times, self._split(z), strict=True)
-        ]
-        return z - torch.einsum("ij,bjn->bin", self.matrix, self._join(slopes)).flatten(1)
-
-    def derivative(self, z: Tensor, v: Tensor) -> Tensor:
-        y = self.y.detach()
-        products = [
-            forward_product(self.field, time, y + stage, part)
-            for time, stage, part in zip(self.times, self._split(z), self._split(v), strict=True)
-        ]
-        return v - torch.einsum("ij,bjn->bin", self.matrix, self._join(products)).flatten(1)
-
-    def transposed(self, z: Tensor, w: Tensor) -> Tensor:
-        y = self.y.detach()
-        mixed = torch.einsum(
-            "ij,bin->bjn", self.matrix, w.view(self.samples, 3, self.size)
-        ).flatten(1)
-        products = [
-            backward_product(self.field, time, y + stage, part)
-            for time, stage, part in zip(
-                self.times, self._split(z), self._split(mixed), strict=True
-            )
-        ]
-        return w - self._join(products).flatten(1)
+@lru_cache(maxsize=8)
+def _transformation(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return T, its inverse and T⁻¹A⁻¹T: one real equation and one complex, in real numbers."""
+    inverse = np.linalg.inv(np.array(_MATRIX))
+    columns = []
+    for value in (_REAL, _PAIR):
+        rates, vectors = np.linalg.eig(inverse)
+        vector = vectors[:, np.argmin(abs(rates - value))]
+        vector = vector / vector[2]
+        columns += [vector.real] if value is _REAL else [vector.real, -vector.imag]
+    change = np.stack(columns, axis=1)
+    back = np.linalg.inv(change)
+    found = change, back, back @ inverse @ change
+    change, back, blocks = (torch.from_numpy(x).to(device, dtype) for x in found)
+    return change, back, blocks
 
 
 @register("radau5")
-class Radau5(Solver):
+class Radau5(ImplicitMethod):
     """Radau IIA of order five: the choice for stiff fields and tight tolerances.
 
     Equation:
-        Y_i = y + h Σ_j a_ij f(t + c_j h, Y_j),  y' = Y_3
+        z_i = h Σ_j a_ij f(t + c_j h, y + z_j),  y' = y + z_3
 
-    Args:
-        newton_iterations: Newton steps to try in each step.
-        krylov_dimension: Vectors kept in each linear solve.
+    Promise:
+        Order five, L-stable, stiffly accurate. Gradients are those of the equations at their
+        solution.
 
     Reference:
         E. Hairer, G. Wanner. Solving ordinary differential equations II, section IV.8.
@@ -91,50 +63,77 @@ class Radau5(Solver):
 
     order = 5
     error_order = 3
-    implicit = True
+    shifts = (_REAL, _PAIR)
+    uses_slope = True
 
-    def __init__(
-        self, newton_iterations: PositiveInt = 12, krylov_dimension: PositiveInt = 60
-    ) -> None:
-        self.newton_iterations = newton_iterations
-        self.krylov_dimension = krylov_dimension
+    def solve_stages(self, attempt: Attempt, start: Tensor | None) -> Tensor:
+        """Solve the three stages together, as one real and one complex system."""
+        line, h = attempt.line, attempt.row_h
+        change, back, blocks = _transformation(attempt.y.dtype, attempt.y.device)
+        z = self._guess(attempt) if start is None else start.transpose(0, 1)
+        w = back @ z
+        if isinstance(h, Tensor):
+            h = h.unsqueeze(2)
+        times = attempt.times(_NODES)
+        seen = attempt.corrections()
+        while seen.under_way.any():
+            slopes = torch.stack(
+                [attempt.slope(time, part) for time, part in zip(times, z.unbind(1), strict=True)],
+                dim=1,
+            )
+            right = (back @ slopes) * h - blocks @ w
+            real = line.solve(0, right[:, 0])
+            pair = line.solve(1, torch.complex(right[:, 1], right[:, 2]))
+            correction = torch.stack((real, pair.real, pair.imag), dim=1)
+            w = attempt.added(seen.look(correction), w, correction)
+            z = change @ w
+        attempt.finish(seen)
+        return z.transpose(0, 1)
 
-    def step(
-        self, field: Field, t: Number, h: Number, state: SolverState
-    ) -> tuple[SolverState, Tensor | None]:
-        """Solve the three stages together."""
-        assert not isinstance(h, Tensor)
-        y = state[0]
-        equations = _Stages(field, list(stage_times(t, h, _NODES, y)), h, y)
-        samples, size = rows(y)
-        z = solve_equations(
-            equations,
-            y.detach().new_zeros(samples, 3 * size),
-            iterations=self.newton_iterations,
-            dimension=self.krylov_dimension,
+    def _guess(self, attempt: Attempt) -> Tensor:
+        """Continue the polynomial of the step before, (systems, stages, size)."""
+        last, ratio = attempt.last, attempt.ratio
+        if last is None or ratio is None:
+            return attempt.rows.new_zeros(len(attempt.rows), 3, attempt.rows.shape[1])
+        weights = torch.from_numpy(_continuation(ratio)).to(last.device, last.dtype)
+        return weights @ last.transpose(0, 1)
+
+    def end(self, field: Field, t: Number, h: Number, y: Tensor, stages: Tensor) -> Tensor:
+        """Return the last stage."""
+        if torch.is_grad_enabled():
+            times = stage_times(t, h, _NODES, y)
+            equations = StageEquations(field, times, h, _MATRIX, None, y, self.algebra)
+            stages = equations.attach(stages)
+        return y + stages[2]
+
+    def estimate(
+        self, attempt: Attempt, stages: Tensor, slope: Tensor | None, change: Tensor | None
+    ) -> Tensor:
+        """Compare with a method of order three, filtered by the stiff part of the field.
+
+        Unfiltered, every stiff mode would look like an error.
+        """
+        weights = torch.tensor(_ERROR, dtype=stages.dtype, device=stages.device)
+        if change is not None:
+            slope = attempt.slope(attempt.times((0.0,))[0], change)
+        assert slope is not None
+        raw = slope * attempt.row_h + torch.tensordot(weights, stages, 1)
+        return attempt.line.solve(0, raw)
+
+
+def _continuation(ratio: np.ndarray) -> np.ndarray:
+    """Return the weights of the last stages in the next, (lanes, 3, 3).
+
+    The stages of a step lie on a polynomial of degree three that begins at nought; the next step's
+    are its values beyond the end, less the value there.
+    """
+    nodes = np.array((0.0, *_NODES))
+    places = 1 + np.array(_NODES) * ratio[:, None]  # (lanes, stages)
+    found = np.empty((*places.shape, 3))
+    for j in range(1, 4):
+        others = np.delete(nodes, j)
+        found[:, :, j - 1] = np.prod(
+            (places[..., None] - others) / (nodes[j] - others), axis=-1
         )
-        stages = z.view(samples, 3, size)
-        y1 = y + stages[:, 2].reshape(y.shape)
-        with torch.no_grad():
-            error = self._estimate(field, t, h, y.detach(), stages.detach())
-        return (y1,), error
-
-    def replay(
-        self, field: Field, t: Number, h: Number, state: SolverState, inside: object = ()
-    ) -> tuple[SolverState, list[Tensor]]:
-        """Repeat a step."""
-        return self.step(field, t, h, state)[0], []
-
-    def _estimate(self, field: Field, t: Number, h: float, y: Tensor, stages: Tensor) -> Tensor:
-        time = stage_times(t, h, (0.0,), y)[0]
-        samples, size = rows(y)
-        weights = torch.tensor(_ERROR, dtype=y.dtype, device=y.device) / h
-        raw = field(time, y).reshape(samples, size) + torch.einsum("i,bin->bn", weights, stages)
-
-        def operator(v: Tensor) -> Tensor:
-            product = forward_product(field, time, y, v.view(y.shape)).reshape(samples, size)
-            return v - (h / _REAL) * product
-
-        # Filtered by the stiff part of the field, or every stiff mode would look like an error.
-        error = gmres(operator, raw, tolerance=1e-3, dimension=self.krylov_dimension)
-        return (h / _REAL) * error.view(y.shape)
+    found[:, :, 2] -= 1
+    return found

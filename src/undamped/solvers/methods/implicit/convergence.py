@@ -1,0 +1,86 @@
+"""When to stop simplified Newton iterations: by the tolerance of the step, not by rounding.
+
+Equation:
+    θ = ‖Δ_k‖ / ‖Δ_{k−1}‖,  stop when θ/(1−θ) ‖Δ_k‖ ≤ κ,
+    give up when θ ≥ 1 or θ^{m−k}/(1−θ) ‖Δ_k‖ > κ
+
+Symbols:
+    Δ_k correction, in units of the tolerance; m iterations allowed; κ part of the tolerance that
+    the equations may leave.
+
+Reference:
+    E. Hairer, G. Wanner. Solving ordinary differential equations II, section IV.8.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undamped.solvers.loop.control import ErrorNorm
+
+
+def allowed(norm: ErrorNorm, like: Tensor) -> float:
+    """Return κ for a tolerance."""
+    rtol = max(float(torch.as_tensor(norm.rtol).min()), 1e-300)
+    eps = torch.finfo(like.dtype).eps
+    return max(10 * eps / rtol, min(0.03, math.sqrt(rtol)))
+
+
+class Convergence:
+    """The corrections of some lanes, each of which converges or fails by itself.
+
+    Args:
+        weights: What a correction is multiplied by to be in units of the tolerance,
+            (systems, size).
+        kappa: κ.
+        iterations: m.
+        lanes: One for all systems, or one for each.
+        known: θ/(1−θ) of the last step, so that one correction can be enough.
+    """
+
+    def __init__(
+        self, weights: Tensor, kappa: float, iterations: int, lanes: int, known: np.ndarray
+    ) -> None:
+        self.weights, self.kappa, self.most, self.lanes = weights, kappa, iterations, lanes
+        self.done = np.zeros(lanes, dtype=bool)
+        self.failed = np.zeros(lanes, dtype=bool)
+        self.iterations = np.zeros(lanes, dtype=np.int64)
+        self.rate = np.zeros(lanes)
+        self.factor = np.maximum(known, 2.3e-16) ** 0.8
+        self._before = np.full(lanes, np.nan)
+
+    @property
+    def under_way(self) -> np.ndarray:
+        """Lanes that need another correction."""
+        return ~(self.done | self.failed)
+
+    def look(self, correction: Tensor) -> np.ndarray:
+        """Take in a correction, (systems, …, size); return which lanes are to have it added."""
+        weights = self.weights if correction.dim() == 2 else self.weights.unsqueeze(1)
+        scaled = (correction * weights).flatten(1)
+        sizes = torch.linalg.vector_norm(scaled, dim=1) / math.sqrt(scaled.shape[1])
+        found = (sizes if self.lanes > 1 else sizes.amax(0, keepdim=True)).cpu().double().numpy()
+        active = self.under_way
+        with np.errstate(all="ignore"):
+            rate = found / self._before
+            first = self.iterations == 0
+            left = self.most - 1 - self.iterations
+            known = np.where(first, self.factor, rate / (1 - rate))
+            hopeless = ~first & ~((rate < 1) & (rate**left / (1 - rate) * found <= self.kappa))
+            # What is next to nothing has no meaningful rate.
+            none = found <= 1e-3 * self.kappa * (self.iterations > 0)
+            good = none | (known * found <= self.kappa)
+        broken = active & (~np.isfinite(found) | (hopeless & ~none))
+        self.failed |= broken
+        active &= ~broken
+        self.iterations += active
+        self.done |= active & good
+        self.failed |= active & ~good & (self.iterations >= self.most)
+        self.rate = np.where(active & ~first, rate, self.rate)
+        self.factor = np.where(active & ~first & ~none, known, self.factor)
+        self._before = np.where(active, found, self._before)
+        return active

@@ -1,0 +1,179 @@
+"""What implicit methods have in common: equations of stages, solved and differentiated alike."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undamped.options import PositiveInt
+from undamped.solvers.methods.implicit.convergence import Convergence
+from undamped.solvers.methods.implicit.linearization import (
+    Jacobian,
+    LinearAlgebra,
+    Linearization,
+)
+from undamped.solvers.methods.solver import Field, Number, Solver, SolverState, Stepper
+from undamped.solvers.methods.stage_times import stage_times
+
+
+@dataclass
+class Attempt:
+    """A step being solved, every system a row.
+
+    Args:
+        t: Time at its start.
+        h: Step size: a number, or a column like the state's.
+        y: State at its start.
+        line: The derivative and its factors.
+        weights: What makes units of the tolerance of a correction, (systems, size).
+        kappa: Part of the tolerance that the equations may leave.
+        iterations: Corrections allowed.
+        known: How fast corrections shrank before, for each lane.
+        last: Stages of the step before, (stages, systems, size).
+        ratio: Size of this step over that of the one before, for each lane.
+    """
+
+    t: Number
+    h: Number
+    y: Tensor
+    line: Linearization
+    weights: Tensor
+    kappa: float
+    iterations: int
+    known: np.ndarray
+    last: Tensor | None = None
+    ratio: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        lanes = self.line.lanes
+        self.used = np.zeros(lanes, dtype=np.int64)
+        self.rate = np.zeros(lanes)
+        self.ok = np.ones(lanes, dtype=bool)
+        self.rows = self.line.systems.rows(self.y)
+        """The state, (systems, size)."""
+        self.row_h: float | Tensor = self.h if not isinstance(self.h, Tensor) else (
+            self.h.reshape(-1, 1).to(self.y.dtype)
+        )
+        """The step size for rows, (systems, 1) where it is not one number."""
+
+    def times(self, nodes: tuple[float, ...]) -> Sequence[Tensor]:
+        """Return the times at fractions of the step."""
+        return stage_times(self.t, self.h, nodes, self.y)
+
+    def slope(self, time: Tensor, change: Tensor) -> Tensor:
+        """Return f at the start of the step plus a change, as rows."""
+        systems = self.line.systems
+        return systems.rows(self.line.field(time, systems.state(self.rows + change)))
+
+    def corrections(self) -> Convergence:
+        """Begin to watch the corrections of some equations."""
+        return Convergence(self.weights, self.kappa, self.iterations, self.line.lanes, self.known)
+
+    def finish(self, seen: Convergence) -> None:
+        """Take down how equations were solved; a lane that failed here failed altogether."""
+        self.known = np.where(seen.done, seen.factor, self.known)
+        self.used = np.maximum(self.used, seen.iterations)
+        self.rate = np.maximum(self.rate, seen.rate)
+        self.ok &= seen.done
+
+    @staticmethod
+    def added(lanes: np.ndarray, stages: Tensor, correction: Tensor) -> Tensor:
+        """Return rows with a correction added for some lanes."""
+        if lanes.all():
+            return stages + correction
+        mask = torch.from_numpy(lanes).to(stages.device).view(-1, *(1,) * (stages.dim() - 1))
+        return torch.where(mask, stages + correction, stages)
+
+
+class ImplicitMethod(Solver):
+    """A method whose steps solve equations for stages z_i, changes from the start of the step.
+
+    Args:
+        newton_iterations: Corrections allowed in each system of equations.
+        krylov_dimension: Vectors kept by GMRES, for systems beyond `dense_size`.
+        dense_size: Largest system for which the derivative is formed as a matrix.
+        jacobian: ∂f/∂y as a function of (t, y), if it is known: (batch, size, size), or one matrix
+            for the whole state. By default it is taken from the field.
+    """
+
+    implicit = True
+    shifts: ClassVar[tuple[complex, ...]]
+    """The μ of its linear systems (μ − h J) x = r."""
+    uses_slope: ClassVar[bool] = False
+    """Whether the error estimate uses f at the start."""
+
+    def __init__(
+        self,
+        newton_iterations: PositiveInt = 7,
+        krylov_dimension: PositiveInt = 60,
+        dense_size: PositiveInt = 512,
+        jacobian: Jacobian | None = None,
+    ) -> None:
+        self.newton_iterations = newton_iterations
+        self.krylov_dimension = krylov_dimension
+        self.dense_size = dense_size
+        self.jacobian = jacobian
+        self.algebra = LinearAlgebra(jacobian, dense_size, krylov_dimension)
+
+    @abstractmethod
+    def solve_stages(self, attempt: Attempt, start: Tensor | None) -> Tensor:
+        """Return the stages, (stages, systems, size); `start` holds them roughly, if known."""
+
+    @abstractmethod
+    def end(self, field: Field, t: Number, h: Number, y: Tensor, stages: Tensor) -> Tensor:
+        """Return the state at the end of the step; where gradients are on, differentiably.
+
+        Args:
+            field: The field.
+            t: Time at the start.
+            h: Step size.
+            y: State at the start.
+            stages: The solved stages, (stages, …), without a graph.
+        """
+
+    def estimate(
+        self, attempt: Attempt, stages: Tensor, slope: Tensor | None, change: Tensor | None
+    ) -> Tensor | None:
+        """Return the error estimate, as rows.
+
+        Args:
+            attempt: The step.
+            stages: Its stages, (stages, systems, size).
+            slope: f at the start, as rows, of a method that uses it.
+            change: A first estimate of the error, where it was large and a second look is worth an
+                evaluation; only of a method that uses f at the start.
+        """
+        return None
+
+    def step(
+        self, field: Field, t: Number, h: Number, state: SolverState
+    ) -> tuple[SolverState, Tensor | None]:
+        """Solve the equations of one step to rounding."""
+        from undamped.solvers.methods.implicit.stepper import ImplicitStepper
+
+        stepper = ImplicitStepper(self, field, state[0], None)
+        stepper.attempt(t, h)
+        error = stepper.error().view(state[0].shape) if self.adaptive else None
+        return stepper.proposed, error
+
+    def replay(
+        self, field: Field, t: Number, h: Number, state: SolverState, inside: Sequence[float] = ()
+    ) -> tuple[SolverState, list[Tensor]]:
+        """Repeat a step, without its error estimate."""
+        from undamped.solvers.methods.implicit.stepper import ImplicitStepper
+
+        stepper = ImplicitStepper(self, field, state[0], None)
+        stepper.attempt(t, h)
+        return stepper.proposed, []
+
+    def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:
+        """Return the stepper that keeps derivative and factors."""
+        from undamped.solvers.methods.implicit.stepper import ImplicitStepper
+
+        return ImplicitStepper(self, field, y, first)

@@ -1,0 +1,189 @@
+"""The equations of a step's stages, and gradients by the implicit function theorem.
+
+Equation:
+    z_i = base_i + h Σ_j a_ij f(t_j, origin + z_j)
+
+However the z were found, their derivative is that of the equations at the solution: nothing is
+unrolled. One solve with the transposed derivative pulls a gradient back, and whether that system
+was really solved is looked at with products of the field itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from undamped.errors import SolveError, explain
+from undamped.solvers.gradients.first_order_only import first_order_only
+from undamped.solvers.methods.implicit.krylov import gmres
+from undamped.solvers.methods.implicit.linearization import LinearAlgebra
+from undamped.solvers.methods.implicit.local_field import CoupledError, LocalField
+from undamped.solvers.methods.implicit.systems import Systems
+from undamped.solvers.methods.solver import Field, Number
+
+_TWICE = explain(
+    "gradients of gradients of a solve",
+    expected="an explicit method, or 'rodas5p'",
+    got="an implicit one, whose gradients can be taken once",
+    remedy="Choose 'dopri5' or another explicit method with gradient='backprop'.",
+)
+
+
+@dataclass(frozen=True)
+class StageEquations:
+    """The equations of some stages, all of a state's shape.
+
+    Args:
+        field: The field.
+        times: Times of the stages.
+        h: Step size; a column where samples have their own.
+        matrix: The a, one row for each stage.
+        base: What does not depend on the stages.
+        origin: What is added to a stage where the field is evaluated.
+        algebra: How linear systems are solved.
+    """
+
+    field: Field
+    times: Sequence[Tensor]
+    h: Number
+    matrix: tuple[tuple[float, ...], ...]
+    base: Tensor | None
+    origin: Tensor | None
+    algebra: LinearAlgebra
+
+    def attach(self, solution: Tensor) -> Tensor:
+        """Return the solution (stages, …) as a function of everything in the equations but it."""
+        slopes = torch.stack(
+            [
+                self.field(time, self._place(z))
+                for time, z in zip(self.times, solution.unbind(), strict=True)
+            ]
+        )
+        rest = solution - self.h * torch.tensordot(self._weights(solution), slopes, 1)
+        if self.base is not None:
+            rest = rest - self.base
+        return _AtSolution.apply(solution, rest, self)
+
+    def _place(self, z: Tensor) -> Tensor:
+        return z if self.origin is None else self.origin + z
+
+    def _weights(self, like: Tensor) -> Tensor:
+        return torch.tensor(self.matrix, dtype=like.dtype, device=like.device)
+
+    def pull(self, solution: Tensor, gradient: Tensor) -> Tensor:
+        """Return the w for which (∂rest/∂z)ᵀ w is the gradient, (stages, …)."""
+        places = [
+            LocalField(self.field, time, self._place(z).detach())
+            for time, z in zip(self.times, solution.unbind(), strict=True)
+        ]
+        weights = self._weights(solution)
+
+        def transposed(w: Tensor) -> Tensor:
+            mixed = self.h * torch.tensordot(weights.T, w, 1)
+            pulled = [place.pull(part) for place, part in zip(places, mixed.unbind(), strict=True)]
+            return w - torch.stack(pulled)
+
+        systems = Systems.by_row(solution[0])
+        goal = torch.finfo(solution.dtype).eps ** 0.6
+        if self.algebra.dense(systems):
+            try:
+                found = self._directly(places, systems, gradient)
+            except CoupledError:
+                systems = systems.together()
+                if self.algebra.dense(systems):
+                    found = self._directly(places, systems, gradient)
+                    return self._checked(transposed, found, gradient, goal)
+            else:
+                return self._checked(transposed, found, gradient, goal)
+        # One Krylov space for all systems would need more vectors, and be right however they are
+        # coupled: it is what is left to try where one for each does not get there.
+        for one in {systems.count: systems, 1: systems.together()}.values():
+            found, left = self._by_products(transposed, one, gradient, goal)
+            if left <= goal:
+                return found
+        raise _not_met(left, goal)
+
+    def _directly(self, places: list[LocalField], systems: Systems, gradient: Tensor) -> Tensor:
+        """Solve with a matrix for each system, all its stages in one."""
+        stages, count, size = len(places), systems.count, systems.size
+        h = self.h
+        if isinstance(h, Tensor):
+            h = h.reshape(-1, 1, 1).to(gradient.dtype)
+        whole = gradient.new_zeros(count, stages, size, stages, size)
+        for j, place in enumerate(places):
+            if place.differenced:
+                continue
+            scaled = h * place.jacobian(systems).to(gradient.dtype)
+            for i in range(stages):
+                whole[:, i, :, j, :] -= self.matrix[i][j] * scaled
+        whole = whole.view(count, stages * size, stages * size)
+        whole.diagonal(dim1=1, dim2=2).add_(1.0)
+        right = gradient.reshape(stages, count, size).transpose(0, 1).reshape(count, -1, 1)
+        found = torch.linalg.solve_ex(whole.mT, right)[0]
+        return found.view(count, stages, size).transpose(0, 1).reshape(gradient.shape)
+
+    @staticmethod
+    def _checked(transposed: Any, found: Tensor, gradient: Tensor, goal: float) -> Tensor:
+        """Look at the residual with products of the field itself."""
+        rest = gradient - transposed(found)
+        scale = torch.maximum(gradient.abs().amax(), found.abs().amax())
+        left = float(rest.abs().amax() / scale.clamp_min(torch.finfo(scale.dtype).tiny))
+        # What is not finite came in with the gradient, and goes out with it.
+        if left <= max(1.0, float(len(gradient))) * goal or left != left:
+            return found
+        raise _not_met(left, goal)
+
+    def _by_products(
+        self, transposed: Any, systems: Systems, gradient: Tensor, goal: float
+    ) -> tuple[Tensor, float]:
+        stages, count, size = len(self.times), systems.count, systems.size
+
+        def rows(w: Tensor) -> Tensor:
+            return w.reshape(stages, count, size).transpose(0, 1).reshape(count, -1)
+
+        def state(w: Tensor) -> Tensor:
+            return w.view(count, stages, size).transpose(0, 1).reshape(gradient.shape)
+
+        found, left = gmres(
+            lambda w: rows(transposed(state(w))),
+            rows(gradient),
+            tolerance=goal,
+            dimension=max(50, self.algebra.krylov_dimension),
+        )
+        return state(found), left
+
+
+class _AtSolution(torch.autograd.Function):
+    """The solution as a function of everything in the equations but z: dz = −(∂G/∂z)⁻¹ dG."""
+
+    @staticmethod
+    def forward(ctx: Any, solution: Tensor, rest: Tensor, equations: StageEquations) -> Tensor:
+        ctx.equations = equations
+        ctx.save_for_backward(solution, rest)
+        return solution.clone()
+
+    @staticmethod
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[None, Tensor | None, None]:
+        solution, rest = ctx.saved_tensors
+        with torch.no_grad():
+            w = ctx.equations.pull(solution, gradients[0])
+        (found,) = first_order_only([-w], [*gradients, rest], _TWICE)
+        return None, found, None
+
+
+def _not_met(left: float, goal: float) -> SolveError:
+    return SolveError(
+        explain(
+            "the gradient of an implicit step",
+            expected=f"its linear equations solved to a residual of {goal:.0e}",
+            got=f"{left:.1e}",
+            remedy="Give the method a larger krylov_dimension or dense_size, such as "
+            "Radau5(krylov_dimension=200), or take smaller steps.",
+        )
+    )

@@ -1,0 +1,219 @@
+"""An implicit method during one solve.
+
+The derivative of the field is kept over steps and taken anew only when corrections shrink slowly;
+its factors are kept while the step size stays; corrections stop at a part of the step's tolerance.
+Where there is no tolerance, with fixed steps or when a step is repeated for its gradient, they go
+on to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undamped.solvers.loop.control import ControlMemory, ErrorNorm, StepControl
+from undamped.solvers.methods.implicit.control import PredictiveMemory
+from undamped.solvers.methods.implicit.convergence import allowed
+from undamped.solvers.methods.implicit.linearization import Linearization
+from undamped.solvers.methods.implicit.method import Attempt, ImplicitMethod
+from undamped.solvers.methods.solver import Field, Number, Stepper
+from undamped.solvers.methods.stage_times import stage_times
+
+ROUNDS = 6
+"""Times that the derivative is taken anew for a step that has to be solved to rounding."""
+PATIENCE = 12
+"""Corrections allowed between two derivatives there."""
+SLOW = 1e-3
+"""A rate of corrections above which a new derivative pays."""
+
+
+class ImplicitStepper(Stepper):
+    """Derivative, factors and stages from step to step.
+
+    Args:
+        solver: The method.
+        field: The field.
+        y: State at the start.
+        first: f at the start, where it is known.
+    """
+
+    solver: ImplicitMethod
+
+    def __init__(
+        self, solver: ImplicitMethod, field: Field, y: Tensor, first: Tensor | None
+    ) -> None:
+        self.solver, self.field, self.state, self.proposed = solver, field, (y,), (y,)
+        self.norm: ErrorNorm | None = None
+        self.line: Linearization | None = None
+        self.made: Attempt | None = None
+        self.accepted_before = False
+        """Whether the last attempt was accepted: a second look at an error then is not worth it."""
+        self._slope = None if first is None else first.detach()
+        self._stages = y.new_zeros(0)
+        self._last: Tensor | None = None
+        self._known = self._sizes = self._last_sizes = np.zeros(1)
+        self._wanted = np.ones(1, dtype=bool)
+
+    def memory(self, control: StepControl, norm: ErrorNorm) -> ControlMemory:
+        """Take the tolerance from here on, and return what chooses step sizes."""
+        self.norm = norm
+        assert self.solver.error_order is not None
+        if control != StepControl():
+            return ControlMemory(control, self.solver.error_order)
+        return PredictiveMemory(control, self.solver.error_order, stepper=self)
+
+    @property
+    def jacobians(self) -> int:
+        """How often the derivative was taken."""
+        return 0 if self.line is None else self.line.count
+
+    @property
+    def wants_derivative(self) -> bool:
+        """Whether the next attempt takes the derivative anew, and so needs new factors anyway."""
+        return bool(self._wanted.any())
+
+    def attempt(self, t: Number, h: Number) -> Tensor:
+        """Attempt a step."""
+        y = self.state[0]
+        with torch.no_grad():
+            made, stages = self._solve(t, h, y.detach())
+        self.made, self._stages = made, stages.reshape(len(stages), *y.shape)
+        if not made.ok.any():
+            y1 = torch.full_like(y, math.nan)
+        else:
+            y1 = self.solver.end(self.field, t, h, y, self._stages)
+            if not made.ok.all():
+                lost = torch.from_numpy(~made.ok).to(y.device)
+                y1 = torch.where(lost.view(-1, *(1,) * (y.dim() - 1)), math.nan, y1)
+        self.proposed = (y1,)
+        return y1
+
+    def _solve(self, t: Number, h: Number, y: Tensor) -> tuple[Attempt, Tensor]:
+        """Solve the stages; take the derivative anew where that may help."""
+        if not y.numel():
+            return self._begin(t, h, y, self._linearization(y, 1)), y.new_zeros(
+                1, *Linearization(self.field, y, (), self.solver.algebra).systems.rows(y).shape
+            )
+        sizes = np.array([float(h)])
+        if isinstance(h, Tensor):
+            sizes = h.detach().double().reshape(-1).cpu().numpy()
+        line = self._linearization(y, len(sizes))
+        if self._wanted.any():
+            self._take(t, h, y, self._wanted)
+        self._sizes = sizes
+        start: Tensor | None = None
+        rounds = ROUNDS if self.norm is None else 2
+        while True:
+            rounds -= 1
+            made = self._begin(t, h, y, line)
+            line.met = True
+            line.prepare(made.row_h, sizes)
+            stages = self.solver.solve_stages(made, start)
+            if not line.met:
+                made.ok[:] = False
+            self._known = made.known
+            stale = ~made.ok & ~line.fresh
+            if made.ok.all() or not rounds:
+                return made, stages
+            if self.norm is None:
+                # Whatever it takes: the derivative where the solution seems to be, and on from it.
+                start = torch.nan_to_num(stages, nan=0.0, posinf=0.0, neginf=0.0)
+                near = line.systems.state(made.rows + start[-1])
+                line.take(stage_times(t, h, (1.0,), y)[0], near, ~made.ok)
+                line.fresh[:] = False
+            elif stale.any():
+                self._take(t, h, y, stale)
+            else:
+                return made, stages
+
+    def _linearization(self, y: Tensor, lanes: int) -> Linearization:
+        if self.line is None or self.line.lanes != lanes:
+            self.line = Linearization(self.field, y, self.solver.shifts, self.solver.algebra, lanes)
+            self._wanted = np.ones(lanes, dtype=bool)
+            self._known = np.ones(lanes)
+            self._last = None
+        return self.line
+
+    def _take(self, t: Number, h: Number, y: Tensor, lanes: np.ndarray) -> None:
+        assert self.line is not None
+        value = self.line.take(stage_times(t, h, (0.0,), y)[0], y, lanes)
+        if value is not None:
+            self._slope = value
+        self._wanted = np.zeros_like(lanes)
+
+    def _begin(self, t: Number, h: Number, y: Tensor, line: Linearization) -> Attempt:
+        rows = line.systems.rows(y)
+        if self.norm is None:
+            # Simplified corrections shrink by a factor each: their rounding is not to be reached.
+            weights = 1 / (1 + rows.abs())
+            kappa, most = torch.finfo(y.dtype).eps ** 0.75, PATIENCE
+        else:
+            weights = line.systems.rows(self.norm.ratio(torch.ones_like(y), y, y))
+            kappa, most = allowed(self.norm, y), self.solver.newton_iterations
+        last = ratio = None
+        if self._last is not None:
+            last = self._last.reshape(len(self._last), *rows.shape)
+            with np.errstate(all="ignore"):
+                ratio = np.nan_to_num(self._sizes / self._last_sizes, posinf=0.0, neginf=0.0)
+        return Attempt(t, h, y, line, weights, kappa, most, self._known, last, ratio)
+
+    @torch.no_grad()
+    def error(self, change: Tensor | None = None) -> Tensor:
+        """Return the error estimate of the last attempt."""
+        made = self.made
+        assert made is not None
+        y = made.y
+        if not made.ok.any():
+            return torch.full_like(y, math.nan)
+        systems = made.line.systems
+        slope = None
+        if self.solver.uses_slope:
+            if self._slope is None:
+                self._slope = self.field(stage_times(made.t, made.h, (0.0,), y)[0], y)
+            slope = systems.rows(self._slope)
+        stages = self._stages.reshape(-1, systems.count, systems.size)
+        again = None if change is None else systems.rows(change)
+        found = self.solver.estimate(made, stages, slope, again)
+        assert found is not None
+        return systems.state(found)
+
+    def error_norm(self, norm: ErrorNorm) -> float:
+        """Return the error in units of the tolerance."""
+        before, after = self.state[0].detach(), self.proposed[0].detach()
+        error = self.error()
+        found = norm(error, before, after)
+        if found > 1 and self.solver.uses_slope and not self.accepted_before:
+            # A fast transient looks like an error unless it is damped twice (Hairer and Wanner).
+            found = norm(self.error(error), before, after)
+        self.accepted_before = found <= 1
+        return found
+
+    def accept(self) -> None:
+        """Keep the attempt."""
+        self.accept_lanes(np.ones(len(self._sizes), dtype=bool))
+
+    def accept_lanes(self, lanes: np.ndarray) -> None:
+        """Keep the attempt of some lanes."""
+        made, line = self.made, self.line
+        assert made is not None
+        if not lanes.any() or line is None or not made.y.numel():
+            self.state = self.proposed
+            return
+        everyone = bool(lanes.all())
+        with np.errstate(all="ignore"):
+            slow = (made.used > 2) & (made.rate > SLOW)
+        self._wanted = np.where(lanes, slow, self._wanted)
+        line.fresh &= ~lanes
+        self._slope = None
+        if everyone:
+            self.state, self._last, self._last_sizes = self.proposed, self._stages, self._sizes
+            return
+        mask = torch.from_numpy(lanes).to(made.y.device)
+        column = mask.view(-1, *(1,) * (made.y.dim() - 1))
+        self.state = (torch.where(column, self.proposed[0], self.state[0]),)
+        known = torch.zeros_like(self._stages) if self._last is None else self._last
+        self._last = torch.where(column, self._stages, known)
+        self._last_sizes = np.where(lanes, self._sizes, self._last_sizes)
