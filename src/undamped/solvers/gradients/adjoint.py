@@ -10,6 +10,7 @@ from torch import Tensor
 from undamped.errors import OptionError, explain
 from undamped.solvers.gradients.batch_adjoint import BatchAdjoint
 from undamped.solvers.gradients.gradient import Found, GradientMethod, register
+from undamped.solvers.gradients.implicit_adjoint import ImplicitAdjoint
 from undamped.solvers.gradients.sample_adjoint import SampleAdjoint
 from undamped.solvers.methods.solver import Solver
 
@@ -42,5 +43,7 @@ class Adjoint(GradientMethod):
 
     def backward(self, problem: Problem, y0: Tensor, values: Tensor, incoming: Tensor) -> Found:
         """Solve back from the last output to the first."""
-        kind = SampleAdjoint if problem.per_sample else BatchAdjoint
+        if problem.per_sample:
+            return SampleAdjoint.of(problem, values).solve(incoming)
+        kind = ImplicitAdjoint if problem.solver.implicit else BatchAdjoint
         return kind.of(problem, values).solve(incoming)

@@ -26,7 +26,6 @@ class DiagonallyImplicit(ImplicitMethod):
     """
 
     gamma: ClassVar[float]
-    nodes: ClassVar[Row]
     lower: ClassVar[tuple[Row, ...]]
     weights: ClassVar[Row]
     error_weights: ClassVar[Row | None] = None
@@ -102,6 +101,13 @@ class DiagonallyImplicit(ImplicitMethod):
                 z = equations.attach(z.unsqueeze(0))[0]
             taken.append((z - base) / self.gamma)
         return combine(y, 1.0, self.weights, taken)
+
+    def points(self, y: Tensor, stages: Tensor) -> list[tuple[float, float, Tensor]]:
+        """Return the stages with their weights."""
+        states = [y + z for z in stages.unbind()]
+        return [
+            point for point in zip(self.weights, self.nodes, states, strict=True) if point[0] != 0
+        ]
 
     def estimate(
         self, attempt: Attempt, stages: Tensor, slope: Tensor | None, change: Tensor | None

@@ -184,7 +184,9 @@ class Linearization:
             matrix = matrix[chosen]
         scaled = -matrix * (h if not isinstance(h, Tensor) else _pick(h, chosen).unsqueeze(2))
         for number, shift in enumerate(self.shifts):
-            shifted = scaled.to(torch.complex128 if scaled.dtype == torch.float64 else torch.complex64)
+            shifted = scaled.to(
+                torch.complex128 if scaled.dtype == torch.float64 else torch.complex64
+            )
             if not isinstance(shift, complex):
                 shifted = scaled.clone()
             shifted.diagonal(dim1=1, dim2=2).add_(shift)

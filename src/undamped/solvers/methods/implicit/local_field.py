@@ -8,7 +8,6 @@ in one pass where its operations allow. A field without a graph, computed by Num
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -17,7 +16,7 @@ from undamped.errors import OptionError
 from undamped.solvers.methods.implicit.systems import Systems, agree, directions
 from undamped.solvers.methods.solver import Field
 
-Pull = Callable[[Tensor], Tensor]
+_NO_DERIVATIVE = (RuntimeError, NotImplementedError, OptionError)
 
 
 class CoupledError(Exception):
@@ -75,7 +74,7 @@ class LocalField:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # an operation without a batched form is slow
                     return self._pull(w, batched=True)
-            except (RuntimeError, NotImplementedError, OptionError):
+            except _NO_DERIVATIVE:
                 pass
         return torch.stack([self.pull(one) for one in w])
 
@@ -92,9 +91,14 @@ class LocalField:
         basis = torch.eye(size, dtype=y.dtype, device=y.device).unsqueeze(1)
         asked = basis.expand(size, count, size).reshape(size, *systems.shape)
         probe = directions(1, y)
-        if count == 1:
-            return self.pull_many(asked).reshape(size, 1, size).transpose(0, 1)
-        found = self.pull_many(torch.cat((asked, probe))).reshape(size + 1, count, size)
+        try:
+            if count == 1:
+                return self.pull_many(asked).reshape(size, 1, size).transpose(0, 1)
+            found = self.pull_many(torch.cat((asked, probe))).reshape(size + 1, count, size)
+        except _NO_DERIVATIVE:
+            if self.create_graph:
+                raise
+            return self._by_differences(systems)
         matrix = found[:size].transpose(0, 1)
         expected = torch.einsum("sij,si->sj", matrix.detach(), systems.rows(probe[0]))
         if not agree(found[size].detach(), expected, torch.finfo(y.dtype).eps ** 0.5):

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped.errors import SolveError, explain
 from undamped.options import PositiveInt
 from undamped.solvers.methods.implicit.convergence import Convergence
 from undamped.solvers.methods.implicit.linearization import (
@@ -57,8 +58,8 @@ class Attempt:
         self.ok = np.ones(lanes, dtype=bool)
         self.rows = self.line.systems.rows(self.y)
         """The state, (systems, size)."""
-        self.row_h: float | Tensor = self.h if not isinstance(self.h, Tensor) else (
-            self.h.reshape(-1, 1).to(self.y.dtype)
+        self.row_h: float | Tensor = (
+            self.h if not isinstance(self.h, Tensor) else (self.h.reshape(-1, 1).to(self.y.dtype))
         )
         """The step size for rows, (systems, 1) where it is not one number."""
 
@@ -103,6 +104,8 @@ class ImplicitMethod(Solver):
     """
 
     implicit = True
+    nodes: ClassVar[tuple[float, ...]]
+    """Where in a step its stages lie."""
     shifts: ClassVar[tuple[complex, ...]]
     """The μ of its linear systems (μ − h J) x = r."""
     uses_slope: ClassVar[bool] = False
@@ -135,6 +138,15 @@ class ImplicitMethod(Solver):
             h: Step size.
             y: State at the start.
             stages: The solved stages, (stages, …), without a graph.
+        """
+
+    @abstractmethod
+    def points(self, y: Tensor, stages: Tensor) -> list[tuple[float, float, Tensor]]:
+        """Return weights, nodes and states by which the method integrates along a step.
+
+        Args:
+            y: State at the start.
+            stages: The solved stages, (stages, …).
         """
 
     def estimate(
@@ -170,6 +182,16 @@ class ImplicitMethod(Solver):
 
         stepper = ImplicitStepper(self, field, state[0], None)
         stepper.attempt(t, h)
+        if stepper.made is None or not stepper.made.ok.all():
+            raise SolveError(
+                explain(
+                    f"the gradient of a step with '{self.name}'",
+                    expected="its equations solved to rounding when the step is repeated",
+                    got="corrections that do not converge",
+                    remedy="Take smaller steps (max_step, or a smaller rtol), or "
+                    "gradient='backprop', which repeats nothing.",
+                )
+            )
         return stepper.proposed, []
 
     def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:

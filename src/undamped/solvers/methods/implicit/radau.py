@@ -23,9 +23,7 @@ _MATRIX = (
 )
 # The eigenvalues of the inverse matrix, and Hairer and Wanner's error weights.
 _REAL = 3 + 3 ** (2 / 3) - 3 ** (1 / 3)
-_PAIR = complex(
-    3 + (3 ** (1 / 3) - 3 ** (2 / 3)) / 2, (3 ** (5 / 6) + 3 ** (7 / 6)) / 2
-)
+_PAIR = complex(3 + (3 ** (1 / 3) - 3 ** (2 / 3)) / 2, (3 ** (5 / 6) + 3 ** (7 / 6)) / 2)
 _ERROR = ((-13 - 7 * _ROOT) / 3, (-13 + 7 * _ROOT) / 3, -1 / 3)
 
 
@@ -63,6 +61,7 @@ class Radau5(ImplicitMethod):
 
     order = 5
     error_order = 3
+    nodes = _NODES
     shifts = (_REAL, _PAIR)
     uses_slope = True
 
@@ -106,6 +105,11 @@ class Radau5(ImplicitMethod):
             stages = equations.attach(stages)
         return y + stages[2]
 
+    def points(self, y: Tensor, stages: Tensor) -> list[tuple[float, float, Tensor]]:
+        """Return the stages, whose weights are those of the last one."""
+        states = [y + z for z in stages.unbind()]
+        return list(zip(_MATRIX[2], _NODES, states, strict=True))
+
     def estimate(
         self, attempt: Attempt, stages: Tensor, slope: Tensor | None, change: Tensor | None
     ) -> Tensor:
@@ -132,8 +136,6 @@ def _continuation(ratio: np.ndarray) -> np.ndarray:
     found = np.empty((*places.shape, 3))
     for j in range(1, 4):
         others = np.delete(nodes, j)
-        found[:, :, j - 1] = np.prod(
-            (places[..., None] - others) / (nodes[j] - others), axis=-1
-        )
+        found[:, :, j - 1] = np.prod((places[..., None] - others) / (nodes[j] - others), axis=-1)
     found[:, :, 2] -= 1
     return found

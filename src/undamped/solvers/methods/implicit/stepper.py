@@ -24,7 +24,7 @@ from undamped.solvers.methods.stage_times import stage_times
 
 ROUNDS = 6
 """Times that the derivative is taken anew for a step that has to be solved to rounding."""
-PATIENCE = 12
+PATIENCE = 40
 """Corrections allowed between two derivatives there."""
 SLOW = 1e-3
 """A rate of corrections above which a new derivative pays."""
@@ -52,7 +52,7 @@ class ImplicitStepper(Stepper):
         self.accepted_before = False
         """Whether the last attempt was accepted: a second look at an error then is not worth it."""
         self._slope = None if first is None else first.detach()
-        self._stages = y.new_zeros(0)
+        self.stages = y.new_zeros(0)
         self._last: Tensor | None = None
         self._known = self._sizes = self._last_sizes = np.zeros(1)
         self._wanted = np.ones(1, dtype=bool)
@@ -78,13 +78,17 @@ class ImplicitStepper(Stepper):
     def attempt(self, t: Number, h: Number) -> Tensor:
         """Attempt a step."""
         y = self.state[0]
+        if not y.numel():
+            self.made = self._begin(t, h, y.detach(), self._linearization(y, 1))
+            self.proposed = (y.clone(),)
+            return self.proposed[0]
         with torch.no_grad():
             made, stages = self._solve(t, h, y.detach())
-        self.made, self._stages = made, stages.reshape(len(stages), *y.shape)
+        self.made, self.stages = made, stages.reshape(len(stages), *y.shape)
         if not made.ok.any():
             y1 = torch.full_like(y, math.nan)
         else:
-            y1 = self.solver.end(self.field, t, h, y, self._stages)
+            y1 = self.solver.end(self.field, t, h, y, self.stages)
             if not made.ok.all():
                 lost = torch.from_numpy(~made.ok).to(y.device)
                 y1 = torch.where(lost.view(-1, *(1,) * (y.dim() - 1)), math.nan, y1)
@@ -93,10 +97,6 @@ class ImplicitStepper(Stepper):
 
     def _solve(self, t: Number, h: Number, y: Tensor) -> tuple[Attempt, Tensor]:
         """Solve the stages; take the derivative anew where that may help."""
-        if not y.numel():
-            return self._begin(t, h, y, self._linearization(y, 1)), y.new_zeros(
-                1, *Linearization(self.field, y, (), self.solver.algebra).systems.rows(y).shape
-            )
         sizes = np.array([float(h)])
         if isinstance(h, Tensor):
             sizes = h.detach().double().reshape(-1).cpu().numpy()
@@ -122,8 +122,9 @@ class ImplicitStepper(Stepper):
                 # Whatever it takes: the derivative where the solution seems to be, and on from it.
                 start = torch.nan_to_num(stages, nan=0.0, posinf=0.0, neginf=0.0)
                 near = line.systems.state(made.rows + start[-1])
-                line.take(stage_times(t, h, (1.0,), y)[0], near, ~made.ok)
+                line.take(stage_times(t, h, self.solver.nodes[-1:], y)[0], near, ~made.ok)
                 line.fresh[:] = False
+                start = start.reshape(len(start), line.systems.count, line.systems.size)
             elif stale.any():
                 self._take(t, h, y, stale)
             else:
@@ -166,6 +167,8 @@ class ImplicitStepper(Stepper):
         made = self.made
         assert made is not None
         y = made.y
+        if not y.numel():
+            return torch.zeros_like(y)
         if not made.ok.any():
             return torch.full_like(y, math.nan)
         systems = made.line.systems
@@ -174,7 +177,7 @@ class ImplicitStepper(Stepper):
             if self._slope is None:
                 self._slope = self.field(stage_times(made.t, made.h, (0.0,), y)[0], y)
             slope = systems.rows(self._slope)
-        stages = self._stages.reshape(-1, systems.count, systems.size)
+        stages = self.stages.reshape(-1, systems.count, systems.size)
         again = None if change is None else systems.rows(change)
         found = self.solver.estimate(made, stages, slope, again)
         assert found is not None
@@ -209,11 +212,11 @@ class ImplicitStepper(Stepper):
         line.fresh &= ~lanes
         self._slope = None
         if everyone:
-            self.state, self._last, self._last_sizes = self.proposed, self._stages, self._sizes
+            self.state, self._last, self._last_sizes = self.proposed, self.stages, self._sizes
             return
         mask = torch.from_numpy(lanes).to(made.y.device)
         column = mask.view(-1, *(1,) * (made.y.dim() - 1))
         self.state = (torch.where(column, self.proposed[0], self.state[0]),)
-        known = torch.zeros_like(self._stages) if self._last is None else self._last
-        self._last = torch.where(column, self._stages, known)
+        known = torch.zeros_like(self.stages) if self._last is None else self._last
+        self._last = torch.where(column, self.stages, known)
         self._last_sizes = np.where(lanes, self._sizes, self._last_sizes)

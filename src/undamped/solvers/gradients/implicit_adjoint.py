@@ -1,0 +1,105 @@
+"""The adjoint method for implicit solvers, whose steps need the derivative of what they solve.
+
+State and adjoint go back in time side by side, a sample to a row, so that samples stay systems of
+their own. Their derivative holds second derivatives of the field. The parameters take no part in
+the equations of a step: what reaches them is added up over accepted steps, at the points by whose
+weights the method itself integrates.
+
+Equation:
+    g = −Σ_steps Σ_i b_i h a_iᵀ ∂f/∂θ(t_i, y_i)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from undamped.errors import SolveError
+from undamped.solvers.dependencies import next_node
+from undamped.solvers.field import CountedField
+from undamped.solvers.gradients.batch_adjoint import BatchAdjoint
+from undamped.solvers.methods.implicit.method import ImplicitMethod
+from undamped.solvers.methods.implicit.stepper import ImplicitStepper
+from undamped.solvers.methods.solver import Stepper
+from undamped.solvers.state.packing import Packing
+
+
+class ImplicitAdjoint(BatchAdjoint):
+    """The adjoint solve of an implicit method; arguments as for `BatchAdjoint`."""
+
+    def solve(self, gradients: Tensor) -> tuple[Tensor, list[Tensor | None]]:
+        """Return the gradients with respect to y0 and the tensors."""
+        from undamped.solvers.loop.batch import Integration
+
+        self.shape = self.values[0].shape
+        self.totals: list[Tensor | None] = [None] * len(self.tensors)
+        settings = replace(self.settings, first_step=self.first_step)
+        adjoint = gradients[-1]
+        for number in range(len(self.times) - 1, 0, -1):
+            start = self._join(self.values[number], adjoint)
+            field = CountedField(self._augmented, Packing.of(start))
+            times = self.times[number], self.times[number - 1]
+            first = field(start.new_tensor(times[0]), start)
+            watch = self._add_up if self.tensors else None
+            run = Integration(field, self.solver, start, times, settings, first=first, watch=watch)
+            run.run()
+            if run.next_step is not None:
+                settings = replace(settings, first_step=run.next_step)
+            if run.failure is not None:
+                raise SolveError(
+                    f"adjoint of the solve: {run.failure.message} With gradient='checkpoint' "
+                    "nothing has to be solved on the way back."
+                )
+            adjoint = self._halves(run.y)[1] + gradients[number - 1]
+        self.late.refuse()
+        return adjoint, self.totals
+
+    def _join(self, y: Tensor, adjoint: Tensor) -> Tensor:
+        if y.dim() > 1:
+            return torch.cat((y.flatten(1), adjoint.flatten(1)), dim=1)
+        return torch.cat((y.reshape(-1), adjoint.reshape(-1)))
+
+    def _halves(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        y, adjoint = state.chunk(2, dim=-1)
+        return y.reshape(self.shape), adjoint.reshape(self.shape)
+
+    def _augmented(self, t: Tensor, state: Tensor) -> Tensor:
+        """Return the slopes of both, with a graph where one is being built."""
+        twice = torch.is_grad_enabled() and state.requires_grad
+        with torch.enable_grad():
+            begun = next_node()
+            y, adjoint = self._halves(state)
+            if not twice:
+                y = y.detach().requires_grad_()
+            slope = self.field(t, y)
+            if not twice:
+                self.late.look([slope], [y], begun)
+            found = None
+            if slope.requires_grad:
+                (found,) = torch.autograd.grad(
+                    slope, [y], -adjoint, allow_unused=True, create_graph=twice
+                )
+            found = torch.zeros_like(y) if found is None else found
+        slope = slope if twice else slope.detach()
+        return self._join(slope.to(state.dtype), found.to(state.dtype))
+
+    def _add_up(self, stepper: Stepper, t: float, h: float, end: float) -> None:
+        """Add what a step that is about to be accepted contributes to the tensors."""
+        assert isinstance(stepper, ImplicitStepper) and isinstance(self.solver, ImplicitMethod)
+        slopes, pulls = [], []
+        for weight, node, state in self.solver.points(stepper.state[0], stepper.stages):
+            y, adjoint = self._halves(state.detach())
+            with torch.enable_grad():
+                slope = self.field(y.new_tensor(t + node * h), y)
+            if slope.requires_grad:
+                slopes.append(slope)
+                pulls.append((-weight * h * adjoint).to(slope.dtype))
+        if not slopes:
+            return
+        found = torch.autograd.grad(slopes, self.tensors, pulls, allow_unused=True)
+        for number, part in enumerate(found):
+            known = self.totals[number]
+            if part is not None:
+                self.totals[number] = part if known is None else known + part
