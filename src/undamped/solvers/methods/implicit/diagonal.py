@@ -87,7 +87,7 @@ class DiagonallyImplicit(ImplicitMethod):
     def end(self, field: Field, t: Number, h: Number, y: Tensor, stages: Tensor) -> Tensor:
         """Combine the stages."""
         graph = torch.is_grad_enabled()
-        times = stage_times(t, h, self.nodes, y) if graph or self.explicit_first else ()
+        times = stage_times(t, h, self.nodes, y)
         taken: list[Tensor] = []
         for number, (z, row) in enumerate(zip(stages.unbind(), self.lower, strict=True)):
             if number == 0 and self.explicit_first:

@@ -10,7 +10,7 @@ matrix is formed and GMRES solves with products of J.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -68,7 +68,7 @@ class Linearization:
     shifts: Sequence[complex]
     algebra: LinearAlgebra
     lanes: int = 1
-    count: int = field(default=0)
+    count: int = 0
     """How often J was taken."""
 
     def __post_init__(self) -> None:

@@ -101,10 +101,11 @@ class StageEquations:
                 return self._checked(transposed, found, gradient, goal)
         # One Krylov space for all systems would need more vectors, and be right however they are
         # coupled: it is what is left to try where one for each does not get there.
-        for one in {systems.count: systems, 1: systems.together()}.values():
-            found, left = self._by_products(transposed, one, gradient, goal)
-            if left <= goal:
-                return found
+        found, left = self._by_products(transposed, systems, gradient, goal)
+        if left > goal and systems.count > 1:
+            found, left = self._by_products(transposed, systems.together(), gradient, goal)
+        if left <= goal:
+            return found
         raise _not_met(left, goal)
 
     def _directly(self, places: list[LocalField], systems: Systems, gradient: Tensor) -> Tensor:
