@@ -20,6 +20,7 @@ from undamped.errors import SolveError
 from undamped.solvers.dependencies import next_node
 from undamped.solvers.field import CountedField
 from undamped.solvers.gradients.batch_adjoint import BatchAdjoint
+from undamped.solvers.loop.norm import ErrorNorm, largest
 from undamped.solvers.methods.implicit.method import ImplicitMethod
 from undamped.solvers.methods.implicit.stepper import ImplicitStepper
 from undamped.solvers.methods.solver import Stepper
@@ -36,14 +37,16 @@ class ImplicitAdjoint(BatchAdjoint):
         self.shape = self.values[0].shape
         self.totals: list[Tensor | None] = [None] * len(self.tensors)
         settings = replace(self.settings, first_step=self.first_step)
-        adjoint = gradients[-1]
+        adjoint, norm = gradients[-1], self._norm_of_both()
         for number in range(len(self.times) - 1, 0, -1):
             start = self._join(self.values[number], adjoint)
             field = CountedField(self._augmented, Packing.of(start))
             times = self.times[number], self.times[number - 1]
             first = field(start.new_tensor(times[0]), start)
             watch = self._add_up if self.tensors else None
-            run = Integration(field, self.solver, start, times, settings, first=first, watch=watch)
+            run = Integration(
+                field, self.solver, start, times, settings, first=first, watch=watch, norm=norm
+            )
             run.run()
             if run.next_step is not None:
                 settings = replace(settings, first_step=run.next_step)
@@ -55,6 +58,20 @@ class ImplicitAdjoint(BatchAdjoint):
             adjoint = self._halves(run.y)[1] + gradients[number - 1]
         self.late.refuse()
         return adjoint, self.totals
+
+    def _norm_of_both(self) -> ErrorNorm:
+        """Return the norm of state and adjoint, which both count."""
+        inner = ErrorNorm.of(self.settings, self.field.packing)
+        if inner.compiled:
+            return inner
+
+        def both(tolerance: float | Tensor) -> float | Tensor:
+            return self._join(tolerance, tolerance) if isinstance(tolerance, Tensor) else tolerance
+
+        def function(ratio: Tensor) -> float:
+            return largest(inner.reduce(half) for half in self._halves(ratio))
+
+        return ErrorNorm(both(inner.rtol), both(inner.atol), None, function)
 
     def _join(self, y: Tensor, adjoint: Tensor) -> Tensor:
         if y.dim() > 1:

@@ -16,15 +16,17 @@ Reference:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from undamped.solvers.loop.control import ControlMemory, StepControl
+from undamped.solvers.loop.control import SMALLEST_ERROR, ControlMemory
 
 if TYPE_CHECKING:
-    from undamped.solvers.methods.implicit.method import Attempt
     from undamped.solvers.methods.implicit.stepper import ImplicitStepper
 
 WORTH_IT = 1.2
@@ -32,79 +34,34 @@ WORTH_IT = 1.2
 GROW = 10.0
 
 
-def next_factor(
-    control: StepControl,
-    order: int,
-    error: np.ndarray,
-    sizes: np.ndarray,
-    before: np.ndarray,
-    sizes_before: np.ndarray,
-    iterations: np.ndarray,
-    most: int,
-) -> np.ndarray:
-    """Return the factor for the next step sizes, not yet limited.
-
-    Args:
-        control: For its safety.
-        order: Order of the estimate.
-        error: Errors of this step.
-        sizes: Its sizes.
-        before: Errors of the last accepted step; NaN where there was none.
-        sizes_before: Its sizes.
-        iterations: Corrections needed.
-        most: Corrections allowed.
-    """
-    k = order + 1
-    error = np.maximum(error, 1e-10)
-    with np.errstate(all="ignore"):
-        trend = np.abs(sizes / sizes_before) * (np.maximum(before, 1e-2) / error) ** (1 / k)
-        trend = np.where(np.isfinite(trend), np.minimum(trend, 1.0), 1.0)
-        safety = control.safety * (2 * most + 1) / (2 * most + iterations)
-        return safety * error ** (-1 / k) * trend
-
-
 @dataclass
 class PredictiveMemory(ControlMemory):
-    """The same protocol as `ControlMemory`, for a method whose corrections tell of effort."""
+    """What predicts the step sizes of an implicit method, for one lane or for several."""
 
     stepper: ImplicitStepper | None = field(default=None)
-    error_before: float = float("nan")
-    size_before: float = float("nan")
+    size_before: Any = math.nan
 
-    def _factor(self, error: float) -> float:
-        made = self._made()
-        found = next_factor(
-            self.control,
-            self.order,
-            np.array(error),
-            np.array(abs(float(made.h))),
-            np.array(self.error_before),
-            np.array(self.size_before),
-            made.used.max(),
-            made.iterations,
-        )
-        return float(found)
-
-    def _made(self) -> Attempt:
-        assert self.stepper is not None and self.stepper.made is not None
-        return self.stepper.made
-
-    def after_accepting(self, error: float) -> float:
-        """Return the factor for the next step; one where a change would not pay."""
-        made = self._made()
-        factor = min(GROW, max(self.control.shrink, self._factor(error)))
-        self.error_before, self.size_before = error, abs(float(made.h))
-        if self.refused:
-            factor = min(factor, 1.0)
-        self.refused = False
-        assert self.stepper is not None
-        if factor < WORTH_IT and not self.stepper.wants_derivative:
-            return 1.0
-        return factor
-
-    def after_refusing(self, error: float) -> float:
-        """Return the factor for the next attempt; half where the equations were not solved."""
-        self.refused = True
-        if not np.isfinite(error):
-            return 0.5
-        return max(self.control.shrink, min(0.9, self._factor(error)))
+    def next_factor(self, error: Any, accepted: Any) -> Any:
+        """Return what step sizes are to be multiplied by: one where a change would not pay."""
+        stepper = self.stepper
+        assert stepper is not None and stepper.made is not None
+        made, control, k = stepper.made, self.control, self.order + 1
+        lanes = isinstance(error, Tensor)
+        known = error.cpu().numpy() if lanes else np.array([error])
+        good = accepted.cpu().numpy() if lanes else np.array([accepted])
+        sizes = np.abs(stepper.sizes)
+        counted = np.maximum(np.nan_to_num(known, nan=np.inf, posinf=1e300), SMALLEST_ERROR)
+        with np.errstate(all="ignore"):
+            trend = sizes / self.size_before * (self.before / counted) ** (1 / k)
+            trend = np.where(np.isfinite(trend), np.minimum(trend, 1.0), 1.0)
+        safety = control.safety * (2 * made.iterations + 1) / (2 * made.iterations + made.used)
+        factor = safety * counted ** (-1 / k) * trend
+        onward = np.clip(factor, control.shrink, np.where(self.rejected, 1.0, GROW))
+        onward = np.where((onward < WORTH_IT) & ~stepper.wanted, 1.0, onward)
+        again = np.clip(factor, control.shrink, 0.9)
+        again = np.where(made.ok & np.isfinite(known), again, 0.5)
+        self.before = np.where(good, np.maximum(counted, 1e-2), self.before)
+        self.size_before = np.where(good, sizes, self.size_before)
+        self.rejected = ~good
+        found = np.where(good, onward, again)
+        return torch.from_numpy(found).to(error.device) if lanes else float(found[0])

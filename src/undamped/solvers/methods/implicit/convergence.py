@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.solvers.loop.control import ErrorNorm
+from undamped.solvers.loop.norm import ErrorNorm
 
 
 def allowed(norm: ErrorNorm, like: Tensor) -> float:

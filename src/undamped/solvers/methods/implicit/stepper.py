@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.solvers.loop.control import ControlMemory, ErrorNorm, StepControl
+from undamped.solvers.loop.control import ControlMemory, StepControl
+from undamped.solvers.loop.norm import ErrorNorm
 from undamped.solvers.methods.implicit.control import PredictiveMemory
 from undamped.solvers.methods.implicit.convergence import allowed
 from undamped.solvers.methods.implicit.linearization import Linearization
@@ -54,8 +55,11 @@ class ImplicitStepper(Stepper):
         self._slope = None if first is None else first.detach()
         self.stages = y.new_zeros(0)
         self._last: Tensor | None = None
-        self._known = self._sizes = self._last_sizes = np.zeros(1)
-        self._wanted = np.ones(1, dtype=bool)
+        self.sizes = np.zeros(1)
+        """Step sizes of the last attempt, one for each lane."""
+        self.wanted = np.ones(1, dtype=bool)
+        """Lanes whose next attempt takes the derivative anew, and so needs new factors anyway."""
+        self._known = self._sizes_before = np.zeros(1)
 
     def memory(self, control: StepControl, norm: ErrorNorm) -> ControlMemory:
         """Take the tolerance from here on, and return what chooses step sizes."""
@@ -69,11 +73,6 @@ class ImplicitStepper(Stepper):
     def jacobians(self) -> int:
         """How often the derivative was taken."""
         return 0 if self.line is None else self.line.count
-
-    @property
-    def wants_derivative(self) -> bool:
-        """Whether the next attempt takes the derivative anew, and so needs new factors anyway."""
-        return bool(self._wanted.any())
 
     def attempt(self, t: Number, h: Number) -> Tensor:
         """Attempt a step."""
@@ -101,9 +100,9 @@ class ImplicitStepper(Stepper):
         if isinstance(h, Tensor):
             sizes = h.detach().double().reshape(-1).cpu().numpy()
         line = self._linearization(y, len(sizes))
-        if self._wanted.any():
-            self._take(t, h, y, self._wanted)
-        self._sizes = sizes
+        if self.wanted.any():
+            self._take(t, h, y, self.wanted)
+        self.sizes = sizes
         start: Tensor | None = None
         rounds = ROUNDS if self.norm is None else 2
         while True:
@@ -133,7 +132,7 @@ class ImplicitStepper(Stepper):
     def _linearization(self, y: Tensor, lanes: int) -> Linearization:
         if self.line is None or self.line.lanes != lanes:
             self.line = Linearization(self.field, y, self.solver.shifts, self.solver.algebra, lanes)
-            self._wanted = np.ones(lanes, dtype=bool)
+            self.wanted = np.ones(lanes, dtype=bool)
             self._known = np.ones(lanes)
             self._last = None
         return self.line
@@ -143,7 +142,7 @@ class ImplicitStepper(Stepper):
         value = self.line.take(stage_times(t, h, (0.0,), y)[0], y, lanes)
         if value is not None:
             self._slope = value
-        self._wanted = np.zeros_like(lanes)
+        self.wanted = np.zeros_like(lanes)
 
     def _begin(self, t: Number, h: Number, y: Tensor, line: Linearization) -> Attempt:
         rows = line.systems.rows(y)
@@ -158,7 +157,7 @@ class ImplicitStepper(Stepper):
         if self._last is not None:
             last = self._last.reshape(len(self._last), *rows.shape)
             with np.errstate(all="ignore"):
-                ratio = np.nan_to_num(self._sizes / self._last_sizes, posinf=0.0, neginf=0.0)
+                ratio = np.nan_to_num(self.sizes / self._sizes_before, posinf=0.0, neginf=0.0)
         return Attempt(t, h, y, line, weights, kappa, most, self._known, last, ratio)
 
     @torch.no_grad()
@@ -196,7 +195,7 @@ class ImplicitStepper(Stepper):
 
     def accept(self) -> None:
         """Keep the attempt."""
-        self.accept_lanes(np.ones(len(self._sizes), dtype=bool))
+        self.accept_lanes(np.ones(len(self.sizes), dtype=bool))
 
     def accept_lanes(self, lanes: np.ndarray) -> None:
         """Keep the attempt of some lanes."""
@@ -208,15 +207,15 @@ class ImplicitStepper(Stepper):
         everyone = bool(lanes.all())
         with np.errstate(all="ignore"):
             slow = (made.used > 2) & (made.rate > SLOW)
-        self._wanted = np.where(lanes, slow, self._wanted)
+        self.wanted = np.where(lanes, slow, self.wanted)
         line.fresh &= ~lanes
         self._slope = None
         if everyone:
-            self.state, self._last, self._last_sizes = self.proposed, self.stages, self._sizes
+            self.state, self._last, self._sizes_before = self.proposed, self.stages, self.sizes
             return
         mask = torch.from_numpy(lanes).to(made.y.device)
         column = mask.view(-1, *(1,) * (made.y.dim() - 1))
         self.state = (torch.where(column, self.proposed[0], self.state[0]),)
         known = torch.zeros_like(self.stages) if self._last is None else self._last
         self._last = torch.where(column, self.stages, known)
-        self._last_sizes = np.where(lanes, self._sizes, self._last_sizes)
+        self._sizes_before = np.where(lanes, self.sizes, self._sizes_before)
