@@ -18,7 +18,7 @@ from torch import nn
 import undamped
 from undamped import report
 from undamped.analysis.gradient_flow import summarise
-from undamped.errors import OptionError, RunError
+from undamped.errors import OptionError, RunError, UndampedError
 from undamped.options import options_of
 from undamped.registry import models
 from undamped.report import ModelReport, Remedy, Score
@@ -286,6 +286,9 @@ def test_command_line_writes_pages(run, tmp_path, monkeypatch):
     done = runner.invoke(app, [*words, "--json"])
     assert done.exit_code == 0, done.output
     assert "diagnose: recall\n" in done.stderr
+    shown = json.loads(done.stdout)["models"][0]
+    assert shown["retention"]["kind"] == "accuracy"
+    assert shown["attention"] is None and "no attention" in shown["left_out"]["attention"]
     answer = json.loads(done.stdout)
     assert answer["models"][0]["gradient_flow"]["verdict"] == "steady"
     assert len(answer["models"][0]["gradient_flow"]["norms"]) == 35
@@ -393,3 +396,20 @@ def test_command_line_draws_the_curves_of_runs_of_one_task(run, tmp_path):
     other.update(**{**run.settings, "task": {"name": "copy", "options": {}}})
     words = ["report", str(run.path), str(other.path), "--picture", str(picture)]
     assert isinstance(CliRunner().invoke(app, words).exception, OptionError)
+
+
+def test_command_line_draws_what_one_instrument_finds(run, tmp_path):
+    from typer.testing import CliRunner
+
+    from undamped.cli import app
+
+    picture = tmp_path / "retention.svg"
+    words = ["report", str(run.path), str(run.path), "--picture", str(picture), "--instrument"]
+    done = CliRunner().invoke(app, [*words, "retention"])
+    assert done.exit_code == 0, done.output
+    assert "still knows of the answer" in picture.read_text(encoding="utf-8")
+    assert not (run.path / "report.html").exists()
+    for wrong in (["attention"], ["retention", "--instrument", "cost"], ["retentoin"]):
+        failed = CliRunner().invoke(app, [*words, *wrong]).exception
+        assert isinstance(failed, UndampedError)
+    assert "retention" in str(failed)  # the nearest name

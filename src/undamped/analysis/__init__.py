@@ -57,6 +57,7 @@ from undamped.analysis.oscillators import (
 )
 from undamped.analysis.promises import Measurement, measure
 from undamped.analysis.recall import Recall, recall
+from undamped.analysis.retention import Retention, retention
 from undamped.analysis.stability import EulerStability, euler_stability
 from undamped.analysis.stiffness import adjoint_decay, compare_stiffness, eigenvalue_pairs
 from undamped.analysis.unicornn import gradient_bound, long_term_gradient, state_bound
@@ -84,6 +85,7 @@ __all__ = [
     "Probe",
     "Recall",
     "Result",
+    "Retention",
     "SchurStructure",
     "Spectrum",
     "Trend",
@@ -117,6 +119,7 @@ __all__ = [
     "phase_diagram",
     "phase_volume",
     "recall",
+    "retention",
     "schur_structure",
     "simulate_depth",
     "spectrum",

@@ -34,14 +34,15 @@ def verdicts(reports: Sequence[ModelReport]) -> str:
 
 
 def headline(reports: Sequence[ModelReport]) -> str:
-    """One sentence that compares how far gradients reach."""
+    """One sentence that compares how far gradients reach, or the first that says anything."""
     flows = [
         (report.name, flow)
         for report in reports
         if isinstance(flow := report.results.get("gradient_flow"), GradientFlow)
     ]
     if not flows:
-        return "Nothing was measured."
+        said = [f"{r.name}: {found.sentence}" for r in reports for found in r.results.values()]
+        return said[0] if said else "Nothing was measured."
     if len(flows) == 1:
         return next(f"{r.name}: {r.verdict}." for r in reports if r.name == flows[0][0])
     # A gradient that explodes reaches everything and is of no use: those come last.

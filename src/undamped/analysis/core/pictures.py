@@ -66,6 +66,8 @@ def draw(results: Mapping[str, Result], path: Path) -> None:
 def _add(figure: Any, axes: Any, trace: Trace) -> None:
     x, y = (_values(trace.get(axis)) for axis in "xy")
     label = html.unescape(trace.get("name") or "")
+    if label in axes.get_legend_handles_labels()[1]:
+        label = ""  # what several models share is named once
     match trace["type"]:
         case "heatmap":
             drawn = axes.pcolormesh(*_grid(x, y, trace["z"]), cmap="cividis", shading="auto")

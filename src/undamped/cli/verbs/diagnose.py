@@ -34,6 +34,10 @@ def diagnose(
     ] = None,
     steps: Annotated[int, typer.Option(min=10, help="Length of the input without a task.")] = STEPS,
     memory: Annotated[bool, typer.Option(help="Measure peak memory too.")] = True,
+    instrument: Annotated[
+        list[str] | None,
+        typer.Option(help="Measure this alone; again for more. 'undamped list' shows all."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
 ) -> None:
     """Say how far gradients and memories reach, whether promises are kept, and what to change.
@@ -46,19 +50,36 @@ def diagnose(
     from undamped.report.runs import report_run
 
     refuse_folder(out)
+    measured = known_instruments(instrument)
     folder = Path(words[0])
     if len(words) == 1 and (folder / "run.json").is_file():
         with stages("diagnose") as tick:
-            reports = [report_run(folder, memory=memory, tick=tick)]
+            reports = [report_run(folder, memory=memory, measured=measured, tick=tick)]
         target = out or folder / "report.html"
     else:
-        reports = [_fresh(words, steps, memory)]
+        reports = [_fresh(words, steps, memory, measured)]
         target = out or Path("diagnosis.html")
-    show(reports, write(target, reports), as_json)
+    show(reports, write(target, reports), as_json, asked=measured is not None)
 
 
-def show(reports: list[ModelReport], page: Path, as_json: bool) -> None:
-    """Print verdicts and remedies, and where the page lies."""
+def known_instruments(names: list[str] | None) -> list[str] | None:
+    """Return names of instruments, or None for those that are measured without being asked."""
+    from undamped.registry import instruments
+
+    for name in names or []:
+        instruments[name]  # an unknown name should be said before anything is measured
+    return names or None
+
+
+def show(reports: list[ModelReport], page: Path, as_json: bool, *, asked: bool = False) -> None:
+    """Print verdicts and remedies, and where the page lies.
+
+    Args:
+        reports: The models.
+        page: Where the page lies.
+        as_json: Whether to print JSON instead.
+        asked: Whether somebody asked for instruments by name, and so wants to know why not.
+    """
     from undamped.cli.screen import console, print_json
     from undamped.report.plots import in_order
     from undamped.report.tables import headline
@@ -73,6 +94,8 @@ def show(reports: list[ModelReport], page: Path, as_json: bool) -> None:
             screen.print(f"{report.name}: {report.verdict}", markup=False)
         for name in in_order([report]):
             _print_result(screen, name, report.results[name])
+        for name, why in report.left_out.items() if asked else ():
+            screen.print(f"  {name.replace('_', ' ')}: not measured, {why}", markup=False)
         for remedy in report.remedies:
             command = f"\n      {remedy.command}" if remedy.command else ""
             screen.print(f"  · {remedy.advice}{command}", markup=False, soft_wrap=True)
@@ -97,7 +120,7 @@ def _print_result(screen: Console, name: str, result: Result) -> None:
         screen.print(Padding(table, (0, 0, 0, 4)))
 
 
-def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
+def _fresh(words: list[str], steps: int, memory: bool, measured: list[str] | None) -> ModelReport:
     import torch
 
     from undamped.cli.setting_names import OWN_DATA
@@ -131,6 +154,7 @@ def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
                 inputs,
                 steps=steps,
                 memory=memory,
+                measured=measured,
                 seed=settings.seed,
                 name=model_name,
                 command=command,
@@ -148,6 +172,7 @@ def _fresh(words: list[str], steps: int, memory: bool) -> ModelReport:
             task,
             name=f"{model_name} on {task_name}",
             memory=memory,
+            measured=measured,
             command=command,
             verb="diagnose",
             settings=_given([*([f"task.file={file}"] if file else []), *words]),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from undamped.report import ModelReport
     from undamped.training.run import Run
 
 
@@ -19,18 +20,25 @@ def report(
     ] = None,
     picture: Annotated[
         Path | None,
-        typer.Option(help="Draw the validation curves into this picture, and make no page."),
+        typer.Option(
+            help="Draw the validation curves, or what one --instrument finds, into this picture, "
+            "and make no page."
+        ),
+    ] = None,
+    instrument: Annotated[
+        list[str] | None,
+        typer.Option(help="Measure this alone; again for more. 'undamped list' shows all."),
     ] = None,
     memory: Annotated[bool, typer.Option(help="Measure peak memory too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
 ) -> None:
-    """Write one page that compares runs: verdict, curves, gradient flow, recall, cost.
+    """Write one page that compares runs: verdict, curves, retention, gradient flow, cost.
 
     Example: `undamped report runs/copy-unicornn-1 runs/copy-lstm-1`
     """
     from undamped.cli.picture import check_picture
     from undamped.cli.stages import stages
-    from undamped.cli.verbs.diagnose import show
+    from undamped.cli.verbs.diagnose import known_instruments, show
     from undamped.files import refuse_folder
     from undamped.report import write
     from undamped.report.runs import report_run
@@ -39,21 +47,49 @@ def report(
     check_picture(picture)
     refuse_folder(out)
     opened = [Run.open(path) for path in runs]
-    if picture is not None:
-        _draw(opened, picture, as_json)
+    measured = known_instruments(instrument)
+    if picture is not None and measured is None:
+        _draw_curves(opened, picture, as_json)
         return
     alone = len(opened) == 1
     reports = []
     for run in opened:
         with stages(run.path.name) as tick:
-            reports.append(report_run(run, compare=alone, memory=memory, tick=tick))
+            reports.append(
+                report_run(run, compare=alone, memory=memory, measured=measured, tick=tick)
+            )
+    if picture is not None:
+        _draw_results(reports, measured or [], picture, as_json)
+        return
     target = out or (opened[0].path / "report.html" if len(opened) == 1 else Path("report.html"))
-    show(reports, write(target, reports), as_json)
+    show(reports, write(target, reports), as_json, asked=measured is not None)
 
 
-def _draw(runs: list[Run], picture: Path, as_json: bool) -> None:
+def _draw_results(
+    reports: list[ModelReport], measured: list[str], picture: Path, as_json: bool
+) -> None:
+    """Draw what one instrument found in every run."""
+    from undamped.analysis.core.pictures import draw
+    from undamped.analysis.core.probe import InapplicableError
+    from undamped.errors import OptionError
+
+    if len(measured) != 1:
+        raise OptionError(
+            f"--picture: expected one --instrument, got {len(measured)}. Draw one picture for each."
+        )
+    (name,) = measured
+    results = {report.name: report.results[name] for report in reports if name in report.results}
+    if not results:
+        raise InapplicableError(
+            f"--instrument: expected one that applies to these runs, got '{name}': "
+            f"{reports[0].left_out[name]}. Choose another; 'undamped list' shows all."
+        )
+    draw(results, picture)
+    _say_picture(picture, as_json)
+
+
+def _draw_curves(runs: list[Run], picture: Path, as_json: bool) -> None:
     from undamped.cli.picture import draw_curves
-    from undamped.cli.screen import console, print_json
     from undamped.errors import OptionError
 
     names = {run.settings["task"]["name"] for run in runs}
@@ -66,6 +102,12 @@ def _draw(runs: list[Run], picture: Path, as_json: bool) -> None:
     for run in runs:
         by_model.setdefault(run.settings["model"]["name"], []).append(run)
     draw_curves(picture, runs[0].task(), by_model)
+    _say_picture(picture, as_json)
+
+
+def _say_picture(picture: Path, as_json: bool) -> None:
+    from undamped.cli.screen import console, print_json
+
     if as_json:
         print_json({"picture": str(picture)})
     else:
