@@ -46,7 +46,9 @@ def on_files(files: Files, config) -> Files:
     for folder, registry in REGISTRIES.items():
         if not len(registry):
             continue
-        pages = {f"{folder}/index.md": index(folder.capitalize(), registry)}
+        if files.get_file_from_path(f"{folder}.md") is not None:
+            folder += "-by-name"  # a page that people wrote has the plain name
+        pages = {f"{folder}/index.md": index(folder.capitalize().replace("-", " "), registry)}
         pages |= {f"{folder}/{name}.md": page(name, registry) for name in registry}
         for path, content in pages.items():
             files.append(File.generated(config, path, content=content))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undamped.docstrings import sections
-from undamped.options import options_of, unknown_name
+from undamped.options import settings_of, unknown_name
 from undamped.registry import Registry, benchmarks, experiments, instruments, models, solvers, tasks
 
 REGISTRIES: dict[str, Registry[Any]] = {
@@ -19,14 +19,22 @@ REGISTRIES: dict[str, Registry[Any]] = {
 """Every kind of member, in the order in which they are listed."""
 
 
-def find_member(name: str) -> tuple[Registry[Any], Any]:
-    """Return the registry in which a name stands, and its member."""
-    for registry in REGISTRIES.values():
-        if name in registry:
-            return registry, registry[name]
-    kinds = [registry.kind for registry in REGISTRIES.values()]
-    known = [name for registry in REGISTRIES.values() for name in registry]
-    raise unknown_name(f"{', '.join(kinds[:-1])} or {kinds[-1]}", name, known)
+def find_members(name: str) -> list[Registry[Any]]:
+    """Return the registries in which a name stands; some names stand for a task and more."""
+    found = [registry for registry in REGISTRIES.values() if name in registry]
+    if not found:
+        kinds = [registry.kind for registry in REGISTRIES.values()]
+        known = [name for registry in REGISTRIES.values() for name in registry]
+        raise unknown_name(f"{', '.join(kinds[:-1])} or {kinds[-1]}", name, known)
+    return found
+
+
+def registry_of(kind: str) -> Registry[Any]:
+    """Return the registry of a kind of member: "task", "experiment", …"""
+    by_kind = {registry.kind: registry for registry in REGISTRIES.values()}
+    if kind not in by_kind:
+        raise unknown_name("kind of member", kind, list(by_kind))
+    return by_kind[kind]
 
 
 def summary(member: Any) -> str:
@@ -41,10 +49,8 @@ def describe_member(name: str, registry: Registry[Any] | None = None) -> dict[st
         name: The name of the member.
         registry: Where it stands; the first registry that has the name if none is given.
     """
-    if registry is None:
-        registry, member = find_member(name)
-    else:
-        member = registry[name]
+    registry = registry or find_members(name)[0]
+    member = registry[name]
     text = sections(member)
     promises = getattr(getattr(member, "cell_class", member), "promises", ())
     return {
@@ -61,6 +67,6 @@ def describe_member(name: str, registry: Registry[Any] | None = None) -> dict[st
                 "default": "required" if option.required else option.default,
                 "about": option.description,
             }
-            for option in options_of(member).values()
+            for option in settings_of(member).values()
         ],
     }

@@ -168,6 +168,16 @@ def options_in(group: Any) -> dict[str, Option]:
     return found
 
 
+def settings_of(target: Callable[..., Any]) -> dict[str, Option]:
+    """Return the options that a person can write down: all but those that are functions."""
+    return {n: option for n, option in options_of(target).items() if not _is_function(option)}
+
+
+def _is_function(option: Option) -> bool:
+    kinds = get_args(option.annotation) or (option.annotation,)
+    return any(get_origin(kind) is Callable for kind in (option.annotation, *kinds))
+
+
 def check(
     owner: str, target: Callable[..., Any], values: Mapping[str, Any], *, text: bool = False
 ) -> dict[str, Any]:
@@ -179,7 +189,13 @@ def check(
         values: Names and values; values may be left out where a default exists.
         text: Whether strings are to be parsed, as they come from a command line.
     """
-    declared = options_of(target)
+    return check_against(owner, options_of(target), values, text=text)
+
+
+def check_against(
+    owner: str, declared: Mapping[str, Option], values: Mapping[str, Any], *, text: bool = False
+) -> dict[str, Any]:
+    """Check `values` against declared options and return them converted; see `check`."""
     checked = {}
     for name, value in values.items():
         if name not in declared:

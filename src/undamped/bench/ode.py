@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from undamped.bench.ode_tables import FieldTiming, OdeBenchmark
 from undamped.bench.timing import interleaved, peak_memory
+from undamped.registry import benchmarks
 from undamped.solvers import solve
 from undamped.solvers.methods.explicit.dopri5 import Dopri5
 
@@ -52,13 +53,17 @@ class ConvolutionalField(nn.Module):
         return self.net(y)
 
 
+@benchmarks.register("ode")
 def run(*, rounds: int = 7, quick: bool = False, tick: Tick = None) -> OdeBenchmark:
-    """Run the benchmark.
+    """Solvers beside torchdiffeq and the bare field: time per evaluation, gradients, memory.
 
     Args:
         rounds: How often everything is timed.
         quick: Fewer sizes, for a look.
         tick: Called with a name after every single run, for a progress bar.
+
+    Example:
+        >>> result = run(quick=True)
     """
     torch.manual_seed(0)
     small = SmallField(), torch.randn(256, 8), [0.0, 4.0]

@@ -19,7 +19,7 @@ from undamped.bench.recurrent_tables import BASELINE, RecurrentBenchmark, Shape
 from undamped.bench.timing import interleaved
 from undamped.memory import peak_memory
 from undamped.networks.recurrent import Recurrent
-from undamped.registry import models
+from undamped.registry import benchmarks, models
 
 TORCH = {"nn.RNN": nn.RNN, "nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}
 TORCH_PRODUCTS = {"nn.RNN": 1.0, "nn.LSTM": 4.0, "nn.GRU": 3.0}
@@ -43,15 +43,19 @@ SHAPE, LARGE = Shape(1000, 128, 1, 128), Shape(50, 128, 1, 1024)
 QUICK_SHAPE, QUICK_LARGE = Shape(50, 8, 1, 16), Shape(5, 8, 1, 64)
 
 
+@benchmarks.register("recurrent")
 def run(
     *, rounds: int = 5, quick: bool = False, tick: Callable[[str], None] | None = None
 ) -> RecurrentBenchmark:
-    """Measure everything.
+    """The recurrent family beside torch's own networks and torchrecurrent's: speed and memory.
 
     Args:
         rounds: How often each network is timed.
         quick: Small shapes, and the memory of few networks, to see that everything runs.
         tick: Called with a name after every measurement, for a progress bar.
+
+    Example:
+        >>> result = run(quick=True)
     """
     shape, large = (QUICK_SHAPE, QUICK_LARGE) if quick else (SHAPE, LARGE)
     names = networks()

@@ -21,6 +21,7 @@ from undamped.bench.timing import Timing, interleaved, peak_memory
 from undamped.cells.bases.cell import reference_scan
 from undamped.networks import UnICORNN
 from undamped.networks.oscillators import OscillatorNetwork
+from undamped.registry import benchmarks
 
 MODES = ("reversible", "checkpoint", "stored")
 SLOW = ("plain loop", "torchrecurrent")
@@ -158,15 +159,19 @@ class UnicornnBenchmark:
         }
 
 
+@benchmarks.register("unicornn")
 def run(
     *, rounds: int = 7, quick: bool = False, tick: Callable[[str], None] | None = None
 ) -> UnicornnBenchmark:
-    """Measure everything.
+    """UnICORNN beside what a user would otherwise pick: speed, memory against length, streams.
 
     Args:
         rounds: How often each candidate is timed; the slow ones fewer times.
         quick: Small shapes and lengths, to see that everything runs.
         tick: Called with a name after every measurement, for a progress bar.
+
+    Example:
+        >>> result = run(quick=True)
     """
     timings = {}
     for shape in QUICK_SHAPES if quick else SHAPES:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from undamped.cli.members import lists
 from undamped.cli.verbs import (
     bench,
     compare,
@@ -69,8 +70,8 @@ app.command("diagnose")(diagnose.diagnose)
 app.command("report")(report.report)
 data.app.command("check")(data_check.check)
 app.add_typer(data.app, name="data")
-app.command("bench")(bench.bench)
-app.command("reproduce")(reproduce.reproduce)
+app.command("bench", cls=lists("benchmarks"))(bench.bench)
+app.command("reproduce", cls=lists("experiments"))(reproduce.reproduce)
 
 # What torch says when there is no more memory; it has no error of its own for the CPU's.
 _NO_MEMORY = (

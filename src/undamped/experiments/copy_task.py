@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from undamped.options import NonNegativeInt, PositiveInt, unknown_name
+from undamped.registry import experiments
 
 SOLVED = 0.01
 """The loss below which a network counts as having learnt to copy."""
@@ -168,6 +169,7 @@ class CopyExperiment:
         return {"curves": figure}
 
 
+@experiments.register("copy")
 def run(
     *,
     task: Literal["copy", "denoise", "adding"] = "copy",
@@ -180,7 +182,7 @@ def run(
     out: str = "runs",
     tick: Callable[[str], None] | None = None,
 ) -> CopyExperiment:
-    """Train all networks, one after the other.
+    """How fast orthogonal, non-normal and plain networks learn to copy.
 
     Args:
         task: "copy", "denoise" or "adding".
@@ -192,6 +194,13 @@ def run(
         seed: Where all random numbers come from.
         out: The folder for the runs.
         tick: Called with a network's name when it is done, for a progress bar.
+
+    Example:
+        >>> result = run(delay=50, steps=200, networks=("rnn-orth", "lstm"))
+
+    Reference:
+        G. Kerg and others. Non-normal recurrent neural network (nnRNN): learning long time
+        dependencies while improving expressivity with transient dynamics. NeurIPS, 2019.
     """
     from undamped.registry import tasks
     from undamped.training import fit

@@ -13,6 +13,7 @@ from torch import Tensor
 from undamped.fields.concat_squash import ConcatSquashField
 from undamped.flows.continuous_flow import ContinuousFlow
 from undamped.options import PositiveFloat
+from undamped.registry import experiments
 from undamped.tasks.continuous_data import density
 
 
@@ -87,6 +88,7 @@ class DensityResult:
         return {"densities": figure}
 
 
+@experiments.register("densities")
 def run(
     *,
     names: tuple[str, ...] = ("moons", "checkerboard", "rings"),
@@ -98,7 +100,7 @@ def run(
     seed: int = 0,
     tick: Callable[[str], None] | None = None,
 ) -> DensityResult:
-    """Train a flow on each density and measure.
+    """FFJORD on planar densities: negative log-likelihood and pictures.
 
     Args:
         names: Densities.
@@ -109,6 +111,12 @@ def run(
         learning_rate: Of Adam at the start; it falls to nothing along a cosine.
         seed: Of data and models.
         tick: Called with a name after every training.
+
+    Example:
+        >>> result = run(names=("moons",), iterations=600)
+
+    Reference:
+        W. Grathwohl and others. FFJORD. ICLR, 2019.
     """
     settings = {
         "iterations": iterations,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from undamped.options import NonNegativeInt, PositiveInt, unknown_name
+from undamped.registry import experiments
 
 FORCES = (0.9, 8.0)
 PRINTED = {
@@ -118,6 +119,7 @@ class Lorenz96Experiment:
         return {"lorenz96": figure}
 
 
+@experiments.register("lorenz96")
 def run(
     *,
     epochs: PositiveInt = 6,
@@ -128,7 +130,7 @@ def run(
     out: str = "runs",
     tick: Callable[[str], None] | None = None,
 ) -> Lorenz96Experiment:
-    """Train the networks at every force, one after the other.
+    """Where a chaotic system will be: LSTM, coRNN and UnICORNN at two forces.
 
     Args:
         epochs: Passes over the 128 training trajectories.
@@ -138,6 +140,13 @@ def run(
         seed: Where all random numbers come from.
         out: The folder for the runs.
         tick: Called with a network's name when it is done, for a progress bar.
+
+    Example:
+        >>> result = run(epochs=6)
+
+    Reference:
+        T. K. Rusch, S. Mishra. UnICORNN: a recurrent model for learning very long time
+        dependencies. ICML, 2021, table 7.
     """
     from undamped.registry import tasks
     from undamped.training import fit

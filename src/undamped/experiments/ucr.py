@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from undamped.options import NonNegativeInt, PositiveInt
+from undamped.registry import experiments
 
 SETS = (
     "ItalyPowerDemand",
@@ -133,6 +134,7 @@ class UCRExperiment:
         return {"ucr": figure}
 
 
+@experiments.register("ucr")
 def run(
     *,
     sets: Sequence[str] = SETS,
@@ -144,7 +146,7 @@ def run(
     out: str = "runs",
     tick: Callable[[str], None] | None = None,
 ) -> UCRExperiment:
-    """Train every network on every set.
+    """Sets of the UCR and UEA archives: three networks beside the nearest neighbour.
 
     Args:
         sets: Names of sets that have been fetched.
@@ -155,6 +157,13 @@ def run(
         seed: Where all random numbers come from.
         out: The folder for the runs.
         tick: Called with a set's name when it is done, for a progress bar.
+
+    Example:
+        >>> result = run(sets=("GunPoint",), steps=300)
+
+    Reference:
+        H. A. Dau and others. The UCR time series archive. IEEE/CAA Journal of Automatica Sinica,
+        2019.
     """
     from undamped.data.published.cache import folder
     from undamped.registry import models

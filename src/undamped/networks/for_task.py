@@ -10,7 +10,7 @@ from undamped.networks.point_model import PointModel
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.sequence_model import SequenceModel
 from undamped.networks.task_model import TaskModel, refuse_unfit
-from undamped.options import Option, convert, options_of, unknown_name
+from undamped.options import Option, check_against, options_of
 from undamped.registry import models
 
 
@@ -49,11 +49,4 @@ def check_options(name: str, options: Mapping[str, Any], *, text: bool = False) 
         options: Names and values.
         text: Whether strings are to be parsed, as they come from a command line.
     """
-    known = model_options(name)
-    for option in options:
-        if option not in known:
-            raise unknown_name(f"option of {name}", option, list(known))
-    return {
-        option: convert(known[option].annotation, value, f"{name}.{option}", text=text)
-        for option, value in options.items()
-    }
+    return check_against(name, model_options(name), options, text=text)

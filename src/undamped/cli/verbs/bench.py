@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated
 
 import typer
 
-Name = Literal["unicornn", "recurrent", "ode"]
-
 
 def bench(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help=f"What to measure: {', '.join(get_args(Name))}.")
-    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which one.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]...",
+            help="Settings of its own; 'undamped show NAME --kind benchmark' lists them.",
+        ),
+    ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often each candidate is timed.")] = 7,
     quick: Annotated[bool, typer.Option(help="Smaller shapes, to see that it works.")] = False,
     out: Annotated[
@@ -30,23 +32,20 @@ def bench(
 
     Example: `undamped bench unicornn --out pictures/`
     """
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
+    from undamped.cli.members import read_settings, ticking
     from undamped.cli.screen import console, print_json
+    from undamped.options import settings_of
+    from undamped.registry import benchmarks
 
-    run = _runner(name)
+    run = benchmarks[name]
+    common = {"rounds": rounds, "quick": quick}
+    understood = {key: value for key, value in common.items() if key in settings_of(run)}
+    settings = {**understood, **read_settings(name, run, words or [])}
     check_table(table, name)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        line = progress.add_task(f"bench {name}")
-
-        def tick(candidate: str) -> None:
-            progress.update(line, description=f"bench {name}: {candidate}")
-
-        result = run(rounds=rounds, quick=quick, tick=tick)
+    with ticking(f"bench {name}") as tick:
+        result = run(**settings, tick=tick)
     if out is not None:
         for title, figure in result.figures().items():
             figure.savefig(out / f"{name}-{title}.png", dpi=110)
@@ -56,21 +55,6 @@ def bench(
         print_json(result.to_dict())
     else:
         console().print(result.summary())
-
-
-def _runner(name: str) -> Callable[..., Any]:
-    from undamped.options import unknown_name
-
-    if name not in get_args(Name):
-        raise unknown_name("benchmark", name, get_args(Name))
-    match cast(Name, name):
-        case "unicornn":
-            from undamped.bench.unicornn import run
-        case "recurrent":
-            from undamped.bench.recurrent import run
-        case "ode":
-            from undamped.bench.ode import run
-    return run
 
 
 def markers(name: str) -> tuple[str, str]:

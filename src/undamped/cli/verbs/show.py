@@ -9,6 +9,10 @@ import typer
 
 def show(
     name: Annotated[str, typer.Argument(help="A model, task or other member: unicornn.")],
+    kind: Annotated[
+        str | None,
+        typer.Option(help="What it is, where a name stands for several: task, experiment, …"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
 ) -> None:
     """Show one model, task or other member: what it is, what it promises, what can be set.
@@ -16,13 +20,17 @@ def show(
     Example: `undamped show unicornn`
     """
     from undamped.cli.screen import print_json
-    from undamped.describe import describe_member
+    from undamped.describe import describe_member, find_members, registry_of
 
-    page = describe_member(name)
+    page = describe_member(name, None if kind is None else registry_of(kind))
     if as_json:
         print_json(page)
     else:
         _print(name, page)
+        for registry in find_members(name):
+            if registry.kind != page["kind"]:
+                again = f"undamped show {name} --kind {registry.kind}"
+                typer.echo(f"\nThe same name stands for {_a(registry.kind)} too: {again}")
 
 
 def _print(name: str, page: dict[str, Any]) -> None:
@@ -53,6 +61,11 @@ def _print(name: str, page: dict[str, Any]) -> None:
             option["name"], str(option["default"]), option["accepts"], Text(option["about"])
         )
     screen.print(table, "")
-    if page.get("reference"):
-        screen.print("[bold]Reference[/]")
-        screen.print(Padding(Text(page["reference"]), (0, 0, 0, 4)))
+    for heading in ("example", "reference"):
+        if page.get(heading):
+            screen.print(f"[bold]{heading.capitalize()}[/]")
+            screen.print(Padding(Text(page[heading]), (0, 0, 1, 4)))
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"

@@ -1,0 +1,67 @@
+"""Verbs that run a member by its name: help lists the members, words are a member's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from typer.core import TyperArgument, TyperCommand
+
+
+def lists(kind: str) -> type[TyperCommand]:
+    """Return a command whose help names the members of a registry, which are looked up only then.
+
+    Args:
+        kind: What the registry is called in `undamped.registry`, for example "benchmarks".
+    """
+
+    class Listing(TyperCommand):
+        def format_help(self, ctx: Any, formatter: Any) -> None:
+            from undamped import registry
+
+            for parameter in self.params:
+                if isinstance(parameter, TyperArgument) and parameter.name == "name":
+                    parameter.help = f"Which one: {', '.join(getattr(registry, kind))}."
+            super().format_help(ctx, formatter)
+
+    return Listing
+
+
+def read_settings(name: str, member: Any, words: list[str]) -> dict[str, Any]:
+    """Read `key=value` words as settings of a member, and check them.
+
+    Args:
+        name: The name of the member.
+        member: The function it stands for.
+        words: What was written.
+    """
+    from undamped.errors import OptionError
+    from undamped.options import check_against, settings_of
+
+    settings = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise OptionError(
+                f"{name}: expected settings like key=value, got '{word}'. One at a time; "
+                f"'undamped show {name}' lists its settings."
+            )
+        settings[key] = value
+    return check_against(name, settings_of(member), settings, text=True)
+
+
+@contextmanager
+def ticking(title: str) -> Iterator[Callable[[str], None]]:
+    """Yield a function that says what was done last, beside a clock on standard error.
+
+    Args:
+        title: What the command is called.
+    """
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        line = progress.add_task(title)
+        yield lambda done: progress.update(line, description=f"{title}: {done}")
