@@ -1,6 +1,19 @@
-"""`python -m undamped` is the command line too."""
+"""`python -m undamped`, and the command `undamped`."""
 
-from undamped.cli import main
+import sys
+
+from undamped.errors import MissingPackageError
+
+
+def main() -> None:
+    """Run the command line, or say in a sentence what it needs."""
+    try:
+        from undamped.cli import main as run
+    except MissingPackageError as missing:
+        sys.stderr.write(f"{missing}\n")
+        sys.exit(2)
+    run()
+
 
 if __name__ == "__main__":
     main()

@@ -40,6 +40,10 @@ class NonFiniteError(UndampedError, ArithmeticError):
     """A loss, a gradient or a state stopped being a finite number."""
 
 
+class MissingPackageError(UndampedError, ModuleNotFoundError):
+    """A package is not installed that a part of the library needs."""
+
+
 def explain(what: str, *, expected: str, got: object, remedy: str) -> str:
     """Return the message formula: what, expected, got, remedy.
 

@@ -5,6 +5,10 @@ They never train. Each returns a small record that draws itself: `.plot()`, `.pi
 `undamped diagnose`.
 """
 
+from undamped.packages import require
+
+require("undamped.analysis", "matplotlib", "plotly", "scipy")
+
 from undamped.analysis.attention import Attention, attention, attention_of
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result

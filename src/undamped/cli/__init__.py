@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from undamped.packages import require
+
+require("undamped.cli", "rich", "typer")
+
 import sys
 from typing import Annotated
 

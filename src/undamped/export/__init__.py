@@ -1,5 +1,9 @@
 """Models as files that need neither this library nor PyTorch."""
 
+from undamped.packages import require
+
+require("undamped.export", "lightning")
+
 from undamped.export.onnx_file import export_onnx, subject_of
 from undamped.export.subject import Subject
 

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from undamped.options import PositiveInt
+from undamped.packages import require
 from undamped.parametrizations.exponential import rotation_logarithm
 from undamped.parametrizations.initial import random_orthogonal
 from undamped.parametrizations.matrix_set import MatrixSet
@@ -82,11 +84,8 @@ class Schur(MatrixSet):
 
     def right_inverse(self, matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Take a Schur decomposition, if its blocks are scaled rotations (as for normal ones)."""
-        import scipy.linalg
-
         # Reversing rows and columns turns the upper form that LAPACK gives into the lower one.
-        values = matrix.detach().cpu().double().numpy()
-        upper, basis = scipy.linalg.schur(values, output="real")[:2]
+        upper, basis = _real_schur(matrix.detach().cpu().double().numpy())
         order = _block_order(upper)
         form = torch.from_numpy(upper.copy())[order][:, order]
         p = torch.from_numpy(basis.copy())[:, order]
@@ -125,6 +124,16 @@ class Schur(MatrixSet):
         turn, scales, angles, _ = self.sample_free(generator=generator)
         p = rotation(turn)
         return p @ block_diagonal(scales, angles, self.size) @ p.mT
+
+
+def _real_schur(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return an upper form and its basis."""
+    if np.array_equal(values, np.diag(np.diagonal(values))):  # as every cell starts
+        return values, np.eye(len(values))
+    require("the Schur form of a matrix", "scipy")
+    import scipy.linalg
+
+    return scipy.linalg.schur(values, output="real")[:2]
 
 
 def _block_order(upper: object) -> Tensor:

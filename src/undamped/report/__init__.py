@@ -1,5 +1,9 @@
 """Runs and models become one HTML page, with a verdict and what to do about it."""
 
+from undamped.packages import require
+
+require("undamped.report", "plotly")
+
 from undamped.report.diagnose import diagnose
 from undamped.report.model_report import ModelReport, Remedy, Score
 from undamped.report.page import page, write

@@ -1,5 +1,9 @@
 """Tasks: data, loss, metric, and what a guess would score."""
 
+from undamped.packages import require
+
+require("undamped.tasks", "pandas", "scipy", "sklearn")
+
 from undamped.lazy import lazy_names
 from undamped.registry import tasks
 

@@ -1,5 +1,9 @@
 """Training: from a model and a task to a run folder."""
 
+from undamped.packages import require
+
+require("undamped.training", "lightning", "rich")
+
 from undamped.training.fit import fit, resume
 from undamped.training.options import TrainOptions
 from undamped.training.run import Run

@@ -1,0 +1,155 @@
+"""With the core packages alone: all layers, solvers and models; the rest says what it needs."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from undamped.packages import CORE
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+IMPORTED_AS = {"scikit-learn": "sklearn", "pillow": "PIL"}
+
+BLOCK = """
+import sys, warnings
+from importlib.machinery import PathFinder
+warnings.simplefilter("ignore")
+real = PathFinder.find_spec
+def find_spec(name, path=None, target=None):
+    return None if name.partition(".")[0] in BLOCKED else real(name, path, target)
+PathFinder.find_spec = find_spec
+"""
+
+
+def blocked():
+    extras = [line for extra in PROJECT["optional-dependencies"].values() for line in extra]
+    names = {re.split(r"[\[><= ]", line)[0] for line in [*PROJECT["dependencies"], *extras]}
+    return {IMPORTED_AS.get(name, name) for name in names} - {
+        *CORE,
+        "undamped",
+        "mpmath",
+    }  # torch brings that
+
+
+def run(code):
+    source = f"BLOCKED = {blocked()!r}\n{BLOCK}\n{code}"
+    return subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+
+
+LAYERS = """
+from contextlib import nullcontext
+import torch, undamped
+from undamped.networks.recurrent import Recurrent
+from undamped.options import options_of
+from undamped.registry import models, solvers
+
+def train(module, loss):
+    step = torch.optim.SGD(module.parameters(), lr=0.01)
+    before = [p.detach().clone() for p in module.parameters()]
+    loss().backward()
+    step.step()
+    assert any(not torch.equal(a, b) for a, b in zip(before, module.parameters()))
+
+torch.manual_seed(0)
+for name in models:
+    if issubclass(models[name], Recurrent):
+        net = undamped.build(name, input_size=3, hidden_size=4)
+        # Compiling every kernel takes minutes; two stand for all.
+        with nullcontext() if name in ("unicornn", "cornn") else undamped.plain_loops():
+            train(net, lambda: net(torch.randn(6, 2, 3))[0].square().mean())
+        net.step(torch.randn(2, 3))
+    else:
+        known = options_of(models[name])
+        sizes = {"input_size": 4, "output_size": 2, "hidden_size": 3}
+        net = undamped.build(name, **{k: v for k, v in sizes.items() if k in known})
+        x = torch.randn(5, 4)
+        train(net, lambda: (net.log_prob(x) if name == "ffjord" else net(x)).square().mean())
+weight = torch.randn(2, 2, requires_grad=True)
+for name in solvers:
+    fixed = {"options": {"step_size": 0.1}}
+    how = {"rtol": 1e-3, "atol": 1e-3} if solvers[name]().adaptive else fixed
+    field, times = lambda t, y: y @ weight, torch.tensor([0.0, 1.0])
+    path = undamped.odeint(field, torch.ones(1, 2), times, method=name, **how)
+    path[-1].sum().backward()
+from undamped.fields import PerceptronField
+ode = undamped.NeuralODE(PerceptronField(2, 4))
+train(ode, lambda: ode(torch.randn(5, 2)).square().mean())
+import tempfile, pathlib
+from undamped.files import write_tensors, read_tensors
+place = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
+write_tensors(place, ode.state_dict())
+"""
+
+
+def test_every_layer_solver_and_model_runs_on_the_core():
+    said = run(LAYERS)
+    assert said.returncode == 0, said.stderr[-2000:]
+
+
+ROOMS = [
+    "analysis",
+    "bench",
+    "cli",
+    "data",
+    "estimators",
+    "experiments",
+    "export",
+    "report",
+    "tasks",
+    "training",
+]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_other_room_says_what_to_install(room):
+    said = run(f"import undamped\nimport undamped.{room}")
+    last = said.stderr.strip().splitlines()[-1]
+    assert last.startswith("undamped.errors.MissingPackageError: undamped."), said.stderr[-500:]
+    assert last.endswith("pip install 'undamped[all]'")
+
+
+def test_every_room_is_core_or_asks():
+    core = [
+        "cells",
+        "contract",
+        "fields",
+        "flows",
+        "kernels",
+        "networks",
+        "parametrizations",
+        "solvers",
+    ]
+    rooms = [p.parent.name for p in (ROOT / "src" / "undamped").glob("*/__init__.py")]
+    assert sorted(rooms) == sorted(core + ROOMS)
+
+
+@pytest.mark.parametrize("words", [["train"], ["--help"]])
+def test_the_command_line_says_it_in_one_sentence(words):
+    start = "import runpy; runpy.run_module('undamped', run_name='__main__')"
+    said = run(f"sys.argv = ['undamped', *{words!r}]\n{start}")
+    assert said.returncode == 2
+    assert said.stderr.count("\n") == 1
+    assert "pip install 'undamped[all]'" in said.stderr
+
+
+def test_an_estimator_says_what_to_install():
+    said = run("import undamped; undamped.SequenceClassifier")
+    assert "pip install 'undamped[all]'" in said.stderr.splitlines()[-1]
+
+
+def test_the_core_is_what_it_says():
+    listed = (ROOT / "requirements-core.txt").read_text().splitlines()
+    lines = [line for line in listed if line and not line.startswith("#")]
+    assert lines == PROJECT["dependencies"][: len(CORE)]
+    assert [re.split("[><=]", line)[0] for line in lines] == list(CORE)
+
+
+def test_one_word_brings_everything():
+    extras = PROJECT["optional-dependencies"]
+    (everything,) = extras["all"]
+    named = set(re.fullmatch(r"undamped\[(.*)\]", everything)[1].split(","))
+    assert named == set(extras) - {"all", "dev", "docs"}
