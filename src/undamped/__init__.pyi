@@ -56,6 +56,8 @@ from undamped.networks import IncrementalRNN as IncrementalRNN
 from undamped.networks import IndRNN as IndRNN
 from undamped.networks import LSTM as LSTM
 from undamped.networks import LipschitzRNN as LipschitzRNN
+from undamped.networks import MemLSTM as MemLSTM
+from undamped.networks import MemRNN as MemRNN
 from undamped.networks import MomentumLSTM as MomentumLSTM
 from undamped.networks import MomentumRNN as MomentumRNN
 from undamped.networks import NesterovLSTM as NesterovLSTM
@@ -64,8 +66,11 @@ from undamped.networks import RMSPropLSTM as RMSPropLSTM
 from undamped.networks import RMSPropRNN as RMSPropRNN
 from undamped.networks import RNN as RNN
 from undamped.networks import RNNOrth as RNNOrth
+from undamped.networks import RelLSTM as RelLSTM
+from undamped.networks import RelRNN as RelRNN
 from undamped.networks import ResidualIndRNN as ResidualIndRNN
 from undamped.networks import ResidualUnICORNN as ResidualUnICORNN
+from undamped.networks import SAB as SAB
 from undamped.networks import SRU as SRU
 from undamped.networks import SpectralRNN as SpectralRNN
 from undamped.networks import UnICORNN as UnICORNN

@@ -57,6 +57,10 @@ class Kind(Enum):
     """The log-density changes by the log-determinant of the flow's Jacobian."""
     NORMALISED_DENSITY = "normalised-density"
     """The density integrates to one."""
+    FIXED_STATE = "fixed-state"
+    """A state takes as many bytes after many steps as after a few."""
+    DIRECT_PATH = "direct-path"
+    """A remembered state reaches what the next step reads in one step, by its attention weight."""
     CORRECTED_ERROR = "corrected-error"
     """A correction within δ of the residual leaves an error of δ h^{p+1} in a step."""
 
@@ -103,6 +107,29 @@ class HasSteps(Protocol):
         self, projected: Tensor, state: tuple[Tensor, ...], constants: Any, /
     ) -> tuple[Tensor, ...]:
         """Take a step."""
+        ...
+
+
+@runtime_checkable
+class HasMemory(HasSteps, Protocol):
+    """A cell that attends to remembered states."""
+
+    attention: Any
+
+    def split(self, state: tuple[Tensor, ...], /) -> tuple[Any, Any, Any]:
+        """Return what the recurrence reads, what else it carries, and the memory."""
+        ...
+
+    def as_slots(self, memory: Any, batch: int, /) -> tuple[Tensor, ...]:
+        """Return the remembered states, their scores and their flags."""
+        ...
+
+    def from_slots(self, slots: Tensor, scores: Tensor, seen: Tensor, /) -> tuple[Tensor, ...]:
+        """Return the memory made of its slots."""
+        ...
+
+    def weights(self, query: Tensor, states: Tensor, seen: Tensor, /) -> Tensor:
+        """Return the attention of a query to states."""
         ...
 
 

@@ -22,6 +22,8 @@ from undamped.cells.indrnn import ResidualIndRNNCell as ResidualIndRNNCell
 from undamped.cells.irnn import IRNNCell as IRNNCell
 from undamped.cells.lipschitz import LipschitzRNNCell as LipschitzRNNCell
 from undamped.cells.lstm import LSTMCell as LSTMCell
+from undamped.cells.memrnn import MemLSTMCell as MemLSTMCell
+from undamped.cells.memrnn import MemRNNCell as MemRNNCell
 from undamped.cells.momentum_lstm import AdamLSTMCell as AdamLSTMCell
 from undamped.cells.momentum_lstm import MomentumLSTMCell as MomentumLSTMCell
 from undamped.cells.momentum_lstm import NesterovLSTMCell as NesterovLSTMCell
@@ -33,9 +35,12 @@ from undamped.cells.momentum_rnn import RMSPropRNNCell as RMSPropRNNCell
 from undamped.cells.nnrnn import NnRNNCell as NnRNNCell
 from undamped.cells.ornn import ORNNCell as ORNNCell
 from undamped.cells.registry import network as network
+from undamped.cells.relrnn import RelLSTMCell as RelLSTMCell
+from undamped.cells.relrnn import RelRNNCell as RelRNNCell
 from undamped.cells.residual_unicornn import ResidualUnICORNNCell as ResidualUnICORNNCell
 from undamped.cells.rnn import RNNCell as RNNCell
 from undamped.cells.rnn_orth import RNNOrthCell as RNNOrthCell
+from undamped.cells.sab import SABCell as SABCell
 from undamped.cells.scornn import ScoRNNCell as ScoRNNCell
 from undamped.cells.spectral import SpectralRNNCell as SpectralRNNCell
 from undamped.cells.sru import SRUCell as SRUCell

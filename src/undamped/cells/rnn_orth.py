@@ -52,7 +52,6 @@ class RNNOrthCell(RNNCell):
         ICML, 2016.
     """
 
-    remembers = "start from an orthogonal recurrent matrix, which keeps every norm"
     promises = (
         *RNNCell.promises,
         Promise(Kind.STARTS_ISOMETRIC, "the linear part of a step starts as a rotation"),

@@ -111,6 +111,15 @@ def export_form(subject: Subject) -> Subject:
                 remedy="Only recurrent models are exported.",
             )
         )
+    if not model.network.cell_class.exportable:
+        raise OptionError(
+            explain(
+                "export",
+                expected="a network whose step can be written as ONNX nodes",
+                got=f"{type(model.network).__name__}, which attends to remembered states",
+                remedy="Use `undamped stream RUN`, which answers sample by sample.",
+            )
+        )
     for cell in model.network.cells:
         cell.structured = False  # type: ignore[union-attr]
     return Subject(model, subject.preparation, subject.classes, subject.source)

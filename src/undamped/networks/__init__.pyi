@@ -299,6 +299,40 @@ class LipschitzRNN(Recurrent):
         weight_std: float = 0.1,
     ) -> None: ...
 
+class MemLSTM(Recurrent):
+    """MemLSTM: an LSTM that remembers every state it had and attends to all of them."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        attention: Literal['additive', 'dot'] = 'additive',
+        mix: Literal['half', 'sum', 'learned'] = 'half',
+    ) -> None: ...
+
+class MemRNN(Recurrent):
+    """MemRNN: an RNN that remembers every state it had and attends to all of them."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        recurrence: str = 'rnn-orth',
+        nonlinearity: Literal['tanh', 'relu', 'modrelu'] | None = None,
+        attention: Literal['additive', 'dot'] = 'additive',
+        mix: Literal['half', 'sum', 'learned'] = 'half',
+    ) -> None: ...
+
 class MomentumLSTM(Recurrent):
     """MomentumLSTM: the input of every gate enters through a velocity."""
 
@@ -436,6 +470,46 @@ class RNNOrth(Recurrent):
         initialisation: Literal['random', 'henaff', 'henaff-half', 'cayley', 'identity'] = 'henaff',
     ) -> None: ...
 
+class RelLSTM(Recurrent):
+    """RelLSTM: an LSTM that attends to its last ν states and to the ρ that mattered most."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        recent: int = 10,
+        kept: int = 10,
+        screening: Literal['attention', 'share', 'surprise', 'learned'] = 'attention',
+        attention: Literal['additive', 'dot'] = 'additive',
+        mix: Literal['half', 'sum', 'learned'] = 'half',
+    ) -> None: ...
+
+class RelRNN(Recurrent):
+    """RelRNN: an RNN that attends to its last ν states and to the ρ that mattered most."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        recent: int = 10,
+        kept: int = 10,
+        screening: Literal['attention', 'share', 'surprise', 'learned'] = 'attention',
+        recurrence: str = 'rnn-orth',
+        nonlinearity: Literal['tanh', 'relu', 'modrelu'] | None = None,
+        attention: Literal['additive', 'dot'] = 'additive',
+        mix: Literal['half', 'sum', 'learned'] = 'half',
+    ) -> None: ...
+
 class ResidualIndRNN(Recurrent):
     """Residual IndRNN: layers read the sum of the layer below and those S apart under it."""
 
@@ -471,6 +545,24 @@ class ResidualUnICORNN(OscillatorNetwork):
         train_step: bool = True,
         skip: int = 2,
         gradient: Literal['reversible', 'checkpoint', 'stored'] = 'reversible',
+    ) -> None: ...
+
+class SAB(Recurrent):
+    """SAB: an LSTM that keeps every k-th state and attends to the few that fit best."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        keep_every: int = 10,
+        top: int = 10,
+        truncate: int = 10,
+        scores: Literal['paper', 'released'] = 'paper',
     ) -> None: ...
 
 class SRU(Recurrent):

@@ -193,11 +193,11 @@ class Recurrent(Penalised):
         batch = x.shape[1]
         if state is None:
             return [c.initial_state(batch, x) for c in self._all_cells()]
-        parts = self._state_parts(state, batch, x.dtype)
+        parts = self._state_parts(state, batch)
         return [tuple(part[i] for part in parts) for i in range(len(self.cells))]
 
-    def _state_parts(self, state: Tensor | State, batch: int, dtype: torch.dtype) -> State:
-        """Return each part of a state as it is, once shape and type are known to be right."""
+    def _state_parts(self, state: Tensor | State, batch: int) -> State:
+        """Return each part of a state as it is, once its shape is known to be right."""
         parts = (state,) if isinstance(state, Tensor) else tuple(state)
         cell, cells = self.cell(0), len(self.cells)
         sizes = cell.state_sizes
@@ -216,15 +216,6 @@ class Recurrent(Penalised):
                     expected=f"tensors of shapes {', '.join(expected)}",
                     got=", ".join(str(tuple(part.shape)) for part in parts) or "nothing",
                     remedy="Pass on the state that an earlier call returned, or none.",
-                )
-            )
-        if any(part.dtype != dtype for part in parts):
-            raise ShapeError(
-                explain(
-                    f"{type(self).__name__} state",
-                    expected=f"{dtype}, the type of the input",
-                    got=", ".join(str(part.dtype) for part in parts),
-                    remedy="Convert one of the two by .to(dtype).",
                 )
             )
         return parts
@@ -259,21 +250,16 @@ class Recurrent(Penalised):
     @in_full_precision
     def last(
         self,
-        input: Tensor | PackedSequence,
+        input: Tensor,
         state: Tensor | State | None = None,
         lengths: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | State]:
         """Return only the output at each sequence's true end (batch, features), and the state.
 
         With two directions it holds the forward output at the end and the backward output at
-        the beginning: what each direction knows after having read everything. A `PackedSequence`
-        says its lengths itself.
+        the beginning: what each direction knows after having read everything.
         """
-        if isinstance(input, PackedSequence):
-            padded, lengths = pad_packed_sequence(input, batch_first=self.batch_first)
-            x, state, unbatched = self._check_input(padded, state)
-        else:
-            x, state, unbatched = self._check_input(input, state)
+        x, state, unbatched = self._check_input(input, state)
         lengths = self._check_lengths(lengths, x)
         states = self._run_to_end(x, self._split_state(state, x), lengths)
         top = self.num_layers - 1
@@ -401,16 +387,6 @@ class Recurrent(Penalised):
     def _check_input(
         self, x: Tensor, state: Tensor | State | None, stream: bool = False
     ) -> tuple[Tensor, Tensor | State | None, bool]:
-        weight = next(iter(self.cell(0)._parameters.values()), None)
-        if weight is not None and x.dtype != weight.dtype:
-            raise ShapeError(
-                explain(
-                    f"{type(self).__name__} input",
-                    expected=f"{weight.dtype}, the type of the parameters",
-                    got=x.dtype,
-                    remedy="Convert the input by .to(dtype), or the network.",
-                )
-            )
         unbatched = x.dim() == 2
         shaped = x.dim() in (2, 3) and x.shape[-1] == self.input_size and x.shape[0] > 0
         if x.dim() == 3 and self.batch_first:
@@ -434,9 +410,9 @@ class Recurrent(Penalised):
         return x, state, unbatched
 
     def _check_lengths(self, lengths: Tensor | None, x: Tensor) -> Tensor | None:
-        steps, batch = x.shape[:2]
-        if lengths is None or not batch:
+        if lengths is None:
             return None
+        steps, batch = x.shape[:2]
         lengths = torch.as_tensor(lengths, device=x.device)
         whole = not lengths.dtype.is_floating_point and lengths.dtype != torch.bool
         if whole:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from undamped import promises
-from undamped.analysis.promises import density, flow, matrix, solver, step
+from undamped.analysis.promises import density, flow, matrix, memory, solver, step
 from undamped.analysis.promises.result import Result
 from undamped.errors import explain
 from undamped.promises import Kind, Promise, Promising
@@ -106,6 +106,8 @@ _MEASURES: dict[Kind, tuple[Any, Callable[[Any, torch.Generator], Result]]] = {
     ),
     Kind.SYMPLECTIC: (promises.HasSteps | promises.HasLayers, step.measure_symplectic),
     Kind.BOUNDED_STATE: (promises.HasStateBound, step.measure_bounded_state),
+    Kind.FIXED_STATE: (promises.HasSteps, memory.measure_fixed_state),
+    Kind.DIRECT_PATH: (promises.HasMemory, memory.measure_direct_path),
     Kind.SINGULAR_BAND: (promises.HasMargin, matrix.measure_singular_band),
     Kind.SCALED_SPECTRUM: (promises.HasSpectrum, matrix.measure_scaled_spectrum),
     Kind.POLYNOMIAL_GROWTH: (promises.HasFreeMatrix, matrix.measure_polynomial_growth),

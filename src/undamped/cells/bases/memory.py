@@ -1,0 +1,265 @@
+"""Cells that remember states and attend to them: the recurrent step reads s = f(h, c).
+
+A memory cell is another cell, the recurrence, whose hidden state is replaced by s before every
+step: h_t = step(s_{t−1}, x_t). Then h_t is remembered, s_{t−1} asks what is remembered, and
+s_t = f(h_t, c_t) goes on. What is remembered, and for how long, is what the cells differ in.
+
+The state is plain tensors, in which zero means empty: multiplied by zero, a sample starts afresh.
+States remembered lie flat, (batch, slots × hidden), the oldest first, beside a flag for every slot.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from undamped.cells.bases.attention import Alignment, Attention, Mix, weights_of
+from undamped.cells.bases.cell import Cell, State
+from undamped.cells.bases.coupled import runs_compiled
+from undamped.cells.exprnn import ExpRNNCell
+from undamped.cells.lstm import LSTMCell
+from undamped.cells.rnn import RNNCell
+from undamped.cells.scornn import ScoRNNCell
+from undamped.errors import OptionError, explain
+from undamped.options import PositiveInt, check, options_of
+from undamped.registry import models
+
+Nonlinearity = Literal["tanh", "relu", "modrelu"]
+
+
+def recurrence_of(
+    name: str, input_size: int, hidden_size: int, nonlinearity: Nonlinearity | None
+) -> Cell:
+    """Build the recurrent part of a memory cell from the registry name of its network."""
+    entry = models.entries().get(name)
+    kind = getattr(entry, "cell", None)
+    if kind is None or kind.state_names[0] != "hidden" or issubclass(kind, MemoryCell):
+        raise OptionError(
+            explain(
+                "recurrence",
+                expected="a recurrent network whose step reads and shows its hidden state",
+                got=f"'{name}'",
+                remedy="Take 'rnn-orth', 'exprnn', 'rnn', 'gru' or 'lstm', for example.",
+            )
+        )
+    options: dict[str, Any] = {}
+    if nonlinearity is not None:
+        if "nonlinearity" not in options_of(kind):
+            raise OptionError(
+                explain(
+                    "nonlinearity",
+                    expected=f"none, since '{name}' has no choice of it",
+                    got=nonlinearity,
+                    remedy="Leave it out, or choose recurrence='rnn-orth'.",
+                )
+            )
+        options["nonlinearity"] = nonlinearity
+    return kind(input_size, hidden_size, **check(name, kind, options))
+
+
+@dataclass(frozen=True)
+class CompiledStep:
+    """A recurrence that the compiled loops know: h = φ(V s + projected), or the gates of an LSTM.
+
+    Args:
+        kind: The name of φ, or "lstm".
+        matrix: V.
+        projection: The input matrix, and the bias where there is one.
+        thresholds: The threshold of modReLU, where it is φ.
+    """
+
+    kind: str
+    matrix: Tensor
+    projection: State
+    thresholds: State = ()
+
+    @property
+    def tensors(self) -> State:
+        """All of them."""
+        return (self.matrix, *self.projection, *self.thresholds)
+
+
+class MemoryCell(Cell):
+    """A recurrence, an attention, and something that remembers.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        recurrence: The recurrent part.
+        alignment: Kind of attention.
+        mix: The function f in s = f(h, c).
+    """
+
+    exportable = False
+    state_grows: ClassVar[bool] = False
+    """Whether a state is larger after more steps."""
+    screened_by: str | None = None
+    """How the compiled loops call the screening; None where everything is remembered."""
+    memory_names: ClassVar[tuple[str, ...]]
+    """The parts of the state beyond h, s and what else the recurrence carries."""
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        recurrence: Cell,
+        alignment: Alignment,
+        mix: Mix,
+    ) -> None:
+        super().__init__(input_size, hidden_size)
+        self.recurrence = recurrence
+        self.attention = Attention(hidden_size, alignment, mix)
+        self.state_names = (*self.state_names[:2], *recurrence.state_names[1:], *self.memory_names)
+
+    @property
+    @abstractmethod
+    def memory_sizes(self) -> tuple[int | None, ...]:
+        """How many numbers each part of the memory has; None where it grows."""
+
+    @property
+    def state_sizes(self) -> tuple[int | None, ...]:
+        """How many numbers each part of the state has; None where it grows."""
+        carried = (self.hidden_size,) * (1 + len(self.recurrence.state_names))
+        return (*carried, *self.memory_sizes)
+
+    def initial_state(self, batch: int, like: Tensor) -> State:
+        """Zeros: nothing is remembered."""
+        return tuple(like.new_zeros(batch, size or 0) for size in self.state_sizes)
+
+    def split(self, state: State) -> tuple[Tensor, State, State]:
+        """Return s, what else the recurrence carries, and the memory."""
+        carried = len(self.recurrence.state_names)
+        return state[1], state[2 : 1 + carried], state[1 + carried :]
+
+    def project(self, x: Tensor) -> Tensor:
+        """What the recurrence makes of the input."""
+        return self.recurrence.project(x)
+
+    def constants(self) -> State:
+        """What the recurrence computes once a pass."""
+        return self.recurrence.constants()
+
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """Step, remember, attend, mix."""
+        mixed, carried, memory = self.split(state)
+        hidden, *carried_on = self.recurrence.advance(projected, (mixed, *carried), constants)
+        context, remembered = self.remember(hidden, state, memory, constants)
+        return (hidden, self.attention.combine(hidden, context), *carried_on, *remembered)
+
+    @abstractmethod
+    def remember(
+        self, hidden: Tensor, state: State, memory: State, constants: State
+    ) -> tuple[Tensor, State]:
+        """Take in a new state, attend; return the context (batch, hidden) and the memory."""
+
+    def hold(self, new: State, old: State, running: Tensor) -> State:
+        """Leave samples alone whose sequence is over; `running` is (batch, 1)."""
+        return tuple(torch.where(running, n, o) for n, o in zip(new, old, strict=True))
+
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """Run over (time, batch, input) with the compiled loops, or plainly where they cannot."""
+        constants = self.steady_constants()
+        step = self._compiled_step(constants)
+        if step is None or not runs_compiled(x, *state, *step.tensors):
+            return self.plain_scan(x, state, lengths)
+        return self.compiled_scan(step, x, state, lengths, constants)
+
+    def plain_scan(
+        self, x: Tensor, state: State, lengths: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Run over (time, batch, input) in a plain loop."""
+        projected, constants = self.project(x), self.steady_constants()
+        outputs = []
+        for t, projected_t in enumerate(projected.unbind(0)):
+            advanced = self.advance(projected_t, state, constants)
+            if lengths is None:
+                state = advanced
+                outputs.append(self.output(state))
+                continue
+            running = (t < lengths).unsqueeze(-1)
+            state = self.hold(advanced, state, running)
+            outputs.append(self.output(state) * running)
+        return torch.stack(outputs), state
+
+    def _compiled_step(self, constants: State) -> CompiledStep | None:
+        """Return what the compiled loops need of the recurrence, or None if they do not know it."""
+        inner = self.recurrence
+        if isinstance(inner, LSTMCell):
+            detaching = inner.h_detach > 0 and inner.training
+            return None if detaching else CompiledStep("lstm", constants[0], inner.input_tensors())
+        if isinstance(inner, RNNCell) and not getattr(inner, "thresholds", False):
+            return CompiledStep(inner.nonlinearity, constants[0], inner.input_tensors())
+        if isinstance(inner, RNNCell | ExpRNNCell | ScoRNNCell):
+            kind = getattr(inner, "nonlinearity", "modrelu")
+            thresholds = inner.elementwise_tensors(constants)
+            kind = "modrelu" if thresholds else kind
+            if kind in ("tanh", "relu", "modrelu", "identity"):
+                return CompiledStep(kind, constants[0], inner.input_tensors(), thresholds)
+        return None
+
+    def compiled_scan(
+        self,
+        step: CompiledStep,
+        x: Tensor,
+        state: State,
+        lengths: Tensor | None,
+        constants: State,
+    ) -> tuple[Tensor, State]:
+        """Run over (time, batch, input) with the compiled loops."""
+        from undamped.kernels.memory import attend, loops
+        from undamped.kernels.memory.scan import Plan, memory_scan
+
+        mixed, carried, memory = self.split(state)
+        attention, batch, size = self.attention, x.shape[1], self.hidden_size
+        plan = Plan(
+            step=getattr(loops, step.kind.upper()),
+            alignment=getattr(attend, attention.alignment.upper()),
+            mix=getattr(loops, attention.mix.upper()),
+            screening=getattr(loops, self.screened_by) if self.screened_by else -1,
+            recent=getattr(self, "recent", 0),
+            kept=getattr(self, "kept", 0),
+            lengths=lengths,
+        )
+        slots, scores, seen = self.as_slots(memory, batch)
+        tensors = {
+            "mixed": mixed,
+            "cell": carried[0] if carried else x.new_empty(batch, 0),
+            "slots": slots.transpose(0, 1),
+            "input": step.projection[0],
+            "recurrent": torch.cat((step.matrix, attention.query)),
+            "key": attention.key,
+            **dict(zip(("bias",), step.projection[1:], strict=False)),
+            **dict(zip(("threshold",), step.thresholds, strict=False)),
+            **({} if attention.score is None else {"vector": attention.score}),
+            **({} if attention.mixing is None else {"mixing": attention.mixing}),
+            **self.screening_tensors(constants),
+        }
+        output, final = memory_scan(plan, x, tensors, scores, seen)
+        last = (
+            output[-1]
+            if lengths is None
+            else output.gather(0, (lengths - 1).view(1, -1, 1).expand(1, -1, size)).squeeze(0)
+        )
+        onward = (final["cell"],) if carried else ()
+        kept = self.from_slots(final["slots"].transpose(0, 1), final["scores"], final["seen"])
+        return output, (last, final["mixed"], *onward, *kept)
+
+    def weights(self, query: Tensor, states: Tensor, seen: Tensor) -> Tensor:
+        """Return the attention of a query (batch, hidden) to states (batch, slots, hidden)."""
+        return weights_of(self.attention.scores(query, states), seen != 0)
+
+    def as_slots(self, memory: State, batch: int) -> State:
+        """Return states (batch, slots, hidden), scores and flags (batch, slots) of the memory."""
+        raise NotImplementedError
+
+    def from_slots(self, slots: Tensor, scores: Tensor, seen: Tensor) -> State:
+        """Return the memory made of its slots."""
+        raise NotImplementedError
+
+    def screening_tensors(self, constants: State) -> dict[str, Tensor]:
+        """Return the tensors that screening reads, by their names in the compiled scan."""
+        return {}

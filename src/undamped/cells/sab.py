@@ -1,0 +1,151 @@
+"""SAB (Ke et al., 2018): sparse attentive backtracking."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from undamped.cells.bases.attention import Alignment, weights_of
+from undamped.cells.bases.cell import State
+from undamped.cells.bases.memory import MemoryCell
+from undamped.cells.lstm import LSTMCell
+from undamped.cells.registry import network
+from undamped.options import NonNegativeInt, PositiveInt
+
+
+@network("sab", "SAB")
+class SABCell(MemoryCell):
+    """SAB: an LSTM that keeps every k-th state and attends to the few that fit best.
+
+    Equation:
+        ĥ_t, m_t = LSTM(h_{t−1}, m_{t−1}, x_t),  h_t = ĥ_t + c_t,  c_t = Σ a_i h_{ki}
+        e_i = vᵀ tanh(W ĥ_t + K h_{ki}),  a_i = relu(e_i − e₍ₗ₊₁₎)/Σ relu(e_j − e₍ₗ₊₁₎)
+        Every k-th h_t is remembered; the network shows (h_t, c_t).
+
+    Symbols:
+        h hidden state, m the LSTM's memory cell, c what attention brings, k `keep_every`,
+        l `top`, e₍ₗ₊₁₎ the largest score that is left out; as long as no more than l states are
+        remembered a = softmax(e). W, K, v trained.
+
+    Promise:
+        None that is strict. After `truncate` steps the gradient goes on through attended states
+        alone. The state grows by one hidden vector every k steps.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        keep_every: The number k of steps between two remembered states.
+        top: The number l of states that are attended to.
+        truncate: After how many steps the gradient through h and m is cut; 0 never cuts it.
+        scores: As in the paper, or as in the program released with it: e_i = vᵀ tanh(K h_{ki}) and
+            e₍ₗ₎ subtracted, whose weights do not depend on ĥ_t (its part cancels) and where l − 1
+            states are left.
+
+    Example:
+        >>> net = undamped.SAB(3, 16, keep_every=5, top=3)
+        >>> output, state = net(torch.randn(50, 4, 3))
+        >>> output.shape
+        torch.Size([50, 4, 32])
+
+    Reference:
+        N. R. Ke, A. Goyal, O. Bilaniuk, J. Binas, M. C. Mozer, C. Pal, Y. Bengio. Sparse attentive
+        backtracking: temporal credit assignment through reminding. NeurIPS, 2018.
+    """
+
+    state_names = ("hidden", "context", "memory", "past", "seen", "clock")
+    memory_names = state_names[3:]
+    state_grows = True
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        keep_every: PositiveInt = 10,
+        top: PositiveInt = 10,
+        truncate: NonNegativeInt = 10,
+        scores: Literal["paper", "released"] = "paper",
+    ) -> None:
+        alignment: Alignment = "additive"
+        super().__init__(
+            input_size, hidden_size, LSTMCell(input_size, hidden_size), alignment, "sum"
+        )
+        self.keep_every, self.top, self.truncate = keep_every, top, truncate
+        self.scores: Literal["paper", "released"] = scores
+        if scores == "released":
+            self.attention.query.requires_grad_(False).zero_()
+
+    @property
+    def output_size(self) -> int:
+        """h and c side by side."""
+        return 2 * self.hidden_size
+
+    @property
+    def memory_sizes(self) -> tuple[int | None, ...]:
+        """Past states and their flags, both growing, and the number of steps."""
+        return (None, None, 1)
+
+    def output(self, state: State) -> Tensor:
+        """(h, c)."""
+        return torch.cat(state[:2], dim=-1)
+
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """Step, attend, add, remember every k-th sum."""
+        hidden, _, memory, past, seen, clock = state
+        if self.truncate and torch.is_grad_enabled():
+            cut = (clock != 0) & (clock % self.truncate == 0)
+            hidden = torch.where(cut, hidden.detach(), hidden)
+            memory = torch.where(cut, memory.detach(), memory)
+        hidden, memory = self.recurrence.advance(projected, (hidden, memory), constants)
+        states = past.view(hidden.shape[0], -1, self.hidden_size)
+        context = torch.zeros_like(hidden)
+        if states.shape[1]:
+            weights = self._weights(hidden, states, seen != 0)
+            context = (weights.unsqueeze(1) @ states).squeeze(1)
+        hidden, clock = hidden + context, clock.detach() + 1
+        due = clock % self.keep_every == 0
+        if bool(due.any()):
+            past = torch.cat((past, torch.where(due, hidden, 0)), dim=-1)
+            seen = torch.cat((seen, due.to(seen.dtype)), dim=-1)
+        return hidden, context, memory, past, seen.detach(), clock
+
+    def remember(
+        self, hidden: Tensor, state: State, memory: State, constants: State
+    ) -> tuple[Tensor, State]:
+        """Not used: `advance` attends before it remembers."""
+        raise NotImplementedError
+
+    def _weights(self, query: Tensor, states: Tensor, seen: Tensor) -> Tensor:
+        scores = self.attention.scores(query, states)
+        place = self.top + (self.scores == "paper")
+        if states.shape[1] < place:
+            return weights_of(scores, seen)
+        hidden = scores.masked_fill(~seen, -torch.inf)
+        limit = hidden.topk(place, dim=1).values[:, -1:]
+        full = limit > -torch.inf  # more are remembered than are attended to
+        above = F.relu(scores - torch.where(full, limit, scores.amin(1, keepdim=True))) * seen
+        total = above.sum(1, keepdim=True)
+        sparse = above / torch.where(total > 0, total, 1)
+        return torch.where(full, sparse, weights_of(scores, seen))
+
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """Run over (time, batch, input) in a plain loop."""
+        return self.plain_scan(x, state, lengths)
+
+    def hold(self, new: State, old: State, running: Tensor) -> State:
+        """Samples that are over remember nothing more."""
+        *carried, past, seen, clock = new
+        *before, old_past, _, old_clock = old
+        more = past.shape[1] - old_past.shape[1]
+        if more:
+            past = torch.cat((past[:, :-more], torch.where(running, past[:, -more:], 0)), dim=-1)
+            seen = torch.cat((seen[:, :-1], seen[:, -1:] * running), dim=-1)
+        return (
+            *(torch.where(running, n, o) for n, o in zip(carried, before, strict=True)),
+            past,
+            seen,
+            torch.where(running, clock, old_clock),
+        )

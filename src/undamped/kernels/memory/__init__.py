@@ -1,0 +1,1 @@
+"""Scans over time with attention to remembered states: RelRNN, RelLSTM, MemRNN, MemLSTM."""

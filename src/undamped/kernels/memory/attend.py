@@ -1,0 +1,96 @@
+"""Attention of one sample at one time, forward and backward, inside compiled loops.
+
+Sums over features may be taken in any order, which lets the compiler vectorise them; NaN and
+infinity keep their meaning.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from undamped.kernels.shared.squash import tanh
+
+PART: dict[str, Any] = {
+    "nogil": True,
+    "cache": True,
+    "error_model": "numpy",
+    "fastmath": {"reassoc", "contract", "nsz"},
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+ADDITIVE, DOT = 0, 1
+
+
+@njit(**PART)
+def dot(a: Any, b: Any) -> Any:
+    """Return the sum of products."""
+    total = a.dtype.type(0)
+    for j in range(a.shape[0]):
+        total += a[j] * b[j]
+    return total
+
+
+@njit(**PART)
+def add_scaled(to: Any, scale: Any, row: Any) -> None:
+    """Add scale · row."""
+    for j in range(to.shape[0]):
+        to[j] += scale * row[j]
+
+
+@njit(**PART)
+def score(alignment: int, query: Any, key: Any, vector: Any) -> Any:
+    """Return e for one key."""
+    if alignment == DOT:
+        return dot(query, key) / np.sqrt(query.dtype.type(query.shape[0]))
+    total = query.dtype.type(0)
+    for j in range(query.shape[0]):
+        total += vector[j] * tanh(query[j] + key[j])
+    return total
+
+
+@njit(**PART)
+def softmax(scores: Any, index: Any) -> int:
+    """Turn scores into weights where index is not negative; return how many those are."""
+    largest, seen = scores.dtype.type(-np.inf), 0
+    for i in range(scores.shape[0]):
+        if index[i] >= 0:
+            seen += 1
+            if scores[i] > largest or scores[i] != scores[i]:
+                largest = scores[i]
+    total = scores.dtype.type(0)
+    for i in range(scores.shape[0]):
+        if index[i] >= 0:
+            scores[i] = np.exp(scores[i] - largest)
+            total += scores[i]
+    for i in range(scores.shape[0]):
+        scores[i] = scores[i] / total if index[i] >= 0 else scores.dtype.type(0)
+    return seen
+
+
+@njit(**PART)
+def score_backward(
+    alignment: int,
+    gradient: Any,
+    query: Any,
+    key: Any,
+    vector: Any,
+    query_gradient: Any,
+    key_gradient: Any,
+    vector_gradient: Any,
+) -> None:
+    """Add what one score's gradient means for query, key and v."""
+    if alignment == DOT:
+        scale = gradient / np.sqrt(query.dtype.type(query.shape[0]))
+        add_scaled(query_gradient, scale, key)
+        add_scaled(key_gradient, scale, query)
+        return
+    one = query.dtype.type(1)
+    for j in range(query.shape[0]):
+        value = tanh(query[j] + key[j])
+        vector_gradient[j] += gradient * value
+        slope = gradient * vector[j] * (one - value * value)
+        query_gradient[j] += slope
+        key_gradient[j] += slope
