@@ -9,9 +9,9 @@ from numba import njit
 from numba.extending import get_cython_function_address
 
 import undamped
-from undamped.kernels.coupled import loop as coupled_loop
+from undamped.kernels.coupled import compiled_pass
 from undamped.kernels.shared.gemm import NAMES, multiply, product_address
-from undamped.kernels.shared.pointers import page, pages, without_gaps
+from undamped.kernels.shared.pointers import at_step, strided, without_gaps
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13}
 
@@ -47,7 +47,7 @@ def test_networks_give_the_same_by_scipys_product(monkeypatch: pytest.MonkeyPatc
         net = kind(3, 8).double()
         found = []
         for address in (product_address, scipy_address):
-            monkeypatch.setattr(coupled_loop, "product_address", address)
+            monkeypatch.setattr(compiled_pass, "product_address", address)
             net.zero_grad()
             output, _ = net(x)
             output.pow(2).sum().backward()
@@ -61,11 +61,11 @@ def test_pages_of_a_share_of_the_batch() -> None:
     like = np.empty(0)
 
     @njit
-    def second(pages: object, like: object) -> object:
-        return page(pages, 1, like).copy()
+    def second(array: object, like: object) -> object:
+        return at_step(array, 1, like).copy()
 
-    np.testing.assert_array_equal(second(pages(share), like), share[1].numpy())
+    np.testing.assert_array_equal(second(strided(share), like), share[1].numpy())
     assert without_gaps(share) is share
-    for strided in (whole[:, :, :2], whole[:, :, :1].expand(2, 6, 3), whole.transpose(1, 2)):
-        copied = without_gaps(strided)
-        assert copied.is_contiguous() and torch.equal(copied, strided)
+    for gaps in (whole[:, :, :2], whole[:, :, :1].expand(2, 6, 3), whole.transpose(1, 2)):
+        copied = without_gaps(gaps)
+        assert copied.is_contiguous() and torch.equal(copied, gaps)

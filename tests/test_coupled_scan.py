@@ -136,14 +136,14 @@ def test_half_precision_takes_the_plain_loop():
 @pytest.mark.parametrize("name", ["exprnn", "momentum-lstm", "incremental", "sru"])
 @pytest.mark.parametrize("ragged", [False, True])
 def test_shares_of_the_batch_give_what_the_whole_gives(name, ragged, monkeypatch):
-    from undamped.kernels.shared import threads as batch_parts
+    from undamped.kernels.shared import threads
 
     cell = cell_of(name, {}, 4)
     x = torch.randn(40, 17, 3, dtype=torch.float64).requires_grad_(True)
     state = state_of(cell, 17)
     lengths = torch.arange(17) * 2 + 5 if ragged else None
     whole = everything(cell.scan, cell, x, state, lengths)
-    monkeypatch.setattr(batch_parts, "GRAIN", 1)
+    monkeypatch.setattr(threads, "GRAIN", 1)
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:

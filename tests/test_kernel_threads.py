@@ -10,8 +10,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import undamped
-from undamped.kernels.shared import threads as batch_parts_module
-from undamped.kernels.shared.threads import in_parallel
+from undamped.kernels.shared import threads
+from undamped.kernels.shared.threads import run_in_parallel
 from undamped.networks.recurrent import Recurrent
 from undamped.registry import models
 
@@ -66,14 +66,14 @@ def test_work_of_several_callers_waits_its_turn(two_threads):
         return torch.get_num_threads()
 
     with ThreadPoolExecutor(8) as callers:
-        found = list(callers.map(lambda _: in_parallel([first, busy.wait]), range(64)))
-    assert all(threads == 1 and waited for threads, waited in found)
+        found = list(callers.map(lambda _: run_in_parallel([first, busy.wait]), range(64)))
+    assert all(count == 1 and waited for count, waited in found)
     assert torch.get_num_threads() == 2
 
 
 def test_shares_are_done_whatever_torchs_threads_are(two_threads):
     torch.set_num_threads(1)
-    assert in_parallel([lambda: 1, lambda: 2, lambda: 3]) == [1, 2, 3]
+    assert run_in_parallel([lambda: 1, lambda: 2, lambda: 3]) == [1, 2, 3]
     assert torch.get_num_threads() == 1
 
 
@@ -88,7 +88,7 @@ def test_an_error_in_one_share_comes_back_after_all_have_ended(two_threads):
         ended.append(True)
 
     with pytest.raises(ValueError, match="this share"):
-        in_parallel([fails, slow])
+        run_in_parallel([fails, slow])
     assert ended == [True]
 
 
@@ -128,13 +128,12 @@ class Scans(Dataset):
 
 
 def scan():
-    from undamped.kernels.shared import columns
-    from undamped.kernels.unicornn import compiled as oscillator_numba
+    from undamped.kernels.unicornn import compiled
 
     rows, ones = np.ones((100, 640)), np.ones(640)
     y, z = np.zeros(640), np.zeros(640)
-    kernel = oscillator_numba.forward(False)
-    columns.over_columns(kernel, 100, 640, rows, ones, ones / 10, ones, 1.0, y, z, ones)
+    kernel = compiled.forward(False)
+    threads.over_columns(kernel, 100, 640, rows, ones, ones / 10, ones, 1.0, y, z, ones)
     return rows
 
 
@@ -157,8 +156,6 @@ def test_importing_the_library_does_not_load_numba():
 @pytest.mark.parametrize("every", [True, False])
 def test_parts_of_the_batch_give_what_the_whole_gives(gradient, every):
     """Two threads, each with half of the batch: the same outputs, states and gradients."""
-    from undamped.kernels.shared.threads import batch_parts
-
     torch.manual_seed(0)
     net = undamped.ResidualUnICORNN(
         3, 128, num_layers=3, skip=2, dropout=0.3, gradient=gradient, dt=0.2
@@ -168,9 +165,9 @@ def test_parts_of_the_batch_give_what_the_whole_gives(gradient, every):
     lengths = torch.randint(1, 71, (72,), generator=generator)
     state = tuple(torch.randn(3, 72, 128, generator=generator).double() for _ in range(2))
 
-    def run(threads):
-        torch.set_num_threads(threads)
-        assert len(batch_parts(70, 72, 128)) == threads
+    def run(count):
+        torch.set_num_threads(count)
+        assert len(threads.split_batch(70, 72, 128)) == count
         torch.manual_seed(2)
         net.zero_grad()
         given = x.clone().requires_grad_(True)
@@ -186,16 +183,14 @@ def test_parts_of_the_batch_give_what_the_whole_gives(gradient, every):
 
 
 def test_an_error_in_a_part_reaches_the_caller():
-    from undamped.kernels.shared.threads import in_parallel
-
     torch.set_num_threads(2)
 
     def fail():
         raise ValueError("in a thread")
 
     with pytest.raises(ValueError, match="in a thread"):
-        in_parallel([lambda: 1, fail])
-    assert in_parallel([lambda: 1, lambda: 2]) == [1, 2]
+        run_in_parallel([lambda: 1, fail])
+    assert run_in_parallel([lambda: 1, lambda: 2]) == [1, 2]
 
 
 def modes():
@@ -206,17 +201,17 @@ def test_shares_run_in_the_modes_of_the_caller(two_threads):
     """torch keeps its modes for each thread; gradients and autocast are off in all of them."""
     for count in (1, 2):
         with torch.inference_mode():
-            assert in_parallel([modes] * count) == [(True, False, False)] * count
-            made = in_parallel([lambda: torch.zeros(1)] * count)
+            assert run_in_parallel([modes] * count) == [(True, False, False)] * count
+            made = run_in_parallel([lambda: torch.zeros(1)] * count)
             assert all(part.is_inference() for part in made)
         with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-            assert in_parallel([modes] * count) == [(False, False, False)] * count
+            assert run_in_parallel([modes] * count) == [(False, False, False)] * count
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_inference_mode_with_shares_of_the_batch(name, two_threads, monkeypatch):
     """Threads write into what the caller made in inference mode."""
-    monkeypatch.setattr(batch_parts_module, "GRAIN", 1)
+    monkeypatch.setattr(threads, "GRAIN", 1)
     torch.manual_seed(0)
     net = undamped.build(name, input_size=3, hidden_size=8)
     x, lengths = torch.randn(20, 12, 3), torch.arange(12) + 5
@@ -228,7 +223,7 @@ def test_inference_mode_with_shares_of_the_batch(name, two_threads, monkeypatch)
 
 
 def test_a_default_device_elsewhere_is_nothing_to_the_kernels(two_threads, monkeypatch):
-    monkeypatch.setattr(batch_parts_module, "GRAIN", 1)
+    monkeypatch.setattr(threads, "GRAIN", 1)
     for name in ("unicornn", "indrnn", "lstm", "urnn"):
         net = undamped.build(name, input_size=3, hidden_size=8)
         x, lengths = torch.randn(20, 12, 3), torch.arange(12) + 5

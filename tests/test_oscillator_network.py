@@ -13,8 +13,7 @@ import undamped
 from undamped.cells.bases.cell import reference_scan
 from undamped.errors import OptionError
 from undamped.kernels import InversionWarning
-from undamped.kernels.shared import chunks
-from undamped.kernels.shared import threads as batch_parts
+from undamped.kernels.shared import chunks, threads
 from undamped.kernels.unicornn import backward as stack_backward
 from undamped.kernels.unicornn import stack
 from undamped.networks.recurrent import Recurrent
@@ -25,7 +24,7 @@ MODES = ("reversible", "checkpoint", "stored")
 @pytest.fixture
 def short_chunks(monkeypatch):
     """Many chunks and few kept states, so that short sequences take every path."""
-    monkeypatch.setattr(chunks, "LONGEST", 16)
+    monkeypatch.setattr(stack, "chunk_length", lambda steps, _: min(steps, 16))
     monkeypatch.setattr(stack, "ANCHORS", 2)
 
 
@@ -78,8 +77,7 @@ def test_outputs_follow_the_equations(name, gradient, short_chunks):
 @pytest.mark.parametrize("gradient", MODES)
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_gradients_are_right(gradient, bidirectional, monkeypatch):
-    monkeypatch.setattr(chunks, "SHORTEST", 2)
-    monkeypatch.setattr(chunks, "LONGEST", 2)
+    monkeypatch.setattr(stack, "chunk_length", lambda steps, _: min(steps, 2))
     monkeypatch.setattr(stack, "ANCHORS", 2)
     torch.manual_seed(0)
     net = undamped.ResidualUnICORNN(
@@ -151,7 +149,7 @@ def test_any_shape(steps, batch, hidden, layers, single, gradient):
     x = torch.randn(steps, batch, 2, dtype=torch.float32 if single else torch.float64)
     x.requires_grad_()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks, "LONGEST", 16)
+        patch.setattr(stack, "chunk_length", lambda steps, _: min(steps, 16))
         patch.setattr(stack, "ANCHORS", 1)
         output, _ = net(x)
         got = torch.autograd.grad((output**2).sum(), (x, *net.parameters()))
@@ -204,7 +202,7 @@ def test_reversible_agrees_with_stored_over_17984_steps(alpha, fresh, kept, monk
     assert distance((torch.float32, "reversible"), single) < allowed
 
 
-def test_an_inexact_walk_backwards_is_noticed_and_done_again(short_chunks, monkeypatch):
+def test_an_inexact_run_backwards_is_noticed_and_done_again(short_chunks, monkeypatch):
     torch.manual_seed(0)
     net = undamped.UnICORNN(2, 4, 2)
     x = torch.randn(200, 2, 2, requires_grad=True)
@@ -235,7 +233,7 @@ def test_nothing_is_kept_when_no_gradient_is_wanted(gradient, monkeypatch):
     kept = []
     run = stack.run_stack
     monkeypatch.setattr(
-        "undamped.kernels.stack_function.run_stack", lambda *a: kept.append(run(*a)) or kept[-1]
+        "undamped.kernels.unicornn.function.run_stack", lambda *a: kept.append(run(*a)) or kept[-1]
     )
     net = undamped.UnICORNN(2, 3, 2, gradient=gradient)
     x = torch.randn(30, 2, 2)
@@ -318,9 +316,9 @@ def test_other_types_take_the_plain_loop():
 
 @pytest.mark.parametrize("gradient", ["reversible", "checkpoint"])
 @pytest.mark.parametrize("single", [True, False])
-def test_kept_curves_spare_products_and_change_nothing(gradient, single, monkeypatch):
-    """Some chunks of the second layer are walked again from their curves, others from products."""
-    monkeypatch.setattr(chunks, "LONGEST", 16)
+def test_kept_tanh_values_spare_products_and_change_nothing(gradient, single, monkeypatch):
+    """Some chunks of the second layer are run again from their tanh values, others from products."""
+    monkeypatch.setattr(stack, "chunk_length", lambda steps, _: min(steps, 16))
     monkeypatch.setattr(stack, "WIDE", 8)
     dtype = torch.float32 if single else torch.float64
     torch.manual_seed(0)
@@ -341,11 +339,11 @@ def test_kept_curves_spare_products_and_change_nothing(gradient, single, monkeyp
 
 def test_the_backward_pass_takes_the_shares_of_the_forward_pass(monkeypatch):
     """Torch's threads may change in between; what was kept lies in shares of the batch."""
-    monkeypatch.setattr(batch_parts, "GRAIN", 1)
+    monkeypatch.setattr(threads, "GRAIN", 1)
     torch.manual_seed(0)
     net = undamped.UnICORNN(3, 32, 2).double()
     x = torch.randn(20, 8, 3, dtype=torch.float64)
-    threads, found = torch.get_num_threads(), []
+    before, found = torch.get_num_threads(), []
     try:
         for forward, backward in ((1, 1), (2, 1), (1, 2), (2, 2)):
             torch.set_num_threads(forward)
@@ -353,7 +351,7 @@ def test_the_backward_pass_takes_the_shares_of_the_forward_pass(monkeypatch):
             torch.set_num_threads(backward)
             found.append(torch.autograd.grad(loss, list(net.parameters())))
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
     for other in found[1:]:
         for one, two in zip(found[0], other, strict=True):
             torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-12)

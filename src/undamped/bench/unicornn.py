@@ -238,12 +238,12 @@ def _train_plain(network: OscillatorNetwork, x: Tensor) -> None:
 
 def _floor(shape: Shape, x: Tensor) -> tuple[Callable[[], None], Callable[[], None]]:
     """The products and the scans of a pass, one after the other on one chunk."""
-    from undamped.kernels.shared.chunks import chunk_length, ranges
-    from undamped.kernels.shared.columns import over_columns
+    from undamped.kernels.shared.chunks import chunk_length, ranges, scan_bytes
+    from undamped.kernels.shared.threads import over_columns
     from undamped.kernels.unicornn import compiled as kernels
 
     columns = shape.batch * shape.units
-    chunk = chunk_length(shape.steps, columns, shape.layers, 4)
+    chunk = chunk_length(shape.steps, scan_bytes(columns, shape.layers, 4))
     chunks = len(ranges(shape.steps, chunk))
     rows = chunk * shape.batch
     weights = [torch.randn(shape.units, shape.inputs)]

@@ -1,11 +1,11 @@
 """Scans over time: a plain loop that says what is meant, and Numba for the CPU.
 
-`oscillator_scan` is UnICORNN's, `independent_scan` IndRNN's. `oscillator_stack` runs a whole
-UnICORNN network chunk by chunk in time; `coupled_scan` (in `coupled`) serves cells with a dense
+`oscillator_scan` is a layer of UnICORNN, `independent_layer` one of IndRNN. `oscillator_stack` runs
+a whole UnICORNN network chunk by chunk in time; `coupled_scan` (in `coupled`) serves cells with a
 recurrent product. Numba itself is imported when a kernel first runs.
 """
 
-from undamped.kernels.indrnn.scan import independent_scan
+from undamped.kernels.indrnn.layer import independent_layer
 from undamped.kernels.reference import reference_independent_scan, reference_oscillator_scan
 from undamped.kernels.unicornn.backward import InversionWarning
 from undamped.kernels.unicornn.function import oscillator_stack, reference_stack
@@ -19,7 +19,7 @@ __all__ = [
     "Layer",
     "OscillatorStream",
     "PreparedStack",
-    "independent_scan",
+    "independent_layer",
     "oscillator_scan",
     "oscillator_stack",
     "reference_independent_scan",

@@ -1,6 +1,6 @@
 """Which implementation of a scan runs: the one place that looks at the device.
 
-A kernel for another device is one more module beside `oscillator_numba` and one more line in
+A kernel for another device is one more module beside those compiled by Numba and one more line in
 `implementation`.
 """
 
@@ -16,13 +16,13 @@ from torch import Tensor
 from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
 from torch.autograd import forward_ad
 
-Implementation = Literal["numba", "reference"]
+Implementation = Literal["numba", "operator", "reference"]
 _PLAIN = ContextVar("plain loops", default=False)
 
 
 @contextmanager
 def plain_loops() -> Iterator[None]:
-    """Walk through time in plain PyTorch while this lasts: slow, and open to everything torch does.
+    """Iterate time in plain PyTorch while this lasts: slow, and open to everything torch does.
 
     The compiled kernels have first derivatives only. A pass made in here can be differentiated any
     number of times, and a debugger or a hook sees every step.
@@ -41,18 +41,32 @@ def plain_loops() -> Iterator[None]:
 def implementation(*tensors: Tensor) -> Implementation:
     """Name the implementation for these tensors.
 
-    The compiled kernels take float32 and float64 in the memory of the CPU. Everything else runs
-    the plain loop: other devices and types, tensors inside a transform of `torch.func` or
+    The compiled kernels take float32 and float64 in the memory of the CPU. A compiler sees them as
+    one registered operator, and so do tensors without numbers (`meta`). Everything else runs the
+    plain loop: other devices and types, tensors inside a transform of `torch.func` or
     forward-mode differentiation, which need operations they can see through, and whatever is
     inside `plain_loops`.
     """
-    if not torch.compiler.is_compiling() and _PLAIN.get():  # which the compiler cannot read
-        return "reference"
     first = tensors[0]
-    fits = first.dtype in (torch.float32, torch.float64) and all(
-        tensor.device.type == "cpu" and tensor.dtype == first.dtype for tensor in tensors
+    if through_operator(first):  # the compiler can neither read a context variable nor a level
+        return "operator" if _fits(tensors, first.device.type) else "reference"
+    if _PLAIN.get() or not _fits(tensors, "cpu") or inside_transform():
+        return "reference"
+    return "numba"
+
+
+def through_operator(tensor: Tensor) -> bool:
+    """Whether somebody is tracing, or there are no numbers: one operator stands for the kernel."""
+    return torch.compiler.is_compiling() or tensor.is_meta
+
+
+def _fits(tensors: tuple[Tensor, ...], device: str) -> bool:
+    kind = tensors[0].dtype
+    return (
+        kind in (torch.float32, torch.float64)
+        and device in ("cpu", "meta")
+        and all(tensor.device.type == device and tensor.dtype == kind for tensor in tensors)
     )
-    return "numba" if fits and not inside_transform() else "reference"
 
 
 def inside_transform() -> bool:

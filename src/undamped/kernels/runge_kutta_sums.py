@@ -17,8 +17,8 @@ import torch
 from numba import carray, njit
 from torch import Tensor
 
-from undamped.kernels.shared.columns import over_columns
 from undamped.kernels.shared.pointers import at
+from undamped.kernels.shared.threads import over_columns
 
 BLOCK = 1024
 MOST = 32

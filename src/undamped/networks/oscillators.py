@@ -121,7 +121,7 @@ class OscillatorNetwork(Recurrent):
         A compiler sees one operator per layer instead: the chunks are Python.
         """
         tensors = (x, self._weight(), *states[0])
-        return implementation(*tensors) == "numba" and not torch.compiler.is_compiling()
+        return implementation(*tensors) == "numba"
 
     def _weight(self) -> Tensor:
         cell = self.cell(0)

@@ -62,7 +62,11 @@ class FourierUnitary(MatrixSet):
 
     def forward(self, *free: Tensor) -> Tensor:
         """Form the matrix, by applying the product to the identity."""
-        eye = torch.eye(self.size, dtype=free[0].dtype.to_complex(), device=free[0].device)
+        eye = torch.eye(
+            self.size,
+            dtype=torch.promote_types(free[0].dtype, torch.complex32),
+            device=free[0].device,
+        )
         return self.transform(free[0], eye).mT
 
     def right_inverse(self, matrix: Tensor) -> Tensor:

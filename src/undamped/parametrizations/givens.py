@@ -128,7 +128,9 @@ class Givens(MatrixSet):
 
     def forward(self, *free: Tensor) -> Tensor:
         """Multiply the layers out."""
-        kind = free[0].dtype.to_complex() if self.unitary else free[0].dtype
+        kind = (
+            torch.promote_types(free[0].dtype, torch.complex32) if self.unitary else free[0].dtype
+        )
         eye = torch.eye(self.size, dtype=kind, device=free[0].device)
         return self.transform(free[0], eye).mT
 

@@ -1,11 +1,12 @@
 """Recurrences whose step is one linear map and something elementwise: `coupled_scan`.
 
 `contract` says what a step, an operator and a projection are; `steps`, `operators` and
-`projections` hold them, one file for each cell or kind of matrix. Numba is imported when one of
-them is first asked for.
+`projections` hold them, one file for each cell or kind of matrix; `scan` is the function of
+torch, `operator` the same for its compiler. Numba is imported when one of them is first asked for.
 """
 
 from undamped.kernels.coupled import operators, projections, steps
-from undamped.kernels.coupled.contract import Operator, Step, coupled_scan
+from undamped.kernels.coupled.contract import Operator, Step
+from undamped.kernels.coupled.scan import coupled_scan
 
 __all__ = ["Operator", "Step", "coupled_scan", "operators", "projections", "steps"]

@@ -1,40 +1,51 @@
-"""coupled_scan: walk through time where a step is one linear map and something elementwise.
+"""What a recurrence with one linear map and something elementwise is made of.
 
     projected = P(x)                                         all steps of a chunk at once
     product = L(carried)                                     one matrix product, or a structured map
     carried' = f(product, projected, carried)                elementwise, one fused kernel
 
-The way back is written by hand. Of the way there only the states are kept: whatever else f's
+What is elementwise is a `Step`, what is linear an `Operator`, what comes before the recurrence a
+`Projection`. The meaning of all three is the `advance` and `project` of the cell that uses them;
+`cells.bases.cell.reference_scan` is the reference, and takes over off the CPU.
+
+The gradient is written by hand. Of the forward pass only the states are kept: whatever else f's
 derivative needs is computed again, a chunk of steps at a time, and since all states are known
 that is one large product and no recurrence. The gradients of L and P are large products over a
 chunk as well. So a pass needs the memory of its states and of one chunk, however many gates f has.
 
 Sequences of a batch do not see each other: each thread takes its share of them through all of time
-(`batch_parts`), with products of its own. With a matrix, the loop over the times of a chunk is
-compiled, products included (`coupled_loop`); structured maps are called from Python for every time
-(`coupled_structured`). Complex states are pairs of real ones side by side, so
-a complex matrix is a real one of twice the size and needs nothing of its own here.
+(`shared.threads`), with products of its own. With a matrix, the loop over the times of a chunk is
+compiled, products included (`compiled_pass`, `loop`); structured maps are called from Python for
+every time (`structured_pass`). Complex states are pairs of real ones side by side, so a complex
+matrix is a real one of twice the size and needs nothing of its own here.
 
-What is elementwise is a `Step` (`coupled_activation`, `coupled_euler`, `coupled_gated`, …), what is
-linear an `Operator` (`coupled_operators`), what comes before the recurrence a `Projection`
-(`coupled_projection`). The meaning of all three is the `advance` and `project` of the cell that
-uses them; `cells.bases.cell.reference_scan` is the reference, and takes over off the CPU.
+Each of the three can be described by numbers and tensors and made again from them, which is how
+an operator of `torch.library` is handed one (`operator`). Their constructors only remember.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from undamped.kernels.coupled.passes import Walk
-    from undamped.kernels.coupled.projections.linear import Projection
+
+class Described:
+    """Something made of numbers and tensors that no gradient flows to."""
+
+    def describe(self) -> tuple[list[float], list[Tensor]]:
+        """Return what `restore` makes the same from."""
+        return [], []
+
+    @classmethod
+    def restore(cls, numbers: Sequence[float], tensors: Sequence[Tensor]) -> Self:
+        """Make one from what `describe` returned."""
+        return cls(*numbers)
 
 
-class Operator(ABC):
+class Operator(Described, ABC):
     """A linear map of rows, and the gradients of the tensors it is made of.
 
     Several threads apply one operator at once: after `bind` it only reads what it holds.
@@ -56,16 +67,16 @@ class Operator(ABC):
         """Return the gradients of all tensors from many (inputs, gradients) rows at once."""
 
 
-class InLoops(Operator):
+class DenseOperator(Operator):
     """An operator that compiled loops apply: the product with a matrix, or nothing at all."""
 
     matrix: Tensor | None = None
     """(answer, read), without gaps, after `bind`."""
-    turned: Tensor | None = None
+    transposed: Tensor | None = None
     """Its transpose, without gaps."""
 
 
-class Structured(Operator):
+class StructuredOperator(Operator):
     """An operator that is called for every time."""
 
     @abstractmethod
@@ -73,26 +84,25 @@ class Structured(Operator):
         """Write Lᵀ(rows) to `out`."""
 
 
-class Step:
+class Step(Described):
     """The elementwise part of a step. It holds numbers only: several threads use it at once."""
 
     adds_projection: ClassVar[bool] = True
     """Whether the operator's answer and the projected input are simply added."""
     reads_product: ClassVar[bool] = True
-    """Whether the way back needs product and projected input again, or only the states."""
+    """Whether the backward pass needs product and projected input again, or only the states."""
     has_memory: ClassVar[bool] = False
     """Whether part of the state is not read by the operator."""
     loops: ClassVar[tuple[Callable[..., None], Callable[..., None]]]
-    """Compiled loops over the times of a chunk, there and back (`coupled_loop`)."""
-    numbers: tuple[float, ...] = ()
-    """Numbers of the step, for its loops."""
+    """Compiled loops over the times of a chunk, forward and backward (`loop`)."""
+    own_pass: ClassVar[Any] = None
+    """The pass of a step that needs another than `compiled_pass` has."""
+    constants: tuple[float, ...] = ()
+    """Numbers of the step, for its loops: those its constructor takes."""
 
-    def walk(self, operator: Operator) -> type[Walk]:
-        """Return the way through time with an operator."""
-        from undamped.kernels.coupled.loop import LoopWalk
-
-        assert isinstance(operator, InLoops), f"{type(self).__name__} goes with a matrix only"
-        return LoopWalk
+    def describe(self) -> tuple[list[float], list[Tensor]]:
+        """Its constants are all there is."""
+        return list(self.constants), []
 
 
 class Activation(Step):
@@ -105,45 +115,62 @@ class Activation(Step):
     in_place: ClassVar[bool] = False
     """Whether `product` is `new`, to be changed where it stands."""
     kernels: ClassVar[tuple[Callable[..., None], Callable[..., None]]]
-    """Compiled functions of one time, there and back (`coupled_activation`)."""
-
-    def walk(self, operator: Operator) -> type[Walk]:
-        """Return the way through time with an operator."""
-        from undamped.kernels.coupled.structured_pass import StructuredWalk
-
-        return StructuredWalk if isinstance(operator, Structured) else super().walk(operator)
+    """Compiled functions of one time, forward and backward (`steps.activation`)."""
 
 
-def coupled_scan(
-    step: Step,
-    operator: Operator,
-    projection: Projection,
-    x: Tensor,
-    state: tuple[Tensor, ...],
-    *,
-    input_tensors: Sequence[Tensor],
-    linear: Sequence[Tensor],
-    parameters: Sequence[Tensor] = (),
-    filters: tuple[Tensor, ...] = (),
-    lengths: Tensor | None = None,
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Walk through time; return the outputs (time, batch, hidden) and the final state.
+class ProjectionPass(ABC):
+    """The projection on its way through time, for one share of the batch."""
 
-    Args:
-        step: The elementwise part.
-        operator: The linear part.
-        projection: What turns the input into what the step reads.
-        x: (time, batch, input), the input.
-        state: The first state; the output is its first tensor. What the operator reads is all
-            of it side by side, except a last tensor for steps that have a memory.
-        input_tensors: The tensors the projection is made of.
-        linear: The tensors the operator is made of.
-        parameters: The tensors of the elementwise part.
-        filters: The first state of the projection, where it has one; it follows in the final one.
-        lengths: (batch,) where sequences are over; their states stay and outputs are zero.
-    """
-    from undamped.kernels.coupled.function import Plan, walk_through
+    tensor_gradients: list[Tensor]
+    """Gradients of the projection's tensors, added to by `backward`."""
+    state: list[Tensor]
+    """What is carried from chunk to chunk; after the forward pass the final state."""
+    state_gradient: list[Tensor]
+    """The gradients of it; after the backward pass those of the first state."""
 
-    groups = (state, filters, input_tensors, linear, parameters)
-    plan = Plan(step, operator, projection, tuple(len(group) for group in groups), lengths)
-    return walk_through(plan, x, [tensor for group in groups for tensor in group])
+    def start_backward(self, state_gradient: list[Tensor]) -> None:
+        """Begin the backward pass with the gradients of the final state."""
+        self.state_gradient = state_gradient
+        for gradient in self.tensor_gradients:
+            gradient.zero_()
+
+    @abstractmethod
+    def forward(self, chunk: int, x: Tensor, out: Tensor) -> None:
+        """Write P(x) of a chunk (time, sequences, input) to `out`; chunks come in order."""
+
+    @abstractmethod
+    def recompute(self, chunk: int, x: Tensor, out: Tensor) -> None:
+        """Do the same for the backward pass, whose chunks come last one first."""
+
+    @abstractmethod
+    def backward(
+        self, chunk: int, x: Tensor, gradient: Tensor, input_gradient: Tensor | None
+    ) -> None:
+        """Add to the gradients, and write that of the input; `gradient` may be overwritten."""
+
+
+class Projection(Described, ABC):
+    """What turns the input into what the step reads."""
+
+    @abstractmethod
+    def width(self, tensors: Sequence[Tensor]) -> int:
+        """Return how many numbers a row of the answer holds."""
+
+    @abstractmethod
+    def begin(
+        self,
+        tensors: Sequence[Tensor],
+        state: list[Tensor],
+        chunks: list[tuple[int, int]],
+        share: slice,
+        lengths: Tensor | None,
+    ) -> ProjectionPass:
+        """Begin a pass over some of the sequences.
+
+        Args:
+            tensors: What the projection is made of.
+            state: The first state of these sequences, to be overwritten.
+            chunks: First and past-the-last step of each.
+            share: Which sequences.
+            lengths: Where they are over, or None.
+        """

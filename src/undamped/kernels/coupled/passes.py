@@ -1,4 +1,4 @@
-"""One share of the batch on its way through time, there and back, chunk after chunk of steps."""
+"""One share of the batch on its way through time and back, chunk after chunk of steps."""
 
 from __future__ import annotations
 
@@ -8,13 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from undamped.kernels.coupled.contract import Operator, Step
-from undamped.kernels.coupled.projections.linear import ProjectionWalk
-
-CHUNK_BYTES = 4 << 20
-"""What the arrays of a chunk may take: a thread's part of the last cache."""
-SHORTEST, LONGEST = 8, 64
-"""Steps of a chunk."""
+from undamped.kernels.coupled.contract import Operator, ProjectionPass, Step
 
 
 @dataclass
@@ -25,29 +19,24 @@ class Share:
         x: (time, sequences, input).
         carried: (time + 1, sequences, width), what the operator reads, the first state at 0.
         memory: The same for what it does not read, or None.
-        parameters: The tensors of the elementwise part.
+        weights: The tensors of the elementwise part.
         lengths: (sequences,) where sequences are over, or None.
     """
 
     x: Tensor
     carried: Tensor
     memory: Tensor | None
-    parameters: list[Tensor]
+    weights: list[Tensor]
     lengths: Tensor | None
 
 
-def chunk_steps(steps: int, row_bytes: int) -> int:
-    """Return how many steps make a chunk whose arrays take `row_bytes` a step."""
-    return min(steps, max(SHORTEST, min(LONGEST, CHUNK_BYTES // max(1, row_bytes))))
-
-
-class Walk(ABC):
-    """The way of one share.
+class Pass(ABC):
+    """The forward and the backward pass of one share.
 
     Args:
         step: The elementwise part.
         operator: The linear part, bound.
-        projection: The walk of the input's projection.
+        projection: The pass of the input's projection.
         share: The arrays.
         widths: Of the operator's answer and of the projected input.
         chunks: First and past-the-last step of each.
@@ -57,7 +46,7 @@ class Walk(ABC):
         self,
         step: Step,
         operator: Operator,
-        projection: ProjectionWalk,
+        projection: ProjectionPass,
         share: Share,
         widths: tuple[int, int],
         chunks: list[tuple[int, int]],
@@ -66,17 +55,15 @@ class Walk(ABC):
         self.chunks = chunks
         self.product_width, self.projected_width = widths
         self.linear_gradients: list[Tensor] = []
-        self.parameter_gradients = [torch.zeros_like(part) for part in share.parameters]
-        self.parameters = tuple(part.contiguous().numpy() for part in share.parameters)
-        self.gradient_arrays = tuple(part.numpy() for part in self.parameter_gradients)
+        self.weight_gradients = [torch.zeros_like(part) for part in share.weights]
+        self.weights = tuple(part.contiguous().numpy() for part in share.weights)
+        self.gradient_arrays = tuple(part.numpy() for part in self.weight_gradients)
 
     def buffer(self, width: int, steps: int | None = None) -> Tensor:
         """Return memory for a chunk, or for the number of steps given."""
         longest = max(stop - start for start, stop in self.chunks)
         sequences = self.share.carried.shape[1]
         return self.share.carried.new_empty(steps or longest, sequences, width)
-
-    # The way there
 
     def forward(self) -> None:
         """Fill `carried` and `memory`."""
@@ -87,28 +74,33 @@ class Walk(ABC):
             self.projection.forward(chunk, self.share.x[start:stop], part)
             self.forward_chunk(start, stop, part)
 
+    def project(self) -> None:
+        """Go through the projection alone, which then knows its state at every chunk."""
+        projected = self.buffer(self.projected_width)
+        for chunk, (start, stop) in enumerate(self.chunks):
+            part = projected[: stop - start]
+            self.projection.forward(chunk, self.share.x[start:stop], part)
+
     @abstractmethod
     def forward_chunk(self, start: int, stop: int, projected: Tensor) -> None:
         """Make the steps of a chunk."""
 
-    # The way back
-
     def backward(
         self,
         output_gradient: Tensor,
-        flow: Tensor,
-        memory_flow: Tensor | None,
+        state_gradient: Tensor,
+        memory_gradient: Tensor | None,
         input_gradient: Tensor | None,
     ) -> None:
-        """Fill the gradients; both flows are overwritten with those of the first state.
+        """Fill the gradients; the first two are overwritten with those of the first state.
 
         Args:
             output_gradient: (time, sequences, hidden).
-            flow: (sequences, width), the gradient of the last `carried`.
-            memory_flow: The same of `memory`.
+            state_gradient: (sequences, width), the gradient of the last `carried`.
+            memory_gradient: The same of `memory`.
             input_gradient: (time, sequences, input), to be filled; None if nobody asks.
         """
-        self.flow, self.memory_flow = flow, memory_flow
+        self.state_gradient, self.memory_gradient = state_gradient, memory_gradient
         self.prepare_backward()
         for chunk in range(len(self.chunks) - 1, -1, -1):
             start, stop = self.chunks[chunk]
@@ -134,13 +126,13 @@ class Walk(ABC):
     ) -> Tensor:
         """Go back through a chunk; return the gradient of its projected input."""
 
-    def sums_again(self, chunk: int, x: Tensor, read: Tensor) -> None:
+    def recompute_sums(self, chunk: int, x: Tensor, read: Tensor) -> None:
         """Find products and projected input of a chunk again, where the step needs them."""
         step, steps = self.step, len(x)
         if not step.reads_product:
             return
         product, projected = self.product[:steps], self.projected[:steps]
-        self.projection.again(chunk, x, projected)
+        self.projection.recompute(chunk, x, projected)
         add = projected.flatten(0, 1) if step.adds_projection else None
         self.operator.apply(read, add, product.flatten(0, 1))
 

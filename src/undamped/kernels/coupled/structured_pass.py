@@ -1,18 +1,18 @@
-"""The walk with a structured operator: no matrix, so every time is a call from Python."""
+"""The pass with a structured operator: no matrix, so every time is a call from Python."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from undamped.kernels.coupled.contract import Activation, Structured
-from undamped.kernels.coupled.passes import Walk
+from undamped.kernels.coupled.contract import Activation, StructuredOperator
+from undamped.kernels.coupled.passes import Pass
 
 
-class StructuredWalk(Walk):
-    """The way of one share through an activation, one application of the operator a step."""
+class StructuredPass(Pass):
+    """The pass of one share through an activation, one application of the operator a step."""
 
     step: Activation
-    operator: Structured
+    operator: StructuredOperator
 
     def forward_chunk(self, start: int, stop: int, projected: Tensor) -> None:
         """Make the steps of a chunk."""
@@ -24,7 +24,7 @@ class StructuredWalk(Walk):
             if step.in_place:
                 product = new
             operator.apply(states[i], given, product)
-            kernel(product.numpy(), new.numpy(), self.parameters, step.numbers)
+            kernel(product.numpy(), new.numpy(), self.weights, step.constants)
             over = self._finished(start + i)
             if over is not None:
                 new[over] = states[i][over]
@@ -33,21 +33,22 @@ class StructuredWalk(Walk):
         self, chunk: int, start: int, stop: int, x: Tensor, output_gradient: Tensor
     ) -> Tensor:
         """Go back through a chunk; return the gradient of its projected input."""
-        kernel, operator, flow = self.step.kernels[1], self.operator, self.flow
+        kernel, operator, state_gradient = self.step.kernels[1], self.operator, self.state_gradient
         carried, gradient = self.share.carried, self.product_gradient[: stop - start]
         states, results = carried[start + 1 : stop + 1].unbind(), gradient.unbind()
-        shown, given = flow[:, : output_gradient.shape[2]], output_gradient[start:stop].unbind()
-        parameters = self.parameters, self.gradient_arrays, self.step.numbers
+        read = state_gradient[:, : output_gradient.shape[2]]
+        outputs = output_gradient[start:stop].unbind()
+        weights = self.weights, self.gradient_arrays, self.step.constants
         for i in range(stop - start - 1, -1, -1):
             over = self._finished(start + i)
-            waiting = None if over is None else flow[over]
+            waiting = None if over is None else state_gradient[over]
             if over is not None:
-                flow[over] = 0
-            shown += given[i] if over is None else given[i].index_fill(0, over, 0)
-            kernel(states[i].numpy(), flow.numpy(), results[i].numpy(), *parameters)
-            operator.transpose(results[i], flow)
+                state_gradient[over] = 0
+            read += outputs[i] if over is None else outputs[i].index_fill(0, over, 0)
+            kernel(states[i].numpy(), state_gradient.numpy(), results[i].numpy(), *weights)
+            operator.transpose(results[i], state_gradient)
             if waiting is not None:
-                flow[over] = waiting
+                state_gradient[over] = waiting
         rows = gradient.flatten(0, 1)
         self.add_linear(operator.gradients(carried[start:stop].flatten(0, 1), rows))
         return gradient

@@ -1,4 +1,4 @@
-"""IndRNN's scan over time for the CPU, compiled by Numba; see `oscillator_numba` for the form."""
+"""IndRNN's scan over time for the CPU, compiled by Numba; see `unicornn.compiled` for the form."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from undamped.kernels.shared.tanh import LIMIT, tanh
+from undamped.kernels.shared.tanh import LIMIT, limited_tanh
 from undamped.kernels.unicornn.compiled import BLOCK, OPTIONS
 
-W, H, ALIVE, GH, GW = 0, BLOCK, 2 * BLOCK, 3 * BLOCK, 4 * BLOCK
+W, H, REMAINING, GH, GW = 0, BLOCK, 2 * BLOCK, 3 * BLOCK, 4 * BLOCK
 ROWS = 5
 
 
@@ -22,7 +22,7 @@ def forward(relu: bool, masked: bool) -> Callable[..., None]:
 
     @njit(**OPTIONS)
     def independent_forward(
-        projected: Any, weight: Any, hidden: Any, alive: Any, low: int, high: int
+        projected: Any, weight: Any, hidden: Any, remaining: Any, low: int, high: int
     ) -> None:
         block = np.empty(ROWS * BLOCK, projected.dtype)
         zero = projected.dtype.type(0)
@@ -31,16 +31,16 @@ def forward(relu: bool, masked: bool) -> Callable[..., None]:
             for j in range(width):
                 block[W + j] = weight[(at + j) % weight.shape[0]]
                 block[H + j] = hidden[at + j]
-                block[ALIVE + j] = alive[at + j]
+                block[REMAINING + j] = remaining[at + j]
             for t in range(projected.shape[0]):
                 row = projected[t, at : at + width]
                 for j in range(width):
                     h0 = block[H + j]
                     total = block[W + j] * h0 + row[j]
                     # Written so that a NaN passes.
-                    h1 = (zero if total < zero else total) if relu else tanh(total, LIMIT)
+                    h1 = (zero if total < zero else total) if relu else limited_tanh(total, LIMIT)
                     if masked:
-                        live = t < block[ALIVE + j]
+                        live = t < block[REMAINING + j]
                         block[H + j] = h1 if live else h0
                         row[j] = h1 if live else zero
                     else:
@@ -65,7 +65,7 @@ def backward(relu: bool, masked: bool) -> Callable[..., None]:
         weight: Any,
         gh: Any,
         grad_weight: Any,
-        alive: Any,
+        remaining: Any,
         low: int,
         high: int,
     ) -> None:
@@ -75,7 +75,7 @@ def backward(relu: bool, masked: bool) -> Callable[..., None]:
             width = min(BLOCK, high - at)
             for j in range(width):
                 block[W + j] = weight[(at + j) % weight.shape[0]]
-                block[ALIVE + j] = alive[at + j]
+                block[REMAINING + j] = remaining[at + j]
                 block[GH + j] = gh[at + j]
                 block[GW + j] = zero
             for back in range(outputs.shape[0]):
@@ -90,7 +90,7 @@ def backward(relu: bool, masked: bool) -> Callable[..., None]:
                     gw = ga * before[j]
                     gh0 = ga * block[W + j]
                     if masked:
-                        live = t < block[ALIVE + j]
+                        live = t < block[REMAINING + j]
                         ga = ga if live else zero
                         gw = gw if live else zero
                         gh0 = gh0 if live else block[GH + j]

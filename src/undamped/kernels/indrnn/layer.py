@@ -1,24 +1,28 @@
 """A whole IndRNN layer as one operator: input product and scan, chunk by chunk in time.
 
 The product of a chunk is written where its outputs belong, and the scan goes over it in place; on
-the way back the gradient of what the product gave exists for one chunk only. So nothing of the
+the backward pass the gradient of what the product gave exists for one chunk only. So nothing of the
 sequence's size is made but the outputs themselves.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from undamped.kernels.dispatch import implementation
-from undamped.kernels.indrnn.scan import Nonlinearity
 from undamped.kernels.reference import reference_independent_scan
-from undamped.kernels.shared.allocate import contiguous_copy, room
-from undamped.kernels.shared.chunks import chunk_length, ranges
-from undamped.kernels.shared.columns import alive_columns, over_columns
+from undamped.kernels.shared.allocate import contiguous_copy, empty
+from undamped.kernels.shared.chunks import chunk_length, ranges, scan_bytes
+from undamped.kernels.shared.eager_function import eager_function
+from undamped.kernels.shared.lengths import remaining_by_column
 from undamped.kernels.shared.row_stable_matmul import rows_times
+from undamped.kernels.shared.threads import over_columns
+
+Nonlinearity = Literal["relu", "tanh"]
 
 
 def independent_layer(
@@ -30,7 +34,7 @@ def independent_layer(
     nonlinearity: Nonlinearity = "relu",
     lengths: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Walk through h' = φ(w ⊙ h + V x + b).
+    """Iterate h' = φ(w ⊙ h + V x + b).
 
     Args:
         x: (time, batch, input).
@@ -45,14 +49,15 @@ def independent_layer(
     Returns:
         All hidden states (time, batch, hidden), and the last one (batch, hidden).
     """
-    if implementation(x, input_weight, bias, weight, state) == "reference":
+    way = implementation(x, input_weight, bias, weight, state)
+    if way == "reference":
         projected = torch.nn.functional.linear(x, input_weight, bias)
         return reference_independent_scan(projected, weight, state, nonlinearity, lengths)
-    return _layer(x, input_weight, bias, weight, state, nonlinearity == "relu", lengths)
+    run = _layer if way == "operator" else _eager_layer
+    return run(x, input_weight, bias, weight, state, nonlinearity == "relu", lengths)
 
 
-@torch.library.custom_op("undamped::independent_layer", mutates_args=(), device_types="cpu")
-def _layer(
+def _forward(
     x: Tensor,
     input_weight: Tensor,
     bias: Tensor,
@@ -63,26 +68,33 @@ def _layer(
 ) -> tuple[Tensor, Tensor]:
     from undamped.kernels.indrnn import compiled as kernels
 
-    outputs, hidden = room((*x.shape[:2], weight.shape[0]), x), contiguous_copy(state)
+    outputs, hidden = empty((*x.shape[:2], weight.shape[0]), x), contiguous_copy(state)
     if not outputs.numel():
         return outputs, hidden
-    columns, kernel = hidden.numel(), kernels.forward(relu, lengths is not None)
+    columns = hidden.numel()
+    unused = np.zeros(columns, outputs.numpy().dtype)
     matrix, recurrent = input_weight.detach().t(), weight.detach().contiguous().numpy()
     for start, stop in _chunks(outputs):
         piece = outputs[start:stop]
         rows = piece.view(-1, piece.shape[2])
         rows_times(_input(x, lengths, start, stop), matrix, rows)
         rows.add_(bias.detach())
+        masked, remaining = remaining_by_column(lengths, start, stop, outputs.shape[2], unused)
         over_columns(
-            kernel,
+            kernels.forward(relu, masked),
             stop - start,
             columns,
             piece.view(stop - start, columns).numpy(),
             recurrent,
             hidden.view(-1).numpy(),
-            alive_columns(lengths, start, stop, outputs),
+            remaining,
         )
     return outputs, hidden
+
+
+_layer = torch.library.custom_op(
+    "undamped::independent_layer", _forward, mutates_args=(), device_types="cpu"
+)
 
 
 @_layer.register_fake
@@ -98,10 +110,7 @@ def _layer_shapes(
     return x.new_empty((*x.shape[:2], weight.shape[0])), state.new_empty(state.shape)
 
 
-@torch.library.custom_op(
-    "undamped::independent_layer_backward", mutates_args=(), device_types="cpu"
-)
-def _layer_backward(
+def _backward(
     grad_outputs: Tensor,
     grad_state: Tensor,
     outputs: Tensor,
@@ -116,7 +125,7 @@ def _layer_backward(
     from undamped.kernels.indrnn import compiled as kernels
 
     gh, columns = contiguous_copy(grad_state), state.numel()
-    grad_x = room(x.shape if input_wanted else (0,), x)
+    grad_x = empty(x.shape if input_wanted else (0,), x)
     grad_matrix, matrix = torch.zeros_like(input_weight), input_weight.detach()
     total, grad_bias = (
         torch.zeros(columns, dtype=torch.float64, device="cpu"),
@@ -124,27 +133,28 @@ def _layer_backward(
     )
     if outputs.numel():
         chunks = _chunks(outputs)
-        kernel = kernels.backward(relu, lengths is not None)
+        unused = np.zeros(columns, outputs.numpy().dtype)
         recurrent, outputs = weight.detach().contiguous().numpy(), outputs.contiguous()
-        incoming = room((chunks[0][1], *outputs.shape[1:]), outputs)
-        flows = room(incoming.shape, outputs)
+        incoming = empty((chunks[0][1], *outputs.shape[1:]), outputs)
+        gradients = empty(incoming.shape, outputs)
         for start, stop in reversed(chunks):
             steps = stop - start
-            piece, flow = outputs[start:stop], flows[:steps]
+            piece, gradient = outputs[start:stop], gradients[:steps]
+            masked, remaining = remaining_by_column(lengths, start, stop, outputs.shape[2], unused)
             over_columns(
-                kernel,
+                kernels.backward(relu, masked),
                 steps,
                 columns,
                 piece.view(steps, columns).numpy(),
                 incoming[:steps].copy_(grad_outputs[start:stop]).view(steps, columns).numpy(),
-                flow.view(steps, columns).numpy(),
+                gradient.view(steps, columns).numpy(),
                 _before(start, outputs, state).view(-1).numpy(),
                 recurrent,
                 gh.view(-1).numpy(),
                 total.numpy(),
-                alive_columns(lengths, start, stop, outputs),
+                remaining,
             )
-            rows = flow.view(-1, flow.shape[2])
+            rows = gradient.view(-1, gradient.shape[2])
             grad_matrix.addmm_(rows.t(), _input(x, lengths, start, stop))
             grad_bias.add_(rows.sum(0))
             if input_wanted:
@@ -153,6 +163,11 @@ def _layer_backward(
         grad_x.zero_()
     grad_weight = total.view(-1, weight.shape[0]).sum(0).to(weight.dtype)
     return grad_x, grad_matrix, grad_bias, grad_weight, gh
+
+
+_layer_backward = torch.library.custom_op(
+    "undamped::independent_layer_backward", _backward, mutates_args=(), device_types="cpu"
+)
 
 
 @_layer_backward.register_fake
@@ -175,7 +190,8 @@ def _layer_backward_shapes(
 
 def _chunks(outputs: Tensor) -> list[tuple[int, int]]:
     steps, batch, hidden = outputs.shape
-    return ranges(steps, chunk_length(steps, batch * hidden, 1, outputs.element_size()))
+    step_bytes = scan_bytes(batch * hidden, 1, outputs.element_size())
+    return ranges(steps, chunk_length(steps, step_bytes))
 
 
 def _input(x: Tensor, lengths: Tensor | None, start: int, stop: int) -> Tensor:
@@ -198,12 +214,19 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 
 
 def _differentiate(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    return _gradients(_layer_backward, ctx, grads)
+
+
+def _gradients(run: Any, ctx: Any, grads: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
     outputs, x, input_weight, weight, state, lengths = ctx.saved_tensors
     wanted = ctx.needs_input_grad[0]
-    grad_x, *others = _layer_backward(
+    grad_x, *others = run(
         *grads, outputs, x, input_weight, weight, state, ctx.relu, lengths, wanted
     )
     return (grad_x if wanted else None, *others, None, None)
 
 
 _layer.register_autograd(_differentiate, setup_context=_save)
+_eager_layer = eager_function(
+    _forward, _save, lambda ctx, *grads: _gradients(_backward, ctx, grads)
+)

@@ -1,7 +1,7 @@
-"""Room for long sequences, in large pages where the system has them.
+"""Room for long sequences, in large strided where the system has them.
 
-A fresh tensor of 64 MB is sixteen thousand small pages, and the system clears each when it is
-first touched, which takes longer than a scan over it. On Linux NumPy asks for large pages for
+A fresh tensor of 64 MB is sixteen thousand small strided, and the system clears each when it is
+first touched, which takes longer than a scan over it. On Linux NumPy asks for large strided for
 arrays from 4 MB up; PyTorch does so only if told by the environment before it starts.
 """
 
@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-LARGE = 4 << 20  # bytes from which NumPy asks for large pages
+LARGE = 4 << 20  # bytes from which NumPy asks for large strided
 LINE = 64  # bytes; products and scans are fastest where rows start with a cache line
 
 
-def room(shape: Sequence[int], like: Tensor) -> Tensor:
+def empty(shape: Sequence[int], like: Tensor) -> Tensor:
     """Return an uninitialised contiguous tensor of the type and on the device of `like`."""
     size = math.prod(shape) * like.element_size()
     if like.device.type != "cpu" or size < LARGE:
@@ -31,4 +31,4 @@ def room(shape: Sequence[int], like: Tensor) -> Tensor:
 def contiguous_copy(tensor: Tensor) -> Tensor:
     """Return a copy whose numbers lie one after the other."""
     plain = tensor.detach()
-    return room(plain.shape, plain).copy_(plain)
+    return empty(plain.shape, plain).copy_(plain)

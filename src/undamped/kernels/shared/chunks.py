@@ -7,12 +7,11 @@ chunk to stay in the last cache.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-SHORTEST, LONGEST = 16, 1024
 FALLBACK = 8 << 20
-SHARE = 0.75  # of the last-level cache; the rest is for weights and whoever else runs
 KEPT_BYTES = 64 << 20  # for values of tanh that spare a second product, whatever the length
 
 
@@ -28,20 +27,56 @@ def cache_bytes() -> int:
     return max(sizes, default=FALLBACK)
 
 
-def chunk_length(steps: int, columns: int, layers: int, item_size: int) -> int:
+@dataclass(frozen=True)
+class Limits:
+    """Between how many steps a chunk has, and how many bytes it may take.
+
+    Args:
+        shortest: The fewest steps.
+        longest: The most.
+        share: Of the last-level cache.
+        most: Bytes, however large the cache is.
+        multiple: What the number of steps is a multiple of, unless the sequence is shorter.
+    """
+
+    shortest: int
+    longest: int
+    share: float
+    most: int = 1 << 40
+    multiple: int = 1
+
+
+ELEMENTWISE = Limits(16, 1024, share=0.75, multiple=16)
+"""For scans of all layers: the rest of the cache is for weights and whoever else runs. Whole
+multiples, see `row_stable_matmul`."""
+COUPLED = Limits(8, 64, share=0.5, most=4 << 20)
+"""For products at every step: a thread's part of the cache."""
+
+
+def chunk_length(steps: int, step_bytes: int, limits: Limits = ELEMENTWISE) -> int:
     """Choose how many steps make a chunk.
 
     Args:
         steps: Length of the sequence.
+        step_bytes: What all arrays of a chunk take for a step.
+        limits: What kind of chunk it is.
+    """
+    fitting = min(int(cache_bytes() * limits.share), limits.most) // max(1, step_bytes)
+    fitting -= fitting % limits.multiple
+    return min(steps, max(limits.shortest, min(limits.longest, fitting)))
+
+
+def scan_bytes(columns: int, layers: int, item_size: int) -> int:
+    """Return what a step of elementwise layers takes.
+
+    Each layer keeps positions, tanh and a gradient; one more buffer is shared.
+
+    Args:
         columns: Batch × hidden units.
         layers: Number of layers.
         item_size: Bytes of a number.
     """
-    # Each layer keeps positions, tanh and a gradient; one more buffer is shared.
-    per_step = max(1, columns * item_size * (3 * layers + 1))
-    fitting = int(cache_bytes() * SHARE) // per_step
-    fitting -= fitting % SHORTEST  # whole multiples, see `products`
-    return min(steps, max(SHORTEST, min(LONGEST, fitting)))
+    return columns * item_size * (3 * layers + 1)
 
 
 def kept_chunks(chunk: int, columns: int, layers: int, item_size: int) -> int:

@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 from torch import Tensor
 
 ADDRESS, STRIDE, STEPS, ROWS, WIDTH = range(5)
-"""What `pages` holds."""
+"""What `strided` holds."""
 
 
 def _as_pointer(context: Any, address: Any, like: Any) -> Any:
@@ -30,19 +30,19 @@ at: Any = intrinsic(_as_pointer)
 """An address as a pointer to numbers of the type of the array `like`; in compiled code only."""
 
 
-def pages(tensor: Tensor) -> Any:
-    """Describe (steps, rows, width), whose pages have no gaps, to compiled code."""
+def strided(tensor: Tensor) -> Any:
+    """Describe (steps, rows, width), whose strided have no gaps, to compiled code."""
     steps, rows, width = tensor.shape
     stride = tensor.stride(0) * tensor.element_size()
     return np.array((tensor.data_ptr(), stride, steps, rows, width), np.int64)
 
 
 def without_gaps(tensor: Tensor) -> Tensor:
-    """Return (steps, rows, width) as it is if its pages have no gaps, else a copy."""
+    """Return (steps, rows, width) as it is if its strided have no gaps, else a copy."""
     return tensor if tensor[0].is_contiguous() else tensor.contiguous()
 
 
 @njit(nogil=True, cache=True, inline="always")
-def page(pages: Any, t: int, like: Any) -> Any:
-    """Return the page (rows, width) of time t; only compiled code calls this."""
-    return carray(at(pages[ADDRESS] + t * pages[STRIDE], like), (pages[ROWS], pages[WIDTH]))
+def at_step(strided: Any, t: int, like: Any) -> Any:
+    """Return the at_step (rows, width) of time t; only compiled code calls this."""
+    return carray(at(strided[ADDRESS] + t * strided[STRIDE], like), (strided[ROWS], strided[WIDTH]))

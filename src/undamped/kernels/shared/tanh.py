@@ -1,4 +1,4 @@
-"""The hyperbolic tangent inside the kernels: one form that vectorises, one that is exact.
+"""tanh and sigmoid inside the kernels: one form that vectorises, one that is exact.
 
 float32: x·P(x²)/Q(x²) with P of degree 3 and Q of degree 4, fitted to tanh on |x| ≤ 7.8 for the
 smallest relative error (1.2e-7 before rounding, below 5e-7 when evaluated in float32). Beyond
@@ -16,7 +16,7 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba import types
+from numba import njit, types
 from numba.extending import overload
 
 LIMIT = np.float32(7.8)
@@ -41,7 +41,7 @@ Q1, Q2, Q3, Q4 = (
 )
 
 
-def tanh(x: Any, limit: Any) -> Any:
+def limited_tanh(x: Any, limit: Any) -> Any:
     """Return tanh(x) in the precision of x; only compiled code calls this.
 
     `limit` is `LIMIT`, as a number that the compiler cannot see through if it should be fast: two
@@ -51,7 +51,7 @@ def tanh(x: Any, limit: Any) -> Any:
     return math.tanh(x)
 
 
-@overload(tanh, inline="always", jit_options={"fastmath": {"contract"}})
+@overload(limited_tanh, inline="always", jit_options={"fastmath": {"contract"}})
 def _tanh(x: Any, limit: Any) -> Any:
     if x == types.float32:
 
@@ -71,7 +71,24 @@ def _tanh(x: Any, limit: Any) -> Any:
     return library
 
 
+# Compiled on their own and joined by LLVM: kernels with five gates would take long to compile if
+# Numba put the source of tanh into each of them.
+
+
+@njit(nogil=True, cache=True, forceinline=True, error_model="numpy")
+def tanh(x: Any) -> Any:
+    """Return tanh(x) in the precision of x."""
+    return limited_tanh(x, LIMIT)
+
+
+@njit(nogil=True, cache=True, forceinline=True, error_model="numpy")
+def sigmoid(x: Any) -> Any:
+    """Return 1/(1 + e⁻ˣ) in the precision of x."""
+    half = type(x)(0.5)
+    return half + half * limited_tanh(half * x, LIMIT)
+
+
 @numba.vectorize(["float32(float32)", "float64(float64)"], cache=True, nopython=True)
 def tanh_array(x: Any) -> Any:
     """The kernels' tanh over an array, to measure how exact it is."""
-    return tanh(x, LIMIT)
+    return limited_tanh(x, LIMIT)

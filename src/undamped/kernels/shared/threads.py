@@ -1,10 +1,14 @@
-"""Splitting a whole pass over threads: each takes a part of the batch through all chunks.
+"""Splitting work over threads: shares of the batch, or the columns of a single scan.
 
 Sequences of a batch do not see each other, so a thread can take its share through products and
 scans without waiting for the others; only the sums of weight gradients meet at the end. That is
 better than splitting every product and every scan, which makes the cores wait for each other a
-hundred times a pass. The threads of this pool compute their products alone (one thread each),
-whatever torch is set to elsewhere.
+hundred times a pass. Where a scan stands alone its columns, which are independent too, are split.
+
+The pool is Python's own, made on first use; the kernels release the GIL. Numba's threading layers
+are not used: they break when a process is forked or when two Python threads call at once. How many
+threads is torch's setting, which is 1 inside a DataLoader worker. The threads of the pool compute
+their products alone (one thread each), whatever torch is set to elsewhere.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -21,6 +25,10 @@ T = TypeVar("T")
 
 GRAIN = 1 << 18  # numbers per layer below which one thread is as fast as two
 ALIGNMENT = 4  # sequences; with an even number of steps, products see their rows in eights
+COLUMN_GRAIN = (
+    16384  # numbers of a single scan below which a second thread costs more than it gives
+)
+COLUMN_WIDTH = 16  # columns; no two threads write into one cache line
 
 
 _pools: dict[int, ThreadPoolExecutor] = {}
@@ -85,7 +93,7 @@ def _in_full_precision(work: Callable[[], T]) -> T:
         return work()
 
 
-def batch_parts(steps: int, batch: int, hidden: int) -> list[slice]:
+def split_batch(steps: int, batch: int, hidden: int) -> list[slice]:
     """Return the shares of the batch, one for each thread that is worth having."""
     wanted = min(torch.get_num_threads(), steps * batch * hidden // GRAIN, batch // ALIGNMENT)
     if wanted < 2:
@@ -94,7 +102,7 @@ def batch_parts(steps: int, batch: int, hidden: int) -> list[slice]:
     return [slice(low, min(low + width, batch)) for low in range(0, batch, width)]
 
 
-def in_parallel(works: list[Callable[[], T]]) -> list[T]:
+def run_in_parallel(works: list[Callable[[], T]]) -> list[T]:
     """Run each piece of work in a thread of its own, and return the results in order.
 
     No piece may ask for gradients. Grad and inference mode are the caller's in all of them;
@@ -107,3 +115,27 @@ def in_parallel(works: list[Callable[[], T]]) -> list[T]:
     others = [pool.submit(_as_caller, work, inference) for work in works]
     wait(others)  # all of them, so that none still writes when one has failed
     return [other.result() for other in others]
+
+
+def over_columns(kernel: Callable[..., None], steps: int, columns: int, *arguments: Any) -> None:
+    """Run `kernel(*arguments, low, high)` for ranges of columns that cover all of them.
+
+    Args:
+        kernel: A compiled function that releases the GIL.
+        steps: Rows it goes through, to judge whether splitting pays.
+        columns: How many columns there are.
+        arguments: What comes before the range.
+    """
+    parts = min(torch.get_num_threads(), steps * columns // COLUMN_GRAIN, columns // COLUMN_WIDTH)
+    if parts < 2:
+        kernel(*arguments, 0, columns)
+        return
+    width = -(-columns // (parts * COLUMN_WIDTH)) * COLUMN_WIDTH
+    starts = range(width, columns, width)
+    pool = _pool(torch.get_num_threads())
+    others = [pool.submit(kernel, *arguments, low, min(low + width, columns)) for low in starts]
+    try:
+        kernel(*arguments, 0, min(width, columns))
+    finally:
+        for other in others:
+            other.result()

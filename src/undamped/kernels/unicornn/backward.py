@@ -6,7 +6,7 @@ down, and weight gradients are added up.
 
 A chunk is rebuilt forwards from the state at its start where that was kept, which repeats the
 forward pass bit for bit. In "reversible" mode the chunks between two kept states are rebuilt by
-walking backwards in time from the end. Rounding makes that walk inexact, so it is measured: it
+running backwards in time from the end. Rounding makes that inexact, so it is measured: it
 has to arrive at the state that the next kept one leads to. Where it misses by more than
 `TOLERANCE`, everything since is thrown away and the stretch is done again with checkpoints, with
 a warning.
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from undamped.kernels.shared.columns import over_columns
+from undamped.kernels.shared.threads import over_columns
 from undamped.kernels.unicornn.stack import Kept, Work
 
-# How far a walk backwards may miss, in units of the state: positions stand inside a tanh, where
+# How far a run backwards may miss, in units of the state: positions stand inside a tanh, where
 # one is the natural unit however large they have grown.
 # Gradients then agree with stored ones to about ten times that, a hundred times where the
 # trajectory is so sensitive that the precision itself loses it.
@@ -82,7 +82,7 @@ class BackwardPass:
         self.missed: list[float] = []
         self.stored = bool(kept.positions)
         if not self.stored:
-            work.positions, work.curves = work.buffers(layers), work.buffers(layers)
+            work.positions, work.tanh_values = work.buffers(layers), work.buffers(layers)
 
     def run(self) -> None:
         """Visit all chunks."""
@@ -155,7 +155,7 @@ class BackwardPass:
         work = self.work
         start, stop = work.chunks[number]
         work.positions = [whole[start:stop] for whole in self.kept.positions]
-        work.chunk_curves = [whole[start:stop] for whole in self.kept.curves]
+        work.chunk_tanh_values = [whole[start:stop] for whole in self.kept.tanh_values]
         outputs = [work.input(start, stop)]
         outputs += [work.seen(at, positions) for at, positions in enumerate(work.positions)]
         after = number + 1
@@ -175,7 +175,7 @@ class BackwardPass:
         work, sums = self.work, self.gradients
         start, stop = work.chunks[number]
         size, top = stop - start, len(work.layers) - 1
-        masked, alive = work.alive(start, stop)
+        masked, remaining = work.remaining(start, stop)
         grads = [buffer[:size] for buffer in self.grads]
         if self.grad_output is not None:
             grads[top] = self.grad_output[start:stop].reshape(size, work.columns).contiguous()
@@ -193,7 +193,7 @@ class BackwardPass:
                 size,
                 work.columns,
                 work.positions[at][:size].numpy(),
-                work.chunk_curves[at].numpy(),
+                work.chunk_tanh_values[at].numpy(),
                 grads[at].numpy(),
                 grad_projected.numpy(),
                 first[at].numpy(),
@@ -206,7 +206,7 @@ class BackwardPass:
                 totals[0, at],
                 totals[1, at],
                 totals[2, at],
-                alive,
+                remaining,
             )
             column = 0
             for source, block in work.blocks[at]:

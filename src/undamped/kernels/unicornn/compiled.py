@@ -1,16 +1,17 @@
 """UnICORNN's scan over time for the CPU, compiled by Numba.
 
-A kernel walks `steps` rows of (steps, columns), where a column is one neuron of one sequence:
-columns = batch × hidden, all independent. It handles the columns from `low` to `high` in blocks
-whose state stays in the first-level cache; the innermost loop runs over a block and vectorises.
+A kernel goes through `steps` rows of (steps, columns), where a column is one neuron of one
+sequence: columns = batch × hidden, all independent. It handles the columns from `low` to `high` in
+blocks whose state stays in the first-level cache; the innermost loop runs over a block and
+vectorises.
 
 Two things look odd and are deliberate. Whatever belongs to a block (weights, state, sums) lies
 in one small array at constant distances: then the compiler has only a few pairs of arrays that
 might overlap, and vectorises; with an array for each it gives up. And `projected` is overwritten
 (by the positions, or by the values of tanh): the same reason, and half the memory traffic.
 
-`alive` (columns) holds how many of these steps each column still lives; `masked` kernels leave a
-column alone after that, the others do not look at it.
+`remaining` (columns) holds how many of these steps each column still lives; `masked` kernels leave
+a column alone after that, the others do not look at it.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from undamped.kernels.shared.tanh import LIMIT, tanh
+from undamped.kernels.shared.tanh import LIMIT, limited_tanh
 
 BLOCK = 256
 # Rows of the block's own array.
-W, S, B, Y, Z, ALIVE = 0, BLOCK, 2 * BLOCK, 3 * BLOCK, 4 * BLOCK, 5 * BLOCK
+W, S, B, Y, Z, REMAINING = 0, BLOCK, 2 * BLOCK, 3 * BLOCK, 4 * BLOCK, 5 * BLOCK
 GY, GZ, GW, GS, GB = 6 * BLOCK, 7 * BLOCK, 8 * BLOCK, 9 * BLOCK, 10 * BLOCK
 ROWS = 11
 OPTIONS: dict[str, Any] = {
@@ -40,7 +41,15 @@ OPTIONS: dict[str, Any] = {
 
 @njit(**OPTIONS)
 def _load(
-    block: Any, weight: Any, step: Any, bias: Any, y: Any, z: Any, alive: Any, at: int, width: int
+    block: Any,
+    weight: Any,
+    step: Any,
+    bias: Any,
+    y: Any,
+    z: Any,
+    remaining: Any,
+    at: int,
+    width: int,
 ) -> None:
     hidden = weight.shape[0]
     for j in range(width):
@@ -50,7 +59,7 @@ def _load(
         block[B + j] = bias[h]
         block[Y + j] = y[at + j]
         block[Z + j] = z[at + j]
-        block[ALIVE + j] = alive[at + j]
+        block[REMAINING + j] = remaining[at + j]
 
 
 @njit(**OPTIONS)
@@ -73,27 +82,27 @@ def forward(masked: bool) -> Callable[..., None]:
         alpha: Any,
         y: Any,
         z: Any,
-        alive: Any,
+        remaining: Any,
         low: int,
         high: int,
     ) -> None:
         block = np.empty(ROWS * BLOCK, projected.dtype)
         zero = projected.dtype.type(0)
-        limit = LIMIT + zero * alpha  # the compiler must not know it, see `tanh`
+        limit = LIMIT + zero * alpha  # the compiler must not know it, see `limited_tanh`
         for at in range(low, high, BLOCK):
             width = min(BLOCK, high - at)
-            _load(block, weight, step, bias, y, z, alive, at, width)
+            _load(block, weight, step, bias, y, z, remaining, at, width)
             for t in range(projected.shape[0]):
                 row = projected[t, at : at + width]
                 for j in range(width):
                     y0 = block[Y + j]
                     z0 = block[Z + j]
                     s = block[S + j]
-                    curve = tanh(block[W + j] * y0 + (row[j] + block[B + j]), limit)
-                    z1 = z0 - s * (curve + alpha * y0)
+                    tanh_value = limited_tanh(block[W + j] * y0 + (row[j] + block[B + j]), limit)
+                    z1 = z0 - s * (tanh_value + alpha * y0)
                     y1 = y0 + s * z1
                     if masked:
-                        live = t < block[ALIVE + j]
+                        live = t < block[REMAINING + j]
                         block[Y + j] = y1 if live else y0
                         block[Z + j] = z1 if live else z0
                         row[j] = y1 if live else zero
@@ -123,16 +132,16 @@ def forward_keep(masked: bool, known: bool = False) -> Callable[..., None]:
         alpha: Any,
         y: Any,
         z: Any,
-        alive: Any,
+        remaining: Any,
         low: int,
         high: int,
     ) -> None:
         block = np.empty(ROWS * BLOCK, projected.dtype)
         zero = projected.dtype.type(0)
-        limit = LIMIT + zero * alpha  # the compiler must not know it, see `tanh`
+        limit = LIMIT + zero * alpha  # the compiler must not know it, see `limited_tanh`
         for at in range(low, high, BLOCK):
             width = min(BLOCK, high - at)
-            _load(block, weight, step, bias, y, z, alive, at, width)
+            _load(block, weight, step, bias, y, z, remaining, at, width)
             for t in range(projected.shape[0]):
                 row, out = projected[t, at : at + width], positions[t, at : at + width]
                 for j in range(width):
@@ -140,14 +149,16 @@ def forward_keep(masked: bool, known: bool = False) -> Callable[..., None]:
                     z0 = block[Z + j]
                     s = block[S + j]
                     if known:
-                        curve = row[j]
+                        tanh_value = row[j]
                     else:
-                        curve = tanh(block[W + j] * y0 + (row[j] + block[B + j]), limit)
-                        row[j] = curve
-                    z1 = z0 - s * (curve + alpha * y0)
+                        tanh_value = limited_tanh(
+                            block[W + j] * y0 + (row[j] + block[B + j]), limit
+                        )
+                        row[j] = tanh_value
+                    z1 = z0 - s * (tanh_value + alpha * y0)
                     y1 = y0 + s * z1
                     if masked:
-                        live = t < block[ALIVE + j]
+                        live = t < block[REMAINING + j]
                         block[Y + j] = y1 if live else y0
                         block[Z + j] = z1 if live else z0
                         out[j] = y1 if live else zero
@@ -177,16 +188,16 @@ def inverse(masked: bool) -> Callable[..., None]:
         alpha: Any,
         y: Any,
         z: Any,
-        alive: Any,
+        remaining: Any,
         low: int,
         high: int,
     ) -> None:
         block = np.empty(ROWS * BLOCK, projected.dtype)
         zero = projected.dtype.type(0)
-        limit = LIMIT + zero * alpha  # the compiler must not know it, see `tanh`
+        limit = LIMIT + zero * alpha  # the compiler must not know it, see `limited_tanh`
         for at in range(low, high, BLOCK):
             width = min(BLOCK, high - at)
-            _load(block, weight, step, bias, y, z, alive, at, width)
+            _load(block, weight, step, bias, y, z, remaining, at, width)
             for back in range(projected.shape[0]):
                 t = projected.shape[0] - 1 - back
                 row, out = projected[t, at : at + width], positions[t, at : at + width]
@@ -195,11 +206,11 @@ def inverse(masked: bool) -> Callable[..., None]:
                     z1 = block[Z + j]
                     s = block[S + j]
                     y0 = y1 - s * z1
-                    curve = tanh(block[W + j] * y0 + (row[j] + block[B + j]), limit)
-                    z0 = z1 + s * (curve + alpha * y0)
-                    row[j] = curve
+                    tanh_value = limited_tanh(block[W + j] * y0 + (row[j] + block[B + j]), limit)
+                    z0 = z1 + s * (tanh_value + alpha * y0)
+                    row[j] = tanh_value
                     if masked:
-                        live = t < block[ALIVE + j]
+                        live = t < block[REMAINING + j]
                         block[Y + j] = y0 if live else y1
                         block[Z + j] = z0 if live else z1
                         out[j] = y1 if live else zero
@@ -225,7 +236,7 @@ def backward(masked: bool) -> Callable[..., None]:
     @njit(**OPTIONS)
     def oscillator_backward(
         positions: Any,
-        curves: Any,
+        tanh_values: Any,
         grad: Any,
         grad_projected: Any,
         first: Any,
@@ -238,7 +249,7 @@ def backward(masked: bool) -> Callable[..., None]:
         grad_weight: Any,
         grad_step: Any,
         grad_bias: Any,
-        alive: Any,
+        remaining: Any,
         low: int,
         high: int,
     ) -> None:
@@ -247,7 +258,7 @@ def backward(masked: bool) -> Callable[..., None]:
         zero, one = positions.dtype.type(0), positions.dtype.type(1)
         for at in range(low, high, BLOCK):
             width = min(BLOCK, high - at)
-            _load(block, weight, step, step, gy, z, alive, at, width)
+            _load(block, weight, step, step, gy, z, remaining, at, width)
             for j in range(width):
                 block[GY + j] = gy[at + j]
                 block[GZ + j] = gz[at + j]
@@ -257,22 +268,22 @@ def backward(masked: bool) -> Callable[..., None]:
             for back in range(positions.shape[0]):
                 t = positions.shape[0] - 1 - back
                 before = positions[t - 1, at : at + width] if t > 0 else first[at : at + width]
-                curve_row, grad_row = curves[t, at : at + width], grad[t, at : at + width]
+                curve_row, grad_row = tanh_values[t, at : at + width], grad[t, at : at + width]
                 out = grad_projected[t, at : at + width]
                 for j in range(width):
                     s = block[S + j]
                     y0 = before[j]
-                    curve = curve_row[j]
-                    force = curve + alpha * y0
+                    tanh_value = curve_row[j]
+                    force = tanh_value + alpha * y0
                     z1 = block[Z + j]
                     gy1 = block[GY + j] + grad_row[j]
                     gz1 = block[GZ + j] + s * gy1
                     inner = -s * gz1
-                    ga = inner * (one - curve * curve)
+                    ga = inner * (one - tanh_value * tanh_value)
                     gs = gy1 * z1 - gz1 * force
                     gy0 = gy1 + (inner * alpha + ga * block[W + j])
                     if masked:
-                        live = t < block[ALIVE + j]
+                        live = t < block[REMAINING + j]
                         ga = ga if live else zero
                         block[GS + j] += gs if live else zero
                         block[GW + j] += ga * y0 if live else zero

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from undamped.kernels.reference import reference_oscillator_scan
-from undamped.kernels.shared.allocate import room
-from undamped.kernels.shared.threads import batch_parts, in_parallel
+from undamped.kernels.shared.allocate import empty
+from undamped.kernels.shared.threads import run_in_parallel, split_batch
 from undamped.kernels.unicornn.backward import BackwardPass, Gradients
 from undamped.kernels.unicornn.stack import Gradient, Kept, Layer, plan, run_stack
 
@@ -31,7 +31,7 @@ class _Spec:
         batch, hidden = state.shape[2:]
         if self.gradient == "stored":
             return [slice(0, batch)]
-        return batch_parts(steps, batch, hidden)
+        return split_batch(steps, batch, hidden)
 
     def layers_of(self, parameters: tuple[Tensor, ...]) -> list[Layer]:
         layers = []
@@ -88,7 +88,7 @@ class _Stack(torch.autograd.Function):
         whole = _detached(spec, x, masks, lengths, parameters)
         start = torch.stack([position.detach(), velocity.detach()])  # (2, layers, batch, hidden)
         layers, batch, hidden = start.shape[1:]
-        output = room((x.shape[0] if spec.every else 0, batch, hidden), x)
+        output = empty((x.shape[0] if spec.every else 0, batch, hidden), x)
 
         def share(part: slice) -> tuple[Tensor, Kept | None, dict[int, Tensor]]:
             work = plan(*whole, part)
@@ -98,7 +98,7 @@ class _Stack(torch.autograd.Function):
             return state, kept, work.replay
 
         parts = spec.parts(x.shape[0], start)
-        found = in_parallel([partial(share, part) for part in parts])
+        found = run_in_parallel([partial(share, part) for part in parts])
         end = torch.cat([state for state, _, _ in found], dim=2)
         position_end, velocity_end = end[0].clone(), end[1].clone()
         kept = _together([part for _, part, _ in found if part is not None])
@@ -109,7 +109,7 @@ class _Stack(torch.autograd.Function):
             ctx.spec, ctx.border_spacing, ctx.stored = spec, kept.every, len(positions)
             # The backward pass takes the same shares, whatever torch's threads are by then.
             ctx.parts, ctx.replayed = parts, tuple(found[0][2])
-            replayed = [curves for _, _, replay in found for curves in replay.values()]
+            replayed = [tanh_values for _, _, replay in found for tanh_values in replay.values()]
             ctx.save_for_backward(
                 x,
                 position,
@@ -121,7 +121,7 @@ class _Stack(torch.autograd.Function):
                 output if kept.positions and spec.every else None,
                 kept.borders,
                 *positions,
-                *kept.curves,
+                *kept.tanh_values,
                 *replayed,
                 *parameters,
             )
@@ -143,9 +143,12 @@ class _Stack(torch.autograd.Function):
         grad_end = torch.stack([grads[1], grads[2]])
         layers, _, hidden = end.shape[1:]
         wide = len(ctx.replayed)
-        end_of_curves = len(kept_tensors) - wide * len(ctx.parts)
-        positions, curves = kept_tensors[: ctx.stored], kept_tensors[ctx.stored : end_of_curves]
-        replayed = kept_tensors[end_of_curves:]
+        end_of_tanh_values = len(kept_tensors) - wide * len(ctx.parts)
+        positions, tanh_values = (
+            kept_tensors[: ctx.stored],
+            kept_tensors[ctx.stored : end_of_tanh_values],
+        )
+        replayed = kept_tensors[end_of_tanh_values:]
         if output is not None:
             positions = (*positions, output.view(output.shape[0], -1))
 
@@ -159,11 +162,11 @@ class _Stack(torch.autograd.Function):
                 grad_end[:, :, part].reshape(shape).clone(),
                 torch.zeros(3, *shape[1:], dtype=torch.float64, device="cpu"),
                 [torch.zeros_like(c.input_weight) for c in work.layers],
-                room(work.x.shape, work.x) if ctx.needs_input_grad[1] else None,
+                empty(work.x.shape, work.x) if ctx.needs_input_grad[1] else None,
             )
             visit = BackwardPass(
                 work,
-                Kept(border, ctx.border_spacing, tuple(positions), tuple(curves)),
+                Kept(border, ctx.border_spacing, tuple(positions), tuple(tanh_values)),
                 end[:, :, part].reshape(shape),
                 grads[0][:, part] if spec.every else None,
                 sums,
@@ -176,7 +179,7 @@ class _Stack(torch.autograd.Function):
             partial(share, part, dict(zip(ctx.replayed, own, strict=True)))
             for part, own in zip(ctx.parts, by_part, strict=True)
         ]
-        visits = in_parallel(works)
+        visits = run_in_parallel(works)
         next((visit for visit in visits if visit.missed), visits[0]).warn()
         sums = [visit.gradients for visit in visits]
         by_column = torch.cat([part.columns for part in sums], dim=-1)

@@ -2,23 +2,26 @@
 
 Registered with `torch.library`, so that `torch.compile` and `torch.export` see a single node
 with known shapes and a gradient. The backward pass needs nothing but the inputs: it runs the
-scan again, piece by piece.
+scan again, some steps at a time. Eager calls go past the operator (`eager_function`).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from undamped.kernels.dispatch import implementation
 from undamped.kernels.reference import PositionVelocity, reference_oscillator_scan
-from undamped.kernels.shared.allocate import contiguous_copy, room
+from undamped.kernels.shared.allocate import contiguous_copy, empty
 from undamped.kernels.shared.chunks import ranges
-from undamped.kernels.shared.columns import alive_columns, over_columns
+from undamped.kernels.shared.eager_function import eager_function
+from undamped.kernels.shared.lengths import remaining_by_column
+from undamped.kernels.shared.threads import over_columns
 
-PIECE = 256
+CHECKPOINT_EVERY = 256
 
 
 def oscillator_scan(
@@ -29,7 +32,7 @@ def oscillator_scan(
     state: PositionVelocity,
     lengths: Tensor | None = None,
 ) -> tuple[Tensor, PositionVelocity]:
-    """Walk through z' = z − s ⊙ (tanh(w ⊙ y + p) + α y), y' = y + s ⊙ z'.
+    """Iterate z' = z − s ⊙ (tanh(w ⊙ y + p) + α y), y' = y + s ⊙ z'.
 
     Args:
         projected: (time, batch, hidden), the input as the neurons feel it, bias included.
@@ -44,16 +47,17 @@ def oscillator_scan(
         All positions (time, batch, hidden), and the state after the last step.
     """
     position, velocity = state
-    if implementation(projected, weight, step, position, velocity) == "reference":
+    way = implementation(projected, weight, step, position, velocity)
+    if way == "reference":
         return reference_oscillator_scan(projected, weight, step, alpha, state, lengths)
-    positions, position, velocity = _scan(
+    run = _scan if way == "operator" else _eager_scan
+    positions, position, velocity = run(
         projected, weight, step, float(alpha), position, velocity, lengths
     )
     return positions, (position, velocity)
 
 
-@torch.library.custom_op("undamped::oscillator_scan", mutates_args=(), device_types="cpu")
-def _scan(
+def _forward(
     projected: Tensor,
     weight: Tensor,
     step: Tensor,
@@ -67,17 +71,25 @@ def _scan(
     positions = contiguous_copy(projected)
     y, z = contiguous_copy(position), contiguous_copy(velocity)
     if positions.numel():
-        rows, shared = _arguments(projected, weight, step, alpha, lengths)
+        steps, columns = len(positions), y.numel()
+        constants, unused = _arguments(projected, weight, step, alpha)
+        masked, remaining = remaining_by_column(lengths, 0, steps, weight.shape[0], unused)
         over_columns(
-            kernels.forward(lengths is not None),
-            *rows,
-            _flat(positions, rows),
-            *shared[:-1],
+            kernels.forward(masked),
+            steps,
+            columns,
+            positions.view(steps, columns).numpy(),
+            *constants,
             y.view(-1).numpy(),
             z.view(-1).numpy(),
-            shared[-1],
+            remaining,
         )
     return positions, y, z
+
+
+_scan = torch.library.custom_op(
+    "undamped::oscillator_scan", _forward, mutates_args=(), device_types="cpu"
+)
 
 
 @_scan.register_fake
@@ -97,8 +109,7 @@ def _scan_shapes(
     )
 
 
-@torch.library.custom_op("undamped::oscillator_scan_backward", mutates_args=(), device_types="cpu")
-def _scan_backward(
+def _backward(
     grad_positions: Tensor,
     grad_position: Tensor,
     grad_velocity: Tensor,
@@ -112,20 +123,20 @@ def _scan_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     from undamped.kernels.unicornn import compiled as kernels
 
-    masked = lengths is not None
     gy, gz = contiguous_copy(grad_position), contiguous_copy(grad_velocity)
-    grad_projected = room(projected.shape, projected)
+    grad_projected = empty(projected.shape, projected)
     if not projected.numel():
         return grad_projected, torch.zeros_like(weight), torch.zeros_like(step), gy, gz
-    (steps, columns), (w, s, b, a, _) = _arguments(projected, weight, step, alpha, None)
-    curves, positions = contiguous_copy(projected), room(projected.shape, projected)
+    steps, columns = len(projected), position.numel()
+    (w, s, b, a), unused = _arguments(projected, weight, step, alpha)
+    tanh_values, positions = contiguous_copy(projected), empty(projected.shape, projected)
     y, z = contiguous_copy(position), contiguous_copy(velocity)
-    flat = [t.view(steps, columns) for t in (curves, positions, grad_projected)]
+    flat = [t.view(steps, columns) for t in (tanh_values, positions, grad_projected)]
     grads = grad_positions.contiguous().view(steps, columns)
     sums = torch.zeros(3, columns, dtype=torch.float64, device="cpu").numpy()
-    pieces = []
-    for start, stop in ranges(steps, PIECE):
-        alive = alive_columns(lengths, start, stop, projected)
+    chunks = []
+    for start, stop in ranges(steps, CHECKPOINT_EVERY):
+        masked, remaining = remaining_by_column(lengths, start, stop, weight.shape[0], unused)
         first = y.view(-1).clone()
         over_columns(
             kernels.forward_keep(masked),
@@ -138,10 +149,10 @@ def _scan_backward(
             a,
             y.view(-1).numpy(),
             z.view(-1).numpy(),
-            alive,
+            remaining,
         )
-        pieces.append((start, stop, first, z.view(-1).clone(), alive))
-    for start, stop, first, end, alive in reversed(pieces):
+        chunks.append((start, stop, first, z.view(-1).clone(), masked, remaining))
+    for start, stop, first, end, masked, remaining in reversed(chunks):
         over_columns(
             kernels.backward(masked),
             stop - start,
@@ -158,13 +169,18 @@ def _scan_backward(
             gy.view(-1).numpy(),
             gz.view(-1).numpy(),
             *sums,
-            alive,
+            remaining,
         )
     grad_weight, grad_step = (
         torch.from_numpy(total).view(-1, weight.shape[0]).sum(0).to(weight.dtype)
         for total in sums[:2]
     )
     return grad_projected, grad_weight, grad_step, gy, gz
+
+
+_scan_backward = torch.library.custom_op(
+    "undamped::oscillator_scan_backward", _backward, mutates_args=(), device_types="cpu"
+)
 
 
 @_scan_backward.register_fake
@@ -191,25 +207,26 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _differentiate(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    return _gradients(_scan_backward, ctx, grads)
+
+
+def _gradients(run: Any, ctx: Any, grads: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
     projected, weight, step, position, velocity, lengths = ctx.saved_tensors
-    grad_projected, grad_weight, grad_step, gy, gz = _scan_backward(
+    grad_projected, grad_weight, grad_step, gy, gz = run(
         *grads, projected, weight, step, ctx.alpha, position, velocity, lengths
     )
     return grad_projected, grad_weight, grad_step, None, gy, gz, None
 
 
 _scan.register_autograd(_differentiate, setup_context=_save)
-
-
-def _flat(tensor: Tensor, rows: tuple[int, int]) -> Any:
-    return tensor.view(rows).numpy()
+_eager_scan = eager_function(_forward, _save, lambda ctx, *grads: _gradients(_backward, ctx, grads))
 
 
 def _arguments(
-    projected: Tensor, weight: Tensor, step: Tensor, alpha: float, lengths: Tensor | None
-) -> tuple[tuple[int, int], tuple[Any, ...]]:
-    steps, batch, hidden = projected.shape
-    bias = projected.new_zeros(hidden).numpy()
+    projected: Tensor, weight: Tensor, step: Tensor, alpha: float
+) -> tuple[tuple[Any, ...], Any]:
+    """Return w, s, no bias and α for the kernels, and an array in place of remaining steps."""
+    batch, hidden = projected.shape[1:]
+    bias = np.zeros(hidden, projected.detach().numpy().dtype)
     constants = [t.detach().contiguous().numpy() for t in (weight, step)]
-    alive = alive_columns(lengths, 0, steps, projected)
-    return (steps, batch * hidden), (*constants, bias, bias.dtype.type(alpha), alive)
+    return (*constants, bias, bias.dtype.type(alpha)), np.zeros(batch * hidden, bias.dtype)

@@ -19,16 +19,17 @@ that a sequence is over, its state rests, its outputs are zero, and its input is
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.kernels.shared.allocate import room
-from undamped.kernels.shared.chunks import chunk_length, kept_chunks, ranges
-from undamped.kernels.shared.columns import over_columns
+from undamped.kernels.shared.allocate import empty
+from undamped.kernels.shared.chunks import chunk_length, kept_chunks, ranges, scan_bytes
+from undamped.kernels.shared.lengths import remaining_by_column
 from undamped.kernels.shared.row_stable_matmul import rows_times
+from undamped.kernels.shared.threads import over_columns
 
 Gradient = Literal["reversible", "checkpoint", "stored"]
 ANCHORS = 64
@@ -65,7 +66,7 @@ class Kept:
     borders: Tensor  # (kept borders, position and velocity, layers, columns)
     every: int  # chunks from one kept border to the next
     positions: tuple[Tensor, ...] = ()  # per layer (steps, columns), only when stored
-    curves: tuple[Tensor, ...] = ()
+    tanh_values: tuple[Tensor, ...] = ()
 
 
 @dataclass
@@ -77,9 +78,9 @@ class Work:
     lengths: Tensor | None
     masks: Tensor | None  # (layers - 1, batch, hidden)
     chunk: int
-    replayed: int = 0  # how many of the last chunks may have their curves kept
+    replayed: int = 0  # how many of the last chunks may have their tanh_values kept
     positions: list[Tensor] = field(default_factory=list)
-    curves: list[Tensor] = field(default_factory=list)
+    tanh_values: list[Tensor] = field(default_factory=list)
     replay: dict[int, Tensor] = field(default_factory=dict)  # by layer, (kept steps, columns)
 
     def __post_init__(self) -> None:
@@ -92,34 +93,30 @@ class Work:
         self.constants = [
             (*(t.numpy() for t in (c.weight, c.step, c.bias)), kind(c.alpha)) for c in self.layers
         ]
-        self.everywhere = np.zeros(self.columns, kind)
-        self.ends = None if self.lengths is None else self.lengths.numpy()
-        self.shortest = self.steps if self.ends is None else int(self.ends.min())
+        self.unused = np.zeros(self.columns, kind)
+        self.shortest = self.steps if self.lengths is None else int(self.lengths.min())
         first = max(0, len(self.chunks) - self.replayed)
         self.replay_start = self.chunks[first][0] if first < len(self.chunks) else self.steps
 
     def make_replay(self) -> None:
-        """Make room for the curves of the last chunks of layers with a large product."""
+        """Allocate the tanh values of the last chunks of layers with a large product."""
         kept = self.steps - self.replay_start
         wide = [at for at, layer in enumerate(self.layers) if layer.wide]
-        self.replay = {at: room((kept, self.columns), self.x) for at in wide if kept}
+        self.replay = {at: empty((kept, self.columns), self.x) for at in wide if kept}
 
-    def replayed_curves(self, at: int, start: int, stop: int) -> Tensor | None:
-        """Return the kept curves of a layer in a chunk, or None."""
+    def replayed_tanh_values(self, at: int, start: int, stop: int) -> Tensor | None:
+        """Return the kept tanh_values of a layer in a chunk, or None."""
         if at not in self.replay or start < self.replay_start:
             return None
         return self.replay[at][start - self.replay_start : stop - self.replay_start]
 
     def buffers(self, count: int) -> list[Tensor]:
         """Return `count` buffers of a chunk, (steps, columns)."""
-        return [room((self.chunk, self.columns), self.x) for _ in range(count)]
+        return [empty((self.chunk, self.columns), self.x) for _ in range(count)]
 
-    def alive(self, start: int, stop: int) -> tuple[bool, np.ndarray]:
+    def remaining(self, start: int, stop: int) -> tuple[bool, Any]:
         """Say whether a sequence ends before `stop`, and how many steps each column lives."""
-        if self.ends is None or self.shortest >= stop:
-            return False, self.everywhere
-        left = np.clip(self.ends - start, 0, stop - start)
-        return True, np.repeat(left, self.hidden).astype(self.everywhere.dtype)
+        return remaining_by_column(self.lengths, start, stop, self.hidden, self.unused)
 
     def input(self, start: int, stop: int) -> Tensor:
         """Return the input of a chunk as rows (steps × batch, input), padding cut to zero."""
@@ -146,9 +143,9 @@ class Work:
         return masked.view(-1, self.hidden)
 
     def rebuild(self, span: tuple[int, int], state: Tensor, *, backwards: bool) -> list[Tensor]:
-        """Find positions and curves of a chunk; return what each layer's readers see.
+        """Find positions and tanh_values of a chunk; return what each layer's readers see.
 
-        Positions go into their buffer; where the curves are is left in `chunk_curves`.
+        Positions go into their buffer; where the tanh_values are is left in `chunk_tanh_values`.
 
         `state` (2, layers, columns) is carried from the chunk's start to its end, or, when
         `backwards`, from its end to its start.
@@ -156,30 +153,30 @@ class Work:
         from undamped.kernels.unicornn import compiled as kernels
 
         start, stop = span
-        masked, alive = self.alive(start, stop)
+        masked, remaining = self.remaining(start, stop)
         outputs = [self.input(start, stop)]
         values = state.numpy()
-        self.chunk_curves: list[Tensor] = []
+        self.chunk_tanh_values: list[Tensor] = []
         for at in range(len(self.layers)):
             positions = self.positions[at][: stop - start]
-            kept = None if backwards else self.replayed_curves(at, start, stop)
+            kept = None if backwards else self.replayed_tanh_values(at, start, stop)
             if kept is None:
                 kernel = kernels.inverse(masked) if backwards else kernels.forward_keep(masked)
-                curves = self.curves[at][: stop - start]
-                self.project(at, outputs, curves)
+                tanh_values = self.tanh_values[at][: stop - start]
+                self.project(at, outputs, tanh_values)
             else:
-                kernel, curves = kernels.forward_keep(masked, known=True), kept
-            self.chunk_curves.append(curves)
+                kernel, tanh_values = kernels.forward_keep(masked, known=True), kept
+            self.chunk_tanh_values.append(tanh_values)
             over_columns(
                 kernel,
                 stop - start,
                 self.columns,
-                curves.numpy(),
+                tanh_values.numpy(),
                 positions.numpy(),
                 *self.constants[at],
                 values[0, at],
                 values[1, at],
-                alive,
+                remaining,
             )
             outputs.append(self.seen(at, positions))
         return outputs
@@ -210,22 +207,22 @@ def run_stack(
     for number, (start, stop) in enumerate(work.chunks):
         if gradient is not None and number % spacing == 0:
             borders.append(state.clone())
-        masked, alive = work.alive(start, stop)
+        masked, remaining = work.remaining(start, stop)
         outputs = [work.input(start, stop)]
         for at in range(len(work.layers)):
             positions = buffers[at][: stop - start]
-            curves = work.replayed_curves(at, start, stop)
-            work.project(at, outputs, positions if curves is None else curves)
+            tanh_values = work.replayed_tanh_values(at, start, stop)
+            work.project(at, outputs, positions if tanh_values is None else tanh_values)
             over_columns(
-                kernels.forward(masked) if curves is None else kernels.forward_keep(masked),
+                kernels.forward(masked) if tanh_values is None else kernels.forward_keep(masked),
                 stop - start,
                 work.columns,
-                *(() if curves is None else (curves.numpy(),)),
+                *(() if tanh_values is None else (tanh_values.numpy(),)),
                 positions.numpy(),
                 *work.constants[at],
                 values[0, at],
                 values[1, at],
-                alive,
+                remaining,
             )
             outputs.append(work.seen(at, positions))
         if output is not None:
@@ -237,16 +234,16 @@ def run_stack(
 def _run_stored(work: Work, state: Tensor, output: Tensor | None) -> Kept:
     shape = (work.steps, work.columns)
     layers = len(work.layers)
-    positions = [room(shape, state) for _ in range(layers - (output is not None))]
+    positions = [empty(shape, state) for _ in range(layers - (output is not None))]
     positions += [] if output is None else [output.view(shape)]
-    curves = [room(shape, state) for _ in range(layers)]
+    tanh_values = [empty(shape, state) for _ in range(layers)]
     borders = []
     for start, stop in work.chunks:
         borders.append(state.clone())
         work.positions = [whole[start:stop] for whole in positions]
-        work.curves = [whole[start:stop] for whole in curves]
+        work.tanh_values = [whole[start:stop] for whole in tanh_values]
         work.rebuild((start, stop), state, backwards=False)
-    return Kept(torch.stack(borders), 1, tuple(positions), tuple(curves))
+    return Kept(torch.stack(borders), 1, tuple(positions), tuple(tanh_values))
 
 
 def plan(
@@ -261,7 +258,7 @@ def plan(
     The length is that for the whole batch: parts run at the same time and share the cache.
     """
     columns = x.shape[1] * layers[0].weight.shape[0]
-    chunk = chunk_length(x.shape[0], columns, len(layers), x.element_size())
+    chunk = chunk_length(x.shape[0], scan_bytes(columns, len(layers), x.element_size()))
     wide = sum(layer.wide for layer in layers)
     return Work(
         layers,

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from undamped.kernels.coupled.operators.dense import Dense as Dense
-    from undamped.kernels.coupled.operators.dense import LowRank as LowRank
     from undamped.kernels.coupled.operators.fourier import Fourier as Fourier
     from undamped.kernels.coupled.operators.givens_layers import Layers as Layers
+    from undamped.kernels.coupled.operators.low_rank import LowRank as LowRank
     from undamped.kernels.coupled.operators.none import Nothing as Nothing
 
 _HOMES = {
     "Dense": "dense",
     "Fourier": "fourier",
     "Layers": "givens_layers",
-    "LowRank": "dense",
+    "LowRank": "low_rank",
     "Nothing": "none",
 }
 

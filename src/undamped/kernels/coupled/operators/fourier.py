@@ -8,17 +8,17 @@ outside and complex inside.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numba import njit
 from torch import Tensor
 
-from undamped.kernels.coupled.contract import Structured
+from undamped.kernels.coupled.contract import StructuredOperator
 
 ROWS = 64
-"""Rows whose gradients are taken together: what the caches hold."""
+"""Rows whose gradients are taken together: what the caches freeze_finished."""
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
@@ -111,28 +111,38 @@ def _phase_gradient(rows: Any, given: Any, phase: Any) -> None:
             phase[j] += g[j].imag * z[j].real - g[j].real * z[j].imag
 
 
-class Fourier(Structured):
-    """rows → rows Wᵀ for W = D₃ R₂ F⁻¹ D₂ Π R₁ F D₁; tensors: its free numbers (7, n).
+class Fourier(StructuredOperator):
+    """rows → rows Wᵀ for W = D₃ R₂ F⁻¹ D₂ Π R₁ F D₁; tensors: its free constants (7, n).
 
     Args:
         permutation: Π, (n,): the answer's coordinate j is the coordinate permutation[j].
     """
 
     def __init__(self, permutation: Tensor) -> None:
-        self.index = permutation.numpy()
-        self.back = np.argsort(self.index)
+        self.permutation = permutation
+
+    def describe(self) -> tuple[list[float], list[Tensor]]:
+        """Its permutation."""
+        return [], [self.permutation]
+
+    @classmethod
+    def restore(cls, numbers: Sequence[float], tensors: Sequence[Tensor]) -> Self:
+        """Make one from what `describe` returned."""
+        return cls(tensors[0])
 
     def bind(self, tensors: Sequence[Tensor]) -> None:
         """Take phases and vectors, and make what both directions read."""
         (free,) = tensors
+        self.index = self.permutation.numpy()
+        self.back = np.argsort(self.index)
         phases = torch.polar(torch.ones_like(free[:3]), free[:3])
         vectors = torch.complex(free[3:7:2], free[4:7:2])
         self.sizes = vectors.abs().square().sum(1, keepdim=True)
         self.vectors = vectors.numpy()
         self.scaled = (2 * vectors / self.sizes).numpy()
         self.phases = phases.numpy()
-        self.turned = phases.conj().resolve_conj().numpy()
-        self.turned_middle = np.ascontiguousarray(self.turned[1][self.back])
+        self.conjugate = phases.conj().resolve_conj().numpy()
+        self.conjugate_middle = np.ascontiguousarray(self.conjugate[1][self.back])
         self.kind = vectors.dtype
 
     def _before_first(self, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -159,14 +169,14 @@ class Fourier(Structured):
     def _after_second(self, rows: Tensor) -> Tensor:
         """D₃ᴴ g: the gradient of what comes out of R₂."""
         inner = torch.empty(len(rows), len(self.index), dtype=self.kind, device="cpu")
-        _turn_in(rows.numpy(), self.turned[2], inner.numpy())
+        _turn_in(rows.numpy(), self.conjugate[2], inner.numpy())
         return inner
 
     def _after_first(self, outer: Tensor) -> Tensor:
         """Πᵀ D₂ᴴ F R₂ of it, overwritten: the gradient of what comes out of R₁."""
         _reflect(outer.numpy(), self.vectors[1], self.scaled[1])
         middle = torch.fft.fft(outer, norm="ortho")
-        _gather_turn(middle.numpy(), self.back, self.turned_middle, outer.numpy())
+        _gather_turn(middle.numpy(), self.back, self.conjugate_middle, outer.numpy())
         return outer
 
     def transpose(self, rows: Tensor, out: Tensor) -> None:
@@ -174,7 +184,7 @@ class Fourier(Structured):
         inner = self._after_first(self._after_second(rows))
         _reflect(inner.numpy(), self.vectors[0], self.scaled[0])
         last = torch.fft.ifft(inner, norm="ortho")
-        _turn_out(last.numpy(), self.turned[0], out.numpy(), False)
+        _turn_out(last.numpy(), self.conjugate[0], out.numpy(), False)
 
     def gradients(self, inputs: Tensor, gradients: Tensor) -> tuple[Tensor, ...]:
         """Both ways again, some rows at a time, with the sums that phases and vectors need."""

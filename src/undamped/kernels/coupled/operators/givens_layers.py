@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numba import njit
 from torch import Tensor
 
-from undamped.kernels.coupled.contract import Structured
+from undamped.kernels.coupled.contract import StructuredOperator
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -90,7 +90,7 @@ def _layer_gradients(
             given, passed = passed, given
 
 
-class Layers(Structured):
+class Layers(StructuredOperator):
     """Layers y_j = d_j h_j + o_j h_partner(j), complex ones as (real | imaginary).
 
     Args:
@@ -99,19 +99,28 @@ class Layers(Structured):
     """
 
     def __init__(self, partners: Tensor, paired: bool) -> None:
-        self.partners = partners.contiguous().numpy()
-        self.backwards = np.ascontiguousarray(self.partners[::-1])
-        self.paired = paired
+        self.partner_table, self.paired = partners, paired
+
+    def describe(self) -> tuple[list[float], list[Tensor]]:
+        """Whether rows are complex, and which coordinates stand together."""
+        return [float(self.paired)], [self.partner_table]
+
+    @classmethod
+    def restore(cls, numbers: Sequence[float], tensors: Sequence[Tensor]) -> Self:
+        """Make one from what `describe` returned."""
+        return cls(tensors[0], bool(numbers[0]))
 
     def bind(self, tensors: Sequence[Tensor]) -> None:
         """Take (layers, 4, size), and make the layers of the transposed map."""
         (coefficients,) = tensors
+        self.partners = self.partner_table.contiguous().numpy()
+        self.backwards = np.ascontiguousarray(self.partners[::-1])
         self.coefficients = coefficients.contiguous().numpy()
-        turned = coefficients.clone()
+        transposed = coefficients.clone()
         for layer, partner in enumerate(self.partners):
-            turned[layer, 2:] = coefficients[layer, 2:, torch.from_numpy(partner)]
-        turned[:, 1::2] *= -1
-        self.turned = turned.flip(0).contiguous().numpy()
+            transposed[layer, 2:] = coefficients[layer, 2:, torch.from_numpy(partner)]
+        transposed[:, 1::2] *= -1
+        self.transposed = transposed.flip(0).contiguous().numpy()
 
     def apply(self, rows: Tensor, add: Tensor | None, out: Tensor) -> None:
         """Write the product of all layers with each row."""
@@ -121,10 +130,10 @@ class Layers(Structured):
 
     def transpose(self, rows: Tensor, out: Tensor) -> None:
         """Write the product of the transposed layers, last one first."""
-        _layers(rows.numpy(), self.turned, self.backwards, self.paired, out.numpy())
+        _layers(rows.numpy(), self.transposed, self.backwards, self.paired, out.numpy())
 
     def gradients(self, inputs: Tensor, gradients: Tensor) -> tuple[Tensor, ...]:
-        """Walk through the layers once for all steps and sequences."""
+        """Pass through the layers once for all steps and sequences."""
         result = np.zeros_like(self.coefficients)
         _layer_gradients(
             inputs.numpy(),

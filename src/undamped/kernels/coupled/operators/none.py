@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from undamped.kernels.coupled.contract import InLoops
+from undamped.kernels.coupled.contract import DenseOperator
 
 
-class Nothing(InLoops):
+class Nothing(DenseOperator):
     """The operator of a recurrence that has none."""
 
     width = 1  # a column that nobody reads

@@ -4,32 +4,35 @@
     answer: v' + d,  s u/√(m' + δ) + d,  or v'/√(m' + δ) + d
 
 a is a number per time and sequence; d a shift, where one is given. The filter sees nothing of the
-recurrence. Its state is kept at the start of every chunk, and run again from there on the way back.
+recurrence. Its state is kept at the start of every chunk, and run again from there in the backward
+pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numba import njit
 from torch import Tensor
 
-from undamped.kernels.coupled.projections.linear import LinearWalk, Projection, ProjectionWalk
+from undamped.kernels.coupled.contract import Projection, ProjectionPass
+from undamped.kernels.coupled.projections.linear import LinearPass
+from undamped.kernels.shared.lengths import remaining_steps
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _filter(
-    rows: Any, velocity: Any, moment: Any, decays: Any, alive: Any, numbers: Any, shift: Any
+    rows: Any, velocity: Any, moment: Any, decays: Any, remaining: Any, constants: Any, shift: Any
 ) -> None:
-    step, decay, softening, one = numbers[0], numbers[1], numbers[2], rows.dtype.type(1)
+    step, decay, softening, one = constants[0], constants[1], constants[2], rows.dtype.type(1)
     size = rows.shape[2]
     for t in range(rows.shape[0]):
         for b in range(rows.shape[1]):
-            if t >= alive[b]:
+            if t >= remaining[b]:
                 continue
             row, a = rows[t, b], decays[t, b]
             v, m = velocity[b], moment[b]
@@ -50,41 +53,43 @@ def _filter(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _velocity_back(gradient: Any, velocity_flow: Any, decays: Any, alive: Any, step: Any) -> None:
+def _velocity_backward(
+    gradient: Any, velocity_gradient: Any, decays: Any, remaining: Any, step: Any
+) -> None:
     for t in range(gradient.shape[0] - 1, -1, -1):
         for b in range(gradient.shape[1]):
-            if t >= alive[b]:
+            if t >= remaining[b]:
                 continue
-            row, flow, a = gradient[t, b], velocity_flow[b], decays[t, b]
+            row, state_gradient, a = gradient[t, b], velocity_gradient[b], decays[t, b]
             for j in range(row.shape[0]):
-                flow[j] += row[j]
+                state_gradient[j] += row[j]
             for j in range(row.shape[0]):
-                row[j] = step * flow[j]
+                row[j] = step * state_gradient[j]
             for j in range(row.shape[0]):
-                flow[j] *= a
+                state_gradient[j] *= a
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _moment_back(
+def _moment_backward(
     gradient: Any,
     u: Any,
     velocity: Any,
     moment: Any,
-    velocity_flow: Any,
-    moment_flow: Any,
+    velocity_gradient: Any,
+    moment_gradient: Any,
     decays: Any,
-    alive: Any,
-    numbers: Any,
+    remaining: Any,
+    constants: Any,
 ) -> None:
-    step, decay, softening = numbers[0], numbers[1], numbers[2]
+    step, decay, softening = constants[0], constants[1], constants[2]
     steps, sequences, size = gradient.shape
     half, one, two = u.dtype.type(0.5), u.dtype.type(1), u.dtype.type(2)
     driven = velocity.shape[1] > 0
-    # The way there again, keeping what is above and below the fraction at every step.
+    # The forward pass again, keeping what is above and below the fraction at every step.
     tops, bottoms = np.empty_like(u), np.empty_like(u)
     for t in range(steps):
         for b in range(sequences):
-            if t >= alive[b]:
+            if t >= remaining[b]:
                 continue
             row, m, v, a = u[t, b], moment[b], velocity[b], decays[t, b]
             top, bottom = tops[t, b], bottoms[t, b]
@@ -102,60 +107,70 @@ def _moment_back(
                     top[j] = step * row[j]
     for t in range(steps - 1, -1, -1):
         for b in range(sequences):
-            if t >= alive[b]:
+            if t >= remaining[b]:
                 continue
             row, given, top, scale = u[t, b], gradient[t, b], tops[t, b], bottoms[t, b]
-            m_flow, v_flow, a = moment_flow[b], velocity_flow[b], decays[t, b]
+            m_gradient, v_gradient, a = moment_gradient[b], velocity_gradient[b], decays[t, b]
             for j in range(size):
-                m_flow[j] -= half * given[j] * top[j] * scale[j] * scale[j] * scale[j]
+                m_gradient[j] -= half * given[j] * top[j] * scale[j] * scale[j] * scale[j]
             for j in range(size):
                 given[j] *= scale[j]
-            for j in range(v_flow.shape[0]):
-                v_flow[j] += given[j]
+            for j in range(v_gradient.shape[0]):
+                v_gradient[j] += given[j]
             if driven:
                 for j in range(size):
-                    given[j] = v_flow[j]
+                    given[j] = v_gradient[j]
             for j in range(size):
-                given[j] = step * given[j] + two * (one - decay) * row[j] * m_flow[j]
-            for j in range(v_flow.shape[0]):
-                v_flow[j] *= a
+                given[j] = step * given[j] + two * (one - decay) * row[j] * m_gradient[j]
+            for j in range(v_gradient.shape[0]):
+                v_gradient[j] *= a
             for j in range(size):
-                m_flow[j] *= decay
+                m_gradient[j] *= decay
 
 
-@dataclass(frozen=True)
+@dataclass
 class Filtered(Projection):
     """V x + b, filtered; tensors: V, b and, where there is one, d.
 
     Args:
         decays: a, (time, batch).
-        numbers: s, β and δ.
+        constants: s, β and δ.
         has_velocity: Whether v is part of the state.
         has_moment: Whether m is, after v.
     """
 
     decays: Tensor
-    numbers: tuple[float, float, float]
+    constants: tuple[float, float, float]
     has_velocity: bool
     has_moment: bool
+
+    def describe(self) -> tuple[list[float], list[Tensor]]:
+        """The numbers, what is part of the state, and a."""
+        return [*self.constants, float(self.has_velocity), float(self.has_moment)], [self.decays]
+
+    @classmethod
+    def restore(cls, numbers: Sequence[float], tensors: Sequence[Tensor]) -> Self:
+        """Make one from what `describe` returned."""
+        step, decay, softening, velocity, moment = numbers
+        return cls(tensors[0], (step, decay, softening), bool(velocity), bool(moment))
 
     def width(self, tensors: Sequence[Tensor]) -> int:
         """The rows of V."""
         return tensors[0].shape[0]
 
-    def walk(
+    def begin(
         self,
         tensors: Sequence[Tensor],
         state: list[Tensor],
         chunks: list[tuple[int, int]],
         share: slice,
         lengths: Tensor | None,
-    ) -> ProjectionWalk:
+    ) -> ProjectionPass:
         """Begin."""
-        return _FilteredWalk(self, tensors, state, chunks, self.decays[:, share], lengths)
+        return _FilteredPass(self, tensors, state, chunks, self.decays[:, share], lengths)
 
 
-class _FilteredWalk(ProjectionWalk):
+class _FilteredPass(ProjectionPass):
     def __init__(
         self,
         plan: Filtered,
@@ -165,13 +180,13 @@ class _FilteredWalk(ProjectionWalk):
         decays: Tensor,
         lengths: Tensor | None,
     ) -> None:
-        self.plan, self.chunks, self.state, self.state_flow = plan, chunks, state, []
-        self.linear = LinearWalk(tensors[:2])
+        self.plan, self.chunks, self.state, self.state_gradient = plan, chunks, state, []
+        self.linear = LinearPass(tensors[:2])
         self.nothing = state[0].new_empty(len(state[0]), 0)
         self.shift = (tensors[2] if len(tensors) > 2 else self.nothing[0]).contiguous().numpy()
         self.decays = decays.to(state[0]).contiguous().numpy()
-        self.numbers = np.array(plan.numbers, self.decays.dtype)
-        self.lengths = None if lengths is None else lengths.numpy()
+        self.constants = np.array(plan.constants, self.decays.dtype)
+        self.lengths = lengths
         self.starts: list[list[Tensor]] = []
         self.tensor_gradients = [
             *self.linear.tensor_gradients,
@@ -188,24 +203,22 @@ class _FilteredWalk(ProjectionWalk):
     def _times(self, chunk: int) -> tuple[Any, Any]:
         """Decays of a chunk, and how many of its steps each sequence lives."""
         start, stop = self.chunks[chunk]
-        steps = stop - start
-        if self.lengths is None:
-            alive = np.full(self.decays.shape[1], steps)
-        else:
-            alive = np.clip(self.lengths - start, 0, steps)
-        return self.decays[start:stop], alive
+        remaining = remaining_steps(self.lengths, start, stop)
+        if remaining is None:
+            remaining = np.full(self.decays.shape[1], stop - start)
+        return self.decays[start:stop], remaining
 
     def _run(self, chunk: int, x: Tensor, out: Tensor, state: list[Tensor]) -> None:
         self.linear.forward(chunk, x, out)
         times = self._times(chunk)
-        _filter(out.numpy(), *self._arrays(state), *times, self.numbers, self.shift)
+        _filter(out.numpy(), *self._arrays(state), *times, self.constants, self.shift)
 
     def forward(self, chunk: int, x: Tensor, out: Tensor) -> None:
         """Remember where the filter stood, then go on."""
         self.starts.append([part.clone() for part in self.state])
         self._run(chunk, x, out, self.state)
 
-    def again(self, chunk: int, x: Tensor, out: Tensor) -> None:
+    def recompute(self, chunk: int, x: Tensor, out: Tensor) -> None:
         """Go on from where the filter stood."""
         self._run(chunk, x, out, [part.clone() for part in self.starts[chunk]])
 
@@ -215,12 +228,14 @@ class _FilteredWalk(ProjectionWalk):
         """Through the filter, then through the product."""
         if len(self.tensor_gradients) > 2:
             self.tensor_gradients[2] += gradient.sum((0, 1))
-        flows, times = self._arrays(self.state_flow), self._times(chunk)
+        state_gradients, times = self._arrays(self.state_gradient), self._times(chunk)
         if self.plan.has_moment:
             u = torch.empty_like(gradient)
             self.linear.forward(chunk, x, u)
             state = self._arrays([part.clone() for part in self.starts[chunk]])
-            _moment_back(gradient.numpy(), u.numpy(), *state, *flows, *times, self.numbers)
+            _moment_backward(
+                gradient.numpy(), u.numpy(), *state, *state_gradients, *times, self.constants
+            )
         else:
-            _velocity_back(gradient.numpy(), flows[0], *times, self.numbers[0])
+            _velocity_backward(gradient.numpy(), state_gradients[0], *times, self.constants[0])
         self.linear.backward(chunk, x, gradient, input_gradient)

@@ -13,34 +13,34 @@ if TYPE_CHECKING:
     from undamped.kernels.coupled.steps.activation import LeakyRelu as LeakyRelu
     from undamped.kernels.coupled.steps.activation import ModRelu as ModRelu
     from undamped.kernels.coupled.steps.activation import Tanh as Tanh
-    from undamped.kernels.coupled.steps.euler import CoupledOscillator as CoupledOscillator
-    from undamped.kernels.coupled.steps.euler import Euler as Euler
-    from undamped.kernels.coupled.steps.euler import GatedEuler as GatedEuler
-    from undamped.kernels.coupled.steps.euler import Lipschitz as Lipschitz
-    from undamped.kernels.coupled.steps.gated import FastGate as FastGate
-    from undamped.kernels.coupled.steps.gated import GatedOrthogonal as GatedOrthogonal
-    from undamped.kernels.coupled.steps.gated import WeightedSum as WeightedSum
+    from undamped.kernels.coupled.steps.antisymmetric import Euler as Euler
+    from undamped.kernels.coupled.steps.antisymmetric import GatedEuler as GatedEuler
+    from undamped.kernels.coupled.steps.cornn import CoupledOscillator as CoupledOscillator
+    from undamped.kernels.coupled.steps.fastrnn import FastGate as FastGate
+    from undamped.kernels.coupled.steps.fastrnn import WeightedSum as WeightedSum
+    from undamped.kernels.coupled.steps.goru import GatedOrthogonal as GatedOrthogonal
     from undamped.kernels.coupled.steps.gru import GatedRecurrent as GatedRecurrent
     from undamped.kernels.coupled.steps.incremental import Iterated as Iterated
+    from undamped.kernels.coupled.steps.lipschitz import Lipschitz as Lipschitz
     from undamped.kernels.coupled.steps.lstm import LongShort as LongShort
     from undamped.kernels.coupled.steps.sru import LightRecurrence as LightRecurrence
 
 _HOMES = {
     "ComplexModRelu": "activation",
-    "CoupledOscillator": "euler",
-    "Euler": "euler",
-    "FastGate": "gated",
-    "GatedEuler": "euler",
-    "GatedOrthogonal": "gated",
+    "CoupledOscillator": "cornn",
+    "Euler": "antisymmetric",
+    "FastGate": "fastrnn",
+    "GatedEuler": "antisymmetric",
+    "GatedOrthogonal": "goru",
     "GatedRecurrent": "gru",
     "Iterated": "incremental",
     "LeakyRelu": "activation",
     "LightRecurrence": "sru",
-    "Lipschitz": "euler",
+    "Lipschitz": "lipschitz",
     "LongShort": "lstm",
     "ModRelu": "activation",
     "Tanh": "activation",
-    "WeightedSum": "gated",
+    "WeightedSum": "fastrnn",
 }
 
 

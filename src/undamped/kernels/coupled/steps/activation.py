@@ -1,9 +1,9 @@
 """Elementwise parts that are one function: tanh, (leaky) relu, modReLU real and complex.
 
-All of them find their slope in the new state, so nothing is computed again on the way back. The
-kernels of one time take the same arguments: (product, new, parameters, numbers) on the way there,
-where those that work in place are given `new` twice; (new, flow, gradient of the product,
-parameters, their gradients, numbers) on the way back.
+All of them find their slope in the new state, so nothing is computed again in the backward pass.
+The kernels of one time take the same arguments: (product, new, weights, constants) in the forward
+pass, where those that work in place are given `new` twice; (new, its gradient, that of the product,
+weights, their gradients, constants) in the backward pass.
 """
 
 from __future__ import annotations
@@ -14,13 +14,21 @@ import numpy as np
 from numba import njit
 
 from undamped.kernels.coupled.contract import Activation
-from undamped.kernels.coupled.loop import LOOP, at_time, hold, pull_back, receive, states, sum_up
+from undamped.kernels.coupled.loop import (
+    LOOP,
+    add_output_gradient,
+    at_time,
+    backprop_product,
+    freeze_finished,
+    product_plus_input,
+    states,
+)
 from undamped.kernels.shared.pointers import STEPS
-from undamped.kernels.shared.squash import tanh
+from undamped.kernels.shared.tanh import tanh
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _tanh_forward(product: Any, new: Any, parameters: Any, numbers: Any) -> None:
+def _tanh_forward(product: Any, new: Any, weights: Any, constants: Any) -> None:
     for b in range(new.shape[0]):
         row = new[b]
         for j in range(new.shape[1]):
@@ -29,18 +37,18 @@ def _tanh_forward(product: Any, new: Any, parameters: Any, numbers: Any) -> None
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _tanh_backward(
-    new: Any, flow: Any, gradient: Any, parameters: Any, gradients: Any, numbers: Any
+    new: Any, state_gradient: Any, gradient: Any, weights: Any, gradients: Any, constants: Any
 ) -> None:
     one = new.dtype.type(1)
-    for b in range(flow.shape[0]):
-        value, given, result = new[b], flow[b], gradient[b]
-        for j in range(flow.shape[1]):
+    for b in range(state_gradient.shape[0]):
+        value, given, result = new[b], state_gradient[b], gradient[b]
+        for j in range(state_gradient.shape[1]):
             result[j] = given[j] * (one - value[j] * value[j])
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _relu_forward(product: Any, new: Any, parameters: Any, numbers: Any) -> None:
-    zero, slope = new.dtype.type(0), new.dtype.type(numbers[0])
+def _relu_forward(product: Any, new: Any, weights: Any, constants: Any) -> None:
+    zero, slope = new.dtype.type(0), new.dtype.type(constants[0])
     for b in range(new.shape[0]):
         row = new[b]
         for j in range(new.shape[1]):
@@ -49,18 +57,18 @@ def _relu_forward(product: Any, new: Any, parameters: Any, numbers: Any) -> None
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _relu_backward(
-    new: Any, flow: Any, gradient: Any, parameters: Any, gradients: Any, numbers: Any
+    new: Any, state_gradient: Any, gradient: Any, weights: Any, gradients: Any, constants: Any
 ) -> None:
-    zero, slope = new.dtype.type(0), new.dtype.type(numbers[0])
-    for b in range(flow.shape[0]):
-        value, given, result = new[b], flow[b], gradient[b]
-        for j in range(flow.shape[1]):
+    zero, slope = new.dtype.type(0), new.dtype.type(constants[0])
+    for b in range(state_gradient.shape[0]):
+        value, given, result = new[b], state_gradient[b], gradient[b]
+        for j in range(state_gradient.shape[1]):
             result[j] = given[j] if value[j] > zero else slope * given[j]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _modrelu_forward(product: Any, new: Any, parameters: Any, numbers: Any) -> None:
-    bias, zero = parameters[0], new.dtype.type(0)
+def _modrelu_forward(product: Any, new: Any, weights: Any, constants: Any) -> None:
+    bias, zero = weights[0], new.dtype.type(0)
     for b in range(new.shape[0]):
         row = new[b]
         for j in range(new.shape[1]):
@@ -72,22 +80,22 @@ def _modrelu_forward(product: Any, new: Any, parameters: Any, numbers: Any) -> N
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _modrelu_backward(
-    new: Any, flow: Any, gradient: Any, parameters: Any, gradients: Any, numbers: Any
+    new: Any, state_gradient: Any, gradient: Any, weights: Any, gradients: Any, constants: Any
 ) -> None:
     # The slope is one wherever something came through, and the new value has the old one's sign.
     bias_gradient, zero = gradients[0], new.dtype.type(0)
-    for b in range(flow.shape[0]):
-        value, given, result = new[b], flow[b], gradient[b]
-        for j in range(flow.shape[1]):
+    for b in range(state_gradient.shape[0]):
+        value, given, result = new[b], state_gradient[b], gradient[b]
+        for j in range(state_gradient.shape[1]):
             result[j] = zero if value[j] == zero else given[j]
-        for j in range(flow.shape[1]):
+        for j in range(state_gradient.shape[1]):
             bias_gradient[j] += result[j] if value[j] > zero else -result[j]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _complex_modrelu_forward(product: Any, new: Any, parameters: Any, numbers: Any) -> None:
-    bias, size = parameters[0], parameters[0].shape[0]
-    zero, soft = product.dtype.type(0), product.dtype.type(numbers[0])
+def _complex_modrelu_forward(product: Any, new: Any, weights: Any, constants: Any) -> None:
+    bias, size = weights[0], weights[0].shape[0]
+    zero, soft = product.dtype.type(0), product.dtype.type(constants[0])
     scale = np.empty(size, product.dtype)
     for b in range(product.shape[0]):
         # One array written per loop: the compiler then vectorises it.
@@ -104,21 +112,21 @@ def _complex_modrelu_forward(product: Any, new: Any, parameters: Any, numbers: A
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _complex_modrelu_backward(
-    new: Any, flow: Any, gradient: Any, parameters: Any, gradients: Any, numbers: Any
+    new: Any, state_gradient: Any, gradient: Any, weights: Any, gradients: Any, constants: Any
 ) -> None:
     # With m = |s| and c(m) = (m + b)/(m + ε): d(c s) = c ds + c' s dm, c' = (ε − b)/(m + ε)².
     # Where something came through, the new modulus r = m (m + b)/(m + ε) gives m back: the
-    # larger root of m² + (b − r) m − r ε = 0, written without a difference of equal numbers.
+    # larger root of m² + (b − r) m − r ε = 0, written without a difference of equal constants.
     # s itself is then the new value times m/r.
-    bias, bias_gradient = parameters[0], gradients[0]
+    bias, bias_gradient = weights[0], gradients[0]
     size, dtype = bias.shape[0], new.dtype
     zero, one, two, four = dtype.type(0), dtype.type(1), dtype.type(2), dtype.type(4)
-    soft = dtype.type(numbers[0])
+    soft = dtype.type(constants[0])
     moduli, stretch = np.empty(size, dtype), np.empty(size, dtype)
     scale, slope = np.empty(size, dtype), np.empty(size, dtype)
     for b in range(new.shape[0]):
         re, im = new[b, :size], new[b, size:]
-        g_re, g_im = flow[b, :size], flow[b, size:]
+        g_re, g_im = state_gradient[b, :size], state_gradient[b, size:]
         new_re, new_im = gradient[b, :size], gradient[b, size:]
         for j in range(size):
             r = np.sqrt(re[j] * re[j] + im[j] * im[j])
@@ -149,75 +157,77 @@ def _complex_modrelu_backward(
 
 
 @njit(**LOOP)
-def _tanh_there(way: Any, parameters: Any, numbers: Any) -> None:
-    for t in range(way.projected[STEPS]):
-        new = states(way, t)[1]
-        sum_up(way, t, new)
-        _tanh_forward(new, new, parameters, numbers)
-        hold(way, way.carried, t)
+def _tanh_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
+    for t in range(chunk.projected[STEPS]):
+        new = states(chunk, t)[1]
+        product_plus_input(chunk, t, new)
+        _tanh_forward(new, new, weights, constants)
+        freeze_finished(chunk, chunk.carried, t)
 
 
 @njit(**LOOP)
-def _tanh_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
-    for t in range(way.gradient[STEPS] - 1, -1, -1):
-        receive(way, t)
-        new, result = at_time(way, way.carried, t + 1), at_time(way, way.gradient, t)
-        _tanh_backward(new, way.flow, result, parameters, gradients, numbers)
-        pull_back(way, t, False)
+def _tanh_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
+    for t in range(chunk.gradient[STEPS] - 1, -1, -1):
+        add_output_gradient(chunk, t)
+        new, result = at_time(chunk, chunk.carried, t + 1), at_time(chunk, chunk.gradient, t)
+        _tanh_backward(new, chunk.state_gradient, result, weights, gradients, constants)
+        backprop_product(chunk, t, False)
 
 
 @njit(**LOOP)
-def _relu_there(way: Any, parameters: Any, numbers: Any) -> None:
-    for t in range(way.projected[STEPS]):
-        new = states(way, t)[1]
-        sum_up(way, t, new)
-        _relu_forward(new, new, parameters, numbers)
-        hold(way, way.carried, t)
+def _relu_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
+    for t in range(chunk.projected[STEPS]):
+        new = states(chunk, t)[1]
+        product_plus_input(chunk, t, new)
+        _relu_forward(new, new, weights, constants)
+        freeze_finished(chunk, chunk.carried, t)
 
 
 @njit(**LOOP)
-def _relu_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
-    for t in range(way.gradient[STEPS] - 1, -1, -1):
-        receive(way, t)
-        new, result = at_time(way, way.carried, t + 1), at_time(way, way.gradient, t)
-        _relu_backward(new, way.flow, result, parameters, gradients, numbers)
-        pull_back(way, t, False)
+def _relu_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
+    for t in range(chunk.gradient[STEPS] - 1, -1, -1):
+        add_output_gradient(chunk, t)
+        new, result = at_time(chunk, chunk.carried, t + 1), at_time(chunk, chunk.gradient, t)
+        _relu_backward(new, chunk.state_gradient, result, weights, gradients, constants)
+        backprop_product(chunk, t, False)
 
 
 @njit(**LOOP)
-def _modrelu_there(way: Any, parameters: Any, numbers: Any) -> None:
-    for t in range(way.projected[STEPS]):
-        new = states(way, t)[1]
-        sum_up(way, t, new)
-        _modrelu_forward(new, new, parameters, numbers)
-        hold(way, way.carried, t)
+def _modrelu_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
+    for t in range(chunk.projected[STEPS]):
+        new = states(chunk, t)[1]
+        product_plus_input(chunk, t, new)
+        _modrelu_forward(new, new, weights, constants)
+        freeze_finished(chunk, chunk.carried, t)
 
 
 @njit(**LOOP)
-def _modrelu_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
-    for t in range(way.gradient[STEPS] - 1, -1, -1):
-        receive(way, t)
-        new, result = at_time(way, way.carried, t + 1), at_time(way, way.gradient, t)
-        _modrelu_backward(new, way.flow, result, parameters, gradients, numbers)
-        pull_back(way, t, False)
+def _modrelu_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
+    for t in range(chunk.gradient[STEPS] - 1, -1, -1):
+        add_output_gradient(chunk, t)
+        new, result = at_time(chunk, chunk.carried, t + 1), at_time(chunk, chunk.gradient, t)
+        _modrelu_backward(new, chunk.state_gradient, result, weights, gradients, constants)
+        backprop_product(chunk, t, False)
 
 
 @njit(**LOOP)
-def _complex_modrelu_there(way: Any, parameters: Any, numbers: Any) -> None:
-    for t in range(way.projected[STEPS]):
-        new = states(way, t)[1]
-        sum_up(way, t, way.product)
-        _complex_modrelu_forward(way.product, new, parameters, numbers)
-        hold(way, way.carried, t)
+def _complex_modrelu_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
+    for t in range(chunk.projected[STEPS]):
+        new = states(chunk, t)[1]
+        product_plus_input(chunk, t, chunk.product)
+        _complex_modrelu_forward(chunk.product, new, weights, constants)
+        freeze_finished(chunk, chunk.carried, t)
 
 
 @njit(**LOOP)
-def _complex_modrelu_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
-    for t in range(way.gradient[STEPS] - 1, -1, -1):
-        receive(way, t)
-        new, result = at_time(way, way.carried, t + 1), at_time(way, way.gradient, t)
-        _complex_modrelu_backward(new, way.flow, result, parameters, gradients, numbers)
-        pull_back(way, t, False)
+def _complex_modrelu_backward_loop(
+    chunk: Any, weights: Any, gradients: Any, constants: Any
+) -> None:
+    for t in range(chunk.gradient[STEPS] - 1, -1, -1):
+        add_output_gradient(chunk, t)
+        new, result = at_time(chunk, chunk.carried, t + 1), at_time(chunk, chunk.gradient, t)
+        _complex_modrelu_backward(new, chunk.state_gradient, result, weights, gradients, constants)
+        backprop_product(chunk, t, False)
 
 
 class Tanh(Activation):
@@ -225,7 +235,7 @@ class Tanh(Activation):
 
     in_place = True
     kernels = _tanh_forward, _tanh_backward
-    loops = _tanh_there, _tanh_back
+    loops = _tanh_forward_loop, _tanh_backward_loop
 
 
 class LeakyRelu(Activation):
@@ -237,18 +247,18 @@ class LeakyRelu(Activation):
 
     in_place = True
     kernels = _relu_forward, _relu_backward
-    loops = _relu_there, _relu_back
+    loops = _relu_forward_loop, _relu_backward_loop
 
     def __init__(self, leak: float) -> None:
-        self.numbers = (leak,)
+        self.constants = (leak,)
 
 
 class ModRelu(Activation):
-    """carried' = sign(s) relu(|s| + b), s = product + projected; parameters: b (hidden,)."""
+    """carried' = sign(s) relu(|s| + b), s = product + projected; weights: b (hidden,)."""
 
     in_place = True
     kernels = _modrelu_forward, _modrelu_backward
-    loops = _modrelu_there, _modrelu_back
+    loops = _modrelu_forward_loop, _modrelu_backward_loop
 
 
 class ComplexModRelu(Activation):
@@ -259,7 +269,7 @@ class ComplexModRelu(Activation):
     """
 
     kernels = _complex_modrelu_forward, _complex_modrelu_backward
-    loops = _complex_modrelu_there, _complex_modrelu_back
+    loops = _complex_modrelu_forward_loop, _complex_modrelu_backward_loop
 
     def __init__(self, softening: float) -> None:
-        self.numbers = (softening,)
+        self.constants = (softening,)

@@ -11,16 +11,16 @@ from undamped.kernels.coupled.contract import Step
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
+    add_output_gradient,
     apply,
     at_time,
-    hold,
+    backprop_product,
+    freeze_finished,
     inputs,
-    pull_back,
-    receive,
     states,
 )
 from undamped.kernels.shared.pointers import STEPS
-from undamped.kernels.shared.squash import sigmoid, tanh
+from undamped.kernels.shared.tanh import sigmoid, tanh
 
 
 @njit(**PART)
@@ -44,7 +44,7 @@ def _gru_backward(
     product: Any,
     projected: Any,
     old: Any,
-    flow: Any,
+    state_gradient: Any,
     gradient: Any,
     projected_gradient: Any,
     shift: Any,
@@ -53,10 +53,10 @@ def _gru_backward(
     size, one = old.shape[1], product.dtype.type(1)
     r, z = np.empty(size, product.dtype), np.empty(size, product.dtype)
     candidate = np.empty(size, product.dtype)
-    for b in range(flow.shape[0]):
+    for b in range(state_gradient.shape[0]):
         r_h, z_h, n_h = product[b, :size], product[b, size : 2 * size], product[b, 2 * size :]
         r_x, z_x = projected[b, :size], projected[b, size : 2 * size]
-        n_x, given, before = projected[b, 2 * size :], flow[b], old[b]
+        n_x, given, before = projected[b, 2 * size :], state_gradient[b], old[b]
         reset, update = gradient[b, :size], gradient[b, size : 2 * size]
         inner, read = projected_gradient[b, 2 * size :], gradient[b, 2 * size :]
         for j in range(size):
@@ -83,24 +83,27 @@ def _gru_backward(
 
 
 @njit(**LOOP)
-def _gru_there(way: Any, parameters: Any, numbers: Any) -> None:
-    for t in range(way.projected[STEPS]):
-        old, new = states(way, t)
-        apply(way, t)
-        _gru_forward(way.product, inputs(way, t), old, new, parameters[0])
-        hold(way, way.carried, t)
+def _gru_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
+    for t in range(chunk.projected[STEPS]):
+        old, new = states(chunk, t)
+        apply(chunk, t)
+        _gru_forward(chunk.product, inputs(chunk, t), old, new, weights[0])
+        freeze_finished(chunk, chunk.carried, t)
 
 
 @njit(**LOOP)
-def _gru_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
-    for t in range(way.gradient[STEPS] - 1, -1, -1):
-        receive(way, t)
-        total, given = at_time(way, way.product, t), at_time(way, way.projected, t)
-        result, inner = at_time(way, way.gradient, t), at_time(way, way.projected_gradient, t)
-        old = at_time(way, way.carried, t)
-        shift, shift_gradient = parameters[0], gradients[0]
-        _gru_backward(total, given, old, way.flow, result, inner, shift, shift_gradient)
-        pull_back(way, t, True)
+def _gru_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
+    for t in range(chunk.gradient[STEPS] - 1, -1, -1):
+        add_output_gradient(chunk, t)
+        total, given = at_time(chunk, chunk.product, t), at_time(chunk, chunk.projected, t)
+        result, inner = (
+            at_time(chunk, chunk.gradient, t),
+            at_time(chunk, chunk.projected_gradient, t),
+        )
+        old = at_time(chunk, chunk.carried, t)
+        shift, shift_gradient = weights[0], gradients[0]
+        _gru_backward(total, given, old, chunk.state_gradient, result, inner, shift, shift_gradient)
+        backprop_product(chunk, t, True)
 
 
 class GatedRecurrent(Step):
@@ -110,4 +113,4 @@ class GatedRecurrent(Step):
     """
 
     adds_projection = False
-    loops = _gru_there, _gru_back
+    loops = _gru_forward_loop, _gru_backward_loop

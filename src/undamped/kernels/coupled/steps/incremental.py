@@ -1,4 +1,4 @@
-"""The walk of the incremental RNN: several products a step, towards an equilibrium.
+"""The incremental RNN: several products a step, towards an equilibrium.
 
     s₀ = carried,  s_{k+1} = s_k + η_k (tanh(L(s_k) + projected) − α s_k),  carried' = s_K − carried
 
@@ -13,23 +13,22 @@ import numpy as np
 from numba import njit
 from torch import Tensor
 
-from undamped.kernels.coupled.contract import Operator, Step
+from undamped.kernels.coupled.compiled_pass import CompiledPass
+from undamped.kernels.coupled.contract import Step
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
-    LoopWalk,
+    add_output_gradient,
     at_time,
-    bring_back,
-    hold,
-    move,
-    receive,
+    copy_row,
+    freeze_finished,
+    restore_finished,
+    rows_plus_input,
     states,
-    sum_of,
 )
-from undamped.kernels.coupled.passes import Walk
 from undamped.kernels.shared.gemm import multiply
 from undamped.kernels.shared.pointers import STEPS
-from undamped.kernels.shared.squash import tanh
+from undamped.kernels.shared.tanh import tanh
 
 
 @njit(**PART)
@@ -54,15 +53,15 @@ def _iterate_again(product: Any, before: Any, after: Any, step: Any, decay: floa
 
 
 @njit(**PART)
-def _iterate_back(
-    active: Any, before: Any, flow: Any, step: Any, decay: float, step_gradient: Any
+def _iterate_backward(
+    active: Any, before: Any, state_gradient: Any, step: Any, decay: float, step_gradient: Any
 ) -> None:
     # `active` is overwritten with the gradient of the product.
-    size, alpha, one = flow.shape[1], active.dtype.type(decay), active.dtype.type(1)
+    size, alpha, one = state_gradient.shape[1], active.dtype.type(decay), active.dtype.type(1)
     sums = np.zeros(size, active.dtype)
     keep = one - step * alpha
-    for b in range(flow.shape[0]):
-        value, old, given = active[b], before[b], flow[b]
+    for b in range(state_gradient.shape[0]):
+        value, old, given = active[b], before[b], state_gradient[b]
         for j in range(size):
             sums[j] += given[j] * (value[j] - alpha * old[j])
         for j in range(size):
@@ -73,64 +72,53 @@ def _iterate_back(
 
 
 @njit(**LOOP)
-def _iterated_there(way: Any, parameters: Any, numbers: Any) -> None:
-    sizes = parameters[0]
-    for t in range(way.projected[STEPS]):
-        old, new = states(way, t)
+def _iterated_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
+    sizes = weights[0]
+    for t in range(chunk.projected[STEPS]):
+        old, new = states(chunk, t)
         for k in range(sizes.shape[0]):
             before = old if k == 0 else new
-            sum_of(way, t, before, way.product)
-            _iterate(way.product, before, new, sizes[k], numbers[0])
+            rows_plus_input(chunk, t, before, chunk.product)
+            _iterate(chunk.product, before, new, sizes[k], constants[0])
         for b in range(new.shape[0]):
             begun, reached = old[b], new[b]
             for j in range(new.shape[1]):
                 reached[j] -= begun[j]
-        hold(way, way.carried, t)
+        freeze_finished(chunk, chunk.carried, t)
 
 
 @njit(**LOOP)
-def _iterated_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
+def _iterated_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
     # `product` holds the iterates and `gradient` their tanh, those of one k after those of another.
-    sizes, steps, inner = parameters[0], way.given[STEPS], np.empty_like(way.flow)
+    sizes, steps, inner = (
+        weights[0],
+        chunk.output_gradient[STEPS],
+        np.empty_like(chunk.state_gradient),
+    )
     for t in range(steps - 1, -1, -1):
-        receive(way, t)
+        add_output_gradient(chunk, t)
         for b in range(inner.shape[0]):
-            move(way.flow[b], inner[b])
+            copy_row(chunk.state_gradient[b], inner[b])
         for k in range(sizes.shape[0] - 1, -1, -1):
-            before = at_time(way, way.product, k * steps + t)
-            active = at_time(way, way.gradient, k * steps + t)
-            _iterate_back(active, before, inner, sizes[k], numbers[0], gradients[0][k : k + 1])
-            multiply(way.blas, active, way.matrix, inner, True)
+            before = at_time(chunk, chunk.product, k * steps + t)
+            active = at_time(chunk, chunk.gradient, k * steps + t)
+            _iterate_backward(
+                active, before, inner, sizes[k], constants[0], gradients[0][k : k + 1]
+            )
+            multiply(chunk.blas, active, chunk.matrix, inner, True)
         for b in range(inner.shape[0]):
-            reached, flow = inner[b], way.flow[b]
+            reached, state_gradient = inner[b], chunk.state_gradient[b]
             for j in range(inner.shape[1]):
-                flow[j] = reached[j] - flow[j]
-        bring_back(way, t)
+                state_gradient[j] = reached[j] - state_gradient[j]
+        restore_finished(chunk, t)
 
 
-class Iterated(Step):
-    """K steps towards the equilibrium, then the increment; parameters: η (K,).
-
-    Args:
-        decay: The number α.
-    """
-
-    loops = _iterated_there, _iterated_back
-
-    def __init__(self, decay: float) -> None:
-        self.numbers = (decay,)
-
-    def walk(self, operator: Operator) -> type[Walk]:
-        """Several products a step."""
-        return IteratedWalk
-
-
-class IteratedWalk(LoopWalk):
-    """The way of one share, with K products a step."""
+class IteratedPass(CompiledPass):
+    """The pass of one share, with K products a step."""
 
     def prepare_backward(self) -> None:
         """Make the arrays of a chunk: iterates and tanh of each of the K."""
-        count = len(self.parameters[0])
+        count = len(self.weights[0])
         self.projected = self.buffer(self.projected_width)
         longest = len(self.projected)
         self.iterates = self.buffer(self.projected_width, (count + 1) * longest)
@@ -140,9 +128,9 @@ class IteratedWalk(LoopWalk):
         self, chunk: int, start: int, stop: int, x: Tensor, output_gradient: Tensor
     ) -> Tensor:
         """Find the iterates again, then go back through all of them at every time."""
-        sizes, steps = self.parameters[0], stop - start
+        sizes, steps = self.weights[0], stop - start
         projected = self.projected[:steps]
-        self.projection.again(chunk, x, projected)
+        self.projection.recompute(chunk, x, projected)
         carried, _ = self.states_of(start, stop)
         iterates = self.iterates[: (len(sizes) + 1) * steps].unflatten(0, (-1, steps))
         active = self.active[: len(sizes) * steps].unflatten(0, (-1, steps))
@@ -154,8 +142,8 @@ class IteratedWalk(LoopWalk):
             )
             self.operator.apply(before, add, product)
             arrays = product.numpy(), before.numpy(), after.numpy()
-            _iterate_again(*arrays, size, *self.step.numbers)
-        self.loop_back(
+            _iterate_again(*arrays, size, *self.step.constants)
+        self.run_backward_loop(
             start,
             stop,
             output_gradient,
@@ -167,3 +155,17 @@ class IteratedWalk(LoopWalk):
         for before, gradient in zip(iterates, active, strict=False):
             self.add_linear(self.operator.gradients(before.flatten(0, 1), gradient.flatten(0, 1)))
         return active.sum(0)
+
+
+class Iterated(Step):
+    """K steps towards the equilibrium, then the increment; weights: η (K,).
+
+    Args:
+        decay: The number α.
+    """
+
+    own_pass = IteratedPass
+    loops = _iterated_forward_loop, _iterated_backward_loop
+
+    def __init__(self, decay: float) -> None:
+        self.constants = (decay,)

@@ -11,16 +11,16 @@ from undamped.kernels.coupled.contract import Step
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
+    add_output_gradient,
     at_time,
-    hold,
+    backprop_product,
+    freeze_finished,
     memories,
-    pull_back,
-    receive,
+    product_plus_input,
     states,
-    sum_up,
 )
 from undamped.kernels.shared.pointers import STEPS
-from undamped.kernels.shared.squash import sigmoid, tanh
+from undamped.kernels.shared.tanh import sigmoid, tanh
 
 
 @njit(**PART)
@@ -39,17 +39,27 @@ def _lstm_forward(product: Any, old_memory: Any, new_memory: Any, new: Any) -> N
 
 @njit(**PART)
 def _lstm_backward(
-    product: Any, old_memory: Any, new_memory: Any, flow: Any, memory_flow: Any, gradient: Any
+    product: Any,
+    old_memory: Any,
+    new_memory: Any,
+    state_gradient: Any,
+    memory_gradient: Any,
+    gradient: Any,
 ) -> None:
-    size, one = flow.shape[1], product.dtype.type(1)
+    size, one = state_gradient.shape[1], product.dtype.type(1)
     gates, squashed = np.empty((4, size), product.dtype), np.empty(size, product.dtype)
     i, f, g, o = gates[0], gates[1], gates[2], gates[3]
-    for b in range(flow.shape[0]):
+    for b in range(state_gradient.shape[0]):
         s_i, s_f = product[b, :size], product[b, size : 2 * size]
         s_g, s_o = product[b, 2 * size : 3 * size], product[b, 3 * size :]
         g_i, g_f = gradient[b, :size], gradient[b, size : 2 * size]
         g_g, g_o = gradient[b, 2 * size : 3 * size], gradient[b, 3 * size :]
-        given, kept, before, after = flow[b], memory_flow[b], old_memory[b], new_memory[b]
+        given, kept, before, after = (
+            state_gradient[b],
+            memory_gradient[b],
+            old_memory[b],
+            new_memory[b],
+        )
         for j in range(size):
             i[j] = sigmoid(s_i[j])
         for j in range(size):
@@ -75,27 +85,27 @@ def _lstm_backward(
 
 
 @njit(**LOOP)
-def _lstm_there(way: Any, parameters: Any, numbers: Any) -> None:
-    for t in range(way.projected[STEPS]):
-        before, after = memories(way, t)
-        sum_up(way, t, way.product)
-        _lstm_forward(way.product, before, after, states(way, t)[1])
-        hold(way, way.carried, t)
-        hold(way, way.memory, t)
+def _lstm_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
+    for t in range(chunk.projected[STEPS]):
+        before, after = memories(chunk, t)
+        product_plus_input(chunk, t, chunk.product)
+        _lstm_forward(chunk.product, before, after, states(chunk, t)[1])
+        freeze_finished(chunk, chunk.carried, t)
+        freeze_finished(chunk, chunk.memory, t)
 
 
 @njit(**LOOP)
-def _lstm_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
-    for t in range(way.gradient[STEPS] - 1, -1, -1):
-        receive(way, t)
-        total, result = at_time(way, way.product, t), at_time(way, way.gradient, t)
-        before, after = at_time(way, way.memory, t), at_time(way, way.memory, t + 1)
-        _lstm_backward(total, before, after, way.flow, way.memory_flow, result)
-        pull_back(way, t, False)
+def _lstm_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
+    for t in range(chunk.gradient[STEPS] - 1, -1, -1):
+        add_output_gradient(chunk, t)
+        total, result = at_time(chunk, chunk.product, t), at_time(chunk, chunk.gradient, t)
+        before, after = at_time(chunk, chunk.memory, t), at_time(chunk, chunk.memory, t + 1)
+        _lstm_backward(total, before, after, chunk.state_gradient, chunk.memory_gradient, result)
+        backprop_product(chunk, t, False)
 
 
 class LongShort(Step):
     """The LSTM step: gates i, f, g, o from product + projected, a memory beside the state."""
 
     has_memory = True
-    loops = _lstm_there, _lstm_back
+    loops = _lstm_forward_loop, _lstm_backward_loop

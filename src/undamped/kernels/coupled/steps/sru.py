@@ -11,17 +11,17 @@ from undamped.kernels.coupled.contract import Step
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
+    add_output_gradient,
     at_time,
-    bring_back,
-    clear,
-    hold,
+    clear_row,
+    freeze_finished,
     inputs,
     memories,
-    receive,
+    restore_finished,
     states,
 )
 from undamped.kernels.shared.pointers import STEPS
-from undamped.kernels.shared.squash import sigmoid
+from undamped.kernels.shared.tanh import sigmoid
 
 
 @njit(**PART)
@@ -47,20 +47,20 @@ def _light_backward(
     projected: Any,
     old_memory: Any,
     new_memory: Any,
-    flow: Any,
-    memory_flow: Any,
+    state_gradient: Any,
+    memory_gradient: Any,
     projected_gradient: Any,
     forget: Any,
     reset: Any,
     forget_gradient: Any,
     reset_gradient: Any,
 ) -> None:
-    size, one = flow.shape[1], projected.dtype.type(1)
+    size, one = state_gradient.shape[1], projected.dtype.type(1)
     f, r = np.empty(size, projected.dtype), np.empty(size, projected.dtype)
-    for b in range(flow.shape[0]):
+    for b in range(state_gradient.shape[0]):
         candidate, passing = projected[b, :size], projected[b, 3 * size :]
         f_x, r_x = projected[b, size : 2 * size], projected[b, 2 * size : 3 * size]
-        c, after, given, kept = old_memory[b], new_memory[b], flow[b], memory_flow[b]
+        c, after, given, kept = old_memory[b], new_memory[b], state_gradient[b], memory_gradient[b]
         first, passed = projected_gradient[b, :size], projected_gradient[b, 3 * size :]
         forgetting = projected_gradient[b, size : 2 * size]
         opening = projected_gradient[b, 2 * size : 3 * size]
@@ -87,30 +87,45 @@ def _light_backward(
 
 
 @njit(**LOOP)
-def _light_there(way: Any, parameters: Any, numbers: Any) -> None:
-    for t in range(way.projected[STEPS]):
-        before, after = memories(way, t)
-        _light_forward(inputs(way, t), before, after, states(way, t)[1], *parameters)
-        hold(way, way.carried, t)
-        hold(way, way.memory, t)
+def _light_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
+    for t in range(chunk.projected[STEPS]):
+        before, after = memories(chunk, t)
+        _light_forward(inputs(chunk, t), before, after, states(chunk, t)[1], weights[0], weights[1])
+        freeze_finished(chunk, chunk.carried, t)
+        freeze_finished(chunk, chunk.memory, t)
 
 
 @njit(**LOOP)
-def _light_back(way: Any, parameters: Any, gradients: Any, numbers: Any) -> None:
-    for t in range(way.gradient[STEPS] - 1, -1, -1):
-        receive(way, t)
-        given, result = at_time(way, way.projected, t), at_time(way, way.projected_gradient, t)
-        before, after = at_time(way, way.memory, t), at_time(way, way.memory, t + 1)
-        both = (*parameters, *gradients)
-        _light_backward(given, before, after, way.flow, way.memory_flow, result, *both)
-        for b in range(way.flow.shape[0]):
-            clear(way.flow[b])  # nothing reads the state, so nothing comes back to it
-        bring_back(way, t)
+def _light_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
+    for t in range(chunk.gradient[STEPS] - 1, -1, -1):
+        add_output_gradient(chunk, t)
+        given, result = (
+            at_time(chunk, chunk.projected, t),
+            at_time(chunk, chunk.projected_gradient, t),
+        )
+        before, after = at_time(chunk, chunk.memory, t), at_time(chunk, chunk.memory, t + 1)
+        _light_backward(
+            given,
+            before,
+            after,
+            chunk.state_gradient,
+            chunk.memory_gradient,
+            result,
+            weights[0],
+            weights[1],
+            gradients[0],
+            gradients[1],
+        )
+        for b in range(chunk.state_gradient.shape[0]):
+            clear_row(
+                chunk.state_gradient[b]
+            )  # nothing reads the state, so nothing comes back to it
+        restore_finished(chunk, t)
 
 
 class LightRecurrence(Step):
-    """Forget and reset gates; parameters: their recurrent weights (hidden,) each."""
+    """Forget and reset gates; weights: their recurrent weights (hidden,) each."""
 
     adds_projection = False
     has_memory = True
-    loops = _light_there, _light_back
+    loops = _light_forward_loop, _light_backward_loop

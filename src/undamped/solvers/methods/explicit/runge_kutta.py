@@ -2,7 +2,7 @@
 
 Times and step sizes are plain numbers, so nothing waits for a device except one norm per step;
 stage times are made for many steps at once; on the CPU the error norm and, without a graph
-through them, the stage values are one compiled pass each (`kernels.weighted_sums`); and the last
+through them, the stage values are one compiled pass each (`kernels.runge_kutta_sums`); and the last
 evaluation of a step is the first of the next. Tried and slower, with a graph: all stages in one
 matrix with a product for each stage value, for its copies and views; sums transposed by hand with
 a graph for each evaluation alone, and sums as autograd functions of their own, for what entering

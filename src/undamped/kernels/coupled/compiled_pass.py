@@ -1,0 +1,112 @@
+"""The pass whose loop over time is compiled: dense products between elementwise parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from undamped.kernels.coupled.contract import DenseOperator
+from undamped.kernels.coupled.loop import BackwardChunk, ForwardChunk
+from undamped.kernels.coupled.passes import Pass
+from undamped.kernels.shared.gemm import product_address
+from undamped.kernels.shared.lengths import remaining_steps
+from undamped.kernels.shared.pointers import strided, without_gaps
+
+
+class CompiledPass(Pass):
+    """The pass of one share of the batch, a compiled loop for every chunk."""
+
+    operator: DenseOperator
+
+    def forward_chunk(self, start: int, stop: int, projected: Tensor) -> None:
+        """Make the steps of a chunk."""
+        carried, memory = self.states_of(start, stop)
+        scratch = self.scratch.numpy()
+        self.step.loops[0](
+            ForwardChunk(
+                product_address(carried.dtype),
+                scratch if self.operator.transposed is None else self.operator.transposed.numpy(),
+                strided(projected),
+                strided(carried),
+                strided(memory),
+                scratch,
+                self._remaining(start, stop),
+            ),
+            self.weights,
+            self.step.constants,
+        )
+
+    def backward_chunk(
+        self, chunk: int, start: int, stop: int, x: Tensor, output_gradient: Tensor
+    ) -> Tensor:
+        """Go back through a chunk; return the gradient of its projected input."""
+        steps = stop - start
+        read = self.states_of(start, stop)[0][:-1].flatten(0, 1)
+        self.recompute_sums(chunk, x, read)
+        gradient = self.product_gradient[:steps]
+        projected_gradient = self.projected_gradient[:steps]
+        reads = self.step.reads_product
+        self.run_backward_loop(
+            start,
+            stop,
+            output_gradient,
+            projected=self.projected[:steps] if reads else gradient,  # which nobody reads
+            product=self.product[:steps] if reads else gradient,
+            gradient=gradient,
+            projected_gradient=projected_gradient,
+        )
+        self.add_linear(self.operator.gradients(read, gradient.flatten(0, 1)))
+        return projected_gradient
+
+    def run_backward_loop(
+        self,
+        start: int,
+        stop: int,
+        output_gradient: Tensor,
+        *,
+        projected: Tensor,
+        product: Tensor,
+        gradient: Tensor,
+        projected_gradient: Tensor,
+    ) -> None:
+        """Run the loop in the backward pass over a chunk."""
+        carried, memory = self.states_of(start, stop)
+        outputs = without_gaps(output_gradient[start:stop])
+        state_gradient, remaining = self.state_gradient.numpy(), self._remaining(start, stop)
+        memory_gradient = (
+            state_gradient if self.memory_gradient is None else self.memory_gradient.numpy()
+        )
+        self.step.loops[1](
+            BackwardChunk(
+                product_address(carried.dtype),
+                state_gradient if self.operator.matrix is None else self.operator.matrix.numpy(),
+                strided(projected),
+                strided(product),
+                strided(carried),
+                strided(memory),
+                strided(outputs),
+                state_gradient,
+                memory_gradient,
+                strided(gradient),
+                strided(projected_gradient),
+                remaining,
+                np.empty((len(remaining), state_gradient.shape[1]), state_gradient.dtype),
+                np.empty((len(remaining), memory_gradient.shape[1]), state_gradient.dtype),
+            ),
+            self.weights,
+            self.gradient_arrays,
+            self.step.constants,
+        )
+
+    def states_of(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Return carried and memory of a chunk; carried twice where there is no memory."""
+        share = self.share
+        carried = share.carried[start : stop + 1]
+        return carried, carried if share.memory is None else share.memory[start : stop + 1]
+
+    def _remaining(self, start: int, stop: int) -> Any:
+        """Return how many steps of a chunk each sequence lives; nothing where all live on."""
+        remaining = remaining_steps(self.share.lengths, start, stop)
+        return np.empty(0, np.int64) if remaining is None else remaining

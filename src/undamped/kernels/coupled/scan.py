@@ -1,0 +1,288 @@
+"""`coupled_scan`: the function of torch, with its gradient, over shares of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from undamped.kernels.coupled.contract import (
+    Operator,
+    Projection,
+    ProjectionPass,
+    Step,
+    StructuredOperator,
+)
+from undamped.kernels.coupled.passes import Pass, Share
+from undamped.kernels.dispatch import through_operator
+from undamped.kernels.shared.allocate import empty
+from undamped.kernels.shared.chunks import COUPLED, chunk_length, ranges
+from undamped.kernels.shared.eager_function import refuse_second_derivatives
+from undamped.kernels.shared.threads import run_in_parallel, split_batch
+
+
+@dataclass
+class Plan:
+    """What is not differentiated.
+
+    Args:
+        step: The elementwise part.
+        operator: The linear part.
+        projection: What turns the input into what the step reads.
+        counts: How many tensors are the first state, the projection's first state, the
+            projection's, the operator's, the step's.
+        lengths: (batch,) where sequences are over, or None.
+    """
+
+    step: Step
+    operator: Operator
+    projection: Projection
+    counts: tuple[int, ...]
+    lengths: Tensor | None
+
+    def groups(self, tensors: Sequence[Any]) -> list[list[Any]]:
+        """Split tensors, or their gradients, by what they belong to."""
+        parts, start = [], 0
+        for count in self.counts:
+            parts.append(list(tensors[start : start + count]))
+            start += count
+        return parts
+
+    def widths(self, tensors: Sequence[Tensor]) -> list[int]:
+        """Return how wide the parts of the state are that the operator reads."""
+        states = tensors[: self.counts[0]]
+        return [part.shape[1] for part in (states[:-1] if self.step.has_memory else states)]
+
+
+def coupled_scan(
+    step: Step,
+    operator: Operator,
+    projection: Projection,
+    x: Tensor,
+    state: tuple[Tensor, ...],
+    *,
+    input_tensors: Sequence[Tensor],
+    linear: Sequence[Tensor],
+    weights: Sequence[Tensor] = (),
+    filters: tuple[Tensor, ...] = (),
+    lengths: Tensor | None = None,
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Iterate through time; return the outputs (time, batch, hidden) and the final state.
+
+    Args:
+        step: The elementwise part.
+        operator: The linear part.
+        projection: What turns the input into what the step reads.
+        x: (time, batch, input), the input.
+        state: The first state; the output is its first tensor. What the operator reads is all
+            of it side by side, except a last tensor for steps that have a memory.
+        input_tensors: The tensors the projection is made of.
+        linear: The tensors the operator is made of.
+        weights: The tensors of the elementwise part.
+        filters: The first state of the projection, where it has one; it follows in the final one.
+        lengths: (batch,) where sequences are over; their states stay and outputs are zero.
+    """
+    groups = (state, filters, input_tensors, linear, weights)
+    plan = Plan(step, operator, projection, tuple(len(group) for group in groups), lengths)
+    tensors = [tensor for group in groups for tensor in group]
+    if through_operator(x):
+        from undamped.kernels.coupled.operator import scan_by_operator
+
+        return scan_by_operator(plan, x, tensors)
+    output, *finals = _CoupledScan.apply(plan, x, *tensors)  # type: ignore[misc]
+    return output, tuple(finals)
+
+
+@dataclass
+class Trajectory:
+    """All states of a forward pass.
+
+    Args:
+        carried: (time + 1, batch, width), what the operator reads, the first state at 0.
+        memory: The same for what it does not read, or None.
+    """
+
+    carried: Tensor
+    memory: Tensor | None
+
+
+def run_forward(
+    plan: Plan, x: Tensor, tensors: list[Tensor]
+) -> tuple[Trajectory, list[slice], list[ProjectionPass]]:
+    """Run the forward pass; return all states, and shares and projections for the backward one."""
+    states = plan.groups(tensors)[0]
+    steps, batch = x.shape[:2]
+    read = states[:-1] if plan.step.has_memory else states
+    carried = empty((steps + 1, batch, sum(plan.widths(tensors))), x)
+    torch.cat(read, dim=1, out=carried[0])
+    memory = None
+    if plan.step.has_memory:
+        memory = empty((steps + 1, batch, states[-1].shape[1]), x)
+        memory[0] = states[-1]
+    trajectory, slices = Trajectory(carried, memory), split_batch(steps, batch, carried.shape[2])
+    passes = _passes(plan, slices, x, trajectory, tensors)
+    run_in_parallel([one.forward for one in passes])
+    return trajectory, slices, [one.projection for one in passes]
+
+
+def restart(
+    plan: Plan, x: Tensor, tensors: list[Tensor], trajectory: Trajectory
+) -> tuple[list[slice], list[ProjectionPass]]:
+    """Return shares and projections for a backward pass that has the states only."""
+    slices = split_batch(len(x), x.shape[1], trajectory.carried.shape[2])
+    passes = _passes(plan, slices, x, trajectory, tensors)
+    if plan.counts[1]:  # the projection has a state, which is needed at the start of every chunk
+        run_in_parallel([one.project for one in passes])
+    return slices, [one.projection for one in passes]
+
+
+def final_states(
+    plan: Plan, trajectory: Trajectory, widths: list[int], projections: list[ProjectionPass]
+) -> list[Tensor]:
+    """Return copies of the last states: those read, the memory, those of the projection."""
+    finals = [part.clone() for part in trajectory.carried[-1].split(widths, dim=1)]
+    if trajectory.memory is not None:
+        finals.append(trajectory.memory[-1].clone())
+    return finals + [
+        torch.cat([one.state[i] for one in projections]) for i in range(plan.counts[1])
+    ]
+
+
+def run_backward(
+    plan: Plan,
+    x: Tensor,
+    tensors: list[Tensor],
+    trajectory: Trajectory,
+    slices: list[slice],
+    projections: list[ProjectionPass],
+    output_gradient: Tensor,
+    final_gradients: Sequence[Tensor],
+    input_gradient: Tensor | None,
+) -> list[Tensor]:
+    """Run the backward pass; fill the gradient of the input and return those of the tensors."""
+    widths, (state_count, filter_count) = plan.widths(tensors), plan.counts[:2]
+    state_gradient = torch.cat(tuple(final_gradients[: len(widths)]), dim=1)
+    memory_gradient = None
+    if trajectory.memory is not None:
+        memory_gradient = final_gradients[state_count - 1].contiguous().clone()
+    passes = _passes(plan, slices, x, trajectory, tensors, projections)
+    for share, one in zip(slices, passes, strict=True):
+        one.projection.start_backward(
+            [part[share].contiguous().clone() for part in final_gradients[state_count:]]
+        )
+    run_in_parallel(
+        [
+            partial(
+                one.backward,
+                output_gradient[:, share],
+                state_gradient[share],
+                None if memory_gradient is None else memory_gradient[share],
+                None if input_gradient is None else input_gradient[:, share],
+            )
+            for share, one in zip(slices, passes, strict=True)
+        ]
+    )
+    state_gradients = list(state_gradient.split(widths, dim=1))
+    if memory_gradient is not None:
+        state_gradients.append(memory_gradient)
+    filter_gradients = [
+        torch.cat([one.projection.state_gradient[i] for one in passes]) for i in range(filter_count)
+    ]
+    return [
+        *state_gradients,
+        *filter_gradients,
+        *_sums([one.projection.tensor_gradients for one in passes]),
+        *_sums([one.linear_gradients for one in passes]),
+        *_sums([one.weight_gradients for one in passes]),
+    ]
+
+
+class _CoupledScan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, plan: Plan, x: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+        x = x.detach()
+        detached = [tensor.detach() for tensor in tensors]
+        trajectory, ctx.slices, ctx.projections = run_forward(plan, x, detached)
+        ctx.plan, widths = plan, plan.widths(detached)
+        ctx.save_for_backward(x, trajectory.carried, trajectory.memory, *detached)
+        output = trajectory.carried[1:, :, : widths[0]]
+        if plan.lengths is not None:
+            time = torch.arange(len(x), device="cpu").unsqueeze(1)
+            output = output.masked_fill((time >= plan.lengths.cpu()).unsqueeze(-1), 0)
+        return output, *final_states(plan, trajectory, widths, ctx.projections)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:  # type: ignore[override]
+        refuse_second_derivatives()
+        x, carried, memory, *tensors = ctx.saved_tensors
+        input_gradient = empty(x.shape, x) if ctx.needs_input_grad[1] else None
+        found = run_backward(
+            ctx.plan,
+            x,
+            tensors,
+            Trajectory(carried, memory),
+            ctx.slices,
+            ctx.projections,
+            gradients[0],
+            gradients[1:],
+            input_gradient,
+        )
+        return None, input_gradient, *found
+
+
+def _pass_class(step: Step, operator: Operator) -> type[Pass]:
+    """Return the pass that goes with a step and an operator."""
+    from undamped.kernels.coupled.compiled_pass import CompiledPass
+    from undamped.kernels.coupled.structured_pass import StructuredPass
+
+    if isinstance(operator, StructuredOperator):
+        return StructuredPass
+    return step.own_pass or CompiledPass
+
+
+def _passes(
+    plan: Plan,
+    slices: list[slice],
+    x: Tensor,
+    trajectory: Trajectory,
+    tensors: Sequence[Tensor],
+    projections: list[ProjectionPass] | None = None,
+) -> list[Pass]:
+    """Give each thread its share; the backward pass has the projections of the forward one."""
+    _, filters, input_tensors, linear, weights = plan.groups(tensors)
+    carried, memory = trajectory.carried, trajectory.memory
+    plan.operator.bind(linear)
+    product = plan.operator.width or carried.shape[2]
+    projected = plan.projection.width(input_tensors)
+    numbers = (slices[0].stop - slices[0].start) * (2 * product + projected)
+    chunks = ranges(len(x), chunk_length(len(x), numbers * x.element_size(), COUPLED))
+    make, passes = _pass_class(plan.step, plan.operator), []
+    for at, share in enumerate(slices):
+        lengths = None if plan.lengths is None else plan.lengths.cpu()[share]
+        if projections is None:
+            first = [part[share].contiguous().clone() for part in filters]
+            projection = plan.projection.begin(input_tensors, first, chunks, share, lengths)
+        else:
+            projection = projections[at]
+        arrays = Share(
+            x[:, share],
+            carried[:, share],
+            None if memory is None else memory[:, share],
+            weights,
+            lengths,
+        )
+        passes.append(
+            make(plan.step, plan.operator, projection, arrays, (product, projected), chunks)
+        )
+    return passes
+
+
+def _sums(parts: list[list[Tensor]]) -> list[Tensor]:
+    """Add up the gradients of all shares."""
+    if len(parts) == 1:
+        return parts[0]
+    return [torch.stack(same).sum(0) for same in zip(*parts, strict=True)]

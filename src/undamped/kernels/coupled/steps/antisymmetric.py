@@ -1,0 +1,152 @@
+"""Elementwise parts of the antisymmetric RNN, with and without a gate: a step of Euler's method."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from undamped.kernels.coupled.contract import Step
+from undamped.kernels.coupled.loop import (
+    LOOP,
+    PART,
+    add_output_gradient,
+    apply,
+    at_time,
+    backprop_product,
+    freeze_finished,
+    inputs,
+    product_plus_input,
+    states,
+)
+from undamped.kernels.shared.pointers import STEPS
+from undamped.kernels.shared.tanh import sigmoid, tanh
+
+# In all kernels one array is written per loop: the compiler then vectorises it.
+
+
+@njit(**PART)
+def _euler_forward(product: Any, old: Any, new: Any, step: float) -> None:
+    dt = product.dtype.type(step)
+    for b in range(product.shape[0]):
+        total, before, after = product[b], old[b], new[b]
+        for j in range(product.shape[1]):
+            after[j] = before[j] + dt * tanh(total[j])
+
+
+@njit(**PART)
+def _euler_backward(product: Any, state_gradient: Any, gradient: Any, step: float) -> None:
+    dt, one = product.dtype.type(step), product.dtype.type(1)
+    for b in range(state_gradient.shape[0]):
+        total, given, result = product[b], state_gradient[b], gradient[b]
+        for j in range(state_gradient.shape[1]):
+            value = tanh(total[j])
+            result[j] = dt * given[j] * (one - value * value)
+
+
+@njit(**PART)
+def _gated_forward(product: Any, projected: Any, old: Any, new: Any, step: float) -> None:
+    size = product.shape[1]
+    dt = product.dtype.type(step)
+    for b in range(product.shape[0]):
+        total, before, after = product[b], old[b], new[b]
+        first, second = projected[b, :size], projected[b, size:]
+        for j in range(size):
+            gate = sigmoid(total[j] + second[j])
+            after[j] = before[j] + dt * gate * tanh(total[j] + first[j])
+
+
+@njit(**PART)
+def _gated_backward(
+    product: Any,
+    projected: Any,
+    state_gradient: Any,
+    gradient: Any,
+    projected_gradient: Any,
+    step: float,
+) -> None:
+    size = product.shape[1]
+    dt, one = product.dtype.type(step), product.dtype.type(1)
+    gates, values = np.empty(size, product.dtype), np.empty(size, product.dtype)
+    for b in range(state_gradient.shape[0]):
+        total, given, both = product[b], state_gradient[b], gradient[b]
+        first, second = projected[b, :size], projected[b, size:]
+        candidate, opening = projected_gradient[b, :size], projected_gradient[b, size:]
+        for j in range(size):
+            values[j] = tanh(total[j] + first[j])
+        for j in range(size):
+            gates[j] = sigmoid(total[j] + second[j])
+        for j in range(size):
+            candidate[j] = dt * given[j] * gates[j] * (one - values[j] * values[j])
+        for j in range(size):
+            opening[j] = dt * given[j] * values[j] * gates[j] * (one - gates[j])
+        for j in range(size):
+            both[j] = candidate[j] + opening[j]
+
+
+@njit(**LOOP)
+def _euler_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
+    for t in range(chunk.projected[STEPS]):
+        old, new = states(chunk, t)
+        product_plus_input(chunk, t, chunk.product)
+        _euler_forward(chunk.product, old, new, constants[0])
+        freeze_finished(chunk, chunk.carried, t)
+
+
+@njit(**LOOP)
+def _euler_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
+    for t in range(chunk.gradient[STEPS] - 1, -1, -1):
+        add_output_gradient(chunk, t)
+        total, result = at_time(chunk, chunk.product, t), at_time(chunk, chunk.gradient, t)
+        _euler_backward(total, chunk.state_gradient, result, constants[0])
+        backprop_product(chunk, t, True)
+
+
+@njit(**LOOP)
+def _gated_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
+    for t in range(chunk.projected[STEPS]):
+        old, new = states(chunk, t)
+        apply(chunk, t)
+        _gated_forward(chunk.product, inputs(chunk, t), old, new, constants[0])
+        freeze_finished(chunk, chunk.carried, t)
+
+
+@njit(**LOOP)
+def _gated_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
+    for t in range(chunk.gradient[STEPS] - 1, -1, -1):
+        add_output_gradient(chunk, t)
+        total, given = at_time(chunk, chunk.product, t), at_time(chunk, chunk.projected, t)
+        result, inner = (
+            at_time(chunk, chunk.gradient, t),
+            at_time(chunk, chunk.projected_gradient, t),
+        )
+        _gated_backward(total, given, chunk.state_gradient, result, inner, constants[0])
+        backprop_product(chunk, t, True)
+
+
+class Euler(Step):
+    """carried' = carried + step·tanh(product + projected).
+
+    Args:
+        step: The size of the step.
+    """
+
+    loops = _euler_forward_loop, _euler_backward_loop
+
+    def __init__(self, step: float) -> None:
+        self.constants = (step,)
+
+
+class GatedEuler(Step):
+    """carried' = carried + step·σ̂(product + projected₂) ⊙ tanh(product + projected₁).
+
+    Args:
+        step: The size of the step.
+    """
+
+    adds_projection = False
+    loops = _gated_forward_loop, _gated_backward_loop
+
+    def __init__(self, step: float) -> None:
+        self.constants = (step,)

@@ -1,0 +1,96 @@
+"""The elementwise part of coRNN: coupled oscillators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from undamped.kernels.coupled.contract import Step
+from undamped.kernels.coupled.loop import (
+    LOOP,
+    PART,
+    add_output_gradient,
+    at_time,
+    backprop_product,
+    freeze_finished,
+    product_plus_input,
+    states,
+)
+from undamped.kernels.shared.pointers import STEPS
+from undamped.kernels.shared.tanh import tanh
+
+# In all kernels one array is written per loop: the compiler then vectorises it.
+
+
+@njit(**PART)
+def _cornn_forward(
+    product: Any, old: Any, new: Any, step: float, stiffness: float, damping: float
+) -> None:
+    size = product.shape[1]
+    dt = product.dtype.type(step)
+    gamma, epsilon = product.dtype.type(stiffness), product.dtype.type(damping)
+    for b in range(product.shape[0]):
+        force, y, z = product[b], old[b, :size], old[b, size:]
+        new_y, new_z = new[b, :size], new[b, size:]
+        for j in range(size):
+            new_z[j] = z[j] + dt * (tanh(force[j]) - gamma * y[j] - epsilon * z[j])
+        for j in range(size):
+            new_y[j] = y[j] + dt * new_z[j]
+
+
+@njit(**PART)
+def _cornn_backward(
+    product: Any, state_gradient: Any, gradient: Any, step: float, stiffness: float, damping: float
+) -> None:
+    size = product.shape[1]
+    dt, one = product.dtype.type(step), product.dtype.type(1)
+    push = dt * product.dtype.type(stiffness)
+    keep = one - dt * product.dtype.type(damping)
+    for b in range(state_gradient.shape[0]):
+        force, result = product[b], gradient[b]
+        y, z = state_gradient[b, :size], state_gradient[b, size:]
+        for j in range(size):
+            z[j] += dt * y[j]
+        for j in range(size):
+            value = tanh(force[j])
+            result[j] = dt * z[j] * (one - value * value)
+        for j in range(size):
+            y[j] -= push * z[j]
+        for j in range(size):
+            z[j] *= keep
+
+
+@njit(**LOOP)
+def _cornn_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
+    for t in range(chunk.projected[STEPS]):
+        old, new = states(chunk, t)
+        product_plus_input(chunk, t, chunk.product)
+        _cornn_forward(chunk.product, old, new, constants[0], constants[1], constants[2])
+        freeze_finished(chunk, chunk.carried, t)
+
+
+@njit(**LOOP)
+def _cornn_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
+    for t in range(chunk.gradient[STEPS] - 1, -1, -1):
+        add_output_gradient(chunk, t)
+        total, result = at_time(chunk, chunk.product, t), at_time(chunk, chunk.gradient, t)
+        _cornn_backward(
+            total, chunk.state_gradient, result, constants[0], constants[1], constants[2]
+        )
+        backprop_product(chunk, t, True)
+
+
+class CoupledOscillator(Step):
+    """z' = z + step·(tanh(product + projected) − γ y − ε z), y' = y + step·z'.
+
+    Args:
+        step: The size of the step.
+        stiffness: The number γ.
+        damping: The number ε.
+    """
+
+    loops = _cornn_forward_loop, _cornn_backward_loop
+
+    def __init__(self, step: float, stiffness: float, damping: float) -> None:
+        self.constants = (step, stiffness, damping)

@@ -1,0 +1,94 @@
+"""The elementwise part of the Lipschitz RNN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from undamped.kernels.coupled.contract import Step
+from undamped.kernels.coupled.loop import (
+    LOOP,
+    PART,
+    add_output_gradient,
+    apply,
+    at_time,
+    backprop_product,
+    freeze_finished,
+    inputs,
+    states,
+)
+from undamped.kernels.shared.pointers import STEPS
+from undamped.kernels.shared.tanh import tanh
+
+# In all kernels one array is written per loop: the compiler then vectorises it.
+
+
+@njit(**PART)
+def _lipschitz_forward(product: Any, projected: Any, old: Any, new: Any, step: float) -> None:
+    size = old.shape[1]
+    dt = product.dtype.type(step)
+    for b in range(product.shape[0]):
+        before, after, given = old[b], new[b], projected[b]
+        linear, inner = product[b, :size], product[b, size:]
+        for j in range(size):
+            after[j] = before[j] + dt * (linear[j] + tanh(inner[j] + given[j]))
+
+
+@njit(**PART)
+def _lipschitz_backward(
+    product: Any,
+    projected: Any,
+    state_gradient: Any,
+    gradient: Any,
+    projected_gradient: Any,
+    step: float,
+) -> None:
+    size = state_gradient.shape[1]
+    dt, one = product.dtype.type(step), product.dtype.type(1)
+    for b in range(state_gradient.shape[0]):
+        total, given, outer = product[b, size:], projected[b], state_gradient[b]
+        linear, inner, second = gradient[b, :size], projected_gradient[b], gradient[b, size:]
+        for j in range(size):
+            linear[j] = dt * outer[j]
+        for j in range(size):
+            value = tanh(total[j] + given[j])
+            inner[j] = linear[j] * (one - value * value)
+        for j in range(size):
+            second[j] = inner[j]
+
+
+@njit(**LOOP)
+def _lipschitz_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
+    for t in range(chunk.projected[STEPS]):
+        old, new = states(chunk, t)
+        apply(chunk, t)
+        _lipschitz_forward(chunk.product, inputs(chunk, t), old, new, constants[0])
+        freeze_finished(chunk, chunk.carried, t)
+
+
+@njit(**LOOP)
+def _lipschitz_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
+    for t in range(chunk.gradient[STEPS] - 1, -1, -1):
+        add_output_gradient(chunk, t)
+        total, given = at_time(chunk, chunk.product, t), at_time(chunk, chunk.projected, t)
+        result, inner = (
+            at_time(chunk, chunk.gradient, t),
+            at_time(chunk, chunk.projected_gradient, t),
+        )
+        _lipschitz_backward(total, given, chunk.state_gradient, result, inner, constants[0])
+        backprop_product(chunk, t, True)
+
+
+class Lipschitz(Step):
+    """carried' = carried + step·(product₁ + tanh(product₂ + projected)).
+
+    Args:
+        step: The size of the step.
+    """
+
+    adds_projection = False
+    loops = _lipschitz_forward_loop, _lipschitz_backward_loop
+
+    def __init__(self, step: float) -> None:
+        self.constants = (step,)
