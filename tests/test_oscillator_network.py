@@ -317,7 +317,7 @@ def test_other_types_take_the_plain_loop():
 @pytest.mark.parametrize("gradient", ["reversible", "checkpoint"])
 @pytest.mark.parametrize("single", [True, False])
 def test_kept_tanh_values_spare_products_and_change_nothing(gradient, single, monkeypatch):
-    """Some chunks of the second layer are run again from their tanh values, others from products."""
+    """Some chunks of the second layer are run again from their tanh, others from products."""
     monkeypatch.setattr(stack, "chunk_length", lambda steps, _: min(steps, 16))
     monkeypatch.setattr(stack, "WIDE", 8)
     dtype = torch.float32 if single else torch.float64

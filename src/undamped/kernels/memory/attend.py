@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from undamped.kernels.shared.squash import tanh
+from undamped.kernels.shared.tanh import tanh
 
 PART: dict[str, Any] = {
     "nogil": True,

@@ -21,7 +21,7 @@ from undamped.kernels.memory.attend import (
     softmax,
 )
 from undamped.kernels.shared.gemm import multiply
-from undamped.kernels.shared.squash import sigmoid, tanh
+from undamped.kernels.shared.tanh import sigmoid, tanh
 
 LOOP: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 TANH, RELU, MODRELU, IDENTITY, LSTM = range(5)

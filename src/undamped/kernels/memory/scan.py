@@ -19,7 +19,7 @@ from torch import Tensor
 from undamped.errors import OptionError, explain
 from undamped.kernels.memory import loops
 from undamped.kernels.shared.gemm import product_address
-from undamped.kernels.shared.threads import batch_parts, in_parallel
+from undamped.kernels.shared.threads import run_in_parallel, split_batch
 
 CHUNK_BYTES = 1 << 20
 
@@ -310,11 +310,11 @@ class _MemoryScan(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         named = {name: tensor.detach() for name, tensor in zip(TENSORS, tensors, strict=True)}
         steps, batch, _ = x.shape
-        parts = batch_parts(steps, batch, 4 * named["key"].shape[0])
+        parts = split_batch(steps, batch, 4 * named["key"].shape[0])
         shares = [
             _Share(plan, part, x.detach(), scores.detach(), seen.detach(), named) for part in parts
         ]
-        in_parallel([share.forward for share in shares])
+        run_in_parallel([share.forward for share in shares])
         finals = [share.finals() for share in shares]
         output = _joined([share.states[share.slots :] for share in shares], 1)
         mixed, cell, slots, scores, seen = (
@@ -341,7 +341,7 @@ class _MemoryScan(torch.autograd.Function):
         _ = ctx.saved_tensors
         output, mixed, cell, slots, *_ = gradients
         shares: list[_Share] = ctx.shares
-        found = in_parallel(
+        found = run_in_parallel(
             [partial(share.backward, output, mixed, cell, slots) for share in shares]
         )
         sums = {
