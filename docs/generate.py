@@ -1,20 +1,30 @@
-"""Pages made from the registry while the site is built: one per member."""
+"""Pages made while the site is built: one per member of a registry, and the reference.
+
+A block of a page that begins with ```equation is shown as mathematics.
+"""
+
+import re
 
 from mkdocs.structure.files import File, Files
 
-from undamped.describe import REGISTRIES, describe_member
+import mathematics
+import reference
+from undamped.describe import REGISTRIES, describe_member, summary
 from undamped.registry import Registry
 
 
 def page(name: str, registry: Registry) -> str:
     """Write the page of one member in Markdown."""
     about = describe_member(name, registry)
-    summary = about["summary"].splitlines()
-    lines = [f"# {name}", "", summary[0], "", *summary[1:], ""]
+    said = about["summary"].splitlines()
+    lines = [f"# {name}", ""]
+    if about.get("question"):
+        lines += [f"*{about['question']}*", ""]
+    lines += [said[0], "", *said[1:], ""]
     for heading in ("equation", "symbols", "promise"):
         if about.get(heading):
             body = about[heading]
-            text = ["```text", body, "```"] if heading == "equation" else [body]
+            text = [mathematics.equation(body)] if heading == "equation" else [body]
             lines += [f"## {heading.capitalize()}", "", *text, ""]
     if about["promises"]:
         lines += ["Measured by the tests:", ""]
@@ -36,8 +46,7 @@ def index(title: str, registry: Registry) -> str:
     """Write the list of all members of a registry."""
     lines = [f"# {title}", ""]
     for name in registry:
-        first = describe_member(name, registry)["summary"].splitlines()[0]
-        lines.append(f"- [{name}]({name}.md): {first}")
+        lines.append(f"- [{name}]({name}.md): {summary(registry[name])}")
     return "\n".join([*lines, ""])
 
 
@@ -52,4 +61,16 @@ def on_files(files: Files, config) -> Files:
         pages |= {f"{folder}/{name}.md": page(name, registry) for name in registry}
         for path, content in pages.items():
             files.append(File.generated(config, path, content=content))
+    for path, content in reference.pages().items():
+        files.append(File.generated(config, path, content=content))
     return files
+
+
+def on_page_markdown(markdown: str, **_) -> str:
+    """Show equations of hand-written pages as mathematics."""
+    return re.sub(
+        r"^```equation\n(.*?)\n```$",
+        lambda found: mathematics.equation(found[1]),
+        markdown,
+        flags=re.M | re.S,
+    )

@@ -1,1 +1,33 @@
 """Matrices kept in a set, and ways to start inside it."""
+
+from undamped.parametrizations.cayley import ScaledCayley
+from undamped.parametrizations.exponential import Exponential
+from undamped.parametrizations.fourier_unitary import FourierUnitary
+from undamped.parametrizations.givens import Givens
+from undamped.parametrizations.householder import Householder
+from undamped.parametrizations.initial import orthogonal_start, random_orthogonal
+from undamped.parametrizations.matrix_set import MatrixSet, isometry_defect, nearest_isometry
+from undamped.parametrizations.riemannian import Riemannian, riemannian_step
+from undamped.parametrizations.schur import Schur
+from undamped.parametrizations.singular_band import SingularBand, orthogonality_penalty
+from undamped.parametrizations.skew import Skew, rotation
+
+__all__ = [
+    "Exponential",
+    "FourierUnitary",
+    "Givens",
+    "Householder",
+    "MatrixSet",
+    "Riemannian",
+    "ScaledCayley",
+    "Schur",
+    "SingularBand",
+    "Skew",
+    "isometry_defect",
+    "nearest_isometry",
+    "orthogonal_start",
+    "orthogonality_penalty",
+    "random_orthogonal",
+    "riemannian_step",
+    "rotation",
+]
