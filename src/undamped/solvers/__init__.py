@@ -8,8 +8,14 @@ from undamped.solvers.methods.explicit.dopri8 import Dopri8
 from undamped.solvers.methods.explicit.low_order import RK4, Bosh3, Euler, Heun, Midpoint
 from undamped.solvers.methods.explicit.tsit5 import Tsit5
 from undamped.solvers.methods.hyper.solver import CorrectionNetwork, HyperSolver
-from undamped.solvers.methods.implicit.diagonal import SDIRK4, ImplicitEuler, ImplicitMidpoint
+from undamped.solvers.methods.implicit.diagonal import (
+    SDIRK4,
+    TRBDF2,
+    ImplicitEuler,
+    ImplicitMidpoint,
+)
 from undamped.solvers.methods.implicit.radau import Radau5
+from undamped.solvers.methods.implicit.rodas import Rodas5P
 from undamped.solvers.methods.reversible.leapfrogs import AsynchronousLeapfrog, ReversibleHeun
 from undamped.solvers.methods.reversible.mccallum_foster import McCallumFoster
 from undamped.solvers.methods.solver import Solver
@@ -25,6 +31,7 @@ from undamped.solvers.solve import solve
 __all__ = [
     "RK4",
     "SDIRK4",
+    "TRBDF2",
     "AsynchronousLeapfrog",
     "Bosh3",
     "CorrectionNetwork",
@@ -42,6 +49,7 @@ __all__ = [
     "Radau5",
     "Reached",
     "ReversibleHeun",
+    "Rodas5P",
     "Separable",
     "Settings",
     "Solution",

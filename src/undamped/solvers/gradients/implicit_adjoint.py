@@ -21,7 +21,7 @@ from undamped.solvers.dependencies import next_node
 from undamped.solvers.field import CountedField
 from undamped.solvers.gradients.batch_adjoint import BatchAdjoint
 from undamped.solvers.loop.norm import ErrorNorm, largest
-from undamped.solvers.methods.implicit.method import ImplicitMethod
+from undamped.solvers.methods.implicit.rodas import RosenbrockStepper
 from undamped.solvers.methods.implicit.stepper import ImplicitStepper
 from undamped.solvers.methods.solver import Stepper
 from undamped.solvers.state.packing import Packing
@@ -40,7 +40,7 @@ class ImplicitAdjoint(BatchAdjoint):
         adjoint, norm = gradients[-1], self._norm_of_both()
         for number in range(len(self.times) - 1, 0, -1):
             start = self._join(self.values[number], adjoint)
-            field = CountedField(self._augmented, Packing.of(start))
+            field = CountedField(self._both_slopes, Packing.of(start))
             times = self.times[number], self.times[number - 1]
             first = field(start.new_tensor(times[0]), start)
             watch = self._add_up if self.tensors else None
@@ -82,7 +82,7 @@ class ImplicitAdjoint(BatchAdjoint):
         y, adjoint = state.chunk(2, dim=-1)
         return y.reshape(self.shape), adjoint.reshape(self.shape)
 
-    def _augmented(self, t: Tensor, state: Tensor) -> Tensor:
+    def _both_slopes(self, t: Tensor, state: Tensor) -> Tensor:
         """Return the slopes of both, with a graph where one is being built."""
         twice = torch.is_grad_enabled() and state.requires_grad
         with torch.enable_grad():
@@ -104,9 +104,9 @@ class ImplicitAdjoint(BatchAdjoint):
 
     def _add_up(self, stepper: Stepper, t: float, h: float, end: float) -> None:
         """Add what a step that is about to be accepted contributes to the tensors."""
-        assert isinstance(stepper, ImplicitStepper) and isinstance(self.solver, ImplicitMethod)
+        assert isinstance(stepper, ImplicitStepper | RosenbrockStepper)
         slopes, pulls = [], []
-        for weight, node, state in self.solver.points(stepper.state[0], stepper.stages):
+        for weight, node, state in stepper.points:
             y, adjoint = self._halves(state.detach())
             with torch.enable_grad():
                 slope = self.field(y.new_tensor(t + node * h), y)

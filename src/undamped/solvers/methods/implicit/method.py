@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,6 +36,7 @@ class Attempt:
         kappa: Part of the tolerance that the equations may leave.
         iterations: Corrections allowed.
         known: How fast corrections shrank before, for each lane.
+        initial: Returns f at the start, evaluated once however often a step is attempted.
         last: Stages of the step before, (stages, systems, size).
         ratio: Size of this step over that of the one before, for each lane.
     """
@@ -48,6 +49,7 @@ class Attempt:
     kappa: float
     iterations: int
     known: np.ndarray
+    initial: Callable[[], Tensor]
     last: Tensor | None = None
     ratio: np.ndarray | None = None
 
@@ -66,6 +68,10 @@ class Attempt:
     def times(self, nodes: tuple[float, ...]) -> Sequence[Tensor]:
         """Return the times at fractions of the step."""
         return stage_times(self.t, self.h, nodes, self.y)
+
+    def first_slope(self) -> Tensor:
+        """Return f at the start of the step, as rows."""
+        return self.line.systems.rows(self.initial())
 
     def slope(self, time: Tensor, change: Tensor) -> Tensor:
         """Return f at the start of the step plus a change, as rows."""
@@ -108,8 +114,8 @@ class ImplicitMethod(Solver):
     """Where in a step its stages lie."""
     shifts: ClassVar[tuple[complex, ...]]
     """The μ of its linear systems (μ − h J) x = r."""
-    uses_slope: ClassVar[bool] = False
-    """Whether the error estimate uses f at the start."""
+    looks_twice: ClassVar[bool] = False
+    """Whether an error estimate that is too large can be had more precisely."""
 
     def __init__(
         self,
@@ -149,17 +155,22 @@ class ImplicitMethod(Solver):
             stages: The solved stages, (stages, …).
         """
 
-    def estimate(
-        self, attempt: Attempt, stages: Tensor, slope: Tensor | None, change: Tensor | None
-    ) -> Tensor | None:
+    def last_slope(self, attempt: Attempt, stages: Tensor) -> Tensor | None:
+        """Return h f at the end of the step, (systems, size), where the stages know it better.
+
+        Evaluated anew, f holds what the equations left unsolved times the fastest rate of the
+        field. None where that does not matter.
+        """
+        return None
+
+    def estimate(self, attempt: Attempt, stages: Tensor, change: Tensor | None) -> Tensor | None:
         """Return the error estimate, as rows.
 
         Args:
             attempt: The step.
             stages: Its stages, (stages, systems, size).
-            slope: f at the start, as rows, of a method that uses it.
             change: A first estimate of the error, where it was large and a second look is worth an
-                evaluation; only of a method that uses f at the start.
+                evaluation; only of a method that `looks_twice`.
         """
         return None
 

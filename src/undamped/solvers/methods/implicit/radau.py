@@ -63,7 +63,7 @@ class Radau5(ImplicitMethod):
     error_order = 3
     nodes = _NODES
     shifts = (_REAL, _PAIR)
-    uses_slope = True
+    looks_twice = True
 
     def solve_stages(self, attempt: Attempt, start: Tensor | None) -> Tensor:
         """Solve the three stages together, as one real and one complex system."""
@@ -110,17 +110,16 @@ class Radau5(ImplicitMethod):
         states = [y + z for z in stages.unbind()]
         return list(zip(_MATRIX[2], _NODES, states, strict=True))
 
-    def estimate(
-        self, attempt: Attempt, stages: Tensor, slope: Tensor | None, change: Tensor | None
-    ) -> Tensor:
+    def estimate(self, attempt: Attempt, stages: Tensor, change: Tensor | None) -> Tensor:
         """Compare with a method of order three, filtered by the stiff part of the field.
 
         Unfiltered, every stiff mode would look like an error.
         """
         weights = torch.tensor(_ERROR, dtype=stages.dtype, device=stages.device)
-        if change is not None:
+        if change is None:
+            slope = attempt.first_slope()
+        else:
             slope = attempt.slope(attempt.times((0.0,))[0], change)
-        assert slope is not None
         raw = slope * attempt.row_h + torch.tensordot(weights, stages, 1)
         return attempt.line.solve(0, raw)
 

@@ -74,6 +74,11 @@ class ImplicitStepper(Stepper):
         """How often the derivative was taken."""
         return 0 if self.line is None else self.line.count
 
+    @property
+    def points(self) -> list[tuple[float, float, Tensor]]:
+        """Weights, nodes and states by which the method integrates along the last attempt."""
+        return self.solver.points(self.state[0], self.stages)
+
     def attempt(self, t: Number, h: Number) -> Tensor:
         """Attempt a step."""
         y = self.state[0]
@@ -140,7 +145,7 @@ class ImplicitStepper(Stepper):
     def _take(self, t: Number, h: Number, y: Tensor, lanes: np.ndarray) -> None:
         assert self.line is not None
         value = self.line.take(stage_times(t, h, (0.0,), y)[0], y, lanes)
-        if value is not None:
+        if self._slope is None:
             self._slope = value
         self.wanted = np.zeros_like(lanes)
 
@@ -158,7 +163,13 @@ class ImplicitStepper(Stepper):
             last = self._last.reshape(len(self._last), *rows.shape)
             with np.errstate(all="ignore"):
                 ratio = np.nan_to_num(self.sizes / self._sizes_before, posinf=0.0, neginf=0.0)
-        return Attempt(t, h, y, line, weights, kappa, most, self._known, last, ratio)
+
+        def initial() -> Tensor:
+            if self._slope is None:
+                self._slope = self.field(stage_times(t, h, (0.0,), y)[0], y)
+            return self._slope
+
+        return Attempt(t, h, y, line, weights, kappa, most, self._known, initial, last, ratio)
 
     @torch.no_grad()
     def error(self, change: Tensor | None = None) -> Tensor:
@@ -171,14 +182,9 @@ class ImplicitStepper(Stepper):
         if not made.ok.any():
             return torch.full_like(y, math.nan)
         systems = made.line.systems
-        slope = None
-        if self.solver.uses_slope:
-            if self._slope is None:
-                self._slope = self.field(stage_times(made.t, made.h, (0.0,), y)[0], y)
-            slope = systems.rows(self._slope)
         stages = self.stages.reshape(-1, systems.count, systems.size)
         again = None if change is None else systems.rows(change)
-        found = self.solver.estimate(made, stages, slope, again)
+        found = self.solver.estimate(made, stages, again)
         assert found is not None
         return systems.state(found)
 
@@ -187,7 +193,7 @@ class ImplicitStepper(Stepper):
         before, after = self.state[0].detach(), self.proposed[0].detach()
         error = self.error()
         found = norm(error, before, after)
-        if found > 1 and self.solver.uses_slope and not self.accepted_before:
+        if found > 1 and self.solver.looks_twice and not self.accepted_before:
             # A fast transient looks like an error unless it is damped twice (Hairer and Wanner).
             found = norm(self.error(error), before, after)
         self.accepted_before = found <= 1
@@ -209,7 +215,7 @@ class ImplicitStepper(Stepper):
             slow = (made.used > 2) & (made.rate > SLOW)
         self.wanted = np.where(lanes, slow, self.wanted)
         line.fresh &= ~lanes
-        self._slope = None
+        self._slope = self._next_slope(made, lanes)
         if everyone:
             self.state, self._last, self._sizes_before = self.proposed, self.stages, self.sizes
             return
@@ -219,3 +225,16 @@ class ImplicitStepper(Stepper):
         known = torch.zeros_like(self.stages) if self._last is None else self._last
         self._last = torch.where(column, self.stages, known)
         self._sizes_before = np.where(lanes, self.sizes, self._sizes_before)
+
+    @torch.no_grad()
+    def _next_slope(self, made: Attempt, lanes: np.ndarray) -> Tensor | None:
+        """Return f where the next step begins, if the stages of this one say what it is."""
+        systems = made.line.systems
+        stages = self.stages.reshape(-1, systems.count, systems.size)
+        found = self.solver.last_slope(made, stages)
+        if found is None:
+            return None
+        if lanes.all():
+            return systems.state(found / made.row_h)
+        mask = torch.from_numpy(lanes).to(found.device).unsqueeze(1)
+        return systems.state(torch.where(mask, found / made.row_h, made.first_slope()))
