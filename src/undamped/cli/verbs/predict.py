@@ -175,8 +175,10 @@ def _answer_file(model: SequenceModel, answer: str, path: Path, as_json: bool) -
     import torch
 
     from undamped.cli.screen import console, print_json
+    from undamped.data.recordings.sequences import read_sequences
 
-    inputs = read_sequences(path, model.input_size, symbols=model.input_kind == "symbols")
+    symbols = model.input_kind == "symbols"
+    inputs = torch.from_numpy(read_sequences(path, model.input_size, symbols=symbols))
     with torch.no_grad():
         prediction = model(inputs)
     answers = _readable(prediction, answer)
@@ -196,76 +198,3 @@ def _answer_file(model: SequenceModel, answer: str, path: Path, as_json: bool) -
         if "probabilities" in row:
             line += f"  (probability {max(row['probabilities']):.2f})"
         console().print(line, soft_wrap=True)
-
-
-def read_sequences(path: Path, features: int, *, symbols: bool) -> Tensor:
-    """Read sequences of a file as (time, sequences, features); nothing in it is unpickled."""
-    import warnings
-
-    import numpy as np
-    import torch
-
-    from undamped.errors import DataError, explain
-
-    expected = f"a .npy or .csv file with {features} numbers per time step"
-    try:
-        if path.suffix == ".npy":
-            array = np.load(path, allow_pickle=False)
-        elif path.suffix == ".csv":
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")  # an empty file is only warned about
-                array = np.loadtxt(path, delimiter=",", ndmin=2, skiprows=_header_rows(path))
-        else:
-            raise DataError(
-                explain(
-                    str(path),
-                    expected=expected,
-                    got=path.suffix or "no ending",
-                    remedy="Convert it.",
-                )
-            )
-        array = np.asarray(array, dtype=np.int64 if symbols else np.float32)
-    except FileNotFoundError:
-        raise DataError(
-            explain(str(path), expected=expected, got="no such file", remedy="Check the path.")
-        ) from None
-    except (ValueError, TypeError, UnicodeDecodeError, EOFError, UserWarning) as error:
-        if isinstance(error, DataError):
-            raise
-        reason = str(error).splitlines()[0]
-        raise DataError(
-            explain(str(path), expected=expected, got=reason, remedy="Correct that place.")
-        ) from None
-    whole = 1 if symbols else 2
-    if array.ndim == whole:
-        array = array[None]
-    shaped = array.ndim == whole + 1 and array.size > 0
-    if not shaped or (not symbols and array.shape[-1] != features):
-        raise DataError(
-            explain(
-                str(path),
-                expected=expected,
-                got=f"an array of shape {array.shape}",
-                remedy="Arrange it as (time, features) or (sequences, time, features).",
-            )
-        )
-    if not symbols and not np.isfinite(array).all():
-        raise DataError(
-            explain(
-                str(path),
-                expected="finite numbers",
-                got="missing or infinite ones",
-                remedy="Fill the gaps first.",
-            )
-        )
-    return torch.from_numpy(np.ascontiguousarray(np.swapaxes(array, 0, 1)))
-
-
-def _header_rows(path: Path) -> int:
-    with path.open(encoding="utf-8") as file:
-        first = file.readline()
-    try:
-        [float(value) for value in first.split(",")]
-    except ValueError:
-        return 1
-    return 0

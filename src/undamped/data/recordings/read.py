@@ -6,21 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from undamped.data.recordings.formats import arrays as array_files
-from undamped.data.recordings.formats import folder as folder_of_files
-from undamped.data.recordings.formats import ucr as ucr_file
-from undamped.data.recordings.formats.table import read as tables
-from undamped.data.recordings.formats.table import rows as table_rows
+from undamped.data.recordings.formats import folder, ucr
 from undamped.data.recordings.formats.table.columns import Layout
+from undamped.data.recordings.formats.table.read import IN_MEMORY
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, OptionError, explain
-
-SUFFIXES = (*table_rows.SUFFIXES, *array_files.SUFFIXES, *ucr_file.SUFFIXES)
+from undamped.registry import readers
 
 
 def looks_like_data(word: str) -> bool:
     """Whether a word of a command line names a file or folder of recordings."""
-    return Path(word).suffix.lower() in SUFFIXES or ("/" in word or Path(word).exists())
+    return Path(word).suffix.lower() in readers or ("/" in word or Path(word).exists())
 
 
 def read_recordings(
@@ -34,9 +30,9 @@ def read_recordings(
     layout: Layout = "auto",
     needs_target: bool = True,
     forecast: bool = False,
-    in_memory: int = tables.IN_MEMORY,
+    in_memory: int = IN_MEMORY,
 ) -> SeriesSet:
-    """Read recordings from CSV, Parquet, .npz, .npy, .ts, .tsv, .txt, .arff or a folder of tables.
+    """Read recordings: a file whose ending has a reader, or a folder of tables.
 
     Args:
         path: The file or folder.
@@ -69,11 +65,11 @@ def read_recordings(
             )
         )
     suffix = path.suffix.lower()
-    if ucr_file.find_training_file(path) is not None:
-        found = ucr_file.read_ucr(path)
+    if ucr.find_training_file(path) is not None:
+        found = ucr.read_ucr(path)
     elif path.is_dir():
         _not_for_folders(path, id=id, group=group)
-        return folder_of_files.read_folder(
+        return folder.read_folder(
             path,
             target=target,
             time=time,
@@ -81,8 +77,17 @@ def read_recordings(
             needs_target=needs_target and not forecast,
             in_memory=in_memory,
         )
-    elif suffix in table_rows.SUFFIXES:
-        return tables.read_table(
+    elif suffix not in readers:
+        raise DataError(
+            explain(
+                str(path),
+                expected=f"one of {', '.join(readers)} or a folder",
+                got=suffix or "no ending",
+                remedy="Convert it, for example to CSV.",
+            )
+        )
+    elif readers[suffix].columns:
+        return readers[suffix].read(
             path,
             target=target,
             id=id,
@@ -94,19 +99,8 @@ def read_recordings(
             forecast=forecast,
             in_memory=in_memory,
         )
-    elif suffix in array_files.SUFFIXES:
-        found = array_files.read_arrays(path)
-    elif suffix in ucr_file.SUFFIXES:
-        found = ucr_file.read_ucr_file(path)
     else:
-        raise DataError(
-            explain(
-                str(path),
-                expected=f"one of {', '.join(SUFFIXES)} or a folder",
-                got=suffix or "no ending",
-                remedy="Convert it, for example to CSV.",
-            )
-        )
+        found = readers[suffix].read(path)
     given = {"target": target, "id": id, "time": time, "group": group}
     said = [name for name, value in given.items() if value is not None]
     if said:
@@ -131,6 +125,6 @@ def _not_for_folders(path: Path, **given: str | None) -> None:
                     name,
                     expected="none, since a file of the folder is a series",
                     got=f"'{value}'",
-                    remedy=f"Put it into {path / folder_of_files.LIST} if it is a group.",
+                    remedy=f"Put it into {path / folder.LIST} if it is a group.",
                 )
             )

@@ -8,14 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from undamped.data.recordings.reader import reads
 from undamped.data.recordings.series import SeriesSet, as_numbers
 from undamped.errors import DataError, explain
 
-SUFFIXES = (".npz", ".npy")
 _BEGINNINGS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")  # an array, an archive, an empty one
 _FORM = "X of shape (series, time, channels)"
 
 
+def read_array(path: Path) -> np.ndarray:
+    """Read the one array of a .npy file."""
+    return _load(path)["X"]
+
+
+@reads(".npz")
+@reads(".npy", array=read_array)
 def read_arrays(path: str | Path) -> SeriesSet:
     """Read an .npz file with X and, where there are such, y, lengths, ids, groups, times, channels.
 

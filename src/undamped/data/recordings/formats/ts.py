@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from undamped.data.recordings.reader import reads
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, explain
 from undamped.options import nearest
@@ -34,6 +35,7 @@ class _Header:
     classes: list[str] = field(default_factory=list)
 
 
+@reads(".ts")
 def read_ts(path: str | Path) -> SeriesSet:
     """Read a .ts file.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undamped.data.recordings.formats.table.columns import Columns, Layout, assign, lay_out
+from undamped.data.recordings.formats.table.plain import read_numbers
 from undamped.data.recordings.formats.table.rows import ROWS_AT_ONCE, Table, open_table
 from undamped.data.recordings.formats.table.series import series_of_rows, steps_to_series
 from undamped.data.recordings.formats.table.store import MemoryStore, Store, kept, key_of, new_copy
@@ -19,6 +20,7 @@ from undamped.data.recordings.formats.table.values import (
     seconds_column,
     text_codes,
 )
+from undamped.data.recordings.reader import reads
 from undamped.data.recordings.series import SeriesSet
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 IN_MEMORY = 1 << 30  # bytes of a file that is read as a whole
 
 
+@reads(".csv", columns=True, array=read_numbers)
+@reads(".parquet", ".pq", columns=True)
 def read_table(
     path: str | Path,
     *,
