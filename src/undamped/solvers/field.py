@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from undamped.errors import NonFiniteError, OptionError, explain
+from undamped.solvers.loop.jumps import Window, inside
 from undamped.solvers.state.packing import Packing
 
 if TYPE_CHECKING:
@@ -35,12 +36,16 @@ class CountedField:
         self.plain = packing.single and packing.exact
         self._last: Tensor | None = None
         self._version = 0
+        self.window: Window | None = None
+        """Times within which to evaluate, where a step ends at a jump."""
         self.samples: FieldSamples | None = None
         """Where evaluations are offered to be kept."""
 
     def __call__(self, t: Any, y: Tensor) -> Tensor:
         """Evaluate the field on a packed state."""
         self.count += 1
+        if self.window is not None:
+            t = inside(t, self.window)
         version = -1 if y.is_inference() else y._version
         if self.plain:
             value = self.function(t, y)

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from undamped.errors import OptionError, explain
-from undamped.options import PositiveFloat, PositiveInt, check, convert
+from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt, check, convert
 from undamped.registry import solvers
 from undamped.solvers.gradients.gradient import GradientMethod, gradients
 from undamped.solvers.loop.control import StepControl
+from undamped.solvers.loop.jumps import Jumps, read_stops
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.state.packing import Packing, type_name
 
@@ -28,11 +29,16 @@ class FixedOptions:
         step_size: Fixed step size; None takes one step from output to output.
         max_steps: Steps after which to give up.
         piece: Steps recomputed at a time when gradients are taken from checkpoints.
+        grid: Times at which steps end, beside the output times; in place of step_size.
+        perturb: Whether to evaluate the field just inside every step, never at its ends: for
+            fields that jump at the ends of steps.
     """
 
     step_size: PositiveFloat | None = None
     max_steps: PositiveInt = 100_000
     piece: PositiveInt = 1
+    grid: Any = None
+    perturb: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,8 +49,14 @@ class Options(FixedOptions):
         step_size: Fixed step size; None lets the method choose.
         max_steps: Steps, accepted and rejected, after which to give up.
         piece: Steps recomputed at a time when gradients are taken from checkpoints.
+        grid: With step_size only.
+        perturb: With step_size only.
         first_step: First step size; None chooses it.
         max_step: Largest step size; None sets no limit.
+        min_step: Smallest step size: a step so small is accepted whatever its error.
+        step_t: Times at which a step is to end.
+        jump_t: Times at which the field jumps: steps end there, and evaluate it on their own
+            side only.
         control: Step control.
         norm: A function from errors in units of the tolerance, in the form of the state, to one
             number, at most 1 where a step is good enough; None takes the root mean square, and
@@ -53,11 +65,23 @@ class Options(FixedOptions):
 
     first_step: PositiveFloat | None = None
     max_step: PositiveFloat | None = None
+    min_step: NonNegativeFloat = 0.0
+    step_t: Any = None
+    jump_t: Any = None
     control: StepControl = field(default_factory=StepControl)
     norm: Any = None
 
 
-ADAPTIVE_ONLY = ("first_step", "max_step", "control", "norm")
+ADAPTIVE_ONLY = (
+    "first_step",
+    "max_step",
+    "min_step",
+    "step_t",
+    "jump_t",
+    "control",
+    "norm",
+)
+FIXED_ONLY = ("grid", "perturb")
 
 
 @dataclass(frozen=True)
@@ -71,6 +95,16 @@ class Settings(Options):
 
     rtol: float | Tensor = 1e-7
     atol: float | Tensor = 1e-9
+
+    @property
+    def stops(self) -> tuple[float, ...]:
+        """Times at which a step has to end, beside the output times."""
+        return tuple(sorted({*(self.step_t or ()), *(self.jump_t or ()), *(self.grid or ())}))
+
+    @property
+    def jumps(self) -> Jumps:
+        """On which side of a jump steps evaluate their field."""
+        return Jumps(self.jump_t or (), everywhere=self.perturb)
 
     @property
     def loosest_rtol(self) -> float:
@@ -101,7 +135,17 @@ def choose_solver(method: str | Solver) -> Solver:
                 else "`undamped list` shows the names.",
             )
         )
-    return solvers[method]()
+    return solvers[_known_as(method)]()
+
+
+def _known_as(name: str) -> str:
+    """Return the registry name of a method, which may be given with underscores or an alias."""
+    if name in solvers:
+        return name
+    plain = name.replace("_", "-").lower()
+    if plain in solvers:
+        return plain
+    return next((known for known in solvers if plain in solvers[known].aliases), name)
 
 
 def read_settings(
@@ -134,6 +178,9 @@ def read_settings(
             )
     _refuse_control(solver, options)
     chosen = check("options", Options if solver.adaptive else FixedOptions, options)
+    for name in ("step_t", "jump_t", "grid"):
+        if chosen.get(name) is not None:
+            chosen[name] = read_stops(chosen[name], name)
     norm = chosen.get("norm")
     if norm is not None and not callable(norm):
         raise OptionError(
@@ -168,9 +215,19 @@ def read_settings(
 
 
 def _refuse_control(solver: Solver, options: dict[str, Any]) -> None:
-    """Refuse step control where steps are fixed."""
-    named = [name for name in ADAPTIVE_ONLY if name in options]
-    if named and (not solver.adaptive or options.get("step_size") is not None):
+    """Refuse step control where steps are fixed, and the other way round."""
+    fixed = not solver.adaptive or options.get("step_size") is not None
+    named = [name for name in (ADAPTIVE_ONLY if fixed else FIXED_ONLY) if name in options]
+    if named and not fixed:
+        raise OptionError(
+            explain(
+                f"options of '{solver.name}'",
+                expected="a step_size beside them, since they are for fixed steps",
+                got=", ".join(named),
+                remedy="Set step_size too, or use step_t and jump_t.",
+            )
+        )
+    if named:
         raise OptionError(
             explain(
                 f"options of '{solver.name}'",
@@ -228,6 +285,15 @@ def check_choices(
                 expected="one step size for the batch, whose error it measures",
                 got="a step size for every sample",
                 remedy="Leave norm out, or steps='sample'; rtol and atol may be tensors.",
+            )
+        )
+    if own_steps and (settings.stops or settings.min_step):
+        raise OptionError(
+            explain(
+                "options.step_t, jump_t and min_step",
+                expected="one step size for the batch",
+                got="a step size for every sample",
+                remedy="Leave them out, or steps='sample'.",
             )
         )
     if compact and not own_steps:

@@ -11,9 +11,6 @@ from torch import Tensor
 from undamped.errors import NonFiniteError, ShapeError, SolveError, explain
 from undamped.options import convert
 from undamped.solvers.field import CountedField, all_finite
-
-# Each enters itself in the registry.
-from undamped.solvers.gradients import adjoint, backprop, checkpoint, reversible  # noqa: F401
 from undamped.solvers.loop.dense import DenseOutput
 from undamped.solvers.loop.events import Event
 from undamped.solvers.loop.run import Run

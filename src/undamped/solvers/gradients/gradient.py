@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from undamped.solvers.methods.solver import Solver
     from undamped.solvers.problem import Problem
 
-gradients: Registry[type[GradientMethod]] = Registry("gradient")
+gradients: Registry[type[GradientMethod]] = Registry(
+    "gradient", package="undamped.solvers.gradients"
+)
 Found = tuple[Tensor, list[Tensor | None]]
 """Gradients with respect to the start and to every tensor the field depends on."""
 MethodClass = TypeVar("MethodClass", bound="type[GradientMethod]")

@@ -18,6 +18,7 @@ from undamped.solvers.dependencies import LateTensors, next_node
 from undamped.solvers.field import CountedField
 from undamped.solvers.gradients.gradient import Found
 from undamped.solvers.gradients.unchanged import ROUNDING, PieceComparison, undone
+from undamped.solvers.loop.jumps import Jumps
 from undamped.solvers.methods.solver import Number, Solver, SolverState
 from undamped.solvers.record import Step, Trace
 
@@ -36,6 +37,7 @@ class Replay:
         tensors: What the field depends on, besides the state.
         piece: Steps to a piece, with checkpoints.
         allowed: How far from its first end a repeated step may end, relative to the state.
+        jumps: On which side of a jump steps evaluate their field.
     """
 
     def __init__(
@@ -47,7 +49,9 @@ class Replay:
         tensors: Sequence[Tensor],
         piece: int,
         allowed: float,
+        jumps: Jumps,
     ) -> None:
+        self.jumps = jumps
         self.solver, self.field, self.trace, self.start = solver, field, trace, start
         self.tensors, self.piece, self.allowed = list(tensors), piece, allowed
         self.totals: list[Tensor | None] = [None] * len(self.tensors)
@@ -71,6 +75,7 @@ class Replay:
             problem.tensors,
             settings.piece,
             allowed,
+            settings.jumps,
         )
 
     def from_checkpoints(self, y0: Tensor, gradients: Tensor) -> Found:
@@ -98,12 +103,14 @@ class Replay:
         for step in steps:
             if step.landed is not None:
                 continue
+            self.field.window = self.jumps.window(step.t, step.h)
             if step.rows is None:
                 state = self.solver.repeat(self.field, step.t, step.h, state)
             else:
                 part = (state[0][step.rows],)
                 (new,) = self.solver.repeat(self.field, step.t, step.h, part)
                 state = (state[0].index_copy(0, step.rows, new),)
+        self.field.window = None
         times = [torch.as_tensor(step.t).double().mean() for step in steps if step.landed is None]
         return state, kept, f"near t = {float(times[0]):.6g}" if times else "in the solve"
 
@@ -111,6 +118,7 @@ class Replay:
         """Return the same, with each step's start had by undoing the step."""
         state, pull = self.trace.final, self._nothing(self.trace.final)
         for step in reversed(self.trace.steps):
+            self.field.window = self.jumps.window(step.t, step.h)
             with torch.no_grad():
                 state = self.solver.reverse(self.field, step.t, step.h, state)
             pull, _ = self._piece(state, [step], pull, gradients)
@@ -150,12 +158,14 @@ class Replay:
             pulls.append(gradients[index][step.landed])
             return state, outputs, pulls
         fractions = [fraction for _, fraction in step.outputs if fraction is not None]
+        self.field.window = self.jumps.window(step.t, step.h)
         if step.rows is None:
             state, inside = self.solver.replay(self.field, step.t, step.h, state, fractions)
         else:
             part = (state[0][step.rows],)
             (new,), inside = self.solver.replay(self.field, step.t, step.h, part, fractions)
             state = (state[0].index_copy(0, step.rows, new),)
+        self.field.window = None
         found = iter(inside)
         for index, fraction in step.outputs:
             outputs.append(state[0] if fraction is None else next(found))

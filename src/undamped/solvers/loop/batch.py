@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from undamped.solvers.callbacks import Callbacks
 from undamped.solvers.failure import explain_failure, worst_sample
 from undamped.solvers.field import CountedField, all_finite
 from undamped.solvers.loop.control import first_step
@@ -65,10 +66,13 @@ class Integration(Run):
         self.field, self.solver, self.settings, self.times = field, solver, settings, times
         self.event, self.watch, self.keep, self.record = event, watch, keep, record or keep
         self.y0, self._norm = y0, norm
+        self.jumps, self.callbacks = settings.jumps, Callbacks(field.function, field.packing)
         self.t, self.end = times[0], times[-1]
         self.direction = 1.0 if self.end >= self.t else -1.0
         # Some methods evaluate the field to begin with, which counts.
         self.started = field.count
+        if self.jumps.window(self.t, self.direction) is not None:
+            first = None  # which was evaluated at the jump itself
         self.stepper = solver.stepper(field, self.t, y0, first)
         self.first = first
         self.values: list[Tensor] = [y0]
@@ -134,11 +138,10 @@ class Integration(Run):
         return EventResult(values, time, state)
 
     def _fixed_steps(self) -> Iterator[float]:
-        size = self.settings.step_size
+        size = None if self.settings.grid else self.settings.step_size
         # Elsewhere a look at every step would wait for the device.
         every = self.y.device.type == "cpu"
-        for index in range(1, len(self.times)):
-            begin, target = self.times[index - 1], self.times[index]
+        for begin, target, output in self._intervals():
             span = target - begin
             spans = 1.0 if size is None else abs(span) / size
             count = max(1, math.ceil(spans - 1e-9)) if math.isfinite(spans) else sys.maxsize
@@ -152,16 +155,50 @@ class Integration(Run):
                 if self.statistics.accepted >= self.settings.max_steps:
                     self._fail(Status.MAX_STEPS, h, None)
                     return
-                self.proposed = self.stepper.attempt(self.t, h)
+                self.proposed = self._attempt(h)
                 last = number + 1 == count
                 if (every or last) and not all_finite(self.proposed):
                     self._fail(Status.NON_FINITE, h, self.proposed)
                     return
                 after = target if last else begin + (number + 1) * h
-                self._take(h, after, ((index, None),) if last else ())
+                landed = last and output is not None
+                self._take(h, after, ((output, None),) if landed else ())
                 yield h
                 if self.event_time is not None:
                     return
+
+    def _intervals(self) -> Iterator[tuple[float, float, int | None]]:
+        """Yield from where to where steps go, and the number of the output at the end, if any."""
+        stops = self._stops()
+        for index in range(1, len(self.times)):
+            begin, target = self.times[index - 1], self.times[index]
+            while stops and (target - stops[0]) * self.direction > 0:
+                yield begin, stops[0], None
+                begin = stops.pop(0)
+            yield begin, target, index
+
+    def _stops(self) -> list[float]:
+        """Return the times, beside outputs, at which a step has to end, the first first."""
+        ahead = [
+            time
+            for time in self.settings.stops
+            if (time - self.t) * self.direction > 0 and (self.end - time) * self.direction > 0
+        ]
+        return ahead if self.direction > 0 else ahead[::-1]
+
+    def _attempt(self, h: float) -> Tensor:
+        """Attempt a step, on its side of a jump."""
+        if self.callbacks.any:
+            self.callbacks.attempt(self.t, self.y, h)
+        if not self.jumps:
+            return self.stepper.attempt(self.t, h)
+        self.field.window = self.jumps.window(self.t, h)
+        if self.field.window is not None:
+            self.stepper.restart()
+        try:
+            return self.stepper.attempt(self.t, h)
+        finally:
+            self.field.window = None
 
     def _adaptive_steps(self) -> Iterator[float]:
         settings, solver, stepper = self.settings, self.solver, self.stepper
@@ -173,9 +210,14 @@ class Integration(Run):
         limit = math.inf if settings.max_step is None else settings.max_step
         lands_everywhere = not solver.dense
         largest = max(abs(self.t), abs(self.end))
+        stops, smallest = self._stops(), settings.min_step
         index, count, attempts = 1, len(self.times), 0
         while index < count:
             target = self.times[index] if lands_everywhere else self.end
+            while stops and (stops[0] - self.t) * self.direction <= 0:
+                del stops[0]
+            if stops and (target - stops[0]) * self.direction > 0:
+                target = stops[0]
             remaining = abs(target - self.t)
             landing = h >= remaining * (1 - 1e-12)
             size_now = remaining if landing else h
@@ -191,12 +233,15 @@ class Integration(Run):
                 self._fail(Status.STEP_TOO_SMALL, signed, None)
                 return
             attempts += 1
-            self.proposed = stepper.attempt(self.t, signed)
+            self.proposed = self._attempt(signed)
             ratio = stepper.error_norm(norm)
-            if not ratio <= 1:
+            enough = ratio <= 1 or (size_now <= smallest and math.isfinite(ratio))
+            if not enough:
                 self.statistics.rejected += 1
+                if self.callbacks.any:
+                    self.callbacks.rejected(self.t, self.y, signed)
                 self.refused = signed if math.isnan(ratio) else None
-                h = size_now * memory.next_factor(ratio, False)
+                h = max(smallest, size_now * memory.next_factor(ratio, False))
                 # What can be told apart depends on where it is, not on how far there is to go; only
                 # at nought itself everything can, and the whole way is what is left to go by.
                 scale = max(abs(self.t), AT_NOUGHT * min(largest, LONG), NEXT_TO_NOTHING)
@@ -222,6 +267,7 @@ class Integration(Run):
             # A step cut short to land somewhere says little about the size to go on with.
             proposed = size_now * factor
             h = min(limit, max(h, proposed) if landing and h > size_now else proposed)
+            h = max(h, smallest)
             self.next_step = h
             yield signed
             if self.event_time is not None:
@@ -271,6 +317,8 @@ class Integration(Run):
         ]
         if self.record:
             self._record(Step(self.t, h, outputs))
+        if self.callbacks.any:
+            self.callbacks.accepted(self.t, self.y, h)
         self._count(h)
         self.stepper.accept()
         self.t = after
@@ -304,7 +352,7 @@ class Integration(Run):
 
     def _land(self, h: float, after: float) -> None:
         """Step to the next output, or to the event, which comes where the next would."""
-        self.stepper.attempt(self.t, h)
+        self._attempt(h)
         if self.watch is not None:
             self.watch(self.stepper, self.t, h, after)
         self._record(Step(self.t, h, ((len(self.values), None),)))

@@ -33,6 +33,8 @@ class Solver(ABC):
     """One way of taking a step of dy/dt = f(t, y)."""
 
     name: ClassVar[str] = ""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Other names it is known by."""
     order: int
     """Order p: the error of a solve over a fixed time shrinks as step size to the power p."""
     error_order: int | None = None
@@ -135,6 +137,10 @@ class Stepper:
     def accept(self) -> None:
         """Keep the last attempt."""
         self.state = self._proposed
+
+    def restart(self) -> None:
+        """Forget evaluations of earlier steps: the field jumps here."""
+        return
 
     def inside(self, h: float, fraction: float) -> Tensor:
         """Return the solution at a fraction of the step last attempted, before accepting it."""

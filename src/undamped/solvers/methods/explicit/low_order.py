@@ -27,6 +27,7 @@ class Midpoint(RungeKutta):
 class Heun(RungeKutta):
     """Heun's method, order two, with Euler's as companion."""
 
+    aliases = ("adaptive-heun",)
     order = 2
     error_order = 1
     tableau = Tableau((0.0, 1.0), ((1.0,),), (0.5, 0.5), (-0.5, 0.5))

@@ -157,6 +157,10 @@ class RungeKuttaStepper(Stepper):
         self.state = self._proposed
         self._first = self._taken[-1] if self._reuses else None
 
+    def restart(self) -> None:
+        """Evaluate the first stage anew."""
+        self._first = None
+
     def inside(self, h: float, fraction: float) -> Tensor:
         """Return the value at a fraction of the step."""
         row = self.solver.tableau.inside_weights(fraction)
