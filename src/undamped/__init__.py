@@ -22,6 +22,8 @@ _NAMES = {
     "__version__": "undamped.version",
     "build": "undamped.networks.models",
     "odeint": "undamped.solvers",
+    "odeint_adjoint": "undamped.solvers",
+    "odeint_event": "undamped.solvers",
     "penalty": "undamped.networks.penalty",
     "plain_loops": "undamped.kernels.dispatch",
 }

@@ -99,4 +99,6 @@ from undamped.networks.models import build as build
 from undamped.networks.penalty import penalty as penalty
 from undamped.networks.sequence_model import SequenceModel as SequenceModel
 from undamped.solvers import odeint as odeint
+from undamped.solvers import odeint_adjoint as odeint_adjoint
+from undamped.solvers import odeint_event as odeint_event
 from undamped.version import __version__ as __version__

@@ -3,8 +3,12 @@
 from undamped.solvers.iterate import Reached, iterate
 from undamped.solvers.loop.control import StepControl
 from undamped.solvers.loop.dense import DenseOutput
+from undamped.solvers.methods.adams import ExplicitAdams, ImplicitAdams
 from undamped.solvers.methods.explicit.dopri5 import Dopri5
 from undamped.solvers.methods.explicit.dopri8 import Dopri8
+from undamped.solvers.methods.explicit.fehlberg2 import Fehlberg2
+from undamped.solvers.methods.explicit.heun2 import Heun2
+from undamped.solvers.methods.explicit.heun3 import Heun3
 from undamped.solvers.methods.explicit.low_order import RK4, Bosh3, Euler, Heun, Midpoint
 from undamped.solvers.methods.explicit.tsit5 import Tsit5
 from undamped.solvers.methods.hyper.solver import CorrectionNetwork, HyperSolver
@@ -22,7 +26,7 @@ from undamped.solvers.methods.solver import Solver
 from undamped.solvers.methods.symplectic.phase import Separable
 from undamped.solvers.methods.symplectic.separable import Leapfrog, SymplecticEuler, Yoshida4
 from undamped.solvers.methods.symplectic.tao import Tao
-from undamped.solvers.odeint import odeint
+from undamped.solvers.odeint import odeint, odeint_adjoint, odeint_event
 from undamped.solvers.record import Statistics, Status
 from undamped.solvers.settings import Settings
 from undamped.solvers.solution import Solution
@@ -39,8 +43,13 @@ __all__ = [
     "Dopri5",
     "Dopri8",
     "Euler",
+    "ExplicitAdams",
+    "Fehlberg2",
     "Heun",
+    "Heun2",
+    "Heun3",
     "HyperSolver",
+    "ImplicitAdams",
     "ImplicitEuler",
     "ImplicitMidpoint",
     "Leapfrog",
@@ -63,5 +72,7 @@ __all__ = [
     "Yoshida4",
     "iterate",
     "odeint",
+    "odeint_adjoint",
+    "odeint_event",
     "solve",
 ]

@@ -12,6 +12,10 @@ from torch import Tensor, nn
 from undamped.errors import OptionError
 
 
+class NeedsGraphError(OptionError):
+    """A field whose gradient can only be had by keeping its graph."""
+
+
 def dependencies(
     function: Callable[..., Any], given: Iterable[Tensor], value: Tensor, start: int
 ) -> list[Tensor]:
@@ -97,8 +101,8 @@ def _leaves(values: Iterable[Tensor], named: Iterable[Tensor], start: int) -> It
         waiting.extend(before for before, _ in node.next_functions if before is not None)
 
 
-def _unnamed(which: str) -> OptionError:
-    return OptionError(
+def _unnamed(which: str) -> NeedsGraphError:
+    return NeedsGraphError(
         f"parameters: expected every tensor the field depends on, got a field that uses {which}. "
         "Pass it in `parameters=[...]`, or choose gradient='backprop'."
     )

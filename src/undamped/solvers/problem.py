@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.solvers.dependencies import dependencies, next_node
+from undamped.kernels.dispatch import inside_transform
+from undamped.solvers.dependencies import NeedsGraphError, dependencies, next_node
 from undamped.solvers.field import CountedField
 from undamped.solvers.gradients.field_context import FieldContext, random_state, refuse_randomness
 from undamped.solvers.gradients.first_order_only import first_order_only
-from undamped.solvers.gradients.gradient import GradientMethod
+from undamped.solvers.gradients.gradient import GradientMethod, gradients
 from undamped.solvers.gradients.unchanged import FieldSamples
 from undamped.solvers.loop.batch import Integration
 from undamped.solvers.loop.dense import DenseOutput
@@ -47,6 +48,10 @@ class Problem:
     """The `Run`, once begun."""
     context: FieldContext | None = None
     samples: FieldSamples | None = None
+    fall_back: bool = False
+    """Whether to back-propagate where the gradient method cannot be had."""
+    backward: tuple[Solver, Settings] | None = None
+    """Method and settings of an adjoint solve, where they are its own."""
 
     def begin(self, y0: Tensor) -> Run:
         """Solve from y0."""
@@ -137,12 +142,24 @@ def run_problem(problem: Problem, start: Tensor, parameters: Sequence[Tensor]) -
         time = time.view(-1, *(1,) * (start.dim() - 1))
     elif problem.per_sample:
         time = time.expand(start.shape[0]).reshape(-1, *(1,) * (start.dim() - 1))
+    if problem.fall_back and inside_transform():
+        problem.gradient = gradients["backprop"]()
     if problem.gradient.keeps_graph or not torch.is_grad_enabled():
-        problem.first = counted.first(time, start)
-        return torch.stack(problem.begin(start).values)
+        return _with_graph(problem, start, time)
     problem.context = FieldContext.of(counted.function, start)
     with problem.context.precisely():
-        return _without_graph(problem, start, time, parameters)
+        try:
+            return _without_graph(problem, start, time, parameters)
+        except NeedsGraphError:
+            if not problem.fall_back:
+                raise
+    problem.gradient = gradients["backprop"]()
+    return _with_graph(problem, start, time)
+
+
+def _with_graph(problem: Problem, start: Tensor, time: Tensor) -> Tensor:
+    problem.first = problem.field.first(time, start)
+    return torch.stack(problem.begin(start).values)
 
 
 def _without_graph(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from undamped.errors import NonFiniteError, ShapeError, SolveError, explain
+from undamped.errors import NonFiniteError, OptionError, ShapeError, SolveError, explain
+from undamped.kernels.dispatch import inside_transform
 from undamped.options import convert
 from undamped.solvers.field import CountedField, all_finite
 from undamped.solvers.loop.dense import DenseOutput
@@ -20,7 +22,14 @@ from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.problem import Problem, run_problem
 from undamped.solvers.record import Status
-from undamped.solvers.settings import Gradient, Steps, check_choices, choose_solver, read_settings
+from undamped.solvers.settings import (
+    Gradient,
+    Settings,
+    Steps,
+    check_choices,
+    choose_solver,
+    read_settings,
+)
 from undamped.solvers.solution import Solution
 from undamped.solvers.state.packing import Packing
 from undamped.solvers.state.time_gradients import shift_outputs, shift_start
@@ -28,6 +37,28 @@ from undamped.solvers.state.times import Times, read_times
 
 OnFailure = Literal["raise", "return"]
 Tolerance = float | Tensor | Sequence[Any] | None
+
+
+@dataclass(frozen=True)
+class Backward:
+    """How an adjoint equation is solved.
+
+    Args:
+        solver: The method.
+        rtol: Relative tolerance, or None.
+        atol: Absolute tolerance, or None.
+        options: Further settings by name.
+    """
+
+    solver: Solver
+    rtol: Tolerance = None
+    atol: Tolerance = None
+    options: dict[str, Any] | None = None
+
+    def read(self, packing: Packing, like: Tensor) -> tuple[Solver, Settings]:
+        """Return the method and its settings."""
+        options = self.options or {}
+        return self.solver, read_settings(self.solver, self.rtol, self.atol, options, packing, like)
 
 
 def solve(
@@ -46,6 +77,8 @@ def solve(
     event: Callable[[Any, Any], Tensor] | None = None,
     dense: bool = False,
     on_failure: OnFailure = "raise",
+    fall_back: bool = False,
+    backward: Backward | None = None,
 ) -> Solution:
     """Solve dy/dt = field(t, y) from y0 at t[0], and report.
 
@@ -76,6 +109,8 @@ def solve(
         dense: Whether to keep the solution as a function of time; of one for every sample where
             samples have their own steps.
         on_failure: Raise a `SolveError` that carries the partial solution, or return it.
+        fall_back: Whether to back-propagate where the chosen gradient cannot be had.
+        backward: How to solve the adjoint equation, if otherwise than the equation itself.
 
     Example:
         >>> solution = solve(lambda t, y: -y, torch.ones(3), [0.0, 1.0], rtol=1e-6, atol=1e-8)
@@ -88,7 +123,7 @@ def solve(
     settings = read_settings(solver, rtol, atol, options or {}, packing, start)
     if start.is_inference() and not torch.is_inference_mode_enabled():
         start = start.clone()
-    times = read_times(t, start)
+    times = read_times(t, start, open_end=event is not None)
     own_steps = steps == "sample" or times.dim() == 2
     differentiation = check_choices(solver, settings, gradient, own_steps, steps, compact)
     convert(OnFailure, on_failure, "on_failure")
@@ -110,6 +145,8 @@ def solve(
                 remedy="Steps of their own belong to samples; use steps='batch' for other states.",
             )
         )
+    if inside_transform() and solver.adaptive and settings.step_size is None:
+        _refuse_vmap(start, solver)
     if not all_finite(start):
         raise NonFiniteError(
             explain(
@@ -131,9 +168,27 @@ def solve(
         event=_event(event, counted, own_steps),
         dense=_dense(solver, counted, start, times, own_steps) if dense else None,
         tensors=[],
+        fall_back=fall_back,
+        backward=None if backward is None else backward.read(packing, start),
     )
     values = run_problem(problem, start, parameters)
     return _report(problem, values, t, packing, on_failure)
+
+
+def _refuse_vmap(start: Tensor, solver: Solver) -> None:
+    """Refuse step control where errors are not numbers that can be looked at."""
+    try:
+        start.detach().sum().item()
+    except RuntimeError:
+        raise OptionError(
+            explain(
+                f"solve with '{solver.name}' inside torch.func.vmap",
+                expected="fixed steps, since each of many solves would choose its own",
+                got="a method that chooses its steps",
+                remedy="Set options={'step_size': …}, or solve the batch at once with "
+                "steps='sample'.",
+            )
+        ) from None
 
 
 def _event(

@@ -45,5 +45,15 @@ class Adjoint(GradientMethod):
         """Solve back from the last output to the first."""
         if problem.per_sample:
             return SampleAdjoint.of(problem, values).solve(incoming)
-        kind = ImplicitAdjoint if problem.solver.implicit else BatchAdjoint
+        solver, settings = problem.backward or (problem.solver, problem.settings)
+        if solver.implicit and problem.backward is not None and settings.norm is not None:
+            raise OptionError(
+                explain(
+                    "norm of an adjoint solve",
+                    expected="an explicit method, whose adjoint state holds the parameters too",
+                    got=f"'{solver.name}'",
+                    remedy="Leave norm out of adjoint_options.",
+                )
+            )
+        kind = ImplicitAdjoint if solver.implicit else BatchAdjoint
         return kind.of(problem, values).solve(incoming)

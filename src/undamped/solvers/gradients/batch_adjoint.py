@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from undamped.errors import SolveError
+from undamped.solvers.callbacks import pass_on
 from undamped.solvers.dependencies import LateTensors, next_node
 from undamped.solvers.field import CountedField
 from undamped.solvers.gradients.gradient import Found
@@ -58,19 +59,26 @@ class BatchAdjoint:
         self.solver, self.field, self.times, self.values = solver, field, times, values
         self.tensors, self.settings = list(tensors), settings
         self.first_step = first_step
+        self.own_norm = False
+        """Whether a norm among the settings is one of the whole adjoint state."""
         self.late = LateTensors(self.tensors)
 
     @classmethod
     def of(cls, problem: Problem, values: Tensor) -> BatchAdjoint:
         """Return the adjoint of a solve that was run."""
-        run, settings = problem.run, problem.settings
+        run = problem.run
+        solver, settings = problem.backward or (problem.solver, problem.settings)
         assert run is not None
         times = list(run.times[: len(run.values)])
         if run.event_time is not None:
             times[-1] = run.event_time
         # What the forward pass ended with suits the field where the backward pass begins.
         first = run.next_step if settings.first_step is None else settings.first_step
-        return cls(problem.solver, problem.field, times, values, problem.tensors, settings, first)
+        if settings.step_size is not None or not solver.adaptive:
+            first = None
+        made = cls(solver, problem.field, times, values, problem.tensors, settings, first)
+        made.own_norm = problem.backward is not None
+        return made
 
     def solve(self, gradients: Tensor) -> Found:
         """Return the gradients with respect to y0 and the tensors."""
@@ -85,7 +93,12 @@ class BatchAdjoint:
         for number in range(len(self.times) - 1, 0, -1):
             start = torch.cat((self.values[number].reshape(-1), adjoint, sums))
             packing = Packing.of(start)
-            field = CountedField(lambda t, s: self._augmented(t, s, shape, size), packing)
+
+            def augmented(t: Tensor, state: Tensor) -> Tensor:
+                return self._slopes(t, state, shape, size)
+
+            pass_on(self.field.function, augmented)
+            field = CountedField(augmented, packing)
             times = self.times[number], self.times[number - 1]
             first = None
             if isinstance(self.solver, RungeKutta):  # which takes it for its first stage
@@ -122,13 +135,28 @@ class BatchAdjoint:
             flat = tolerance.reshape(-1)
             return torch.cat((flat, flat, flat.new_ones(others)))
 
+        chosen = self.settings.norm
+        if chosen is not None and self.own_norm:
+            return ErrorNorm(
+                both(inner.rtol), both(inner.atol), None, lambda r: chosen(self._members(r, size))
+            )
+
         def function(ratio: Tensor) -> float:
             halves = ratio[:size].view(shape), ratio[size : 2 * size].view(shape)
             return largest(inner.reduce(half) for half in halves)
 
         return ErrorNorm(both(inner.rtol), both(inner.atol), None, function)
 
-    def _augmented(self, t: Tensor, state: Tensor, shape: torch.Size, size: int) -> Tensor:
+    def _members(self, flat: Tensor, size: int) -> tuple[Tensor, ...]:
+        """Return time, state, adjoint and parameters as members of a tuple."""
+        shape, packing = self.values[0].shape, self.field.packing
+        halves = [packing.unpack(flat[k * size : (k + 1) * size].view(shape)) for k in (0, 1)]
+        members = [m for half in halves for m in ((half,) if packing.single else half)]
+        others = flat[2 * size :].split([_as_reals(x).numel() for x in self.tensors])
+        pairs = zip(others, self.tensors, strict=True)
+        return (flat.new_zeros(()), *members, *(_as_before(part, x) for part, x in pairs))
+
+    def _slopes(self, t: Tensor, state: Tensor, shape: torch.Size, size: int) -> Tensor:
         with torch.enable_grad():
             begun = next_node()
             y = state[:size].detach().view(shape).requires_grad_()

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import OptionError, explain
+from undamped.errors import explain
+from undamped.solvers.dependencies import NeedsGraphError
 from undamped.solvers.field import CountedField
 
 
@@ -84,7 +85,7 @@ def refuse_randomness(before: Tensor, y: Tensor, gradient: str) -> None:
         gradient: The way to the gradient that was chosen.
     """
     if not torch.equal(before, random_state(y)):
-        raise OptionError(
+        raise NeedsGraphError(
             explain(
                 f"the field of a solve with gradient='{gradient}'",
                 expected="the same value whenever it is evaluated at the same place",

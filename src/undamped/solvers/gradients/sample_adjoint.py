@@ -74,12 +74,13 @@ class SampleAdjoint:
     def of(cls, problem: Problem, values: Tensor) -> SampleAdjoint:
         """Return the adjoint of every sample, from where that sample ended."""
         run = problem.run
-        assert run is not None and isinstance(problem.solver, RungeKutta)
+        solver, settings = problem.backward or (problem.solver, problem.settings)
+        assert run is not None and isinstance(solver, RungeKutta)
         times = run.times
         if run.event_times is not None:
             ends = torch.where(run.event_times.isnan(), times[-1], run.event_times)
             times = torch.cat((times, ends.unsqueeze(0)))
-        return cls(problem.solver, problem.field, times, values, problem.tensors, problem.settings)
+        return cls(solver, problem.field, times, values, problem.tensors, settings)
 
     def solve(self, gradients: Tensor) -> Found:
         """Return the gradients with respect to y0 and the tensors."""

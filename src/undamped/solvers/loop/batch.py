@@ -161,8 +161,7 @@ class Integration(Run):
                     self._fail(Status.NON_FINITE, h, self.proposed)
                     return
                 after = target if last else begin + (number + 1) * h
-                landed = last and output is not None
-                self._take(h, after, ((output, None),) if landed else ())
+                self._take(h, after, ((output, None),) if last and output is not None else ())
                 yield h
                 if self.event_time is not None:
                     return

@@ -56,19 +56,18 @@ class ErrorNorm:
                 )
             )
         uniform = not isinstance(rtol, Tensor) and not isinstance(atol, Tensor)
+        self.uniform = (float(rtol), float(atol)) if uniform else (0.0, 0.0)
+        """Both tolerances, where one holds for every number."""
         self.compiled = uniform and parts is None and function is None
         """Whether a kernel can take it: one tolerance, and no members."""
 
     @classmethod
     def of(cls, settings: Settings, packing: Packing) -> ErrorNorm:
         """Return the norm of a solve."""
-        chosen, function = settings.norm, None
-        if chosen is not None:
-
-            def function(ratio: Tensor) -> Any:
-                return chosen(packing.unpack(ratio))
-
-        return cls(settings.rtol, settings.atol, packing.parts, function)
+        chosen = settings.norm
+        if chosen is None:
+            return cls(settings.rtol, settings.atol, packing.parts)
+        return cls(settings.rtol, settings.atol, packing.parts, lambda r: chosen(packing.unpack(r)))
 
     @torch.no_grad()
     def ratio(self, error: Tensor, y: Tensor, y1: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from undamped.solvers.field import CountedField
-from undamped.solvers.methods.solver import Solver
 from undamped.solvers.record import Failure, Statistics, Status, Trace
 from undamped.solvers.settings import Settings
 
@@ -31,7 +30,6 @@ class Run(ABC):
     """One solve under way: `run` it to its end, then read what it found."""
 
     field: CountedField
-    solver: Solver
     settings: Settings
     times: Any
     values: list[Tensor]

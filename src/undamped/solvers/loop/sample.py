@@ -48,6 +48,8 @@ class PerSampleIntegration(Run):
         norm: Of errors; that of the settings by default.
     """
 
+    solver: RungeKutta
+
     def __init__(
         self,
         field: CountedField,

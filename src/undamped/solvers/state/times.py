@@ -10,16 +10,18 @@ import torch
 from torch import Tensor
 
 from undamped.errors import OptionError, ShapeError, explain
+from undamped.kernels.dispatch import inside_transform
 
 Times = Tensor | Sequence[float]
 
 
-def read_times(t: Times, y: Tensor) -> Tensor:
+def read_times(t: Times, y: Tensor, *, open_end: bool = False) -> Tensor:
     """Return output times as a float64 tensor, (outputs,) or (outputs, batch), checked.
 
     Args:
         t: One list of times for all, or a column for each sample.
         y: The packed start value.
+        open_end: Whether the last time may be infinite, for a solve that ends at an event.
     """
     try:
         times = t if isinstance(t, Tensor) else torch.as_tensor(t, dtype=torch.float64)
@@ -46,9 +48,10 @@ def read_times(t: Times, y: Tensor) -> Tensor:
                 remedy="Give every sample its column of times.",
             )
         )
-    # In NumPy: a few numbers, for which operations of torch cost three times as much.
-    numbers = times.cpu().numpy()
-    if not np.isfinite(numbers).all():
+    # In NumPy: a few numbers, for which operations of torch cost three times as much. Inside
+    # transforms of `torch.func` tensors have no memory of their own to share.
+    numbers = np.array(times.tolist()) if inside_transform() else times.cpu().numpy()
+    if not np.isfinite(numbers[:-1] if open_end else numbers).all() or np.isnan(numbers).any():
         raise OptionError(
             explain(
                 "times",

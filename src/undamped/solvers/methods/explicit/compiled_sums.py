@@ -79,7 +79,7 @@ class CompiledSums:
         # The stages are taken in any case: `length` comes after.
         if not self._look(y, taken) or not norm.compiled:
             return None
-        return self._kernel.error(y1, h, terms.row, norm.rtol, norm.atol, norm.leading)
+        return self._kernel.error(y1, h, terms.row, *norm.uniform, norm.leading)
 
     def measure(
         self, norm: ErrorNorm, y: Tensor, terms: Terms, parts: Sequence[Tensor]
@@ -88,7 +88,7 @@ class CompiledSums:
         self._seen = 0
         if not self._look(y, parts) or not norm.compiled:
             return None
-        return self._kernel.error(y, 1.0, terms.row, norm.rtol, norm.atol, norm.leading)
+        return self._kernel.error(y, 1.0, terms.row, *norm.uniform, norm.leading)
 
     def length(self, y1: Tensor, terms: Terms) -> float | None:
         """Return the root mean square of Σ a_j k_j, after `error`; None as there."""

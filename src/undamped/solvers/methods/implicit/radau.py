@@ -59,6 +59,7 @@ class Radau5(ImplicitMethod):
         E. Hairer, G. Wanner. Solving ordinary differential equations II, section IV.8.
     """
 
+    aliases = ("radauiia5",)
     order = 5
     error_order = 3
     nodes = _NODES
