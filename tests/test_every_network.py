@@ -315,6 +315,76 @@ def test_plain_loops_can_be_differentiated_twice(name):
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@every
+def test_an_empty_batch_is_an_answer_of_size_zero(name):
+    net = build(name)
+    output, state = net(torch.zeros(6, 0, 3).double())
+    assert output.shape == (6, 0, net.output_size)
+    assert all(part.shape[1] == 0 for part in parts(state))
+    output.sum().backward()
+    assert all(p.grad is None or not p.grad.any() for p in net.parameters())
+    lengths = torch.zeros(0, dtype=torch.int64)
+    assert net(torch.zeros(6, 0, 3).double(), None, lengths)[0].shape == output.shape
+    assert net.last(torch.zeros(6, 0, 3).double())[0].shape == (0, net.output_size)
+    assert net.step(torch.zeros(0, 3).double())[0].shape == (0, net.output_size)
+
+
+@every
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_the_end_of_packed_sequences(name, batch_first):
+    net = build(name, bidirectional=True, batch_first=batch_first)
+    x, lengths = inputs(), torch.tensor([2, 6, 4])
+    packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+    last, state = net.last(packed)
+    expected, expected_state = net.last(x.transpose(0, 1) if batch_first else x, None, lengths)
+    same(last, expected)
+    same(state, expected_state)
+
+
+@every
+def test_types_that_do_not_fit_are_refused(name):
+    net, x = build(name), inputs()
+    state = net.initial_state(3)
+    single = tuple(part.float() for part in parts(state))
+    single = single if isinstance(state, tuple) else single[0]
+    for call in (lambda: net(x, single), lambda: net.step(x[0], single)):
+        with pytest.raises(ShapeError, match=r"state: expected torch\.float64, .*float32"):
+            call()
+    for call in (lambda: net(x.float()), lambda: net.step(x[0].float())):
+        with pytest.raises(ShapeError, match=r"input: expected torch\.float64, .*float32"):
+            call()
+    for call in (net, net.step, net.last):
+        with pytest.raises(ShapeError, match=r"expected a tensor .* got numpy\.ndarray"):
+            call(x.numpy())
+
+
+@every
+@torch.no_grad()
+def test_outputs_may_be_changed_without_changing_the_state(name):
+    net, x = build(name), inputs()
+    for call in (net, net.last, lambda x: net.step(x[0])):
+        output, state = call(x)
+        before = [part.clone() for part in parts(state)]
+        output.fill_(7.0)
+        same(parts(state), before, 0)
+
+
+@pytest.mark.parametrize("name", ["rnn", "irnn", "indrnn", "spectral", "scornn", "exprnn"])
+def test_minus_infinity_is_zero_after_relu(name):
+    options = {} if "ind" in name or name == "irnn" else {"nonlinearity": "relu"}
+    net = build(name, num_layers=1, **options)
+    with torch.no_grad():
+        for key, parameter in net.named_parameters():
+            if "weight_ih" in key or "input_weight" in key:
+                parameter.fill_(1.0)
+    x = inputs()
+    x[2, 0] = -torch.inf
+    output = net(x)[0]
+    assert not output[2, 0].any() and output.isfinite().all()
+    with undamped.plain_loops():
+        same(net(x)[0], output)
+
+
 def test_second_derivatives_of_the_kernels_are_refused_with_a_remedy():
     x = torch.randn(5, 3, 2, requires_grad=True)
     loss = undamped.LSTM(2, 4)(x)[0].square().sum()

@@ -10,8 +10,7 @@ from undamped.cli.verbs.predict import predict
 from undamped.cli.verbs.train import next_steps
 from undamped.errors import OptionError
 from undamped.networks.continuous.flow import FFJORD
-from undamped.training import Run, fit, resume
-from undamped.training.module import TrainingModule
+from undamped.training import Run, fit, resume, update
 
 QUICK = {"steps": 4, "batch_size": 16, "validate_every": 2}
 
@@ -99,12 +98,13 @@ def test_regularisers_are_learned_from_and_not_scored(tmp_path, monkeypatch):
     """The loss that is differentiated is the score plus the weighed mean; the score is not."""
     taken = []
 
-    def note(module, loss, *more, **others):
-        taken.append(float(loss.detach()))
-        return plain_backward(module, loss, *more, **others)
+    def note(objective, batch, state):
+        answer = plain_forward(objective, batch, state)
+        taken.append(float(answer[0].detach()))
+        return answer
 
-    plain_backward = TrainingModule.manual_backward
-    monkeypatch.setattr(TrainingModule, "manual_backward", note)
+    plain_forward = update.Objective.forward
+    monkeypatch.setattr(update.Objective, "forward", note)
     options = {"hidden_size": 4}
     once = {**QUICK, "steps": 1}
     runs = [

@@ -162,6 +162,29 @@ def test_remedies_name_the_change_and_its_command():
     assert own[0].command.count("model.dt=") == 1 and "0.0005" not in own[0].command
 
 
+@pytest.mark.parametrize(
+    ("name", "vanish", "explode"),
+    [
+        ("lstm", ["unicornn"], ["unicornn"]),
+        ("rnn", ["unicornn", "rnn-orth"], ["unicornn"]),
+        ("irnn", ["unicornn", "rnn-orth"], []),
+        ("rnn-orth", ["unicornn"], []),
+        ("exprnn", ["unicornn"], []),
+        ("residual-unicornn", [], []),
+    ],
+)
+def test_cells_that_remember_advise_themselves_to_their_family(name, vanish, explode):
+    net = undamped.build(name, input_size=1, hidden_size=4)
+    curves = {
+        "vanish": flow(0.5 ** np.arange(100)[::-1]),
+        "explode": flow(1.5 ** np.arange(100)[::-1]),
+    }
+    for kind, wanted in (("vanish", vanish), ("explode", explode)):
+        found = remedies(net, curves[kind], model=name)
+        commands = [r.command.removeprefix("undamped diagnose ") for r in found if r.command]
+        assert [command for command in commands if "=" not in command] == wanted
+
+
 def test_suggested_step_heals_the_complaint():
     steady = flow(np.ones(1000))
     for dt, alpha in ((0.0005, 1.0), (1.0, 100.0)):

@@ -3,7 +3,7 @@
 import torch
 
 from undamped.files import read_tensors
-from undamped.training import fit
+from undamped.training import fit, resume
 
 
 def trained(tmp_path, devices):
@@ -27,3 +27,17 @@ def test_data_parallel_on_two_processes(tmp_path):
     assert abs(alone.result["test"]["mse"] - together.result["test"]["mse"]) < 1e-5
     for a, b in zip(alone.metrics(), together.metrics(), strict=True):
         assert abs(a["valid_mse"] - b["valid_mse"]) < 1e-5
+
+
+def test_two_processes_go_on_as_one_does(tmp_path):
+    """The moments of the optimiser come out of a checkpoint; no two processes may share them."""
+    ended = []
+    for devices in (1, 2):
+        run = trained(tmp_path, devices)
+        settings = run.settings
+        run.update(status="interrupted", train={**settings["train"], "steps": 12})
+        ended.append(read_tensors(resume(run.path, progress=False).checkpoint)[0])
+    alone, together = ended
+    assert alone.keys() == together.keys()
+    for name, tensor in alone.items():
+        torch.testing.assert_close(tensor, together[name], atol=1e-6, rtol=1e-5)

@@ -246,13 +246,15 @@ def _odes(model: nn.Module) -> list[SolvingModule]:
 def _reference(model: nn.Module) -> nn.Module:
     exact = copy.deepcopy(model).double().eval()
     for part in _odes(exact):
-        finer = (
-            1e-3 * (Settings.rtol if part.rtol is None else part.rtol),
-            1e-3 * (Settings.atol if part.atol is None else part.atol),
-        )
-        part.rtol, part.atol = (max(1e-13, tolerance) for tolerance in finer)
+        part.rtol = _finer(Settings.rtol if part.rtol is None else part.rtol)
+        part.atol = _finer(Settings.atol if part.atol is None else part.atol)
         part.method, part.step_size, part.gradient = "dopri8", None, "backprop"
     return exact
+
+
+def _finer(tolerance: Any) -> float:
+    """Return a thousandth of a tolerance; of several, that of the finest."""
+    return max(1e-13, 1e-3 * float(torch.as_tensor(tolerance).min()))
 
 
 def _measured(

@@ -52,6 +52,7 @@ class RNNOrthCell(RNNCell):
         ICML, 2016.
     """
 
+    remembers = "start from an orthogonal recurrent matrix, which keeps every norm"
     promises = (
         *RNNCell.promises,
         Promise(Kind.STARTS_ISOMETRIC, "the linear part of a step starts as a rotation"),

@@ -60,6 +60,7 @@ class UnICORNNCell(Cell):
         Promise(Kind.SYMPLECTIC, "a step is symplectic in each neuron's (y, z)"),
         Promise(Kind.BOUNDED_STATE, "|z| ≤ n s/√(1 − αs²/4) and |y| ≤ that/√α after n steps s"),
     )
+    remembers = "take a network of undamped oscillators"
     state_names = ("position", "velocity")
     invertible = True
     fused = True

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
+
+from undamped.errors import ShapeError, explain
 
 
 def in_full_precision(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -21,8 +23,17 @@ def in_full_precision(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def run(self: nn.Module, input: Any, *arguments: Any, **named: Any) -> Any:
-        packed = isinstance(input, PackedSequence)
-        kind = (input.data if packed else input).device.type
+        tensor = input.data if isinstance(input, PackedSequence) else input
+        if not isinstance(tensor, Tensor):
+            raise ShapeError(
+                explain(
+                    f"{type(self).__name__} input",
+                    expected="a tensor or a PackedSequence",
+                    got=f"{type(input).__module__}.{type(input).__name__}",
+                    remedy="Convert it, e.g. by torch.as_tensor(x, dtype=torch.float32).",
+                )
+            )
+        kind = tensor.device.type
         if not torch.is_autocast_enabled(kind):
             return method(self, input, *arguments, **named)
         with torch.autocast(kind, enabled=False):

@@ -87,7 +87,7 @@ class OscillatorNetwork(Recurrent):
             zeros = sequence.new_zeros(self.num_layers, batch, self.hidden_size)
             start = (zeros, zeros)
         else:
-            start = self._state_parts(inner, batch)
+            start = self._state_parts(inner, batch, sequence.dtype)
         if not self._fits(sequence, [start]):
             return super().step(x, state)
         position, velocity = start
@@ -98,7 +98,7 @@ class OscillatorNetwork(Recurrent):
             )
         else:
             final = self._steady_stack().advance(sequence[0], position, velocity)
-        output = final[0][-1]
+        output = final[0][-1].clone()  # which may be changed in place, the state not
         if unbatched:
             return output.squeeze(0), (final[0].squeeze(1), final[1].squeeze(1))
         return output, final

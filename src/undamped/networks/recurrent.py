@@ -193,11 +193,11 @@ class Recurrent(Penalised):
         batch = x.shape[1]
         if state is None:
             return [c.initial_state(batch, x) for c in self._all_cells()]
-        parts = self._state_parts(state, batch)
+        parts = self._state_parts(state, batch, x.dtype)
         return [tuple(part[i] for part in parts) for i in range(len(self.cells))]
 
-    def _state_parts(self, state: Tensor | State, batch: int) -> State:
-        """Return each part of a state as it is, once its shape is known to be right."""
+    def _state_parts(self, state: Tensor | State, batch: int, dtype: torch.dtype) -> State:
+        """Return each part of a state as it is, once shape and type are known to be right."""
         parts = (state,) if isinstance(state, Tensor) else tuple(state)
         cell, cells = self.cell(0), len(self.cells)
         sizes = cell.state_sizes
@@ -216,6 +216,15 @@ class Recurrent(Penalised):
                     expected=f"tensors of shapes {', '.join(expected)}",
                     got=", ".join(str(tuple(part.shape)) for part in parts) or "nothing",
                     remedy="Pass on the state that an earlier call returned, or none.",
+                )
+            )
+        if any(part.dtype != dtype for part in parts):
+            raise ShapeError(
+                explain(
+                    f"{type(self).__name__} state",
+                    expected=f"{dtype}, the type of the input",
+                    got=", ".join(str(part.dtype) for part in parts),
+                    remedy="Convert one of the two by .to(dtype).",
                 )
             )
         return parts
@@ -241,6 +250,8 @@ class Recurrent(Penalised):
             return self._forward_packed(input, state)
         x, state, unbatched = self._check_input(input, state)
         lengths = self._check_lengths(lengths, x)
+        if not x.shape[1]:
+            return self._answer_to_nobody(self.forward, x, state)
         output, states = self._run(x, self._split_state(state, x), lengths)
         final = self._join_states(states)
         if unbatched:
@@ -250,17 +261,24 @@ class Recurrent(Penalised):
     @in_full_precision
     def last(
         self,
-        input: Tensor,
+        input: Tensor | PackedSequence,
         state: Tensor | State | None = None,
         lengths: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | State]:
         """Return only the output at each sequence's true end (batch, features), and the state.
 
         With two directions it holds the forward output at the end and the backward output at
-        the beginning: what each direction knows after having read everything.
+        the beginning: what each direction knows after having read everything. A `PackedSequence`
+        says its lengths itself.
         """
-        x, state, unbatched = self._check_input(input, state)
+        if isinstance(input, PackedSequence):
+            padded, lengths = pad_packed_sequence(input, batch_first=self.batch_first)
+            x, state, unbatched = self._check_input(padded, state)
+        else:
+            x, state, unbatched = self._check_input(input, state)
         lengths = self._check_lengths(lengths, x)
+        if not x.shape[1]:
+            return self._answer_to_nobody(self.last, x, state)
         states = self._run_to_end(x, self._split_state(state, x), lengths)
         top = self.num_layers - 1
         ends = [
@@ -285,6 +303,8 @@ class Recurrent(Penalised):
                 "bidirectional=False."
             )
         x, state, unbatched = self._check_input(x.unsqueeze(0), state, stream=True)
+        if not x.shape[1]:
+            return self._answer_to_nobody(self.step, x, state)
         states = self._split_state(state, x)
         outputs, finals = [x[0]], []
         for layer, cell in enumerate(self.cells):  # one direction, so one cell per layer
@@ -298,6 +318,18 @@ class Recurrent(Penalised):
         if unbatched:
             return output.squeeze(0), map_state(joined, lambda part: part.squeeze(1))
         return output, joined
+
+    def _answer_to_nobody(self, call: Any, x: Tensor, state: Tensor | State | None) -> Any:
+        """Answer an empty batch (time, 0, input): as to one sequence of zeros, which is cut off."""
+        if state is not None:
+            self._split_state(state, x)  # which says what is wrong
+        one = x.new_zeros(x.shape[0], 1, x.shape[2])
+        if call == self.step:
+            output, final = call(one[0])
+            return output[:0], map_state(final, lambda part: part[:, :0])
+        output, final = call(one.transpose(0, 1) if self.batch_first else one)
+        batch_at = 0 if call == self.last or self.batch_first else 1
+        return output.narrow(batch_at, 0, 0), map_state(final, lambda part: part[:, :0])
 
     def stream(
         self, state: Tensor | State | None = None, *, batch: PositiveInt = 1
@@ -387,6 +419,19 @@ class Recurrent(Penalised):
     def _check_input(
         self, x: Tensor, state: Tensor | State | None, stream: bool = False
     ) -> tuple[Tensor, Tensor | State | None, bool]:
+        first = self.cell(0)
+        weight = next(iter(first._parameters.values()), None)  # at once, for steps of a stream
+        if weight is None:
+            weight = next(first.parameters(), None)
+        if weight is not None and x.dtype != weight.dtype:
+            raise ShapeError(
+                explain(
+                    f"{type(self).__name__} input",
+                    expected=f"{weight.dtype}, the type of the parameters",
+                    got=x.dtype,
+                    remedy="Convert the input by .to(dtype), or the network.",
+                )
+            )
         unbatched = x.dim() == 2
         shaped = x.dim() in (2, 3) and x.shape[-1] == self.input_size and x.shape[0] > 0
         if x.dim() == 3 and self.batch_first:
@@ -410,9 +455,9 @@ class Recurrent(Penalised):
         return x, state, unbatched
 
     def _check_lengths(self, lengths: Tensor | None, x: Tensor) -> Tensor | None:
-        if lengths is None:
-            return None
         steps, batch = x.shape[:2]
+        if lengths is None or not batch:
+            return None
         lengths = torch.as_tensor(lengths, device=x.device)
         whole = not lengths.dtype.is_floating_point and lengths.dtype != torch.bool
         if whole:

@@ -21,7 +21,7 @@ from undamped.registry import instruments, models
 from undamped.report.model_report import ModelReport
 from undamped.report.remedies import remedies
 from undamped.tasks.task import Task
-from undamped.training.run import versions
+from undamped.training.environment import versions
 
 Tick = Callable[[str], None]
 

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
 from torch import nn
 
 from undamped.analysis.gradient_flow import GradientFlow
-from undamped.analysis.oscillators import effective_steps, oscillator_cells
 from undamped.analysis.recall import Recall
-from undamped.errors import OptionError
+from undamped.cells import Cell
+from undamped.networks import Recurrent
+from undamped.promises import Kind
+from undamped.registry import models
 from undamped.report.commands import Commands
 from undamped.report.model_report import Remedy
+from undamped.report.oscillator_remedies import growth, oscillator_remedies
 
-FEWEST_TURNS = 0.25
-"""An oscillator that turns less than this over a sequence has hardly begun to move."""
-WANTED_TURNS = 4.0
-LITTLE = 0.1
-"""Share of the units below which the linear memory capacity counts as little."""
-
-
-ROOM = 0.5
-"""Radians a step below which an oscillator can take steps three times as large."""
+KEEPS_SIZE = {Kind.VOLUME_PRESERVING, Kind.ISOMETRIC, Kind.STARTS_ISOMETRIC}
+"""Promises of those that need no advice about growing."""
 
 
 def remedies(
@@ -46,132 +40,68 @@ def remedies(
         settings: Settings that were given, which the commands keep.
     """
     commands = Commands(command, model, settings)
-    found = _oscillators(module, flow, recall, commands)
+    cell = _cell_class(module, model)
+    found = oscillator_remedies(module, flow, recall, commands)
     if flow.verdict == "vanish":
-        found += _vanishing(flow, commands)
+        found += _vanishing(cell, flow, commands)
     elif flow.verdict == "explode":
-        found.append(
-            Remedy(
-                f"Gradients grow by {_growth(flow)} over {flow.length} steps: cut them off at "
-                "norm 1 while training",
-                commands.changed("train.clip=1")
-                if command.startswith("undamped train") and model
-                else "",
-            )
-        )
-        if model not in ("unicornn", "rnn-orth"):
-            found.append(
-                Remedy(
-                    "Or take a network whose step keeps volume, so that nothing can grow for good",
-                    commands.with_model("unicornn"),
-                )
-            )
+        found += _exploding(cell, flow, commands)
     return found
 
 
-def _oscillators(
-    module: nn.Module, flow: GradientFlow, recall: Recall | None, commands: Commands
-) -> list[Remedy]:
-    try:
-        cells = oscillator_cells(module)
-    except OptionError:
-        return []
-    steps = effective_steps(module).steps
-    found = []
-    stiffness = max(
-        _stiffness(cell.alpha, cell.weight.detach().abs().max().item()) for cell in cells
-    )
-    if steps.max() * stiffness >= 2:
-        # The linear step y'' = −ω² y by symplectic Euler is stable for Δt ω < 2.
-        best = _round(max(c.dt for c in cells) / (steps.max() * stiffness))
-        found.append(
-            Remedy(
-                f"Δt is too large: {steps.max() * stiffness:.2g} radians in one step is beyond the "
-                f"2 at which an oscillator runs away; try model.dt={best:g}",
-                commands.changed(f"model.dt={best:g}"),
-            )
-        )
-        return found
-    middle = float(np.median(steps[0]))
-    pace = _stiffness(cells[0].alpha, cells[0].weight.detach().abs().mean().item())
-    turns = flow.length * middle * pace / (2 * math.pi)
-    if 0 < turns < FEWEST_TURNS:
-        best = _round(min(1.0, cells[0].dt * WANTED_TURNS / turns))
-        found.append(
-            Remedy(
-                f"Δt is too small for {flow.length} steps: an oscillator turns only "
-                f"{turns:.2g} times from beginning to end; try model.dt={best:g}",
-                commands.changed(f"model.dt={best:g}"),
-            )
-        )
-    elif flow.verdict == "explode":
-        best = _round(max(c.dt for c in cells) / 2)
-        found.append(
-            Remedy(
-                f"Gradients grow by {_growth(flow)}: a smaller Δt keeps the steps closer to the "
-                f"oscillators they follow; try model.dt={best:g}",
-                commands.changed(f"model.dt={best:g}"),
-            )
-        )
-    elif (
-        recall is not None
-        and recall.capacity < LITTLE * cells[0].hidden_size
-        and steps.max() * stiffness < ROOM
-    ):
-        best = _round(min(1.0, 3 * cells[0].dt))
-        found.append(
-            Remedy(
-                f"Gradients travel, but inputs leave little trace: a linear readout of "
-                f"{cells[0].hidden_size} oscillators recovers {recall.capacity:.2f} of them in "
-                f"all; a larger Δt takes in more, try model.dt={best:g}",
-                commands.changed(f"model.dt={best:g}"),
-            )
-        )
-    return found
+def _cell_class(module: nn.Module, model: str) -> type[Cell]:
+    """Return the class of a network's cells; of somebody else's, the class of all cells."""
+    network = getattr(module, "network", module)
+    if isinstance(network, Recurrent):
+        return network.cell_class
+    return getattr(models[model], "cell_class", Cell) if model in models else Cell
 
 
-def _vanishing(flow: GradientFlow, commands: Commands) -> list[Remedy]:
-    model = commands.model
+def _suggested(cell: type[Cell], fits: Callable[[type[Cell]], bool]) -> Iterator[tuple[str, str]]:
+    """Yield models whose cells advise themselves to the family of this one, and their advice.
+
+    A cell is advised to those that are made from the same class as it, and not to itself or to
+    what was made from it.
+    """
+    named = [(name, getattr(models[name], "cell_class", None)) for name in models]
+    # What stands closer to the class of all cells is the greater change, and comes first.
+    named = [(name, other) for name, other in named if other and "remembers" in vars(other)]
+    for name, other in sorted(named, key=lambda pair: len(pair[1].__mro__)):
+        of_family = issubclass(cell, other.__mro__[1])
+        if of_family and not issubclass(cell, other) and fits(other):
+            yield name, other.remembers
+
+
+def _vanishing(cell: type[Cell], flow: GradientFlow, commands: Commands) -> list[Remedy]:
     lost = flow.length - flow.horizon
     found = []
-    if model != "unicornn":
-        found.append(
-            Remedy(
-                f"The first {lost} of {flow.length} steps cannot be learned from: take a network "
-                "of undamped oscillators",
-                commands.with_model("unicornn"),
-            )
+    for name, advice in _suggested(cell, lambda other: True):
+        start = (
+            "Or" if found else f"The first {lost} of {flow.length} steps cannot be learned from:"
         )
-    if model in ("rnn", "irnn"):
-        found.append(
-            Remedy(
-                "Or start from an orthogonal recurrent matrix, which keeps every norm",
-                commands.with_model("rnn-orth"),
-            )
-        )
-    found.append(
-        Remedy(
-            f"Or bring what matters within {flow.horizon} steps: shorten the sequence, or feed "
-            "several samples as one step"
-        )
+        found.append(Remedy(f"{start} {advice}", commands.with_model(name)))
+    nearer = (
+        f"bring what matters within {flow.horizon} steps: shorten the sequence, or feed several "
+        "samples as one step"
     )
+    return [*found, Remedy(f"Or {nearer}" if found else nearer.capitalize())]
+
+
+def _exploding(cell: type[Cell], flow: GradientFlow, commands: Commands) -> list[Remedy]:
+    trains = commands.prefix.startswith("undamped train") and commands.model
+    found = [
+        Remedy(
+            f"Gradients grow by {growth(flow)} over {flow.length} steps: cut them off at norm 1 "
+            "while training",
+            commands.changed("train.clip=1") if trains else "",
+        )
+    ]
+    if not KEEPS_SIZE & {promise.kind for promise in cell.promises}:
+        for name, _ in _suggested(cell, _keeps_volume):
+            advice = "Or take a network whose step keeps volume, so that nothing can grow for good"
+            found.append(Remedy(advice, commands.with_model(name)))
     return found
 
 
-def _stiffness(alpha: float, weight: float) -> float:
-    """The largest frequency of y'' = −(tanh(w y) + α y): √(α + w)."""
-    return math.sqrt(alpha + weight)
-
-
-def _growth(flow: GradientFlow) -> str:
-    top, end = float(np.nanmax(flow.norms)), float(flow.norms[-1])
-    return (
-        f"a factor of {top / end:.2g}"
-        if np.isfinite(top) and end > 0
-        else "more than a number holds"
-    )
-
-
-def _round(value: float) -> float:
-    """Round to one digit, as a person would suggest it."""
-    return float(f"{value:.1g}")
+def _keeps_volume(cell: type[Cell]) -> bool:
+    return any(promise.kind is Kind.VOLUME_PRESERVING for promise in cell.promises)

@@ -9,7 +9,7 @@ seed and n.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +18,8 @@ from torch import Tensor, nn
 
 from undamped.errors import RunError
 from undamped.files import read_tensors, write_tensors
+from undamped.training.progress import Progress
 from undamped.training.run import load_weights
-
-
-@dataclass
-class Progress:
-    """How far a training has come."""
-
-    step: int = 0
-    seconds: float = 0.0
-    best_metric: float | None = None
-    best_loss: float | None = None
-    best_step: int = 0
-    stalled: int = 0
-    stopped_early: bool = False
-    rows: list[dict[str, float]] = field(default_factory=list)
-    since: dict[str, float] = field(default_factory=dict)
-    """Sums over the steps since the last row."""
 
 
 @dataclass

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import signal
+import functools
+import re
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from undamped.errors import NonFiniteError, OptionError, UndampedError, explain
+from undamped import errors
+from undamped.errors import OptionError, UndampedError, explain
 from undamped.memory import memory_use, reset_peak_memory
 from undamped.networks.for_task import check_options, model_for
 from undamped.networks.task_model import TaskModel
@@ -24,11 +25,13 @@ from undamped.registry import tasks
 from undamped.tasks.series import SeriesTask
 from undamped.tasks.task import Task
 from undamped.training.defaults import suggest_for
+from undamped.training.environment import machine, versions
 from undamped.training.evaluation import evaluate
 from undamped.training.options import TrainOptions
 from undamped.training.quiet import hushed
 from undamped.training.recipes import merged
-from undamped.training.run import Run, machine, versions
+from undamped.training.run import Run
+from undamped.training.signals import stop_gently
 
 
 def fit(
@@ -151,23 +154,25 @@ def _train(
     progress: bool,
 ) -> Run:
     from undamped.training.checkpoint import load_checkpoint
-    from undamped.training.module import TrainingModule
+    from undamped.training.devices import make_fabric
+    from undamped.training.loop import Training, train
 
     checkpoint = load_checkpoint(run.checkpoint) if run.checkpoint.exists() else None
-    module = TrainingModule(model, task, options, seed, run, checkpoint)
     settings = run.settings
-    title = f"{settings['model']['name']} on {settings['task']['name']}"
+    title = f"{settings['model']['name']} on {settings['task']['name']}" if progress else None
     reset_peak_memory()
     try:
-        with _random_numbers(seed), _stop_gently(module), hushed():
-            trainer = _trainer(run, options, title, progress)
-            if module.spent < 1 and not module.progress.stopped_early:
-                trainer.fit(module)
+        training = Training(model, task, options, seed, run, checkpoint, title)
+        stoppable = stop_gently(training.stop, options.devices * options.nodes)
+        with _random_numbers(seed), stoppable, hushed():
+            fabric = make_fabric(options, run.path)
+            if not training.finished:
+                fabric.launch(functools.partial(train, training=training))
     except (Exception, KeyboardInterrupt) as error:
         raise _failed(run, error) from error
     state = load_checkpoint(run.checkpoint).progress
     _, peak = memory_use()
-    if module.stop_requested:
+    if training.stop.requested:
         run.update(status="interrupted", steps=state.step, seconds=round(state.seconds, 3))
         return run
     run.load_into(model.cpu())
@@ -187,63 +192,15 @@ def _train(
     return run
 
 
-def _trainer(run: Run, options: TrainOptions, title: str, progress: bool) -> Any:
-    import lightning as L
-    from lightning.fabric.utilities.exceptions import MisconfigurationException
-
-    strategy = options.strategy
-    if strategy == "auto" and options.devices * options.nodes > 1:
-        # Spawned processes work from a script, a notebook and the command line alike.
-        strategy = "ddp_spawn" if options.nodes == 1 else "ddp"
-    callbacks = []
-    if progress:
-        from undamped.training.progress import ProgressBar
-
-        callbacks.append(ProgressBar(title))
-    try:
-        return L.Trainer(
-            accelerator=options.accelerator,
-            devices=options.devices,
-            num_nodes=options.nodes,
-            strategy=strategy,
-            precision=options.precision,
-            max_epochs=-1,
-            logger=_tensorboard(run) if options.tensorboard else False,
-            callbacks=callbacks,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            use_distributed_sampler=False,
-        )
-    except (MisconfigurationException, ValueError, RuntimeError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise OptionError(
-            f"train: expected a device set-up that this machine has, got one it has not ({first}). "
-            "Look at train.accelerator, train.devices and train.precision."
-        ) from None
-
-
-def _tensorboard(run: Run) -> Any:
-    try:
-        from lightning.pytorch.loggers import TensorBoardLogger
-
-        return TensorBoardLogger(run.path, name="tensorboard", version="")
-    except ModuleNotFoundError:
-        raise OptionError(
-            "train.tensorboard: expected the tensorboard package, got none. Install it with "
-            "pip install 'undamped[tensorboard]'."
-        ) from None
-
-
 def _failed(run: Run, error: BaseException) -> BaseException:
     """Write down why a run ended; return the error to raise."""
     if isinstance(error, KeyboardInterrupt):
         run.update(status="interrupted")
         return error
-    # Errors of a spawned process arrive as text; the name of ours is in it.
-    message = str(error)
-    if "NonFiniteError" in message and not isinstance(error, UndampedError):
-        error = NonFiniteError(message.strip().splitlines()[-1].split("NonFiniteError: ")[-1])
+    # Errors of a spawned process arrive as the text of a traceback; ours are raised as themselves.
+    told = re.search(r"^undamped\.errors\.(\w+): (.*)", str(error), re.MULTILINE)
+    if told is not None and not isinstance(error, UndampedError):
+        error = getattr(errors, told[1])(told[2])
     run.update(status="failed", error=str(error).strip().splitlines()[-1])
     return error
 
@@ -300,23 +257,3 @@ def _random_numbers(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         yield
-
-
-@contextlib.contextmanager
-def _stop_gently(module: Any) -> Iterator[None]:
-    """Turn the first Ctrl-C or SIGTERM into a stop after the present batch, with a checkpoint."""
-    if threading.current_thread() is not threading.main_thread() or module.options.devices > 1:
-        yield
-        return
-
-    def stop(number: int, _frame: Any) -> None:
-        if module.stop_requested:
-            raise KeyboardInterrupt
-        module.stop_requested = True
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,111 +1,92 @@
-"""The progress bar of a training: loss, metric, gradient norm, time left."""
+"""How far a training has come, and what it has measured on the way."""
 
 from __future__ import annotations
 
-import sys
-import time
-from typing import Any
+import math
+from dataclasses import dataclass, field
 
-import lightning as L
+from undamped.networks.task_model import EVALUATIONS
+from undamped.tasks.task import Task
+from undamped.training.evaluation import Scores
+from undamped.training.update import Update
 
-from undamped.training.module import TrainingModule
+_SUMS = ("loss", "metric", "metric_count", "steps", "norm", *EVALUATIONS)
 
 
-class ProgressBar(L.Callback):
-    """Shows how a training goes, on standard error.
+@dataclass
+class Progress:
+    """How far a training has come; all of it is in a checkpoint."""
 
-    On a terminal it is a bar; in a file or a pipe it is a line per validation.
+    step: int = 0
+    seconds: float = 0.0
+    best_metric: float | None = None
+    best_loss: float | None = None
+    best_step: int = 0
+    stalled: int = 0
+    stopped_early: bool = False
+    rows: list[dict[str, float]] = field(default_factory=list)
+    since: dict[str, float] = field(default_factory=dict)
+    """Sums over the steps since the last row."""
 
-    Args:
-        title: What is being trained.
-    """
+    def __post_init__(self) -> None:
+        self.since = {**dict.fromkeys(_SUMS, 0.0), **self.since}
 
-    def __init__(self, title: str) -> None:
-        self.title = title
-        self._bar: Any = None
-        self._drawn = 0.0
-        self._rows = 0
+    def add(self, update: Update) -> None:
+        """Count a step."""
+        self.step += 1
+        since = self.since
+        since["loss"] += update.loss
+        since["norm"] += update.gradient_norm
+        since["metric"] += update.metric_sum
+        since["metric_count"] += update.metric_count
+        for name, count in update.evaluations.items():
+            since[name] += count
+        since["steps"] += 1
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Draw the empty bar."""
-        if not trainer.is_global_zero:
-            return
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            SpinnerColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+    def training_metric(self, task: Task) -> float:
+        """Return the metric on the batches since the last row, or of that row if there are none."""
+        if self.rows and not self.since["steps"]:
+            return self.rows[-1][f"train_{task.metric}"]
+        return task.finish(self.since["metric"] / max(1, self.since["metric_count"]))
 
-        console = Console(file=sys.stderr)
-        self._console = console
-        if console.is_terminal:
-            self._bar = Progress(
-                SpinnerColumn(),
-                TextColumn("[bold]{task.description}"),
-                BarColumn(bar_width=24),
-                TextColumn("{task.percentage:>3.0f}%"),
-                TextColumn("{task.fields[numbers]}"),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-                console=console,
-                transient=True,
-            )
-            self._bar.start()
-            self._line = self._bar.add_task(self.title, total=1.0, numbers="")
+    def close_row(self, task: Task, scores: Scores, last: Update) -> bool:
+        """End a row of metrics.csv with a validation; return whether it was the best so far.
 
-    def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
-        """Move the bar, at most ten times a second."""
-        assert isinstance(pl_module, TrainingModule)
-        if not trainer.is_global_zero:
-            return
-        now = time.perf_counter()
-        if self._bar is not None and now - self._drawn > 0.1:
-            self._drawn = now
-            self._bar.update(
-                self._line, completed=min(1.0, pl_module.spent), numbers=self._numbers(pl_module)
-            )
-        elif self._bar is None:
-            self._print_new_row(pl_module)
+        Args:
+            task: The task.
+            scores: What validation gave.
+            last: The last step of training.
+        """
+        since, steps = self.since, max(1, self.since["steps"])
+        row = {
+            "step": self.step,
+            "seconds": round(self.seconds, 3),
+            "train_loss": since["loss"] / steps,
+            f"train_{task.metric}": self.training_metric(task),
+            "gradient_norm": since["norm"] / steps,
+            "learning_rate": last.learning_rate,
+            "valid_loss": scores.loss,
+            f"valid_{task.metric}": scores.metric,
+        }
+        row |= {name: since[name] / steps for name in last.evaluations}
+        self.rows.append(row)
+        self.since = dict.fromkeys(_SUMS, 0.0)
+        better = self._is_better(task, scores)
+        if better:
+            self.best_metric, self.best_loss = scores.metric, scores.loss
+            self.best_step = self.step
+        self.stalled = 0 if better else self.stalled + 1
+        return better
 
-    def _print_new_row(self, module: TrainingModule) -> None:
-        if len(module.progress.rows) > self._rows:
-            self._rows = len(module.progress.rows)
-            step = module.progress.rows[-1]["step"]
-            line = f"{self.title}: step {step}, {self._numbers(module)}"
-            self._console.print(line, style=None, soft_wrap=True, markup=False)
+    def _is_better(self, task: Task, scores: Scores) -> bool:
+        """Compare by the metric, and by the loss where that is equal.
 
-    def _numbers(self, module: TrainingModule) -> str:
-        latest, name = module.latest, module.task.metric.replace("_", " ")
-        text = f"loss {latest['loss']:.4g}  {name} {latest['metric']:.4g}"
-        if module.progress.rows:
-            text += f"  valid {module.progress.rows[-1]['valid_' + module.task.metric]:.4g}"
-        return text + f"  |grad| {latest['gradient_norm']:.2g}"
-
-    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Take the bar away."""
-        assert isinstance(pl_module, TrainingModule)
-        if trainer.is_global_zero and self._bar is None:
-            self._print_new_row(pl_module)
-        self._close()
-
-    def on_exception(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
-    ) -> None:
-        """Take the bar away, so that the message has the screen to itself."""
-        self._close()
-
-    def _close(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+        On few validation series many steps have the same accuracy, and the first of them is
+        hardly trained.
+        """
+        best, best_loss = self.best_metric, self.best_loss
+        if best is None or not math.isfinite(best):
+            return True
+        if scores.metric == best:
+            return best_loss is not None and scores.loss < best_loss
+        return scores.metric > best if task.higher_is_better else scores.metric < best

@@ -10,11 +10,8 @@ import contextlib
 import copy
 import csv
 import io
-import os
-import platform
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +35,6 @@ from undamped.registry import models, tasks
 from undamped.tasks.task import Task
 
 FORMAT = 1
-RECORDED = ("undamped", "torch", "lightning", "numpy", "numba", "scikit-learn", "safetensors")
 
 
 @dataclass
@@ -272,27 +268,6 @@ def load_weights(module: nn.Module, weights: dict[str, torch.Tensor], source: st
                 source, expected="the weights of this model", got=first, remedy="Use its own run."
             )
         ) from None
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that shape a result."""
-    found = {"python": platform.python_version()}
-    for name in RECORDED:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def machine() -> dict[str, Any]:
-    """Describe the machine as far as it shapes a result."""
-    return {
-        "system": platform.system(),
-        "processor": platform.machine(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-    }
 
 
 def _numbered(path: Path) -> bool:

@@ -39,6 +39,8 @@ def activate(kind: Activation, values: Tensor, bias: Tensor) -> Tensor:
     if kind == "modrelu":
         return modrelu(values, bias)
     total = values + bias
+    if kind == "relu":
+        return torch.relu(total)  # a leak of zero would make NaN of −∞
     return torch.tanh(total) if kind == "tanh" else F.leaky_relu(total, LEAK[kind])
 
 

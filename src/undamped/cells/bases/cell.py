@@ -35,6 +35,9 @@ class Cell(nn.Module, ABC):
 
     promises: ClassVar[tuple[Promise, ...]] = ()
     state_names: tuple[str, ...] = ("hidden",)
+    remembers: ClassVar[str] = ""
+    """Advice to those whose network forgets: why to take this cell. Reports give it to networks
+    of the family the cell was made from; most cells give none."""
     invertible: ClassVar[bool] = False
     fused: ClassVar[bool] = False
     exportable: ClassVar[bool] = True

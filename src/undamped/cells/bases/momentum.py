@@ -83,7 +83,7 @@ class MomentumCell(CoupledCell):
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """Filter and walk through time with the fused kernels."""
         constants = self.steady_constants()
-        if not runs_compiled(x, *state, *constants):
+        if not x.shape[1] or not runs_compiled(x, *state, *constants):
             return reference_scan(self, x, state, lengths)
         filters = self._filter_state(state)
         kept = filters[:-1] if self.drive.counts else filters

@@ -52,7 +52,9 @@ def _relu_forward(product: Any, new: Any, weights: Any, constants: Any) -> None:
     for b in range(new.shape[0]):
         row = new[b]
         for j in range(new.shape[1]):
-            row[j] = row[j] if row[j] > zero else slope * row[j]
+            # Zero times −∞ is no number; what is none already stays so.
+            low = zero if slope == zero and row[j] <= zero else slope * row[j]
+            row[j] = row[j] if row[j] > zero else low
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

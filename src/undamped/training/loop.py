@@ -1,0 +1,174 @@
+"""The loop of training, from top to bottom."""
+
+from __future__ import annotations
+
+import copy
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undamped.networks.task_model import TaskModel
+from undamped.tasks.task import Task
+from undamped.training.batches import batches, to_double
+from undamped.training.budget import Budget
+from undamped.training.checkpoint import Checkpoint, restore, save_checkpoint
+from undamped.training.evaluation import evaluate
+from undamped.training.optimizers import Schedule, build_optimizer
+from undamped.training.options import TrainOptions
+from undamped.training.progress import Progress
+from undamped.training.progress_bar import ProgressBar
+from undamped.training.quiet import hush
+from undamped.training.run import Run
+from undamped.training.signals import Stop
+from undamped.training.update import Learner, Update
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+
+@dataclass
+class Training:
+    """Everything a training is made of.
+
+    Args:
+        model: What is trained.
+        task: On what.
+        options: How.
+        seed: Where the random numbers come from.
+        run: Where results go.
+        checkpoint: Where to go on, if not at the beginning.
+        title: What the progress bar says; none is drawn without it.
+    """
+
+    model: TaskModel
+    task: Task
+    options: TrainOptions
+    seed: int
+    run: Run
+    checkpoint: Checkpoint | None = None
+    title: str | None = None
+    stop: Stop = field(default_factory=Stop)
+
+    def __post_init__(self) -> None:
+        self.budget = Budget(self.options, self.task)
+        self.progress = self.checkpoint.progress if self.checkpoint else Progress()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Arrive in a spawned process.
+
+        Its tensors lie in memory that all processes share, so each takes a copy of its own; and
+        Lightning would start talking again.
+        """
+        self.__dict__.update(state)
+        self.model, self.checkpoint = copy.deepcopy((self.model, self.checkpoint))
+        hush()
+
+    @property
+    def spent(self) -> float:
+        """The share of the budget that is spent."""
+        return self.budget.spent(self.progress.step, self.progress.seconds)
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to do."""
+        return self.spent >= 1 or self.progress.stopped_early
+
+
+def train(fabric: Fabric, training: Training) -> None:
+    """Train until the budget is spent, patience ends or somebody wants to stop."""
+    model, task, options = training.model, training.task, training.options
+    progress, run = training.progress, training.run
+    share = (fabric.global_rank, fabric.world_size)
+    learner, schedule = _set_up(fabric, training)
+    clock = time.perf_counter() - progress.seconds
+    if progress.step == 0:
+        # From here on the folder always holds weights that work and a place to go on from.
+        if fabric.is_global_zero:
+            run.save_model(model)
+        _save(fabric, training, learner, schedule)
+    with ProgressBar(training, shown=fabric.is_global_zero) as bar:
+        for batch in batches(task, options.batch_size, progress.step, share):
+            _seed(training.seed, progress.step, share[0])
+            rate = schedule.apply(learner.optimizer.optimizer, progress.step, training.spent)
+            batch = batch.to(fabric.device)
+            batch = to_double(batch) if options.precision == "64-true" else batch
+            update = replace(learner.learn(batch, progress.step), learning_rate=rate)
+            progress.add(update)
+            progress.seconds = time.perf_counter() - clock
+
+            done, stopped = training.spent >= 1, training.stop.requested
+            if progress.step % training.budget.validate_every == 0 or (done and not stopped):
+                _validate(fabric, training, schedule, update)
+            elif not (done or stopped):
+                bar.draw(update)
+                continue
+            progress.seconds = time.perf_counter() - clock
+            _save(fabric, training, learner, schedule)
+            bar.draw(update)
+            if done or stopped or progress.stopped_early:
+                break
+
+
+def _set_up(fabric: Fabric, training: Training) -> tuple[Learner, Schedule]:
+    """Bring the model to its device and everything to where a checkpoint stopped."""
+    model = fabric.strategy.precision.convert_module(training.model)
+    fabric.to_device(model)
+    model.train()
+    optimizer = build_optimizer(model, training.options)
+    schedule, carried = Schedule(training.options), None
+    if training.checkpoint is not None:
+        restore(training.checkpoint, model, optimizer, str(training.run.checkpoint))
+        schedule.restore(training.checkpoint.schedule)
+        parts = training.checkpoint.carried
+        carried = parts[0] if parts is not None and len(parts) == 1 else parts
+    learner = Learner(fabric, training.model, training.task, training.options, optimizer, carried)
+    return learner, schedule
+
+
+def _seed(seed: int, step: int, process: int) -> None:
+    """Let whatever is random in a step depend on the seed, the step and the process alone."""
+    words = np.random.SeedSequence([seed, step, process]).generate_state(1)
+    torch.manual_seed(int(words[0]))
+
+
+def _validate(fabric: Fabric, training: Training, schedule: Schedule, last: Update) -> None:
+    """Score the validation part, keep the best weights, write the curves down."""
+    progress, options, run = training.progress, training.options, training.run
+    scores = evaluate(
+        training.model,
+        training.task,
+        "valid",
+        options.batch_size,
+        share=(fabric.global_rank, fabric.world_size),
+        context=fabric.autocast(),
+    )
+    better = progress.close_row(training.task, scores, last)
+    progress.stopped_early = options.patience is not None and progress.stalled >= options.patience
+    schedule.validated(better)
+    if fabric.is_global_zero:
+        if better:
+            run.save_model(training.model)
+        run.write_metrics(progress.rows)
+        row = dict(progress.rows[-1])
+        fabric.log_dict(row, step=int(row.pop("step")))
+
+
+def _save(fabric: Fabric, training: Training, learner: Learner, schedule: Schedule) -> None:
+    """Write a checkpoint from which the training ends with the same bits."""
+    if not fabric.is_global_zero:
+        return
+    carried = learner.carried if training.task.carries_state else None
+    save_checkpoint(
+        training.run.checkpoint,
+        Checkpoint(
+            model=training.model.state_dict(),
+            optimizer=learner.optimizer.optimizer.state_dict(),
+            progress=training.progress,
+            schedule=schedule.state(),
+            carried=(carried,) if isinstance(carried, Tensor) else carried,
+        ),
+    )
