@@ -24,11 +24,14 @@ from undamped import lazy as lazy
 from undamped import memory as memory
 from undamped import networks as networks
 from undamped import options as options
+from undamped import outside as outside
+from undamped import packages as packages
 from undamped import parametrizations as parametrizations
 from undamped import promises as promises
 from undamped import registry as registry
 from undamped import report as report
 from undamped import solvers as solvers
+from undamped import source as source
 from undamped import stubs as stubs
 from undamped import tasks as tasks
 from undamped import training as training

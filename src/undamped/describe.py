@@ -7,6 +7,7 @@ from typing import Any
 from undamped.docstrings import sections
 from undamped.options import settings_of, unknown_name
 from undamped.registry import Registry, benchmarks, experiments, instruments, models, solvers, tasks
+from undamped.source import OWN, Source
 
 REGISTRIES: dict[str, Registry[Any]] = {
     "models": models,
@@ -24,7 +25,7 @@ def find_members(name: str) -> list[Registry[Any]]:
     found = [registry for registry in REGISTRIES.values() if name in registry]
     if not found:
         kinds = [registry.kind for registry in REGISTRIES.values()]
-        known = [name for registry in REGISTRIES.values() for name in registry]
+        known = sorted({name for registry in REGISTRIES.values() for name in registry})
         raise unknown_name(f"{', '.join(kinds[:-1])} or {kinds[-1]}", name, known)
     return found
 
@@ -35,6 +36,13 @@ def registry_of(kind: str) -> Registry[Any]:
     if kind not in by_kind:
         raise unknown_name("kind of member", kind, list(by_kind))
     return by_kind[kind]
+
+
+def outside_members(kind: str) -> dict[str, Source]:
+    """Return the members of a kind ("models", …) that are not this library's, and their source."""
+    registry = REGISTRIES[kind]
+    sources = {name: registry.source_of(name) for name in registry}
+    return {name: source for name, source in sources.items() if source != OWN}
 
 
 def summary(member: Any) -> str:
@@ -56,6 +64,7 @@ def describe_member(name: str, registry: Registry[Any] | None = None) -> dict[st
     return {
         "name": name,
         "kind": registry.kind,
+        "source": str(registry.source_of(name)),
         "summary": text.pop(""),
         **({"question": member.question} if hasattr(member, "question") else {}),
         **{heading.lower(): body for heading, body in text.items() if heading != "Args"},

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from undamped.errors import OptionError, explain
 from undamped.options import check, unknown_name
+from undamped.source import OWN, Source, source_of_module
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -40,19 +42,50 @@ class Registry(Generic[T]):
         self._entries: dict[str, Any] = {}
         self._made: dict[str, T] = {}
         self._makers: list[tuple[type, Callable[[Any], T]]] = []
-        self._loaded = False
-        self._loading = threading.RLock()
+        self._sources: dict[str, Source] = {}
+        self._loaded = self._loading = False
+        self._lock = threading.RLock()
 
     def register(self, name: str) -> Callable[[M], M]:
         """Return a decorator that enters a class or function under `name`."""
 
         def enter(member: M) -> M:
-            if name in self._entries:
-                raise ValueError(f"two {self.kind}s want the name '{name}'")
+            source = source_of_module(_module_of(member))
+            if source != OWN:
+                self._load_own()  # so that a name that is taken is known to be
+            if name in self._entries and not self._same(name, member):
+                raise self._taken(name, source)
             self._entries[name] = member
+            self._made.pop(name, None)
+            self._sources[name] = source
             return member
 
         return enter
+
+    def _same(self, name: str, member: object) -> bool:
+        """Whether a member is one of before, defined again as a notebook does."""
+        before = self._entries[name]
+        return self._sources[name].kind == "program" and (
+            _module_of(before),
+            getattr(before, "__qualname__", None),
+        ) == (_module_of(member), getattr(member, "__qualname__", None))
+
+    def _taken(self, name: str, source: Source) -> Exception:
+        if source == OWN:
+            return ValueError(f"two {self.kind}s want the name '{name}'")
+        return OptionError(
+            explain(
+                f"{self.kind} '{name}' of {source}",
+                expected="a name that is free",
+                got=f"one that {self._sources[name]} has",
+                remedy="Choose another.",
+            )
+        )
+
+    def source_of(self, name: str) -> Source:
+        """Return where a member comes from."""
+        self._load()
+        return self._sources[name]
 
     def made_from(self, declaration: type) -> Callable[[M], M]:
         """Return a decorator for the function that makes a member of a declaration.
@@ -80,19 +113,25 @@ class Registry(Generic[T]):
         }
 
     def _load(self) -> None:
+        """Load all there is: the members of the packages, and those from outside."""
+        self._load_own()
+        # By name, since what loads from outside stands above this module.
+        importlib.import_module("undamped.outside").load_everything()
+
+    def _load_own(self) -> None:
         """Import the modules of the packages, once; members enter themselves on the way."""
         if self._loaded:
             return
-        with self._loading:
-            if self._loaded:
-                return
-            self._loaded = True  # modules of the package may look something up while they load
+        with self._lock:
+            if self._loaded or self._loading:
+                return  # modules of the package may look something up while they load
+            self._loading = True
             try:
                 for package in self.packages:
                     import_modules(package)
-            except BaseException:
-                self._loaded = False
-                raise
+                self._loaded = True
+            finally:
+                self._loading = False
 
     def __getitem__(self, name: str) -> T:
         self._load()
@@ -124,6 +163,13 @@ class Registry(Generic[T]):
         """Build the member called `name` after checking its options."""
         member: Any = self[name]
         return member(**check(name, member, options))
+
+
+def _module_of(entry: Any) -> str:
+    """Return the module that defines a member, or what a declaration is about."""
+    if not isinstance(entry, type):
+        entry = getattr(entry, "cell", getattr(entry, "read", entry))
+    return entry.__module__
 
 
 def import_modules(package: str) -> None:

@@ -7,11 +7,12 @@ from undamped.packages import require
 require("undamped.cli", "rich", "typer")
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
 
-from undamped.cli.members import lists
+from undamped.cli.members import lists, takes_files
 from undamped.cli.verbs import (
     bench,
     compare,
@@ -62,20 +63,20 @@ def begin(
     """Take what stands before the verb."""
 
 
-app.command("list")(list_.list_members)
-app.command("show")(show.show)
-app.command("train")(train.train)
-app.command("compare")(compare.compare)
-app.command("resume")(resume.resume)
-app.command("predict")(predict.predict)
-app.command("export")(export.export)
-app.command("stream")(stream.stream)
-app.command("diagnose")(diagnose.diagnose)
-app.command("report")(report.report)
-data.app.command("check")(data_check.check)
+app.command("list")(takes_files(list_.list_members))
+app.command("show")(takes_files(show.show))
+app.command("train")(takes_files(train.train))
+app.command("compare")(takes_files(compare.compare))
+app.command("resume")(takes_files(resume.resume))
+app.command("predict")(takes_files(predict.predict))
+app.command("export")(takes_files(export.export))
+app.command("stream")(takes_files(stream.stream))
+app.command("diagnose")(takes_files(diagnose.diagnose))
+app.command("report")(takes_files(report.report))
+data.app.command("check")(takes_files(data_check.check))
 app.add_typer(data.app, name="data")
-app.command("bench", cls=lists("benchmarks"))(bench.bench)
-app.command("reproduce", cls=lists("experiments"))(reproduce.reproduce)
+app.command("bench", cls=lists("benchmarks"))(takes_files(bench.bench))
+app.command("reproduce", cls=lists("experiments"))(takes_files(reproduce.reproduce))
 
 # What torch says when there is no more memory; it has no error of its own for the CPU's.
 _NO_MEMORY = (
@@ -87,8 +88,15 @@ _NO_MEMORY = (
 )
 
 
+def _show_warning(message: Warning | str, category: type[Warning], *_: object) -> None:
+    sys.stderr.write(
+        f"{message if category is UserWarning else f'{category.__name__}: {message}'}\n"
+    )
+
+
 def main() -> None:
     """Run the command line; what a person did wrong ends in one sentence and exit code 2."""
+    warnings.showwarning = _show_warning
     try:
         app()
     except UndampedError as error:

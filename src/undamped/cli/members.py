@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
 
+import typer
 from typer.core import TyperArgument, TyperCommand
 
 
@@ -26,6 +30,40 @@ def lists(kind: str) -> type[TyperCommand]:
             super().format_help(ctx, formatter)
 
     return Listing
+
+
+def takes_files(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the option --with, which loads members from files before anything else.
+
+    Args:
+        verb: The function of the verb.
+    """
+
+    @wraps(verb)
+    def run(*args: Any, with_: list[Path] | None = None, **options: Any) -> None:
+        for path in with_ or []:
+            from undamped.outside import load_file
+
+            load_file(path)
+        verb(*args, **options)
+
+    files = Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with",
+            metavar="FILE",
+            help="A Python file with models, tasks and other members of your own; it is run. May "
+            "be given several times.",
+        ),
+    ]
+    hints = {**get_type_hints(verb, include_extras=True), "with_": files}
+    own = inspect.Parameter("with_", inspect.Parameter.KEYWORD_ONLY, default=None)
+    parameters = [*inspect.signature(verb).parameters.values(), own]
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
+    )
+    run.__annotations__ = hints
+    return run
 
 
 def read_settings(name: str, member: Any, words: list[str]) -> dict[str, Any]:

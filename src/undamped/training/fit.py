@@ -28,6 +28,7 @@ from undamped.training.defaults import suggest_for
 from undamped.training.environment import machine, versions
 from undamped.training.evaluation import evaluate
 from undamped.training.options import TrainOptions
+from undamped.training.origins import origins
 from undamped.training.quiet import hushed
 from undamped.training.recipes import merged
 from undamped.training.run import Run
@@ -117,6 +118,7 @@ def fit(
         train=options.to_dict(),
         versions=versions(),
         machine=machine(),
+        **origins(model_name, task_name),
         **built_task.record(),
     )
     if started is not None:

@@ -33,6 +33,7 @@ from undamped.networks.task_model import TaskModel
 from undamped.options import check
 from undamped.registry import models, tasks
 from undamped.tasks.task import Task
+from undamped.training.origins import check_origins
 
 FORMAT = 1
 
@@ -209,6 +210,8 @@ class Run:
         task = self._memory.task
         if task is None:
             entry = self.settings["task"]
+            if entry["name"] not in tasks:
+                check_origins(str(self.path), self.settings, f"the task '{entry['name']}'")
             task_class = tasks[entry["name"]]
             task = task_class(**check(entry["name"], task_class, entry["options"]))
             self.hand_over(task)
@@ -222,6 +225,8 @@ class Run:
         """Build the model of the run with fresh weights."""
         settings = self.settings
         name = settings["model"]["name"]
+        absent = f"the model '{name}'" if name not in models else None
+        check_origins(str(self.path), settings, absent)
         if name not in models:
             raise RunError(
                 explain(

@@ -15,22 +15,28 @@ def list_members(
     Example: `undamped list`
     """
     from undamped.cli.screen import console, print_json
-    from undamped.describe import REGISTRIES, summary
+    from undamped.describe import REGISTRIES, outside_members, summary
 
     lines = {
         kind: {name: summary(registry[name]) for name in registry}
         for kind, registry in REGISTRIES.items()
         if len(registry)
     }
+    foreign = {
+        kind: {name: str(where) for name, where in outside_members(kind).items()} for kind in lines
+    }
     if as_json:
-        print_json(lines)
+        found = {kind: names for kind, names in foreign.items() if names}
+        print_json({**lines, **({"from outside": found} if found else {})})
         return
     from rich.table import Table
+    from rich.text import Text
 
     screen = console()
     for kind, members in lines.items():
         table = Table(title=kind, title_justify="left", box=None, show_header=False)
         for name, line in members.items():
-            table.add_row(f"[bold]{name}[/]", line)
+            where = foreign[kind].get(name)
+            table.add_row(f"[bold]{name}[/]", line if where is None else Text(f"{line} [{where}]"))
         screen.print(table, "")
     screen.print("More about one of them: [bold]undamped show NAME[/]")

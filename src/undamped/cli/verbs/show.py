@@ -41,8 +41,8 @@ def _print(name: str, page: dict[str, Any]) -> None:
     from undamped.cli.screen import console
 
     screen = console()
-    article = "an" if page["kind"][0] in "aeiou" else "a"
-    screen.print(f"[bold]{name}[/], {article} {page['kind']}", "")
+    origin = "" if page["source"] == "undamped" else f", from {page['source']}"
+    screen.print(Text(name, style="bold") + Text(f", {_a(page['kind'])}{origin}"), "")
     screen.print(Text(page["summary"]), "")
     for heading in ("question", "equation", "symbols", "promise"):
         if page.get(heading):

@@ -151,6 +151,7 @@ def _print(run: Run, other: Run | None) -> None:
     from rich.panel import Panel
 
     from undamped.cli.screen import bars, console, duration, megabytes, metric_name
+    from undamped.training.origins import with_words
 
     settings, task = run.settings, run.task()
     result, model = settings["result"], settings["model"]
@@ -196,7 +197,10 @@ def _print(run: Run, other: Run | None) -> None:
         screen.print(f"The page: {run.path / 'report.html'}", soft_wrap=True)
     screen.print(
         Panel(
-            "\n".join(next_steps(run)), title="What to try next", title_align="left", expand=False
+            "\n".join(step + with_words(settings) for step in next_steps(run)),
+            title="What to try next",
+            title_align="left",
+            expand=False,
         )
     )
 

@@ -1,0 +1,159 @@
+"""Members from outside: files given by --with, and packages with entry points `undamped.members`.
+
+A file is Python that runs with the rights of whoever gives it. It is loaded only where a person
+names it (`--with`, `load_file`, the variable UNDAMPED_WITH), never because a run folder does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from undamped.errors import OptionError, UndampedError, explain
+from undamped.source import LOADING, Source
+
+GROUP = "undamped.members"
+VARIABLE = "UNDAMPED_WITH"
+"""Files to load, separated as in PATH; processes that training starts find theirs here."""
+
+_loaded: dict[str, Source] = {}
+_everything = threading.RLock()
+_done = False
+
+__path__: list[str] = []  # files become modules of this one, so that pickles find their classes
+
+
+def load_everything() -> None:
+    """Load the packages that are installed and the files of UNDAMPED_WITH, once."""
+    global _done
+    with _everything:
+        if _done:
+            return
+        _done = True  # what is loaded may look something up
+        for point in entry_points(group=GROUP):
+            _load_package(point)
+        for path in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+            load_file(path)
+
+
+def load_file(path: str | Path) -> Source:
+    """Run a Python file whose decorators enter members, once; return what is remembered of it.
+
+    Args:
+        path: The file.
+
+    Example:
+        >>> undamped.outside.load_file("my_models.py")
+    """
+    file = Path(path).expanduser().absolute()
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise OptionError(
+            explain(
+                f"--with {path}",
+                expected="a Python file",
+                got=error.strerror or "another problem",
+                remedy="Check the path.",
+            )
+        ) from None
+    source = Source("file", str(file), hashlib.sha256(content).hexdigest())
+    known = _loaded.get(str(file))
+    if known is not None:
+        if known != source:
+            raise OptionError(
+                explain(
+                    f"--with {path}",
+                    expected="the file as it was when it was loaded",
+                    got="another content",
+                    remedy="Start Python anew.",
+                )
+            )
+        return source
+    name = f"{__name__}.{_identifier(file.stem)}_{source.version[:8]}"
+    spec = importlib.util.spec_from_loader(name, loader=None, origin=str(file))
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    module.__file__ = str(file)
+    sys.modules[name] = module
+    try:
+        with _entering(source):
+            exec(compile(content, str(file), "exec"), vars(module))
+    except UndampedError:
+        del sys.modules[name]
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        line = _line_in(file, error)
+        raise OptionError(
+            explain(
+                f"--with {path}",
+                expected="a Python file that runs",
+                got=f"{type(error).__name__} in line {line}: {error}",
+                remedy="Correct that place.",
+            )
+        ) from error
+    _loaded[str(file)] = source
+    files = [known.name for known in _loaded.values() if known.kind == "file"]
+    os.environ[VARIABLE] = os.pathsep.join(files)
+    return source
+
+
+def loaded_sources() -> list[Source]:
+    """Return the files and packages that were loaded."""
+    return list(_loaded.values())
+
+
+def _load_package(point: EntryPoint) -> None:
+    package = point.dist.name if point.dist is not None else point.value
+    version = point.dist.version if point.dist is not None else ""
+    source = Source("package", package, version)
+    try:
+        with _entering(source):
+            point.load()
+    except Exception as error:  # a package of somebody else must not take everything down
+        warnings.warn(
+            f"{package} {version}: expected members of undamped in '{point.value}', got "
+            f"{type(error).__name__}: {error}. They are left out; ask its authors.",
+            stacklevel=2,
+        )
+        return
+    _loaded[f"{package}:{point.value}"] = source
+
+
+@contextmanager
+def _entering(source: Source) -> Iterator[None]:
+    token = LOADING.set(source)
+    try:
+        yield
+    finally:
+        LOADING.reset(token)
+
+
+def _identifier(stem: str) -> str:
+    return "".join(letter if letter.isalnum() else "_" for letter in stem)
+
+
+def _line_in(file: Path, error: BaseException) -> int | str:
+    if isinstance(error, SyntaxError):
+        return error.lineno or "?"
+    found: int | str = "?"
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(file):
+            found = trace.tb_lineno
+        trace = trace.tb_next
+    return found
+
+
+if os.environ.get(VARIABLE):
+    # A process that training starts unpickles classes of these files before it asks a registry.
+    load_everything()
