@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import undamped
+from undamped.errors import OptionError
 from undamped.registry import Registry, models
 from undamped.stubs import PACKAGES, stub, stub_path
 
@@ -80,6 +81,8 @@ def test_a_registry_imports_its_package_when_first_asked(tmp_path, monkeypatch):
 
 def test_two_members_cannot_have_one_name():
     registry = Registry("thing")
-    registry.register("one")(int)
+    registry.register("one")(undamped.LSTM)
     with pytest.raises(ValueError, match="two things want the name 'one'"):
+        registry.register("one")(undamped.GRU)
+    with pytest.raises(OptionError, match=r"thing 'one' of the module .*, got one that undamped"):
         registry.register("one")(str)
