@@ -1,0 +1,121 @@
+"""Implicit methods beside SciPy's Radau on the stiff test set: calls, seconds, errors.
+
+Both sides count calls of the field and Jacobians apart. SciPy gets the field written in NumPy, ours
+the one written in torch, so that each side pays for its own arithmetic. Candidates are timed in
+turn and summed up by their fastest round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undamped.bench.stiff_problems import StiffProblem, problems
+from undamped.bench.stiff_tables import StiffBenchmark, StiffTiming
+from undamped.bench.timing import interleaved
+from undamped.registry import benchmarks
+from undamped.solvers import solve
+
+Tick = Callable[[str], None] | None
+BATCH = 16
+
+
+@benchmarks.register("stiff")
+def run(
+    *, method: str = "radau5", rounds: int = 3, quick: bool = False, tick: Tick = None
+) -> StiffBenchmark:
+    """Implicit methods beside SciPy's Radau on the stiff test set: calls, seconds, errors.
+
+    Args:
+        method: Ours, by its name.
+        rounds: How often everything is timed.
+        quick: Two problems at one tolerance, for a look.
+        tick: Called with a name after every single run, for a progress bar.
+
+    Example:
+        >>> result = run(quick=True)
+    """
+    found = []
+    for problem in problems(quick):
+        reference = _scipy(problem, 1e-4 if quick else 1e-10).y[:, -1]
+        for tolerance in (1e-4,) if quick else (1e-4, 1e-7):
+            found.append(_compare(problem, tolerance, method, rounds, reference, tick))
+    return StiffBenchmark(tuple(found), method, BATCH, torch.get_num_threads())
+
+
+def _scipy(problem: StiffProblem, tolerance: float) -> Any:
+    from scipy.integrate import solve_ivp
+
+    return solve_ivp(
+        problem.plain,
+        (0.0, problem.end),
+        problem.start,
+        method="Radau",
+        rtol=tolerance,
+        atol=tolerance * problem.atol,
+    )
+
+
+class _Counted:
+    """A field that tells evaluations from those that a Jacobian is taken from."""
+
+    def __init__(self, field: Callable[[Any, Tensor], Tensor]) -> None:
+        self.field, self.plain, self.jacobians = field, 0, 0
+
+    def __call__(self, t: Any, y: Tensor) -> Tensor:
+        if y.requires_grad:
+            self.jacobians += 1
+        else:
+            self.plain += 1
+        return self.field(t, y)
+
+
+def _compare(
+    problem: StiffProblem,
+    tolerance: float,
+    method: str,
+    rounds: int,
+    reference: np.ndarray,
+    tick: Tick,
+) -> StiffTiming:
+    atol = tolerance * problem.atol
+    one, many = torch.from_numpy(problem.start), problem.batch(BATCH)
+    batch = solver_options(method)
+
+    @torch.no_grad()
+    def ours(start: Tensor, field: Any, **more: Any) -> Any:
+        times = [0.0, problem.end]
+        return solve(field, start, times, method=method, rtol=tolerance, atol=atol, **more)
+
+    counted = _Counted(problem.field)
+    solution, theirs = ours(one, counted), _scipy(problem, tolerance)
+    candidates = {
+        "undamped": lambda: ours(one, problem.field),
+        "SciPy": lambda: _scipy(problem, tolerance),
+        "undamped, batch": lambda: ours(many, problem.field, **batch),
+    }
+    seconds = interleaved(candidates, rounds=rounds, warmup=0, tick=tick)
+    scale = np.abs(reference) + problem.atol
+    return StiffTiming(
+        problem=problem.name,
+        tolerance=tolerance,
+        calls={"undamped": counted.plain, "SciPy": int(theirs.nfev)},
+        jacobians={"undamped": counted.jacobians, "SciPy": int(theirs.njev)},
+        errors={
+            "undamped": float(np.abs((solution.final.numpy() - reference) / scale).max()),
+            "SciPy": float(np.abs((theirs.y[:, -1] - reference) / scale).max()),
+        },
+        seconds={name: timing.spread[0] for name, timing in seconds.items()},
+        batch=BATCH,
+    )
+
+
+def solver_options(method: str) -> dict[str, Any]:
+    """Return how a batch is solved: with steps of their own where the method can."""
+    from undamped.registry import solvers
+
+    return {"steps": "sample"} if solvers[method].per_sample else {}
