@@ -15,6 +15,7 @@ HEADER = (
     "error, in units of the tolerance",
     "seconds, one sample",
     "seconds per sample of a batch",
+    "SciPy with a NumPy field",
     "wanted",
 )
 
@@ -75,6 +76,7 @@ class StiffTiming:
             f"{errors[0]:.2g} / {errors[1]:.2g}",
             f"{self.seconds[ours]:.3f} / {self.seconds[theirs]:.3f} = {self.second_ratio:.1f}",
             f"{each:.3f} = {self.batch_ratio:.2f}",
+            f"{self.seconds['SciPy, NumPy field']:.3f}",
             ", ".join(self.missed()) or "met",
         )
 

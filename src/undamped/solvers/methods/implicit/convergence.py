@@ -22,6 +22,8 @@ from torch import Tensor
 
 from undamped.solvers.loop.norm import ErrorNorm
 
+ONE_LANE, NO_LANE = np.ones(1, dtype=bool), np.zeros(1, dtype=bool)
+
 
 def allowed(norm: ErrorNorm, like: Tensor) -> float:
     """Return κ for a tolerance."""
@@ -53,18 +55,49 @@ class Convergence:
         self.factor = np.maximum(known, 2.3e-16) ** 0.8
         self._before = np.full(lanes, np.nan)
 
-    @property
-    def under_way(self) -> np.ndarray:
-        """Lanes that need another correction."""
-        return ~(self.done | self.failed)
+        self.under_way = True
+        """Whether any lane needs another correction."""
 
     def look(self, correction: Tensor) -> np.ndarray:
         """Take in a correction, (systems, …, size); return which lanes are to have it added."""
         weights = self.weights if correction.dim() == 2 else self.weights.unsqueeze(1)
         scaled = (correction * weights).flatten(1)
-        sizes = torch.linalg.vector_norm(scaled, dim=1) / math.sqrt(scaled.shape[1])
-        found = (sizes if self.lanes > 1 else sizes.amax(0, keepdim=True)).cpu().double().numpy()
-        active = self.under_way
+        sizes = torch.linalg.vector_norm(scaled, dim=1)
+        scale = 1 / math.sqrt(scaled.shape[1])
+        if self.lanes == 1:
+            size = sizes.item() if len(sizes) == 1 else sizes.amax().item()
+            return self._look_at_one(size * scale)
+        return self._look_at_many(sizes.cpu().double().numpy() * scale)
+
+    def _look_at_one(self, size: float) -> np.ndarray:
+        """Do what `_look_at_many` does, in plain numbers: arrays of one cost ten times as much."""
+        before, number = float(self._before[0]), int(self.iterations[0])
+        known, rate, hopeless = float(self.factor[0]), float(self.rate[0]), False
+        if number:
+            rate = size / before if before else 0.0
+            if rate < 1:
+                known = rate / (1 - rate)
+                hopeless = rate ** (self.most - 1 - number) / (1 - rate) * size > self.kappa
+            else:
+                hopeless = True
+        none = size <= 1e-3 * self.kappa if number else size == 0
+        if not math.isfinite(size) or (hopeless and not none):
+            self.failed[0], self.under_way = True, False
+            return NO_LANE
+        self.iterations[0] = number + 1
+        good = none or known * size <= self.kappa
+        self.done[0] = good
+        self.failed[0] = not good and number + 1 >= self.most
+        self.under_way = not good and number + 1 < self.most
+        if number:
+            self.rate[0] = rate
+            if not none:
+                self.factor[0] = known
+        self._before[0] = size
+        return ONE_LANE
+
+    def _look_at_many(self, found: np.ndarray) -> np.ndarray:
+        active = ~(self.done | self.failed)
         with np.errstate(all="ignore"):
             rate = found / self._before
             first = self.iterations == 0
@@ -72,7 +105,7 @@ class Convergence:
             known = np.where(first, self.factor, rate / (1 - rate))
             hopeless = ~first & ~((rate < 1) & (rate**left / (1 - rate) * found <= self.kappa))
             # What is next to nothing has no meaningful rate.
-            none = found <= 1e-3 * self.kappa * (self.iterations > 0)
+            none = found <= 1e-3 * self.kappa * ~first
             good = none | (known * found <= self.kappa)
         broken = active & (~np.isfinite(found) | (hopeless & ~none))
         self.failed |= broken
@@ -80,6 +113,7 @@ class Convergence:
         self.iterations += active
         self.done |= active & good
         self.failed |= active & ~good & (self.iterations >= self.most)
+        self.under_way = not (self.done | self.failed).all()
         self.rate = np.where(active & ~first, rate, self.rate)
         self.factor = np.where(active & ~first & ~none, known, self.factor)
         self._before = np.where(active, found, self._before)

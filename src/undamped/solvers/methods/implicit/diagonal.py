@@ -70,7 +70,7 @@ class DiagonallyImplicit(ImplicitMethod):
 
     def _stage(self, attempt: Attempt, time: Tensor, base: Tensor, z: Tensor) -> Tensor:
         seen = attempt.corrections()
-        while seen.under_way.any():
+        while seen.under_way:
             right = attempt.slope(time, z) * attempt.row_h + (base - z) / self.gamma
             correction = attempt.line.solve(0, right)
             z = attempt.added(seen.look(correction), z, correction)

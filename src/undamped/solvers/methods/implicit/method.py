@@ -13,7 +13,7 @@ from torch import Tensor
 
 from undamped.errors import SolveError, explain
 from undamped.options import PositiveInt
-from undamped.solvers.methods.implicit.convergence import Convergence
+from undamped.solvers.methods.implicit.convergence import ONE_LANE, Convergence
 from undamped.solvers.methods.implicit.linearization import (
     Jacobian,
     LinearAlgebra,
@@ -92,7 +92,7 @@ class Attempt:
     @staticmethod
     def added(lanes: np.ndarray, stages: Tensor, correction: Tensor) -> Tensor:
         """Return rows with a correction added for some lanes."""
-        if lanes.all():
+        if lanes is ONE_LANE or lanes.all():
             return stages + correction
         mask = torch.from_numpy(lanes).to(stages.device).view(-1, *(1,) * (stages.dim() - 1))
         return torch.where(mask, stages + correction, stages)

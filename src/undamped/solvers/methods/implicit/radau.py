@@ -76,14 +76,14 @@ class Radau5(ImplicitMethod):
             h = h.unsqueeze(2)
         times = attempt.times(_NODES)
         seen = attempt.corrections()
-        while seen.under_way.any():
+        while seen.under_way:
             slopes = torch.stack(
                 [attempt.slope(time, part) for time, part in zip(times, z.unbind(1), strict=True)],
                 dim=1,
             )
-            right = (back @ slopes) * h - blocks @ w
-            real = line.solve(0, right[:, 0])
-            pair = line.solve(1, torch.complex(right[:, 1], right[:, 2]))
+            first, second, third = ((back @ slopes) * h - blocks @ w).unbind(1)
+            real = line.solve(0, first)
+            pair = line.solve(1, torch.complex(second, third))
             correction = torch.stack((real, pair.real, pair.imag), dim=1)
             w = attempt.added(seen.look(correction), w, correction)
             z = change @ w
@@ -131,11 +131,16 @@ def _continuation(ratio: np.ndarray) -> np.ndarray:
     The stages of a step lie on a polynomial of degree three that begins at nought; the next step's
     are its values beyond the end, less the value there.
     """
-    nodes = np.array((0.0, *_NODES))
+    others, scale = _lagrange()
     places = 1 + np.array(_NODES) * ratio[:, None]  # (lanes, stages)
-    found = np.empty((*places.shape, 3))
-    for j in range(1, 4):
-        others = np.delete(nodes, j)
-        found[:, :, j - 1] = np.prod((places[..., None] - others) / (nodes[j] - others), axis=-1)
+    found = (places[..., None, None] - others).prod(-1) * scale
     found[:, :, 2] -= 1
     return found
+
+
+@lru_cache(maxsize=1)
+def _lagrange() -> tuple[np.ndarray, np.ndarray]:
+    """Return the other nodes of each stage, and one over the product of distances to them."""
+    nodes = np.array((0.0, *_NODES))
+    others = np.stack([np.delete(nodes, j) for j in (1, 2, 3)])
+    return others, 1 / (nodes[1:, None] - others).prod(-1)
