@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from undamped.errors import OptionError, explain
 from undamped.export.graph import Graph
+from undamped.torch_internals import TorchDispatchMode, tree_leaves
 
 EXAMPLES = 3
 """Rows of an example. No operator below looks at the number of rows, so any other will do."""

@@ -13,8 +13,8 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
-from torch.autograd import forward_ad
+
+from undamped.torch_internals import forward_mode_open, inside_functional_transform
 
 Implementation = Literal["numba", "operator", "reference"]
 _PLAIN = ContextVar("plain loops", default=False)
@@ -73,4 +73,4 @@ def inside_transform() -> bool:
     """Say whether a transform of `torch.func` or forward-mode differentiation is going on."""
     if torch.compiler.is_compiling():  # which sees the registered operator
         return False
-    return _functorch.maybe_current_level() is not None or forward_ad._current_level >= 0
+    return inside_functional_transform() or forward_mode_open()

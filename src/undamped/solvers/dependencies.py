@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.errors import OptionError
+from undamped.torch_internals import sequence_number
 
 
 class NeedsGraphError(OptionError):
@@ -80,7 +81,7 @@ def next_node() -> int:
     """Return the number that the next autograd node of this thread will have, or one before."""
     marker = torch.ones((), requires_grad=True) * 1.0
     assert marker.grad_fn is not None
-    return marker.grad_fn._sequence_nr()
+    return sequence_number(marker.grad_fn)
 
 
 def _leaves(values: Iterable[Tensor], named: Iterable[Tensor], start: int) -> Iterator[Tensor]:
@@ -96,7 +97,7 @@ def _leaves(values: Iterable[Tensor], named: Iterable[Tensor], start: int) -> It
         leaf = getattr(node, "variable", None)
         if leaf is not None:
             yield leaf
-        elif node._sequence_nr() < start:
+        elif sequence_number(node) < start:
             raise _unnamed("one computed earlier and not named")
         waiting.extend(before for before, _ in node.next_functions if before is not None)
 

@@ -13,6 +13,7 @@ from undamped.errors import NonFiniteError, OptionError, explain
 from undamped.kernels.dispatch import inside_transform
 from undamped.solvers.loop.jumps import Window, inside
 from undamped.solvers.state.packing import Packing
+from undamped.torch_internals import version_of
 
 if TYPE_CHECKING:
     from undamped.solvers.gradients.unchanged import FieldSamples
@@ -47,7 +48,7 @@ class CountedField:
         self.count += 1
         if self.window is not None:
             t = inside(t, self.window)
-        version = -1 if y.is_inference() else y._version
+        version = -1 if y.is_inference() else version_of(y)
         if self.plain:
             value = self.function(t, y)
             if type(value) is not Tensor or value.shape != y.shape:
@@ -57,7 +58,7 @@ class CountedField:
         else:
             packing = self.packing
             value = packing.pack(self.function(packing.time(t), packing.unpack(y)))
-        if version >= 0 and y._version != version:
+        if version >= 0 and version_of(y) != version:
             raise _changed_input()
         if self.samples is not None:
             self.samples.offer(t, y, value)
@@ -65,7 +66,7 @@ class CountedField:
 
     def _watch(self, value: Tensor) -> None:
         """Refuse a field that writes its answers over each other; it does so from the start."""
-        if value is self._last and value._version != self._version:
+        if value is self._last and version_of(value) != self._version:
             raise OptionError(
                 explain(
                     "value of the field",
@@ -75,7 +76,7 @@ class CountedField:
                 )
             )
         watched = not (value.requires_grad or value.is_inference() or self.count == WATCHED)
-        self._last, self._version = (value, value._version) if watched else (None, 0)
+        self._last, self._version = (value, version_of(value)) if watched else (None, 0)
 
     def first(self, t: Tensor, y: Tensor) -> Tensor:
         """Evaluate for the first time in a solve, checking type and finiteness too."""

@@ -21,6 +21,7 @@ from undamped.cells.bases.updates import Watched
 from undamped.errors import OptionError
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.promises import Promise
+from undamped.torch_internals import parametrize_again
 
 State = tuple[Tensor, ...]
 
@@ -168,9 +169,7 @@ class Cell(nn.Module, ABC):
 def _unpickle_parametrized(cell_class: type[Cell], contents: dict[str, Any]) -> Cell:
     cell = cell_class.__new__(cell_class)
     vars(cell).update(contents)
-    parametrize._inject_new_class(cell)
-    for name in cell.parametrizations:  # type: ignore[union-attr]
-        parametrize._inject_property(cell, name)
+    parametrize_again(cell)
     if isinstance(cell, Watched):
         cell.watch_again()
     return cell

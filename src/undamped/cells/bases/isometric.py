@@ -14,6 +14,7 @@ from undamped.cells.bases.coupled import CoupledCell
 from undamped.kernels.coupled import Step
 from undamped.options import PositiveInt
 from undamped.parametrizations.matrix_set import MatrixSet
+from undamped.torch_internals import parametrizations_of
 
 
 class IsometricCell(CoupledCell):
@@ -71,7 +72,7 @@ class IsometricCell(CoupledCell):
 
     def constants_source(self) -> nn.Module:
         """Where the free parameters and the set of `weight_hh` are, if it is kept in one."""
-        return self._modules.get("parametrizations") or self
+        return parametrizations_of(self) or self
 
     def input_tensors(self) -> State:
         """V, and the bias where φ is not modReLU."""

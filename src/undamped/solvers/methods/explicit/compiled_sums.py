@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from undamped.kernels.dispatch import implementation
 from undamped.solvers.methods.combine import Terms, combine_terms
+from undamped.torch_internals import forward_mode_open
 
 if TYPE_CHECKING:
     from undamped.kernels.runge_kutta_sums import WeightedSums
@@ -24,7 +24,7 @@ def compiled_sums(y: Tensor) -> CompiledSums | None:
     """Return the sums for states like y, or None where no kernel takes them."""
     if torch.compiler.is_compiling() or implementation(y) != "numba" or not y.is_contiguous():
         return None
-    if forward_ad._current_level >= 0:  # a kernel would lose the tangents
+    if forward_mode_open():  # a kernel would lose the tangents
         return None
     from undamped.kernels.runge_kutta_sums import WeightedSums
 

@@ -18,6 +18,7 @@ from torch.autograd import forward_ad
 
 from undamped.errors import OptionError
 from undamped.solvers.methods.solver import Field
+from undamped.torch_internals import forward_mode_open, with_forward_mode
 
 _LEVEL = threading.Lock()
 _HERE = threading.local()
@@ -44,7 +45,7 @@ def forward_product(field: Field, t: Tensor, y: Tensor, v: Tensor) -> Tensor:
     way = _WAYS.get(field, 0)
     if way == 0 and _LEVEL.acquire(blocking=False):
         try:
-            if forward_ad._current_level < 0:
+            if not forward_mode_open():
                 return _forwards(field, t, y, v)
         except NotImplementedError:
             way = _WAYS[field] = 1
@@ -63,7 +64,7 @@ def _forwards(field: Field, t: Tensor, y: Tensor, v: Tensor) -> Tensor:
     _HERE.inside = True
     try:
         # Inside an autograd function, which a solve with gradients is, torch turns tangents off.
-        with forward_ad._set_fwd_grad_enabled(True), forward_ad.dual_level():
+        with with_forward_mode(), forward_ad.dual_level():
             value = field(t, forward_ad.make_dual(y, v))
             tangent = forward_ad.unpack_dual(value).tangent
     finally:

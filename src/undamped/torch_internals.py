@@ -1,0 +1,66 @@
+"""Private names of PyTorch that this library cannot do without, each in one function.
+
+A new version of torch may move any of them; `tests/test_torch_internals.py` has a test for each,
+and is run with the oldest and the newest version that is promised.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from torch import Tensor, nn
+from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
+from torch.autograd import forward_ad
+from torch.nn.utils import parametrize
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+__all__ = [
+    "TorchDispatchMode",
+    "forward_mode_open",
+    "inside_functional_transform",
+    "parametrizations_of",
+    "parametrize_again",
+    "sequence_number",
+    "tree_leaves",
+    "version_of",
+    "with_forward_mode",
+]
+
+
+def inside_functional_transform() -> bool:
+    """Say whether a transform of `torch.func` is going on."""
+    return _functorch.maybe_current_level() is not None
+
+
+def forward_mode_open() -> bool:
+    """Say whether a level of forward-mode differentiation is open, in any thread."""
+    return forward_ad._current_level >= 0
+
+
+def with_forward_mode() -> AbstractContextManager[Any]:
+    """Return a context in which tangents are kept, also inside an autograd function."""
+    return forward_ad._set_fwd_grad_enabled(True)
+
+
+def version_of(tensor: Tensor) -> int:
+    """Return how often a tensor was written to; not for tensors of inference mode."""
+    return tensor._version
+
+
+def sequence_number(node: Any) -> int:
+    """Return the number of a node of the graph; a later node of a thread has a larger one."""
+    return node._sequence_nr()
+
+
+def parametrizations_of(module: nn.Module) -> nn.Module | None:
+    """Return what holds a module's parametrizations, or None; asked often, so without a walk."""
+    return module._modules.get("parametrizations")
+
+
+def parametrize_again(module: nn.Module) -> None:
+    """Give a module made of saved contents the class and properties its parametrizations need."""
+    parametrize._inject_new_class(module)
+    for name in module.parametrizations:  # type: ignore[union-attr]
+        parametrize._inject_property(module, name)
