@@ -77,6 +77,12 @@ class Doubled(nn.Module):
         return 2 * x
 
 
+def test_a_modules_own_parameters():
+    net = nn.Sequential(nn.Linear(2, 2))
+    assert internals.own_parameters(net) == {}
+    assert list(internals.own_parameters(net[0])) == ["weight", "bias"]
+
+
 def test_parametrizations_are_found_without_a_walk():
     layer = nn.Linear(2, 2)
     assert internals.parametrizations_of(layer) is None

@@ -20,6 +20,7 @@ __all__ = [
     "TorchDispatchMode",
     "forward_mode_open",
     "inside_functional_transform",
+    "own_parameters",
     "parametrizations_of",
     "parametrize_again",
     "sequence_number",
@@ -52,6 +53,11 @@ def version_of(tensor: Tensor) -> int:
 def sequence_number(node: Any) -> int:
     """Return the number of a node of the graph; a later node of a thread has a larger one."""
     return node._sequence_nr()
+
+
+def own_parameters(module: nn.Module) -> dict[str, nn.Parameter | None]:
+    """Return the parameters a module itself holds, without a walk through those inside it."""
+    return module._parameters
 
 
 def parametrizations_of(module: nn.Module) -> nn.Module | None:

@@ -40,6 +40,7 @@ from undamped.options import (
     options_of,
 )
 from undamped.parametrizations.singular_band import orthogonality_penalty
+from undamped.torch_internals import own_parameters
 
 if TYPE_CHECKING:
     from undamped.kernels import OscillatorStream
@@ -420,7 +421,7 @@ class Recurrent(Penalised):
         self, x: Tensor, state: Tensor | State | None, stream: bool = False
     ) -> tuple[Tensor, Tensor | State | None, bool]:
         first = self.cell(0)
-        weight = next(iter(first._parameters.values()), None)  # at once, for steps of a stream
+        weight = next(iter(own_parameters(first).values()), None)  # at once, for steps of a stream
         if weight is None:
             weight = next(first.parameters(), None)
         if weight is not None and x.dtype != weight.dtype:
