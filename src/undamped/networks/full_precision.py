@@ -34,7 +34,7 @@ def in_full_precision(method: Callable[..., Any]) -> Callable[..., Any]:
                 )
             )
         kind = tensor.device.type
-        if not torch.is_autocast_enabled(kind):
+        if kind == "meta" or not torch.is_autocast_enabled(kind):
             return method(self, input, *arguments, **named)
         with torch.autocast(kind, enabled=False):
             whole = input.to(next(self.parameters()).dtype)

@@ -19,6 +19,7 @@ from undamped.cells.bases.cell import Cell, State
 from undamped.cells.bases.penalised import Penalised
 from undamped.docstrings import documented_arguments
 from undamped.errors import OptionError, ShapeError, explain
+from undamped.kernels.dispatch import through_operator
 from undamped.memory import refuse_beyond_memory
 from undamped.networks.full_precision import in_full_precision
 from undamped.networks.sequence_tensors import (
@@ -116,10 +117,7 @@ class Recurrent(Penalised):
             options = self.cell_class.layer_options(self.cell_options, layer, self.num_layers)
             sizes = tuple(widths[source] for source in self.layer_sources(layer))
             for _ in range(self.directions):
-                cell = self.cell_class(sum(sizes), self.hidden_size, **options)
-                if len(sizes) > 1:
-                    cell.draw_sources(sizes)
-                cells.append(cell)
+                cells.append(self._build_cell(sizes, options))
             widths.append(self.directions * cells[-1].output_size)
             if layer == 2:  # the later layers are at least as large
                 weights = [p for cell in cells[-self.directions :] for p in cell.parameters()]
@@ -127,6 +125,21 @@ class Recurrent(Penalised):
                 what = f"{type(self).__name__} with {self.num_layers:,} layers"
                 refuse_beyond_memory(size * self.num_layers, what)
         return cells
+
+    def _build_cell(self, sizes: tuple[int, ...], options: dict[str, Any]) -> Cell:
+        """Draw one cell, on the default device.
+
+        Where that is `meta` it is drawn on the CPU first, one cell at a time: starts such as an
+        orthogonal matrix look at numbers.
+        """
+        device = torch.get_default_device()
+        if device.type == "meta":
+            with torch.device("cpu"):
+                return self._build_cell(sizes, options).to(device)
+        cell = self.cell_class(sum(sizes), self.hidden_size, **options)
+        if len(sizes) > 1:
+            cell.draw_sources(sizes)
+        return cell
 
     @classmethod
     def declared_options(cls) -> dict[str, Option]:
@@ -465,6 +478,8 @@ class Recurrent(Penalised):
             # Eight bits hold 255 and nothing that is computed from it.
             lengths = lengths.to(torch.int64)
         fits = lengths.shape == (batch,) and whole
+        if fits and through_operator(x):
+            return lengths  # whose values nobody can look at while tracing
         if not fits or int(lengths.min()) < 1 or int(lengths.max()) > steps:
             raise ShapeError(
                 explain(

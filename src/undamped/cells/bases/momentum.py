@@ -90,7 +90,7 @@ class MomentumCell(CoupledCell):
         output, final = coupled_scan(
             self.elementwise(),
             self.operator(),
-            self.drive.projection(len(x), filters),
+            self.drive.projection(x.shape[0], filters),
             x,
             state[: self._own],
             input_tensors=self.input_tensors(),
@@ -100,7 +100,7 @@ class MomentumCell(CoupledCell):
         )
         own, filtered = final[: self._own], list(final[self._own :])
         if self.drive.counts:
-            made = len(x) if lengths is None else lengths.to(x).unsqueeze(-1)
+            made = x.shape[0] if lengths is None else lengths.to(x).unsqueeze(-1)
             filtered.append(filters[-1] + made)
         return output, (*own, *self._split_filter(filtered))
 

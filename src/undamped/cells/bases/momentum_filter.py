@@ -78,7 +78,7 @@ class Drive:
     def _decays(self, steps: int, state: list[Tensor]) -> Tensor:
         """What the velocity is multiplied with, (time, batch)."""
         if not self.counts:
-            return state[0].new_full((steps, len(state[0])), self.momentum)
+            return state[0].new_full((steps, state[0].shape[0]), self.momentum)
         time = torch.arange(steps, device=state[1].device).unsqueeze(1)
         within = self._within(state[1]).squeeze(1)
         within = torch.remainder(within + time, self.restart)

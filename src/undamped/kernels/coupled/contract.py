@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, ClassVar, Self
 
 from torch import Tensor
@@ -93,16 +94,25 @@ class Step(Described):
     """Whether the backward pass needs product and projected input again, or only the states."""
     has_memory: ClassVar[bool] = False
     """Whether part of the state is not read by the operator."""
-    loops: ClassVar[tuple[Callable[..., None], Callable[..., None]]]
-    """Compiled loops over the times of a chunk, forward and backward (`loop`)."""
-    own_pass: ClassVar[Any] = None
-    """The pass of a step that needs another than `compiled_pass` has."""
+    home: ClassVar[str]
+    """The module of `steps` that has its compiled loops, LOOPS by name (`loop`), and PASS where
+    the step needs another pass than `compiled_pass`."""
     constants: tuple[float, ...] = ()
     """Numbers of the step, for its loops: those its constructor takes."""
 
     def describe(self) -> tuple[list[float], list[Tensor]]:
         """Its constants are all there is."""
         return list(self.constants), []
+
+    @property
+    def compiled(self) -> Any:
+        """Its module, which brings Numba."""
+        return import_module(f"undamped.kernels.coupled.steps.{self.home}")
+
+    @property
+    def loops(self) -> tuple[Callable[..., None], Callable[..., None]]:
+        """Compiled loops over the times of a chunk, forward and backward."""
+        return self.compiled.LOOPS[type(self).__name__]
 
 
 class Activation(Step):
@@ -114,8 +124,11 @@ class Activation(Step):
     reads_product = False
     in_place: ClassVar[bool] = False
     """Whether `product` is `new`, to be changed where it stands."""
-    kernels: ClassVar[tuple[Callable[..., None], Callable[..., None]]]
-    """Compiled functions of one time, forward and backward (`steps.activation`)."""
+
+    @property
+    def kernels(self) -> tuple[Callable[..., None], Callable[..., None]]:
+        """Compiled functions of one time, forward and backward."""
+        return self.compiled.KERNELS[type(self).__name__]
 
 
 class ProjectionPass(ABC):

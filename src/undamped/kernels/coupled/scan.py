@@ -241,7 +241,7 @@ def _pass_class(step: Step, operator: Operator) -> type[Pass]:
 
     if isinstance(operator, StructuredOperator):
         return StructuredPass
-    return step.own_pass or CompiledPass
+    return getattr(step.compiled, "PASS", CompiledPass)
 
 
 def _passes(

@@ -16,7 +16,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from undamped.kernels.coupled.contract import Projection, ProjectionPass
@@ -24,108 +23,11 @@ from undamped.kernels.coupled.projections.linear import LinearPass
 from undamped.kernels.shared.lengths import remaining_steps
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def _filter(
-    rows: Any, velocity: Any, moment: Any, decays: Any, remaining: Any, constants: Any, shift: Any
-) -> None:
-    step, decay, softening, one = constants[0], constants[1], constants[2], rows.dtype.type(1)
-    size = rows.shape[2]
-    for t in range(rows.shape[0]):
-        for b in range(rows.shape[1]):
-            if t >= remaining[b]:
-                continue
-            row, a = rows[t, b], decays[t, b]
-            v, m = velocity[b], moment[b]
-            for j in range(m.shape[0]):
-                m[j] = decay * m[j] + (one - decay) * row[j] * row[j]
-            for j in range(v.shape[0]):
-                v[j] = a * v[j] + step * row[j]
-            if v.shape[0] == 0:
-                for j in range(size):
-                    row[j] *= step
-            else:
-                for j in range(size):
-                    row[j] = v[j]
-            for j in range(m.shape[0]):
-                row[j] /= np.sqrt(m[j] + softening)
-            for j in range(shift.shape[0]):
-                row[j] += shift[j]
+def kernels() -> Any:
+    """Return the compiled part, which brings Numba."""
+    from undamped.kernels.coupled.projections import momentum_kernels
 
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _velocity_backward(
-    gradient: Any, velocity_gradient: Any, decays: Any, remaining: Any, step: Any
-) -> None:
-    for t in range(gradient.shape[0] - 1, -1, -1):
-        for b in range(gradient.shape[1]):
-            if t >= remaining[b]:
-                continue
-            row, state_gradient, a = gradient[t, b], velocity_gradient[b], decays[t, b]
-            for j in range(row.shape[0]):
-                state_gradient[j] += row[j]
-            for j in range(row.shape[0]):
-                row[j] = step * state_gradient[j]
-            for j in range(row.shape[0]):
-                state_gradient[j] *= a
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _moment_backward(
-    gradient: Any,
-    u: Any,
-    velocity: Any,
-    moment: Any,
-    velocity_gradient: Any,
-    moment_gradient: Any,
-    decays: Any,
-    remaining: Any,
-    constants: Any,
-) -> None:
-    step, decay, softening = constants[0], constants[1], constants[2]
-    steps, sequences, size = gradient.shape
-    half, one, two = u.dtype.type(0.5), u.dtype.type(1), u.dtype.type(2)
-    driven = velocity.shape[1] > 0
-    # The forward pass again, keeping what is above and below the fraction at every step.
-    tops, bottoms = np.empty_like(u), np.empty_like(u)
-    for t in range(steps):
-        for b in range(sequences):
-            if t >= remaining[b]:
-                continue
-            row, m, v, a = u[t, b], moment[b], velocity[b], decays[t, b]
-            top, bottom = tops[t, b], bottoms[t, b]
-            for j in range(size):
-                m[j] = decay * m[j] + (one - decay) * row[j] * row[j]
-            for j in range(size):
-                bottom[j] = one / np.sqrt(m[j] + softening)
-            for j in range(v.shape[0]):
-                v[j] = a * v[j] + step * row[j]
-            if driven:
-                for j in range(size):
-                    top[j] = v[j]
-            else:
-                for j in range(size):
-                    top[j] = step * row[j]
-    for t in range(steps - 1, -1, -1):
-        for b in range(sequences):
-            if t >= remaining[b]:
-                continue
-            row, given, top, scale = u[t, b], gradient[t, b], tops[t, b], bottoms[t, b]
-            m_gradient, v_gradient, a = moment_gradient[b], velocity_gradient[b], decays[t, b]
-            for j in range(size):
-                m_gradient[j] -= half * given[j] * top[j] * scale[j] * scale[j] * scale[j]
-            for j in range(size):
-                given[j] *= scale[j]
-            for j in range(v_gradient.shape[0]):
-                v_gradient[j] += given[j]
-            if driven:
-                for j in range(size):
-                    given[j] = v_gradient[j]
-            for j in range(size):
-                given[j] = step * given[j] + two * (one - decay) * row[j] * m_gradient[j]
-            for j in range(v_gradient.shape[0]):
-                v_gradient[j] *= a
-            for j in range(size):
-                m_gradient[j] *= decay
+    return momentum_kernels
 
 
 @dataclass
@@ -211,7 +113,7 @@ class _FilteredPass(ProjectionPass):
     def _run(self, chunk: int, x: Tensor, out: Tensor, state: list[Tensor]) -> None:
         self.linear.forward(chunk, x, out)
         times = self._times(chunk)
-        _filter(out.numpy(), *self._arrays(state), *times, self.constants, self.shift)
+        kernels().filter_rows(out.numpy(), *self._arrays(state), *times, self.constants, self.shift)
 
     def forward(self, chunk: int, x: Tensor, out: Tensor) -> None:
         """Remember where the filter stood, then go on."""
@@ -233,9 +135,11 @@ class _FilteredPass(ProjectionPass):
             u = torch.empty_like(gradient)
             self.linear.forward(chunk, x, u)
             state = self._arrays([part.clone() for part in self.starts[chunk]])
-            _moment_backward(
+            kernels().moment_backward(
                 gradient.numpy(), u.numpy(), *state, *state_gradients, *times, self.constants
             )
         else:
-            _velocity_backward(gradient.numpy(), state_gradients[0], *times, self.constants[0])
+            kernels().velocity_backward(
+                gradient.numpy(), state_gradients[0], *times, self.constants[0]
+            )
         self.linear.backward(chunk, x, gradient, input_gradient)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from undamped.kernels.coupled.contract import Activation
 from undamped.kernels.coupled.loop import (
     LOOP,
     add_output_gradient,
@@ -232,46 +231,15 @@ def _complex_modrelu_backward_loop(
         backprop_product(chunk, t, False)
 
 
-class Tanh(Activation):
-    """carried' = tanh(product + projected)."""
-
-    in_place = True
-    kernels = _tanh_forward, _tanh_backward
-    loops = _tanh_forward_loop, _tanh_backward_loop
-
-
-class LeakyRelu(Activation):
-    """carried' = s where s > 0, leak·s elsewhere, s = product + projected.
-
-    Args:
-        leak: The slope below zero: 0 for relu, 1 for the identity.
-    """
-
-    in_place = True
-    kernels = _relu_forward, _relu_backward
-    loops = _relu_forward_loop, _relu_backward_loop
-
-    def __init__(self, leak: float) -> None:
-        self.constants = (leak,)
-
-
-class ModRelu(Activation):
-    """carried' = sign(s) relu(|s| + b), s = product + projected; weights: b (hidden,)."""
-
-    in_place = True
-    kernels = _modrelu_forward, _modrelu_backward
-    loops = _modrelu_forward_loop, _modrelu_backward_loop
-
-
-class ComplexModRelu(Activation):
-    """carried' = s relu(|s| + b)/(|s| + ε) for complex s, as (real | imaginary) side by side.
-
-    Args:
-        softening: The number ε that keeps the division from zero.
-    """
-
-    kernels = _complex_modrelu_forward, _complex_modrelu_backward
-    loops = _complex_modrelu_forward_loop, _complex_modrelu_backward_loop
-
-    def __init__(self, softening: float) -> None:
-        self.constants = (softening,)
+LOOPS = {
+    "Tanh": (_tanh_forward_loop, _tanh_backward_loop),
+    "LeakyRelu": (_relu_forward_loop, _relu_backward_loop),
+    "ModRelu": (_modrelu_forward_loop, _modrelu_backward_loop),
+    "ComplexModRelu": (_complex_modrelu_forward_loop, _complex_modrelu_backward_loop),
+}
+KERNELS = {
+    "Tanh": (_tanh_forward, _tanh_backward),
+    "LeakyRelu": (_relu_forward, _relu_backward),
+    "ModRelu": (_modrelu_forward, _modrelu_backward),
+    "ComplexModRelu": (_complex_modrelu_forward, _complex_modrelu_backward),
+}

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from undamped.kernels.coupled.contract import Step
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
@@ -125,28 +124,7 @@ def _gated_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: An
         backprop_product(chunk, t, True)
 
 
-class Euler(Step):
-    """carried' = carried + step·tanh(product + projected).
-
-    Args:
-        step: The size of the step.
-    """
-
-    loops = _euler_forward_loop, _euler_backward_loop
-
-    def __init__(self, step: float) -> None:
-        self.constants = (step,)
-
-
-class GatedEuler(Step):
-    """carried' = carried + step·σ̂(product + projected₂) ⊙ tanh(product + projected₁).
-
-    Args:
-        step: The size of the step.
-    """
-
-    adds_projection = False
-    loops = _gated_forward_loop, _gated_backward_loop
-
-    def __init__(self, step: float) -> None:
-        self.constants = (step,)
+LOOPS = {
+    "Euler": (_euler_forward_loop, _euler_backward_loop),
+    "GatedEuler": (_gated_forward_loop, _gated_backward_loop),
+}

@@ -6,7 +6,6 @@ from typing import Any
 
 from numba import njit
 
-from undamped.kernels.coupled.contract import Step
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
@@ -81,16 +80,6 @@ def _cornn_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: An
         backprop_product(chunk, t, True)
 
 
-class CoupledOscillator(Step):
-    """z' = z + step·(tanh(product + projected) − γ y − ε z), y' = y + step·z'.
-
-    Args:
-        step: The size of the step.
-        stiffness: The number γ.
-        damping: The number ε.
-    """
-
-    loops = _cornn_forward_loop, _cornn_backward_loop
-
-    def __init__(self, step: float, stiffness: float, damping: float) -> None:
-        self.constants = (step, stiffness, damping)
+LOOPS = {
+    "CoupledOscillator": (_cornn_forward_loop, _cornn_backward_loop),
+}

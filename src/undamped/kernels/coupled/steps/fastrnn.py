@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from undamped.kernels.coupled.contract import Step
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
@@ -179,16 +178,7 @@ def _fast_gate_backward_loop(chunk: Any, weights: Any, gradients: Any, constants
         backprop_product(chunk, t, True)
 
 
-class WeightedSum(Step):
-    """carried' = α tanh(product + projected) + β carried; weights: α (1,), β (1,)."""
-
-    loops = _mix_forward_loop, _mix_backward_loop
-
-
-class FastGate(Step):
-    """carried' = (ζ(1 − z) + ν) ⊙ tanh(s) + z ⊙ carried, z = σ̂(s + d), s = product + projected.
-
-    Parameters: d (hidden,), ζ (1,), ν (1,).
-    """
-
-    loops = _fast_gate_forward_loop, _fast_gate_backward_loop
+LOOPS = {
+    "WeightedSum": (_mix_forward_loop, _mix_backward_loop),
+    "FastGate": (_fast_gate_forward_loop, _fast_gate_backward_loop),
+}

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from undamped.kernels.coupled.contract import Step
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
@@ -117,11 +116,6 @@ def _goru_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any
         backprop_product(chunk, t, True)
 
 
-class GatedOrthogonal(Step):
-    """carried' = u ⊙ carried + (1 − u) ⊙ modReLU(projected₃ + r ⊙ product₃).
-
-    r = σ̂(product₁ + projected₁), u = σ̂(product₂ + projected₂). Parameters: modReLU's bias.
-    """
-
-    adds_projection = False
-    loops = _goru_forward_loop, _goru_backward_loop
+LOOPS = {
+    "GatedOrthogonal": (_goru_forward_loop, _goru_backward_loop),
+}

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from undamped.kernels.coupled.contract import Step
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
@@ -106,11 +105,6 @@ def _gru_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any)
         backprop_product(chunk, t, True)
 
 
-class GatedRecurrent(Step):
-    """carried' = z ⊙ carried + (1 − z) ⊙ tanh(projected₃ + r ⊙ (product₃ + d)).
-
-    r = σ̂(product₁ + projected₁), z = σ̂(product₂ + projected₂). Parameters: d (hidden,).
-    """
-
-    adds_projection = False
-    loops = _gru_forward_loop, _gru_backward_loop
+LOOPS = {
+    "GatedRecurrent": (_gru_forward_loop, _gru_backward_loop),
+}

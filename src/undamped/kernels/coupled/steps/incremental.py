@@ -14,7 +14,6 @@ from numba import njit
 from torch import Tensor
 
 from undamped.kernels.coupled.compiled_pass import CompiledPass
-from undamped.kernels.coupled.contract import Step
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
@@ -157,15 +156,7 @@ class IteratedPass(CompiledPass):
         return active.sum(0)
 
 
-class Iterated(Step):
-    """K steps towards the equilibrium, then the increment; weights: η (K,).
-
-    Args:
-        decay: The number α.
-    """
-
-    own_pass = IteratedPass
-    loops = _iterated_forward_loop, _iterated_backward_loop
-
-    def __init__(self, decay: float) -> None:
-        self.constants = (decay,)
+LOOPS = {
+    "Iterated": (_iterated_forward_loop, _iterated_backward_loop),
+}
+PASS = IteratedPass

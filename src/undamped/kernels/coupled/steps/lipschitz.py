@@ -6,7 +6,6 @@ from typing import Any
 
 from numba import njit
 
-from undamped.kernels.coupled.contract import Step
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
@@ -80,15 +79,6 @@ def _lipschitz_backward_loop(chunk: Any, weights: Any, gradients: Any, constants
         backprop_product(chunk, t, True)
 
 
-class Lipschitz(Step):
-    """carried' = carried + step·(product₁ + tanh(product₂ + projected)).
-
-    Args:
-        step: The size of the step.
-    """
-
-    adds_projection = False
-    loops = _lipschitz_forward_loop, _lipschitz_backward_loop
-
-    def __init__(self, step: float) -> None:
-        self.constants = (step,)
+LOOPS = {
+    "Lipschitz": (_lipschitz_forward_loop, _lipschitz_backward_loop),
+}

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from undamped.kernels.coupled.contract import Step
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
@@ -104,8 +103,6 @@ def _lstm_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any
         backprop_product(chunk, t, False)
 
 
-class LongShort(Step):
-    """The LSTM step: gates i, f, g, o from product + projected, a memory beside the state."""
-
-    has_memory = True
-    loops = _lstm_forward_loop, _lstm_backward_loop
+LOOPS = {
+    "LongShort": (_lstm_forward_loop, _lstm_backward_loop),
+}

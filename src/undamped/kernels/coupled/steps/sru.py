@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from undamped.kernels.coupled.contract import Step
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
@@ -123,9 +122,6 @@ def _light_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: An
         restore_finished(chunk, t)
 
 
-class LightRecurrence(Step):
-    """Forget and reset gates; weights: their recurrent weights (hidden,) each."""
-
-    adds_projection = False
-    has_memory = True
-    loops = _light_forward_loop, _light_backward_loop
+LOOPS = {
+    "LightRecurrence": (_light_forward_loop, _light_backward_loop),
+}

@@ -1,0 +1,115 @@
+"""The compiled part of `momentum`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def filter_rows(
+    rows: Any, velocity: Any, moment: Any, decays: Any, remaining: Any, constants: Any, shift: Any
+) -> None:
+    """Filter the rows of a chunk in place."""
+    step, decay, softening, one = constants[0], constants[1], constants[2], rows.dtype.type(1)
+    size = rows.shape[2]
+    for t in range(rows.shape[0]):
+        for b in range(rows.shape[1]):
+            if t >= remaining[b]:
+                continue
+            row, a = rows[t, b], decays[t, b]
+            v, m = velocity[b], moment[b]
+            for j in range(m.shape[0]):
+                m[j] = decay * m[j] + (one - decay) * row[j] * row[j]
+            for j in range(v.shape[0]):
+                v[j] = a * v[j] + step * row[j]
+            if v.shape[0] == 0:
+                for j in range(size):
+                    row[j] *= step
+            else:
+                for j in range(size):
+                    row[j] = v[j]
+            for j in range(m.shape[0]):
+                row[j] /= np.sqrt(m[j] + softening)
+            for j in range(shift.shape[0]):
+                row[j] += shift[j]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def velocity_backward(
+    gradient: Any, velocity_gradient: Any, decays: Any, remaining: Any, step: Any
+) -> None:
+    """Go back through the velocity: gradients of the answer become those of u."""
+    for t in range(gradient.shape[0] - 1, -1, -1):
+        for b in range(gradient.shape[1]):
+            if t >= remaining[b]:
+                continue
+            row, state_gradient, a = gradient[t, b], velocity_gradient[b], decays[t, b]
+            for j in range(row.shape[0]):
+                state_gradient[j] += row[j]
+            for j in range(row.shape[0]):
+                row[j] = step * state_gradient[j]
+            for j in range(row.shape[0]):
+                state_gradient[j] *= a
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def moment_backward(
+    gradient: Any,
+    u: Any,
+    velocity: Any,
+    moment: Any,
+    velocity_gradient: Any,
+    moment_gradient: Any,
+    decays: Any,
+    remaining: Any,
+    constants: Any,
+) -> None:
+    """Go back through velocity and moment, which are found again first."""
+    step, decay, softening = constants[0], constants[1], constants[2]
+    steps, sequences, size = gradient.shape
+    half, one, two = u.dtype.type(0.5), u.dtype.type(1), u.dtype.type(2)
+    driven = velocity.shape[1] > 0
+    # The forward pass again, keeping what is above and below the fraction at every step.
+    tops, bottoms = np.empty_like(u), np.empty_like(u)
+    for t in range(steps):
+        for b in range(sequences):
+            if t >= remaining[b]:
+                continue
+            row, m, v, a = u[t, b], moment[b], velocity[b], decays[t, b]
+            top, bottom = tops[t, b], bottoms[t, b]
+            for j in range(size):
+                m[j] = decay * m[j] + (one - decay) * row[j] * row[j]
+            for j in range(size):
+                bottom[j] = one / np.sqrt(m[j] + softening)
+            for j in range(v.shape[0]):
+                v[j] = a * v[j] + step * row[j]
+            if driven:
+                for j in range(size):
+                    top[j] = v[j]
+            else:
+                for j in range(size):
+                    top[j] = step * row[j]
+    for t in range(steps - 1, -1, -1):
+        for b in range(sequences):
+            if t >= remaining[b]:
+                continue
+            row, given, top, scale = u[t, b], gradient[t, b], tops[t, b], bottoms[t, b]
+            m_gradient, v_gradient, a = moment_gradient[b], velocity_gradient[b], decays[t, b]
+            for j in range(size):
+                m_gradient[j] -= half * given[j] * top[j] * scale[j] * scale[j] * scale[j]
+            for j in range(size):
+                given[j] *= scale[j]
+            for j in range(v_gradient.shape[0]):
+                v_gradient[j] += given[j]
+            if driven:
+                for j in range(size):
+                    given[j] = v_gradient[j]
+            for j in range(size):
+                given[j] = step * given[j] + two * (one - decay) * row[j] * m_gradient[j]
+            for j in range(v_gradient.shape[0]):
+                v_gradient[j] *= a
+            for j in range(size):
+                m_gradient[j] *= decay
