@@ -31,6 +31,7 @@ def probes():
         "rnn": Probe(undamped.RNN(2, 4), inputs, "rnn", task),
         "torch": Probe(nn.LSTM(2, 3), inputs, "torch"),
         "attention": Probe(nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), inputs),
+        "memory": Probe(undamped.RelRNN(2, 4, recent=3, kept=2), inputs, "memory", task),
         "ode": Probe(undamped.NODE(2, 2), torch.randn(4, 2), "ode"),
     }
 

@@ -34,6 +34,7 @@ from undamped import solvers as solvers
 from undamped import source as source
 from undamped import stubs as stubs
 from undamped import tasks as tasks
+from undamped import torch_internals as torch_internals
 from undamped import training as training
 from undamped import version as version
 from undamped.estimators import SequenceClassifier as SequenceClassifier

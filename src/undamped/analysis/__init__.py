@@ -10,6 +10,7 @@ from undamped.packages import require
 require("undamped.analysis", "matplotlib", "plotly", "scipy")
 
 from undamped.analysis.attention import Attention, attention, attention_of
+from undamped.analysis.attention_theory import attention_exponent, uniform_attention_gradient
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.trend import Trend
@@ -28,6 +29,7 @@ from undamped.analysis.jacobian import (
     step_jacobians,
 )
 from undamped.analysis.kept_promises import KeptPromises
+from undamped.analysis.kept_steps import KeptSteps, kept_steps
 from undamped.analysis.mean_field import (
     DepthSimulation,
     MeanField,
@@ -80,6 +82,7 @@ __all__ = [
     "InversionError",
     "JacobianProduct",
     "KeptPromises",
+    "KeptSteps",
     "Lyapunov",
     "MeanField",
     "Measurement",
@@ -95,6 +98,7 @@ __all__ = [
     "Trend",
     "adjoint_decay",
     "attention",
+    "attention_exponent",
     "attention_of",
     "compare_field_gradients",
     "compare_gradients",
@@ -115,6 +119,7 @@ __all__ = [
     "inversion_error",
     "jacobian_of",
     "jacobian_product",
+    "kept_steps",
     "long_term_gradient",
     "lyapunov_exponents",
     "mean_field",
@@ -129,4 +134,5 @@ __all__ = [
     "spectrum",
     "state_bound",
     "step_jacobians",
+    "uniform_attention_gradient",
 ]

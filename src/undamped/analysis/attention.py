@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace, numbers
 from undamped.analysis.core.unrolled import evaluating, without_fast_path
+from undamped.cells.bases.memory import MemoryCell
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.registry import instruments
 
@@ -64,7 +66,10 @@ class Attention(Result):
     @classmethod
     def measure(cls, probe: Probe) -> Attention:
         """Read the last attention layer while it sees the inputs."""
-        if not any(isinstance(part, nn.MultiheadAttention) for part in probe.model.modules()):
+        if not any(
+            isinstance(part, nn.MultiheadAttention) or attends(part)
+            for part in probe.model.modules()
+        ):
             raise InapplicableError("it has no attention layers")
         if probe.length > MOST_STEPS:
             raise InapplicableError(
@@ -155,7 +160,10 @@ def _depths(weights: Array, threshold: float) -> NDArray[np.int64]:
 
 @contextmanager
 def recording(module: nn.Module, caught: list[Tensor]) -> Iterator[None]:
-    """Collect the weights of every `nn.MultiheadAttention` inside a module while it runs."""
+    """Collect the weights of every layer with attention inside a module while it runs.
+
+    Those are `nn.MultiheadAttention` and the cells of our networks with memory.
+    """
     inner = [part for part in module.modules() if isinstance(part, nn.MultiheadAttention)]
     handles = []
 
@@ -165,6 +173,9 @@ def recording(module: nn.Module, caught: list[Tensor]) -> Iterator[None]:
     def catch(_: nn.Module, __: Any, answer: Any) -> None:
         caught.append(answer[1].detach())
 
+    remembering = [part for part in module.modules() if attends(part)]
+    for cell in remembering:
+        cell.scan = partial(_recorded_scan, cell, caught)  # type: ignore[assignment]
     for part in inner:
         handles.append(part.register_forward_pre_hook(ask, with_kwargs=True))
         handles.append(part.register_forward_hook(catch))
@@ -174,13 +185,25 @@ def recording(module: nn.Module, caught: list[Tensor]) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
+        for cell in remembering:
+            del cell.__dict__["scan"]
+
+
+def attends(part: nn.Module) -> bool:
+    """Say whether a module is a cell that attends to remembered states and can tell which."""
+    return isinstance(part, MemoryCell) and type(part).advance is MemoryCell.advance
+
+
+def _recorded_scan(cell: Any, caught: list[Tensor], x: Tensor, state: Any, lengths: Any = None):
+    caught.append(cell.record(x, state, lengths).weights)
+    return type(cell).scan(cell, x, state, lengths)
 
 
 def attention_of(module: nn.Module, inputs: Tensor, *, threshold: float = 0.05) -> list[Attention]:
     """Run a module and read the attention of each of its layers.
 
     Args:
-        module: A module with `nn.MultiheadAttention` inside.
+        module: A module with `nn.MultiheadAttention` inside, or one of our networks with memory.
         inputs: What the module takes.
         threshold: The weight from which an event counts as relevant.
     """
@@ -191,7 +214,7 @@ def attention_of(module: nn.Module, inputs: Tensor, *, threshold: float = 0.05) 
         raise OptionError(
             explain(
                 type(module).__name__,
-                expected="a module with attention layers (nn.MultiheadAttention)",
+                expected="a module with attention layers (nn.MultiheadAttention), or with memory",
                 got="one without",
                 remedy="Give its weights to `attention` directly.",
             )

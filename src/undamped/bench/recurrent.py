@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from undamped.bench.recurrent_tables import BASELINE, RecurrentBenchmark, Shape
 from undamped.bench.timing import interleaved
+from undamped.cells.bases.memory import MemoryCell
 from undamped.memory import peak_memory
 from undamped.networks.recurrent import Recurrent
 from undamped.registry import benchmarks, models
@@ -88,11 +89,13 @@ def run(
 
 
 def networks() -> list[str]:
-    """Return the names of all recurrent networks."""
+    """Return the names of all recurrent networks but those with memory: `bench memory` has them."""
     return [
         name
         for name in models
-        if isinstance(models[name], type) and issubclass(models[name], Recurrent)
+        if isinstance(models[name], type)
+        and issubclass(models[name], Recurrent)
+        and not issubclass(models[name].cell_class, MemoryCell)
     ]
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -27,6 +27,9 @@ from undamped.cells.scornn import ScoRNNCell
 from undamped.errors import OptionError, explain
 from undamped.options import PositiveInt, check, options_of
 from undamped.registry import models
+
+if TYPE_CHECKING:
+    from undamped.kernels.memory.scan import Plan, Record
 
 Nonlinearity = Literal["tanh", "relu", "modrelu"]
 
@@ -210,11 +213,47 @@ class MemoryCell(Cell):
         constants: State,
     ) -> tuple[Tensor, State]:
         """Run over (time, batch, input) with the compiled loops."""
+        from undamped.kernels.memory.scan import memory_scan
+
+        output, final = memory_scan(*self._scan_arguments(step, x, state, lengths, constants))
+        last = output[-1]
+        if lengths is not None:
+            ends = (lengths - 1).view(1, -1, 1).expand(1, -1, self.hidden_size)
+            last = output.gather(0, ends).squeeze(0)
+        onward = (final["cell"],) if len(self.recurrence.state_names) > 1 else ()
+        kept = self.from_slots(final["slots"].transpose(0, 1), final["scores"], final["seen"])
+        return output, (last, final["mixed"], *onward, *kept)
+
+    def record(self, x: Tensor, state: State, lengths: Tensor | None = None) -> Record:
+        """Run over (time, batch, input) and say what was attended to and what was kept."""
+        from undamped.kernels.memory.scan import attention_record
+
+        constants = self.constants()
+        step = self._compiled_step(constants)
+        if step is None:
+            raise OptionError(
+                explain(
+                    "attention of a network with memory",
+                    expected="an RNN or an LSTM as its recurrence",
+                    got=type(self.recurrence).__name__,
+                    remedy="Look at one of those.",
+                )
+            )
+        return attention_record(*self._scan_arguments(step, x, state, lengths, constants))
+
+    def _scan_arguments(
+        self,
+        step: CompiledStep,
+        x: Tensor,
+        state: State,
+        lengths: Tensor | None,
+        constants: State,
+    ) -> tuple[Plan, Tensor, dict[str, Tensor], Tensor, Tensor]:
         from undamped.kernels.memory import attend, loops
-        from undamped.kernels.memory.scan import Plan, memory_scan
+        from undamped.kernels.memory.scan import Plan
 
         mixed, carried, memory = self.split(state)
-        attention, batch, size = self.attention, x.shape[1], self.hidden_size
+        attention, batch = self.attention, x.shape[1]
         plan = Plan(
             step=getattr(loops, step.kind.upper()),
             alignment=getattr(attend, attention.alignment.upper()),
@@ -238,15 +277,7 @@ class MemoryCell(Cell):
             **({} if attention.mixing is None else {"mixing": attention.mixing}),
             **self.screening_tensors(constants),
         }
-        output, final = memory_scan(plan, x, tensors, scores, seen)
-        last = (
-            output[-1]
-            if lengths is None
-            else output.gather(0, (lengths - 1).view(1, -1, 1).expand(1, -1, size)).squeeze(0)
-        )
-        onward = (final["cell"],) if carried else ()
-        kept = self.from_slots(final["slots"].transpose(0, 1), final["scores"], final["seen"])
-        return output, (last, final["mixed"], *onward, *kept)
+        return plan, x, tensors, scores, seen
 
     def weights(self, query: Tensor, states: Tensor, seen: Tensor) -> Tensor:
         """Return the attention of a query (batch, hidden) to states (batch, slots, hidden)."""

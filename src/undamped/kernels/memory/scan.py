@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
 from undamped.kernels.memory import loops
+from undamped.kernels.shared.eager_function import refuse_second_derivatives
 from undamped.kernels.shared.gemm import product_address
 from undamped.kernels.shared.threads import run_in_parallel, split_batch
 
@@ -79,6 +79,46 @@ def memory_scan(
     given = [tensors.get(name, x.new_empty(0)) for name in TENSORS]
     output, mixed, cell, slots, scores, seen = _MemoryScan.apply(plan, x, scores, seen, *given)  # type: ignore[misc]
     return output, {"mixed": mixed, "cell": cell, "slots": slots, "scores": scores, "seen": seen}
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was attended to.
+
+    Args:
+        weights: (batch, time, time), row t the weights that step t gives to all steps.
+        kept: (batch, time, kept), the steps of the kept states after each; −1 where a slot is
+            empty or holds a state of before the pass.
+    """
+
+    weights: Tensor
+    kept: Tensor
+
+
+def attention_record(
+    plan: Plan, x: Tensor, tensors: dict[str, Tensor], scores: Tensor, seen: Tensor
+) -> Record:
+    """Run over (time, batch, input) as `memory_scan` does; return what was attended to."""
+    named = {name: tensors.get(name, x.new_empty(0)).detach() for name in TENSORS}
+    steps, batch, _ = x.shape
+    share = _Share(plan, slice(0, batch), x.detach(), scores.detach(), seen.detach(), named)
+    share.forward()
+    weights = x.new_zeros(batch, steps, share.slots + steps)
+    if share.grows:
+        begin = 0
+        for t in range(steps):
+            count = share.slots + t + 1
+            rows = share.attention[begin : begin + batch * count].view(batch, count)
+            alive = torch.from_numpy(share.alive > t).unsqueeze(1)
+            weights[:, t, :count] = torch.where(alive, rows, 0)
+            begin += batch * count
+        return Record(weights[:, :, share.slots :], torch.empty(batch, steps, 0, dtype=torch.long))
+    alive = torch.arange(steps).unsqueeze(1) < torch.from_numpy(share.alive)
+    index = share.index.view(steps, batch, -1).long().masked_fill(~alive.unsqueeze(-1), -1)
+    rows = torch.where(index >= 0, share.attention.view(steps, batch, -1), 0)
+    weights.scatter_add_(2, index.clamp_min(0).transpose(0, 1), rows.transpose(0, 1))
+    kept = (index[:, :, plan.recent :] - share.slots).clamp_min(-1)
+    return Record(weights[:, :, share.slots :], kept.transpose(0, 1))
 
 
 class _Share:
@@ -329,15 +369,7 @@ class _MemoryScan(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:  # type: ignore[override]
-        if torch.is_grad_enabled():
-            raise OptionError(
-                explain(
-                    "second derivatives of a recurrent network",
-                    expected="a forward pass inside `with undamped.plain_loops():`",
-                    got="one by the compiled kernels, which have first derivatives only",
-                    remedy="Wrap the forward pass, or leave create_graph=True out.",
-                )
-            )
+        refuse_second_derivatives()
         _ = ctx.saved_tensors
         output, mixed, cell, slots, *_ = gradients
         shares: list[_Share] = ctx.shares

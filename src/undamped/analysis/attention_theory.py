@@ -1,0 +1,81 @@
+"""How gradients fade in a recurrent network that attends to all its states alike.
+
+With equal weights and a linear recurrence h_{n+1} = V s_n, V normal, the gradient of s_T with
+respect to h_t splits into one number for every eigenvalue λ of V, which obeys a recursion: with
+s = h + c
+
+    S_n = λ S_{n−1} + (1 + λ A_{n−1})/n,  A_{n−1} = S_t + … + S_{n−1},  S_t = 1 + 1/t
+
+and half of the right sides for s = (h + c)/2. It grows or falls as a power of n, the exponent being
+Re[λ/(1 − λ)] − 1 for the sum and Re[λ/(2 − λ)] − 1 for the half. The theorem of the thesis
+(B.1.34) has 1/T for every |λ| < 1; that needs Re λ ≥ |λ|² for the sum, and a real λ above one half
+makes the gradient grow. With the half it never grows for |λ| ≤ 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undamped.errors import OptionError, explain
+
+Mix = Literal["half", "sum"]
+
+
+def attention_exponent(eigenvalue: complex, *, mix: Mix = "half") -> float:
+    """Return the exponent p of the gradient T^p under uniform attention.
+
+    Args:
+        eigenvalue: An eigenvalue λ of the recurrent matrix, of modulus below one (at most one
+            for half).
+        mix: Whether s = (h + c)/2 or h + c.
+
+    Example:
+        >>> attention_exponent(0.5, mix="sum")
+        0.0
+    """
+    whole = _check(eigenvalue, mix)
+    return float((eigenvalue / (whole - eigenvalue)).real - 1)
+
+
+def uniform_attention_gradient(
+    eigenvalue: complex, steps: int, *, begin: int = 1, mix: Mix = "half"
+) -> NDArray[Any]:
+    """Return ds_n/dh_t for n = t, …, T by the recursion, one complex number each.
+
+    Args:
+        eigenvalue: An eigenvalue λ of the recurrent matrix.
+        steps: The last time T.
+        begin: The time t, 1 or later.
+        mix: Whether s = (h + c)/2 or h + c.
+
+    Example:
+        >>> uniform_attention_gradient(0.5, 1000, mix="sum")[-1]
+    """
+    factor = 1 / _check(eigenvalue, mix)
+    found = np.empty(steps - begin + 1, dtype=np.complex128)
+    found[0] = total = factor * (1 + 1 / begin)
+    for at, n in enumerate(range(begin + 1, steps + 1), start=1):
+        found[at] = factor * (eigenvalue * found[at - 1] + (1 + eigenvalue * total) / n)
+        total += found[at]
+    return found
+
+
+def _check(eigenvalue: complex, mix: Mix) -> int:
+    if mix not in ("half", "sum"):
+        raise OptionError(
+            explain("mix", expected="'half' or 'sum'", got=repr(mix), remedy="Take one of them.")
+        )
+    whole = 2 if mix == "half" else 1
+    if eigenvalue == whole:
+        raise OptionError(
+            explain(
+                "eigenvalue",
+                expected=f"a number other than {whole}, where the exponent is infinite",
+                got=eigenvalue,
+                remedy="Take one of modulus below one.",
+            )
+        )
+    return whole
