@@ -51,6 +51,7 @@ class GORUCell(CoupledCell):
 
     promises = (Promise(Kind.ISOMETRIC, "O is a rotation, trained or not"),)
     costly_constants = True
+    needs_full_precision = True
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from undamped.cells.bases.cell import State
@@ -32,6 +32,7 @@ class GRUCell(CoupledCell):
     Args:
         input_size: Number of features of the input at each step.
         hidden_size: Number of hidden units.
+        bias: Whether there are biases.
 
     Example:
         >>> net = undamped.GRU(3, 16)
@@ -43,23 +44,30 @@ class GRUCell(CoupledCell):
     """
 
     dense = True
+    torch_class = nn.GRU
 
-    def __init__(self, input_size: PositiveInt, hidden_size: PositiveInt) -> None:
+    def __init__(
+        self, input_size: PositiveInt, hidden_size: PositiveInt, *, bias: bool = True
+    ) -> None:
         super().__init__(input_size, hidden_size)
         self.weight_ih: Tensor
         self.weight_hh: Tensor
-        self.bias_ih: Tensor
-        self.bias_hh: Tensor
-        gate_parameters(self, input_size, hidden_size, gates=3)
+        self.bias_ih: Tensor | None
+        self.bias_hh: Tensor | None
+        gate_parameters(self, input_size, hidden_size, gates=3, bias=bias)
 
     def input_tensors(self) -> State:
         """V, and all biases but the one inside the reset."""
+        if self.bias_ih is None or self.bias_hh is None:
+            return (self.weight_ih,)
         gates = 2 * self.hidden_size
         outside = torch.cat([self.bias_hh[:gates], torch.zeros_like(self.bias_hh[gates:])])
         return self.weight_ih, self.bias_ih + outside
 
     def constants(self) -> State:
         """The recurrent matrices, one above the other, and the bias inside the reset."""
+        if self.bias_hh is None:
+            return self.weight_hh, self.weight_hh.new_zeros(self.hidden_size)
         return self.weight_hh, self.bias_hh[2 * self.hidden_size :]
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:

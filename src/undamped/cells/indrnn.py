@@ -126,7 +126,7 @@ class IndRNNCell(Watched, Cell):
         if self.updating or not may_look(self.weight):
             return
         largest = float(self.weight.detach().abs().max())
-        if not largest <= self.limit * (1 + 1e-5):
+        if not largest <= self.limit * (1 + 2 * torch.finfo(self.weight.dtype).eps):
             self._told = True
             warnings.warn(
                 f"{type(self).__name__}: expected recurrent weights of at most {self.limit:.6g}, "

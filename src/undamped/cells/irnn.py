@@ -55,6 +55,6 @@ class IRNNCell(RNNCell):
         super().__init__(input_size, hidden_size, nonlinearity="relu")
         nn.init.normal_(self.weight_ih, std=input_std)
         nn.init.eye_(self.weight_hh)
-        nn.init.zeros_(self.bias_ih)
-        nn.init.zeros_(self.bias_hh)
+        for name in ("bias_ih", "bias_hh"):
+            nn.init.zeros_(self.get_parameter(name))
         self.weight_hh.data.mul_(scale)

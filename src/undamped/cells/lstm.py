@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from undamped.cells.bases.cell import State, reference_scan
 from undamped.cells.bases.coupled import CoupledCell
-from undamped.cells.bases.torch_kernels import gate_parameters, kernel_scan
+from undamped.cells.bases.torch_kernels import gate_parameters, kernel_scan, summed_bias
 from undamped.cells.registry import network
 from undamped.kernels.coupled import Step, steps
 from undamped.options import Fraction, PositiveInt
@@ -36,6 +36,7 @@ class LSTMCell(CoupledCell):
         h_detach: Probability with which, at each step of training, no gradient flows through h,
             only through c (Kanuparthi et al., 2019); the paper uses 0.25 to 0.5. Values are not
             changed, and the fused kernel is not used while it is on.
+        bias: Whether there are biases.
 
     Example:
         >>> net = undamped.LSTM(3, 16, num_layers=2)
@@ -49,6 +50,7 @@ class LSTMCell(CoupledCell):
 
     state_names = ("hidden", "memory")
     dense = True
+    torch_class = nn.LSTM
 
     def __init__(
         self,
@@ -56,14 +58,15 @@ class LSTMCell(CoupledCell):
         hidden_size: PositiveInt,
         *,
         h_detach: Fraction = 0.0,
+        bias: bool = True,
     ) -> None:
         super().__init__(input_size, hidden_size)
         self.h_detach = h_detach
         self.weight_ih: Tensor
         self.weight_hh: Tensor
-        self.bias_ih: Tensor
-        self.bias_hh: Tensor
-        gate_parameters(self, input_size, hidden_size, gates=4)
+        self.bias_ih: Tensor | None
+        self.bias_hh: Tensor | None
+        gate_parameters(self, input_size, hidden_size, gates=4, bias=bias)
 
     @property
     def _detaching(self) -> bool:
@@ -75,7 +78,7 @@ class LSTMCell(CoupledCell):
 
     def input_tensors(self) -> State:
         """V and b of all four gates."""
-        return self.weight_ih, self.bias_ih + self.bias_hh
+        return self.weight_ih, *summed_bias(self.bias_ih, self.bias_hh)
 
     def constants(self) -> State:
         """The recurrent matrices, one above the other."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from undamped.cells.bases.activations import activation_kernel
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
-from undamped.cells.bases.torch_kernels import gate_parameters, kernel_scan
+from undamped.cells.bases.torch_kernels import gate_parameters, kernel_scan, summed_bias
 from undamped.cells.registry import network
 from undamped.kernels.coupled import Step
 from undamped.options import PositiveInt
@@ -36,6 +36,7 @@ class RNNCell(CoupledCell):
         input_size: Number of features of the input at each step.
         hidden_size: Number of hidden units.
         nonlinearity: The function φ.
+        bias: Whether there are biases.
 
     Example:
         >>> net = undamped.RNN(3, 16)
@@ -49,6 +50,7 @@ class RNNCell(CoupledCell):
 
     promises = (Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ ‖W_hh‖ at every step"),)
     dense = True
+    torch_class = nn.RNN
 
     def __init__(
         self,
@@ -56,18 +58,19 @@ class RNNCell(CoupledCell):
         hidden_size: PositiveInt,
         *,
         nonlinearity: Literal["tanh", "relu"] = "tanh",
+        bias: bool = True,
     ) -> None:
         super().__init__(input_size, hidden_size)
         self.nonlinearity: Literal["tanh", "relu"] = nonlinearity
         self.weight_ih: Tensor
         self.weight_hh: Tensor
-        self.bias_ih: Tensor
-        self.bias_hh: Tensor
-        gate_parameters(self, input_size, hidden_size, gates=1)
+        self.bias_ih: Tensor | None
+        self.bias_hh: Tensor | None
+        gate_parameters(self, input_size, hidden_size, gates=1, bias=bias)
 
     def input_tensors(self) -> State:
         """W_xh and b."""
-        return self.weight_ih, self.bias_ih + self.bias_hh
+        return self.weight_ih, *summed_bias(self.bias_ih, self.bias_hh)
 
     def constants(self) -> State:
         """W_hh."""

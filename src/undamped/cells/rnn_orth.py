@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from undamped.cells.bases.activations import activation_kernel, modrelu
 from undamped.cells.bases.cell import State, reference_scan
+from undamped.cells.bases.torch_kernels import summed_bias
 from undamped.cells.registry import network
 from undamped.cells.rnn import RNNCell
 from undamped.kernels.coupled import Step
@@ -70,8 +71,8 @@ class RNNOrthCell(RNNCell):
         super().__init__(input_size, hidden_size, nonlinearity=plain)
         self.thresholds = nonlinearity == "modrelu"
         self.weight_hh.data.copy_(orthogonal_start(initialisation, hidden_size))
-        nn.init.zeros_(self.bias_ih)
-        nn.init.zeros_(self.bias_hh)
+        for name in ("bias_ih", "bias_hh"):
+            nn.init.zeros_(self.get_parameter(name))
 
     def constrained_parameters(self) -> Iterable[nn.Parameter]:
         """W_hh: it is free, but only slow steps leave it near a rotation."""
@@ -83,7 +84,8 @@ class RNNOrthCell(RNNCell):
 
     def constants(self) -> State:
         """W_hh, and the threshold where there is one."""
-        return self.weight_hh, *((self.bias_ih + self.bias_hh,) if self.thresholds else ())
+        threshold = summed_bias(self.bias_ih, self.bias_hh) if self.thresholds else ()
+        return self.weight_hh, *threshold
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """φ(W_hh h + projected)."""

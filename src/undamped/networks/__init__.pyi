@@ -26,6 +26,7 @@ from undamped.networks.oscillators import OscillatorNetwork as OscillatorNetwork
 from undamped.networks.point_model import PointModel as PointModel
 from undamped.networks.recurrent import Recurrent as Recurrent
 from undamped.networks.sequence_model import SequenceModel as SequenceModel
+from undamped.networks.torch_like import TorchLike as TorchLike
 
 class AdamLSTM(Recurrent):
     """Adam LSTM: a velocity divided by the running size of the input, for every gate."""
@@ -181,7 +182,7 @@ class GORU(Recurrent):
         reset_bias: float = 2.0,
     ) -> None: ...
 
-class GRU(Recurrent):
+class GRU(TorchLike):
     """GRU: an LSTM's gates without the separate memory cell."""
 
     def __init__(
@@ -194,6 +195,7 @@ class GRU(Recurrent):
         dropout: float = 0.0,
         bidirectional: bool = False,
         orthogonality_penalty: float = 0.0,
+        bias: bool = True,
     ) -> None: ...
 
 class GatedAntisymmetricRNN(Recurrent):
@@ -213,7 +215,7 @@ class GatedAntisymmetricRNN(Recurrent):
         weight_std: float = 1.0,
     ) -> None: ...
 
-class IRNN(Recurrent):
+class IRNN(TorchLike):
     """IRNN: an Elman RNN with relu, whose recurrent matrix starts as the identity."""
 
     def __init__(
@@ -265,7 +267,7 @@ class IndRNN(Recurrent):
         long_memory: Literal['last', 'all', 'none'] = 'last',
     ) -> None: ...
 
-class LSTM(Recurrent):
+class LSTM(TorchLike):
     """LSTM: gates decide what a memory cell keeps, takes in and shows."""
 
     def __init__(
@@ -279,6 +281,7 @@ class LSTM(Recurrent):
         bidirectional: bool = False,
         orthogonality_penalty: float = 0.0,
         h_detach: float = 0.0,
+        bias: bool = True,
     ) -> None: ...
 
 class LipschitzRNN(Recurrent):
@@ -437,7 +440,7 @@ class RMSPropRNN(Recurrent):
         softening: float = 1e-06,
     ) -> None: ...
 
-class RNN(Recurrent):
+class RNN(TorchLike):
     """Elman RNN: one dense recurrent matrix and a squashing function."""
 
     def __init__(
@@ -451,9 +454,10 @@ class RNN(Recurrent):
         bidirectional: bool = False,
         orthogonality_penalty: float = 0.0,
         nonlinearity: Literal['tanh', 'relu'] = 'tanh',
+        bias: bool = True,
     ) -> None: ...
 
-class RNNOrth(Recurrent):
+class RNNOrth(TorchLike):
     """RNN-orth: an Elman RNN whose recurrent matrix starts as a rotation, and then is free."""
 
     def __init__(

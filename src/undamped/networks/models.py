@@ -7,18 +7,27 @@ for, by a program or by a pickle.
 from __future__ import annotations
 
 import inspect
+import textwrap
 from typing import Any
 
 from undamped.cells.bases.cell import Cell
+from undamped.cells.gru import GRUCell
+from undamped.cells.lstm import LSTMCell
 from undamped.cells.registry import Unrolled
+from undamped.cells.rnn import RNNCell
 from undamped.cells.unicornn import UnICORNNCell
+from undamped.docstrings import documented_arguments
 from undamped.lazy import lazy_names
 from undamped.networks.oscillators import OscillatorNetwork
 from undamped.networks.recurrent import Recurrent
+from undamped.networks.torch_like import TorchLike
 from undamped.registry import models
 
 UNROLLED_BY: tuple[tuple[type[Cell], type[Recurrent]], ...] = (
     (UnICORNNCell, OscillatorNetwork),
+    (RNNCell, TorchLike),
+    (LSTMCell, TorchLike),
+    (GRUCell, TorchLike),
     (Cell, Recurrent),
 )
 """Cells, and what unrolls them; the first line that fits counts."""
@@ -32,8 +41,9 @@ def recurrent_network(declared: Unrolled) -> type[Recurrent]:
     network = type(
         declared.class_name,
         (base,),
-        {"cell_class": cell, "__doc__": cell.__doc__, "__module__": __name__},
+        {"cell_class": cell, "__doc__": None, "__module__": __name__},
     )
+    network.__doc__ = _documentation(network)
     network.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             inspect.Parameter(
@@ -46,8 +56,27 @@ def recurrent_network(declared: Unrolled) -> type[Recurrent]:
             )
             for option in network.declared_options().values()
         ]
+        + [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+            for name in ("device", "dtype")
+        ]
     )
     return network
+
+
+def _documentation(network: type[Recurrent]) -> str:
+    """Return the documentation of the cell with the arguments that all networks share."""
+    text = inspect.getdoc(network.cell_class) or ""
+    before, _, rest = text.partition("\nArgs:\n")
+    after = rest[rest.find("\n\n") :] if "\n\n" in rest else ""
+    shared = documented_arguments(Recurrent)
+    told = {option.name: option.description for option in network.declared_options().values()}
+    told |= {name: shared[name] for name in ("device", "dtype")}
+    lines = [
+        textwrap.fill(f"{name}: {said}", 96, initial_indent="    ", subsequent_indent="        ")
+        for name, said in told.items()
+    ]
+    return "\n".join((before, "Args:", *lines)) + after
 
 
 def build(name: str, **options: Any) -> Any:

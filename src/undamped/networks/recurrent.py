@@ -9,6 +9,7 @@ be anything at all and changes neither outputs, final states nor gradients.
 from __future__ import annotations
 
 import inspect
+import warnings
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -59,6 +60,8 @@ class Recurrent(Penalised):
         bidirectional: Whether a second set of cells reads the sequence from its end.
         orthogonality_penalty: The number λ in a penalty λ‖WᵀW − I‖² that training adds, for
             networks with free matrices W that read the state.
+        device: Where the parameters live.
+        dtype: The floating-point type of the parameters.
         cell_options: The options of the cell.
     """
 
@@ -74,6 +77,8 @@ class Recurrent(Penalised):
         dropout: DropoutRate = 0.0,
         bidirectional: bool = False,
         orthogonality_penalty: NonNegativeFloat = 0.0,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype | None = None,
         **cell_options: Any,
     ) -> None:
         super().__init__()
@@ -98,18 +103,30 @@ class Recurrent(Penalised):
         self.orthogonality_penalty: float = chosen.pop("orthogonality_penalty", 0.0)
         self.cell_options: dict[str, Any] = chosen
         if self.dropout and self.num_layers == 1:
-            raise OptionError(
+            warnings.warn(
                 explain(
                     f"{type(self).__name__}.dropout",
                     expected="0 with one layer, since dropout lies between layers",
                     got=self.dropout,
-                    remedy="Set num_layers to 2 or more, or dropout to 0.",
+                    remedy="Nothing is dropped; set num_layers to 2 or more, or dropout to 0.",
+                ),
+                stacklevel=2,
+            )
+        if dtype is not None and not dtype.is_floating_point:
+            raise OptionError(
+                explain(
+                    f"{type(self).__name__}.dtype",
+                    expected="a floating-point type",
+                    got=dtype,
+                    remedy="Use torch.float32 or torch.float64.",
                 )
             )
         self.directions = 2 if self.bidirectional else 1
         self.cells = nn.ModuleList(self._build_cells())
         if self.orthogonality_penalty:
             self.watch()
+        if device is not None or dtype is not None:
+            self.to(device=device, dtype=dtype)
 
     def _build_cells(self) -> list[Cell]:
         widths, cells = [self.input_size], []
@@ -145,7 +162,8 @@ class Recurrent(Penalised):
     def declared_options(cls) -> dict[str, Option]:
         """Return the options of the network and of its cell, as one list."""
         own = _signature_options(Recurrent)
-        own.pop("cell_options", None)
+        for name in ("cell_options", "device", "dtype"):  # which no run writes down
+            own.pop(name)
         if not cls.cell_class.dense:
             own.pop("orthogonality_penalty")
         cell = options_of(cls.cell_class)
@@ -167,8 +185,25 @@ class Recurrent(Penalised):
         return self.directions * self.cell(self.num_layers - 1).output_size
 
     def extra_repr(self) -> str:
-        """Name the sizes in the printed form."""
-        return f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}"
+        """Name the sizes, and every option that is not at its default, in the printed form."""
+        shown = [f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}"]
+        for name, option in type(self).declared_options().items():
+            if name not in ("input_size", "hidden_size", "num_layers"):
+                value = self.cell_options.get(name, vars(self).get(name, option.default))
+                if value != option.default:
+                    shown.append(f"{name}={value!r}")
+        return ", ".join(shown)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew, as a new network would; they stay the same tensors."""
+        for cell, fresh in zip(self.cells, self._build_cells(), strict=True):
+            drawn = {**dict(fresh.named_parameters()), **dict(fresh.named_buffers())}
+            for name, tensor in (*cell.named_parameters(), *cell.named_buffers()):
+                tensor.copy_(drawn[name])
+
+    def flatten_parameters(self) -> None:
+        """Do nothing: parameters have no gaps here. For programs written for torch.nn.LSTM."""
 
     def wanted_penalty(self) -> str:
         """The number λ."""
@@ -251,6 +286,8 @@ class Recurrent(Penalised):
         input: Tensor | PackedSequence,
         state: Tensor | State | None = None,
         lengths: Tensor | None = None,
+        *,
+        hx: Tensor | State | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor | State]:
         """Run over a sequence; return the outputs of the last layer and the final state.
 
@@ -259,7 +296,15 @@ class Recurrent(Penalised):
                 without a batch, or a `PackedSequence`.
             state: The state before the first step; zeros if none is given.
             lengths: (batch,) the true length of each sequence; what lies beyond is ignored.
+            hx: The state, by the name that torch.nn.LSTM has for it.
         """
+        if hx is not None:
+            if state is not None:
+                raise OptionError(
+                    f"{type(self).__name__}: expected state or hx, which are the same, got both. "
+                    "Leave one out."
+                )
+            state = hx
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, state)
         x, state, unbatched = self._check_input(input, state)
@@ -444,6 +489,15 @@ class Recurrent(Penalised):
                     expected=f"{weight.dtype}, the type of the parameters",
                     got=x.dtype,
                     remedy="Convert the input by .to(dtype), or the network.",
+                )
+            )
+        if self.cell_class.needs_full_precision and x.dtype in (torch.bfloat16, torch.float16):
+            raise OptionError(
+                explain(
+                    type(self).__name__,
+                    expected="float32 or float64: sixteen bits are too few to hold what it carries",
+                    got=x.dtype,
+                    remedy="Use torch.autocast around the model, which leaves this network out.",
                 )
             )
         unbatched = x.dim() == 2

@@ -47,6 +47,10 @@ class Cell(nn.Module, ABC):
     """Whether free square matrices read the state: `recurrent_matrices` returns them."""
     costly_constants: ClassVar[bool] = False
     """Whether computing the constants costs more than comparing all parameters with a copy."""
+    needs_full_precision: ClassVar[bool] = False
+    """Whether parameters in sixteen bits are refused: they cannot hold a matrix in its set, or
+    what is remembered.
+    """
     structured: bool = True
     """Whether a product may use a matrix's structure; if not, the matrix is always formed."""
 

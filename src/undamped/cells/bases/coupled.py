@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from undamped.cells.bases.cell import Cell, State, reference_scan
 from undamped.kernels.coupled import Operator, Step, coupled_scan, operators, projections
-from undamped.kernels.dispatch import implementation
+from undamped.kernels.dispatch import implementation, wants_plain_loops
 
 
 def runs_compiled(*tensors: Tensor) -> bool:
@@ -72,6 +72,8 @@ class CoupledCell(Cell):
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """Walk through time with the fused kernels, or plainly where they cannot run."""
+        if wants_plain_loops():
+            return reference_scan(self, x, state, lengths)
         constants = self.steady_constants()
         linear, own = self.linear_tensors(constants), self.elementwise_tensors(constants)
         if not runs_compiled(x, *state, *linear, *own):

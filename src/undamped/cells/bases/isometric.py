@@ -27,6 +27,7 @@ class IsometricCell(CoupledCell):
     """
 
     costly_constants = True
+    needs_full_precision = True
     weight_hh: Tensor
 
     def __init__(

@@ -98,6 +98,7 @@ class MemoryCell(Cell):
     """
 
     exportable = False
+    needs_full_precision = True
     state_grows: ClassVar[bool] = False
     """Whether a state is larger after more steps."""
     screened_by: str | None = None

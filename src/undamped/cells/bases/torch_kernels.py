@@ -7,7 +7,7 @@ kernels leave the state of a finished sequence alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,8 +17,13 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from undamped.cells.bases.cell import State
 
 
-def gate_parameters(module: nn.Module, input_size: int, hidden_size: int, gates: int) -> None:
-    """Give `module` the four parameters of a torch kernel, drawn as torch draws them."""
+def gate_parameters(
+    module: nn.Module, input_size: int, hidden_size: int, gates: int, bias: bool = True
+) -> None:
+    """Give `module` the four parameters of a torch kernel, drawn as torch draws them.
+
+    Without a bias the last two are None, as in torch.
+    """
     bound = hidden_size**-0.5
     shapes = {
         "weight_ih": (gates * hidden_size, input_size),
@@ -27,23 +32,33 @@ def gate_parameters(module: nn.Module, input_size: int, hidden_size: int, gates:
         "bias_hh": (gates * hidden_size,),
     }
     for name, shape in shapes.items():
+        if name.startswith("bias") and not bias:
+            module.register_parameter(name, None)
+            continue
         parameter = nn.Parameter(torch.empty(shape))
         nn.init.uniform_(parameter, -bound, bound)
         module.register_parameter(name, parameter)
+
+
+def summed_bias(one: Tensor | None, other: Tensor | None) -> tuple[Tensor, ...]:
+    """Return the sum of two biases, or nothing where there are none."""
+    return () if one is None or other is None else (one + other,)
 
 
 def kernel_scan(
     kernel: Callable[..., Any],
     x: Tensor,
     state: State,
-    weights: list[Tensor],
+    weights: Sequence[Tensor | None],
     lengths: Tensor | None,
 ) -> tuple[Tensor, State]:
-    """Run one layer in one direction; `weights` is (input, recurrent, and both biases)."""
+    """Run one layer in one direction; `weights` is (input, recurrent, and both biases or None)."""
+    biased = weights[-1] is not None
+    given = [weight for weight in weights if weight is not None]
     hx = [part.unsqueeze(0) for part in state]
     first = hx if len(hx) > 1 else hx[0]
     if lengths is None:
-        output, *final = kernel(x, first, weights, True, 1, 0.0, False, False, False)
+        output, *final = kernel(x, first, given, biased, 1, 0.0, False, False, False)
         return output, tuple(part.squeeze(0) for part in final)
     packed = pack_padded_sequence(x, lengths.cpu(), enforce_sorted=False)
     order, back = packed.sorted_indices, packed.unsorted_indices
@@ -51,7 +66,7 @@ def kernel_scan(
     hx = [part.index_select(1, order) for part in hx]
     first = hx if len(hx) > 1 else hx[0]
     data, *final = kernel(
-        packed.data, packed.batch_sizes, first, weights, True, 1, 0.0, False, False
+        packed.data, packed.batch_sizes, first, given, biased, 1, 0.0, False, False
     )
     output, _ = pad_packed_sequence(
         PackedSequence(data, packed.batch_sizes, order, back), total_length=x.shape[0]

@@ -32,6 +32,7 @@ class UnitaryCell(CoupledCell):
 
     promises = (Promise(Kind.ISOMETRIC, "W is unitary, trained or not"),)
     costly_constants = True
+    needs_full_precision = True
     softening: ClassVar[float] = 1e-5
     """The number ε in z relu(|z| + b)/(|z| + ε)."""
     learns_start: ClassVar[bool] = True
