@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from undamped.solvers import Status, solve
+from undamped.errors import OptionError
+from undamped.solvers import Event, Status, solve
 
 WAYS = ["checkpoint", "backprop", "adjoint"]
 
@@ -154,3 +155,74 @@ def test_an_output_at_the_event_is_the_state_there(steps, gradient, at, sign):
     torch.testing.assert_close(by_start, torch.full_like(by_start, shrunk), rtol=1e-5, atol=1e-6)
     assert abs(by_time[int(reached.sum()) - 1].item() + 3.3 * shrunk) < 1e-4
     assert not by_time.isnan().any()
+
+
+def turn(t, y):
+    return torch.stack((y[1], -y[0]))
+
+
+@pytest.mark.parametrize("direction", ["any", "rising", "falling"])
+@pytest.mark.parametrize("method", ["dopri5", "rk4", "dopri8"])
+def test_directions_and_events_that_do_not_end_the_solve(method, direction):
+    options = {"step_size": 0.05} if method == "rk4" else {}
+    start = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    times = [0.0, 2.0, 5.0, 9.0, 12.0]
+    event = Event(lambda t, y: y[0], direction=direction, terminal=False)
+    solution = solve(turn, start, times, method=method, options=options, event=event)
+    zeros = [(k + 0.5) * math.pi for k in range(4)]  # cos falls at the first
+    wanted = {"any": zeros, "falling": zeros[::2], "rising": zeros[1::2]}[direction]
+    found = solution.event_time
+    assert found is not None and solution.status == (Status.DONE,)
+    assert solution.event_state.shape == (len(wanted), 2)
+    torch.testing.assert_close(found, torch.tensor(wanted).double(), rtol=1e-5, atol=1e-5)
+    at = torch.tensor(times, dtype=torch.float64)
+    truth = torch.stack((torch.cos(at), -torch.sin(at)), 1)
+    torch.testing.assert_close(solution.values, truth, rtol=1e-5, atol=1e-5)
+    ends = solve(
+        turn,
+        start,
+        times,
+        method=method,
+        options=options,
+        event=Event(lambda t, y: y[0], direction),
+    )
+    assert ends.event_time is not None and abs(float(ends.event_time) - wanted[0]) < 1e-5
+
+
+@pytest.mark.parametrize("gradient", ["checkpoint", "adjoint", "backprop"])
+def test_gradients_of_events_that_do_not_end_the_solve(gradient):
+    speed = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+    event = Event(lambda t, y: y[0], terminal=False)
+    solution = solve(
+        lambda t, y: speed * turn(t, y),
+        torch.tensor([1.0, 0.0], dtype=torch.float64),
+        [0.0, 1.0, 3.0, 5.0],
+        event=event,
+        gradient=gradient,
+        rtol=1e-9,
+        atol=1e-9,
+    )
+    assert solution.event_time is not None
+    for k, time in enumerate(solution.event_time):
+        (found,) = torch.autograd.grad(time, speed, retain_graph=True)
+        assert abs(float(found) + (k + 0.5) * math.pi / 1.5**2) < 1e-6  # t = (k + ½)π / speed
+    (found,) = torch.autograd.grad(solution.values[3, 0], speed, retain_graph=True)
+    assert abs(float(found) + 5 * math.sin(7.5)) < 1e-6
+
+
+def test_no_event_and_events_of_samples():
+    start = torch.ones(3, 1, dtype=torch.float64)
+    never = Event(lambda t, y: y.sum() + 10, terminal=False)
+    solution = solve(lambda t, y: -y, start, [0.0, 1.0], event=never)
+    assert solution.event_time is not None and solution.event_time.shape == (0,)
+    assert solution.event_state.shape == (0, 3, 1)
+    with pytest.raises(OptionError, match="terminal=False"):
+        solve(lambda t, y: -y, start, [0.0, 1.0], event=never, steps="sample")
+    falling = Event(lambda t, y: y[:, 0] - 0.5, direction="rising")
+    each = solve(lambda t, y: -y, start, [0.0, 1.0], event=falling, steps="sample")
+    assert each.status == (Status.DONE,) * 3
+    with pytest.raises(OptionError, match="direction"):
+        Event(lambda t, y: y, direction="up")  # type: ignore[arg-type]
+    endless = solve(lambda t, y: -y, start, [0.0, math.inf], event=lambda t, y: y.sum() - 0.3)
+    assert endless.event_time is not None and endless.values[1].isnan().all()
+    assert abs(float(endless.event_time) - math.log(10)) < 1e-6

@@ -3,6 +3,7 @@
 from undamped.solvers.iterate import Reached, iterate
 from undamped.solvers.loop.control import StepControl
 from undamped.solvers.loop.dense import DenseOutput
+from undamped.solvers.loop.events import Event
 from undamped.solvers.methods.adams import ExplicitAdams, ImplicitAdams
 from undamped.solvers.methods.explicit.dopri5 import Dopri5
 from undamped.solvers.methods.explicit.dopri8 import Dopri8
@@ -43,6 +44,7 @@ __all__ = [
     "Dopri5",
     "Dopri8",
     "Euler",
+    "Event",
     "ExplicitAdams",
     "Fehlberg2",
     "Heun",

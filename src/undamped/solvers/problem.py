@@ -18,11 +18,10 @@ from undamped.solvers.gradients.gradient import GradientMethod, gradients
 from undamped.solvers.gradients.unchanged import FieldSamples
 from undamped.solvers.loop.batch import Integration
 from undamped.solvers.loop.dense import DenseOutput
-from undamped.solvers.loop.events import Event
+from undamped.solvers.loop.events import EventFunction
 from undamped.solvers.loop.run import Run
 from undamped.solvers.loop.sample import PerSampleIntegration
 from undamped.solvers.loop.sample_dense import SampleDenseOutput
-from undamped.solvers.loop.sample_events import SampleEvent
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.settings import Settings
@@ -39,7 +38,7 @@ class Problem:
     gradient: GradientMethod
     per_sample: bool
     compact: bool
-    event: Event | SampleEvent | None
+    event: EventFunction | None
     dense: DenseOutput | SampleDenseOutput | None
     tensors: list[Tensor]
     first: Tensor | None = None
@@ -70,11 +69,10 @@ class Problem:
                 first=first,
                 keep=self.keep,
                 compact=self.compact,
-                event=self.event if isinstance(self.event, SampleEvent) else None,
+                event=self.event,
                 watch=self.dense.watch if isinstance(self.dense, SampleDenseOutput) else None,
             )
         else:
-            assert not isinstance(self.event, SampleEvent)
             assert not isinstance(self.dense, SampleDenseOutput)
             self.run = Integration(
                 self.field,

@@ -25,7 +25,7 @@ class Solution:
         message: Why it stopped early; empty if it did not.
         statistics: Counts; those of the way back fill in when gradients are taken.
         event_time: When the event happened; for each sample where samples have their own steps,
-            NaN for one that never met it.
+            NaN for one that never met it. All times, (events,), if it did not end the solve.
         event_state: The state then, likewise.
         dense: The solution as a function of time, if asked for.
     """

@@ -14,10 +14,9 @@ from undamped.kernels.dispatch import inside_transform
 from undamped.options import convert
 from undamped.solvers.field import CountedField, all_finite
 from undamped.solvers.loop.dense import DenseOutput
-from undamped.solvers.loop.events import Event
+from undamped.solvers.loop.events import Event, EventFunction
 from undamped.solvers.loop.run import Run
 from undamped.solvers.loop.sample_dense import SampleDenseOutput
-from undamped.solvers.loop.sample_events import SampleEvent
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.problem import Problem, run_problem
@@ -74,7 +73,7 @@ def solve(
     parameters: Sequence[Tensor] = (),
     steps: Steps = "batch",
     compact: bool = False,
-    event: Callable[[Any, Any], Tensor] | None = None,
+    event: Callable[[Any, Any], Tensor] | Event | None = None,
     dense: bool = False,
     on_failure: OnFailure = "raise",
     fall_back: bool = False,
@@ -106,6 +105,8 @@ def solve(
         event: A function of (t, y), one number or truth; the solve ends where its sign changes,
             NaN having none. With a step size for every sample, one number a sample, each of which
             ends at its own. Gradients of the event's time reach the parameters of the function.
+            An `undamped.solvers.Event` says more: which changes of sign count, and whether the
+            solve ends there. With an event that ends it, the last time may be infinite.
         dense: Whether to keep the solution as a function of time; of one for every sample where
             samples have their own steps.
         on_failure: Raise a `SolveError` that carries the partial solution, or return it.
@@ -165,7 +166,7 @@ def solve(
         gradient=differentiation,
         per_sample=own_steps,
         compact=compact,
-        event=_event(event, counted, own_steps),
+        event=_event(event, packing, own_steps),
         dense=_dense(solver, counted, start, times, own_steps) if dense else None,
         tensors=[],
         fall_back=fall_back,
@@ -192,11 +193,21 @@ def _refuse_vmap(start: Tensor, solver: Solver) -> None:
 
 
 def _event(
-    function: Callable[[Any, Any], Tensor] | None, field: CountedField, own_steps: bool
-) -> Event | SampleEvent | None:
-    if function is None:
+    given: Callable[[Any, Any], Tensor] | Event | None, packing: Packing, own_steps: bool
+) -> EventFunction | None:
+    if given is None:
         return None
-    return SampleEvent(function, field) if own_steps else Event(function, field)
+    event = given if isinstance(given, Event) else Event(given)
+    if own_steps and not event.terminal:
+        raise OptionError(
+            explain(
+                "event",
+                expected="one that ends its sample, where samples have steps of their own",
+                got="terminal=False",
+                remedy="Use steps='batch', or dense=True and look for the events afterwards.",
+            )
+        )
+    return EventFunction(event, packing, each=own_steps)
 
 
 def _dense(

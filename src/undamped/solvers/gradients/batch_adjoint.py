@@ -69,9 +69,7 @@ class BatchAdjoint:
         run = problem.run
         solver, settings = problem.backward or (problem.solver, problem.settings)
         assert run is not None
-        times = list(run.times[: len(run.values)])
-        if run.event_time is not None:
-            times[-1] = run.event_time
+        times = list(run.value_times)
         # What the forward pass ended with suits the field where the backward pass begins.
         first = run.next_step if settings.first_step is None else settings.first_step
         if settings.step_size is not None or not solver.adaptive:

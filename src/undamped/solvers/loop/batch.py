@@ -13,7 +13,7 @@ from undamped.solvers.callbacks import Callbacks
 from undamped.solvers.failure import explain_failure, worst_sample
 from undamped.solvers.field import CountedField, all_finite
 from undamped.solvers.loop.control import first_step
-from undamped.solvers.loop.events import Event, locate, with_event_gradient
+from undamped.solvers.loop.events import EPS, EventFunction, locate, with_event_gradient
 from undamped.solvers.loop.norm import ErrorNorm
 from undamped.solvers.loop.run import EventResult, Run
 from undamped.solvers.methods.solver import Solver, Stepper
@@ -59,7 +59,7 @@ class Integration(Run):
         first: Tensor | None = None,
         keep: bool = False,
         record: bool = False,
-        event: Event | None = None,
+        event: EventFunction | None = None,
         watch: Callable[[Stepper, float, float, float], None] | None = None,
         norm: ErrorNorm | None = None,
     ) -> None:
@@ -76,6 +76,10 @@ class Integration(Run):
         self.stepper = solver.stepper(field, self.t, y0, first)
         self.first = first
         self.values: list[Tensor] = [y0]
+        self.value_times = [self.t]
+        """When the values are: output times, and events in between."""
+        self.passed: list[int] = []
+        """Which of the values are at events."""
         self.trace = Trace()
         self.statistics = Statistics()
         self.failure: Failure | None = None
@@ -124,18 +128,34 @@ class Integration(Run):
         return (Status.DONE if self.event_time is None else Status.EVENT,)
 
     def at_event(self, values: Tensor, *, exact: bool) -> EventResult:
-        """Return outputs, time and state of the event; the event is the last of the values."""
-        if self.event_time is None:
+        """Return outputs, times and states of events, which are among the values."""
+        if self.event is None or (self.event.terminal and self.event_time is None):
             return EventResult(values)
-        assert self.event is not None
-        time, state = with_event_gradient(
-            self.event, self.field, self.event_time, values[-1], exact=exact
+        start = values.new_tensor(self.times[0]), values[0]
+        found = []
+        for place in self.passed:
+            time = values.new_tensor(self.value_times[place], dtype=torch.float64)
+            found.append(
+                with_event_gradient(self.event, self.field, time, values[place], start, exact=exact)
+            )
+        outputs = [k for k in range(len(values)) if k not in self.passed]
+        if self.event.terminal:
+            (time, state), last = found[0], len(outputs)
+            # An output at the event's own time is the state there.
+            if last < len(self.times) and self._same_time(self.times[last], self.value_times[-1]):
+                outputs.append(self.passed[0])
+            return EventResult(values[outputs], time, state)
+        times = [time for time, _ in found] or [values.new_empty(0)]
+        states = [state for _, state in found]
+        return EventResult(
+            values[outputs],
+            torch.stack(times) if found else times[0],
+            torch.stack(states) if found else values[:0],
         )
-        # An output at the event's own time is the state there.
-        scale = max(abs(self.times[0]), abs(self.end))
-        if not coincide(self.times[values.shape[0] - 1], self.event_time, scale):
-            values = values[:-1]
-        return EventResult(values, time, state)
+
+    def _same_time(self, time: float, other: float) -> bool:
+        ends = [abs(end) for end in (self.times[0], self.end) if math.isfinite(end)]
+        return math.isfinite(time) and coincide(time, other, max(ends))
 
     def _fixed_steps(self) -> Iterator[float]:
         size = None if self.settings.grid else self.settings.step_size
@@ -149,7 +169,7 @@ class Integration(Run):
             if math.isinf(h) and size is not None:
                 h = math.copysign(size, span)
             if span == 0:
-                self.values.append(self.y)
+                self._write(self.y, self.t)
                 continue
             for number in range(count):
                 if self.statistics.accepted >= self.settings.max_steps:
@@ -225,7 +245,7 @@ class Integration(Run):
                 self._fail(Status.MAX_STEPS, signed, None)
                 return
             if size_now == 0:
-                self.values.append(self.y)
+                self._write(self.y, self.t)
                 index += 1
                 continue
             if self.t + signed == self.t:
@@ -302,13 +322,12 @@ class Integration(Run):
 
     def _take(self, h: float, after: float, outputs: tuple[tuple[int, float | None], ...]) -> None:
         """Accept the attempted step, collecting the outputs inside it."""
-        if self.event is not None:
-            found = locate(
-                self.event, self.solver, self.field, self.t, h, self.stepper.state, self.proposed
-            )
-            if found is not None:
-                self._stop_at_event(found, outputs)
-                return
+        found = None if self.event is None else self._find_event(h)
+        if found is not None:
+            self._meet_event(found, after, outputs)
+            return
+        times = [self.times[index] for index, _ in outputs]
+        outputs = tuple((index + len(self.passed), fraction) for index, fraction in outputs)
         if self.watch is not None:
             self.watch(self.stepper, self.t, h, after)
         inside = [
@@ -321,9 +340,32 @@ class Integration(Run):
         self._count(h)
         self.stepper.accept()
         self.t = after
-        self.values.extend(inside)
+        for value, time in zip(inside, times, strict=False):
+            self._write(value, time)
         if outputs and outputs[-1][1] is None:
-            self.values.append(self.y)
+            self._write(self.y, after)
+
+    def _write(self, value: Tensor, time: float) -> None:
+        self.values.append(value)
+        self.value_times.append(time)
+
+    @torch.no_grad()
+    def _find_event(self, h: float) -> float | None:
+        """Return how far into the attempted step the event lies, or None."""
+        event, t, state = self.event, self.t, self.stepper.state
+        assert event is not None
+        before, after = event(t, state[0]), event(t + h, self.proposed)
+        if not bool(event.crossed(before, after)):
+            return None
+
+        def at(size: Tensor) -> Tensor:
+            ahead = size.item()
+            moved = self.solver.step(self.field, t, ahead, state)[0][0]
+            return event(t + ahead, moved).reshape(1)
+
+        size = torch.tensor([h], dtype=torch.float64, device=before.device)
+        tolerance = torch.full_like(size, 8 * EPS * max(abs(t), abs(t + h)))
+        return locate(at, size, before.reshape(1), after.reshape(1), tolerance).item()
 
     def _count(self, h: float) -> None:
         statistics = self.statistics
@@ -336,29 +378,44 @@ class Integration(Run):
             self.trace.checkpoints.append(self.stepper.state)
         self.trace.steps.append(step)
 
-    def _stop_at_event(self, h: float, outputs: tuple[tuple[int, float | None], ...]) -> None:
-        """Step to the event instead; outputs before it are lost only if they lie beyond it."""
-        end = self.t + h
-        scale = max(abs(self.times[0]), abs(self.end))
-        for index, _ in outputs:
-            time = self.times[index]
-            ahead = time - self.t
-            if abs(ahead) < abs(h) and not coincide(time, end, scale):
-                self._land(ahead, time)
-                h -= ahead
-        self._land(h, end)
-        self.event_time = end
+    def _meet_event(
+        self, h: float, after: float, outputs: tuple[tuple[int, float | None], ...]
+    ) -> None:
+        """Step to the event instead, landing at outputs on the way; go on if it ends nothing."""
+        assert self.event is not None
+        when = self.t + h
+        times = [self.times[index] for index, _ in outputs]
+        before = [time for time in times if (when - time) * self.direction > 0]
+        if self.event.terminal:
+            before = [time for time in before if not self._same_time(time, when)]
+        for time in before:
+            self._land(time)
+        self._land(when)
+        self.passed.append(len(self.values) - 1)
+        if self.event.terminal:
+            self.event_time = when
+            return
+        for time in times[len(before) :]:
+            if time == when:
+                self._write(self.y, when)
+            else:
+                self._land(time)
+        if self.t != after:
+            self._land(after, output=False)
 
-    def _land(self, h: float, after: float) -> None:
-        """Step to the next output, or to the event, which comes where the next would."""
+    def _land(self, time: float, *, output: bool = True) -> None:
+        """Step to an output, or to an event, which comes where the next output would."""
+        h = time - self.t
         self._attempt(h)
         if self.watch is not None:
-            self.watch(self.stepper, self.t, h, after)
-        self._record(Step(self.t, h, ((len(self.values), None),)))
+            self.watch(self.stepper, self.t, h, time)
+        if self.record:
+            self._record(Step(self.t, h, ((len(self.values), None),) if output else ()))
         self._count(h)
         self.stepper.accept()
-        self.t = after
-        self.values.append(self.y)
+        self.t = time
+        if output:
+            self._write(self.y, time)
 
     def _look_at_stiffness(self, size: float) -> None:
         rate = self.stepper.fastest_rate()

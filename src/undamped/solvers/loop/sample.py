@@ -17,10 +17,9 @@ from undamped.solvers.failure import explain_failure, of_one_sample
 from undamped.solvers.field import CountedField
 from undamped.solvers.loop.batch import RECENT, STIFFNESS_EVERY
 from undamped.solvers.loop.control import ControlMemory, first_step
-from undamped.solvers.loop.events import crossed
+from undamped.solvers.loop.events import EPS, EventFunction, locate, with_event_gradient
 from undamped.solvers.loop.norm import ErrorNorm, sample_norms
 from undamped.solvers.loop.run import EventResult, Run
-from undamped.solvers.loop.sample_events import SampleEvent, locate_each, with_event_gradients
 from undamped.solvers.loop.sample_failures import failed_status, forget
 from undamped.solvers.methods.combine import Terms, combine_terms
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
@@ -61,7 +60,7 @@ class PerSampleIntegration(Run):
         first: Tensor | None = None,
         keep: bool = False,
         compact: bool = False,
-        event: SampleEvent | None = None,
+        event: EventFunction | None = None,
         watch: Watch | None = None,
         norm: ErrorNorm | None = None,
     ) -> None:
@@ -223,7 +222,7 @@ class PerSampleIntegration(Run):
         event, start, value = self.event, t.view(column), y.detach()
         before = event(start, value)
         after = event((t + signed).view(column), y1.detach())
-        happening = good & crossed(before, after)
+        happening = good & event.crossed(before, after)
         if not bool(happening.any()):
             return None
 
@@ -232,7 +231,8 @@ class PerSampleIntegration(Run):
             return event((t + size).view(column), moved)
 
         inside = torch.where(happening, signed, torch.zeros_like(signed))
-        found = locate_each(at, inside, before, after)
+        tolerance = 8 * EPS * torch.maximum(t.abs(), (t + signed).abs())
+        found = locate(at, inside, before, after, tolerance)
         return happening, torch.where(happening, found, signed)
 
     def _end_at_events(self, rows: Tensor) -> None:
@@ -381,7 +381,7 @@ class PerSampleIntegration(Run):
             return EventResult(values)
         assert self.event is not None
         begin = (self.times[0], values[0])
-        time, state = with_event_gradients(
+        time, state = with_event_gradient(
             self.event, self.field, self.event_times, values[-1], begin, exact=exact
         )
         there = coincide(self.times, self.event_times, self.times.abs().amax(0))
