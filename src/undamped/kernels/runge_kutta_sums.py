@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import carray, njit
+from numba import carray
 from torch import Tensor
 
+from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.pointers import at
 from undamped.kernels.shared.threads import over_columns
 

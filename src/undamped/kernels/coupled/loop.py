@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import njit
-
 from undamped.kernels.shared.gemm import multiply
+from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.pointers import at_step
 
 LOOP: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}

@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.tanh import LIMIT, limited_tanh
 from undamped.kernels.unicornn.compiled import BLOCK, OPTIONS
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.tanh import tanh
 
 PART: dict[str, Any] = {

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from undamped.kernels.memory.attend import (
     PART,
@@ -21,6 +20,7 @@ from undamped.kernels.memory.attend import (
     softmax,
 )
 from undamped.kernels.shared.gemm import multiply
+from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.tanh import sigmoid, tanh
 
 LOOP: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}

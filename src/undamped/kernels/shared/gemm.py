@@ -15,9 +15,11 @@ from typing import Any
 
 import torch
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import get_cython_function_address, intrinsic
+
+from undamped.kernels.shared.jit import njit
 
 NAMES = {torch.float32: "sgemm", torch.float64: "dgemm"}
 

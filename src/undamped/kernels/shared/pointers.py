@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray, njit, types
+from numba import carray, types
 from numba.extending import intrinsic
 from torch import Tensor
+
+from undamped.kernels.shared.jit import njit
 
 ADDRESS, STRIDE, STEPS, ROWS, WIDTH = range(5)
 """What `strided` holds."""

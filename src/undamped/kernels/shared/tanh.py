@@ -14,10 +14,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload
+
+from undamped.kernels.shared.jit import njit
 
 LIMIT = np.float32(7.8)
 ONE = np.float32(1.0)
@@ -86,9 +87,3 @@ def sigmoid(x: Any) -> Any:
     """Return 1/(1 + e⁻ˣ) in the precision of x."""
     half = type(x)(0.5)
     return half + half * limited_tanh(half * x, LIMIT)
-
-
-@numba.vectorize(["float32(float32)", "float64(float64)"], cache=True, nopython=True)
-def tanh_array(x: Any) -> Any:
-    """The kernels' tanh over an array, to measure how exact it is."""
-    return limited_tanh(x, LIMIT)

@@ -21,8 +21,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.tanh import LIMIT, limited_tanh
 
 BLOCK = 256

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from undamped.kernels.shared.jit import njit
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
@@ -16,6 +14,7 @@ from undamped.kernels.coupled.loop import (
     product_plus_input,
     states,
 )
+from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.pointers import STEPS
 from undamped.kernels.shared.tanh import tanh
 

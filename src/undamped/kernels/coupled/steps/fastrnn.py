@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from undamped.kernels.coupled.loop import (
     LOOP,
@@ -17,6 +16,7 @@ from undamped.kernels.coupled.loop import (
     product_plus_input,
     states,
 )
+from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.pointers import STEPS
 from undamped.kernels.shared.tanh import sigmoid, tanh
 

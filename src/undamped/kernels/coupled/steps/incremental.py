@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from torch import Tensor
 
 from undamped.kernels.coupled.compiled_pass import CompiledPass
@@ -26,6 +25,7 @@ from undamped.kernels.coupled.loop import (
     states,
 )
 from undamped.kernels.shared.gemm import multiply
+from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.pointers import STEPS
 from undamped.kernels.shared.tanh import tanh
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
@@ -17,6 +15,7 @@ from undamped.kernels.coupled.loop import (
     inputs,
     states,
 )
+from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.pointers import STEPS
 from undamped.kernels.shared.tanh import tanh
 

@@ -1,0 +1,120 @@
+"""Numba's compiler for the kernels, with a cache that never stands in the way.
+
+Compiled code is kept beside the package or in the user's own cache, wherever Numba may write. Where
+it may write nowhere, a folder of this user in the system's temporary place stands in, and where
+that fails too the code is compiled anew in every process. A file of the cache that cannot be read
+is replaced. Whoever sits at a terminal is told what takes so long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import config, event
+from numba.core.caching import FunctionCache
+
+MOMENT = 0.5  # seconds of compiling after which somebody at a terminal wonders
+
+
+class ForgivingCache(FunctionCache):
+    """Numba's cache of a function; a file that is damaged or cannot be written is no error."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Load compiled code; None if there is none, or none that can be read."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # unpickling rubbish ends in any of them
+            with contextlib.suppress(OSError):
+                self.flush()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep compiled code, if there is room for it."""
+        with contextlib.suppress(OSError):
+            super().save_overload(sig, data)
+
+
+def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile as `numba.njit` does; `cache=True` never fails."""
+    caching = options.pop("cache", False)
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        compiled = numba.njit(**options)(function)
+        cache = _cache(function) if caching else None
+        if cache is not None:
+            compiled._cache = cache
+        return compiled
+
+    return decorate
+
+
+def _cache(function: Callable[..., Any]) -> ForgivingCache | None:
+    """Return a cache for a function where it can be written, or None."""
+    with contextlib.suppress(RuntimeError, OSError):  # no place that can be written
+        return ForgivingCache(function)
+    place, before = _temporary_place(), config.CACHE_DIR
+    if place is None:
+        return None
+    config.CACHE_DIR = str(place)  # a cache looks for its place once, when it is made
+    try:
+        return ForgivingCache(function)
+    except (RuntimeError, OSError):
+        return None
+    finally:
+        config.CACHE_DIR = before
+
+
+def _temporary_place() -> Path | None:
+    """Return a folder that this user alone can write to: what lies there is run."""
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    place = Path(tempfile.gettempdir()) / f"undamped-numba-{user}"
+    try:
+        place.mkdir(mode=0o700, exist_ok=True)
+        found = place.lstat()
+    except OSError:
+        return None
+    if not stat.S_ISDIR(found.st_mode):
+        return None
+    if hasattr(os, "getuid") and (found.st_uid != user or found.st_mode & 0o022):
+        return None
+    return place
+
+
+class _Progress(event.Listener):
+    """Says on a terminal that a kernel is being compiled, once that has taken a moment."""
+
+    def __init__(self) -> None:
+        self.depth, self.timer = 0, None
+
+    def on_start(self, event: Any) -> None:
+        """Wait a moment before saying anything."""
+        self.depth += 1
+        module = event.data["dispatcher"].py_func.__module__ or ""
+        if self.depth == 1 and module.startswith("undamped.") and sys.stderr.isatty():
+            self.timer = threading.Timer(MOMENT, _say, [module])
+            self.timer.daemon = True
+            self.timer.start()
+
+    def on_end(self, event: Any) -> None:
+        """Say nothing if it was quick."""
+        self.depth -= 1
+        if self.depth == 0 and self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+def _say(module: str) -> None:
+    kernel = module.removeprefix("undamped.kernels.")
+    sys.stderr.write(f"compiling {kernel} for this machine; later runs find it ready\n")
+
+
+event.register("numba:compile", _Progress())
