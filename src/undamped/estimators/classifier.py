@@ -76,6 +76,7 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
             np.asarray(y).ravel(),
             groups=groups_of(groups, len(collection.series)),
             source="X",
+            blurred=collection.blurred,
         )
         self._remember_channels(collection)
         self._learn(series_set)

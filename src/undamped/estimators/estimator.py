@@ -19,7 +19,7 @@ from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, OptionError, explain
 from undamped.estimators.frozen import freeze, thaw
 from undamped.estimators.inputs import Collection
-from undamped.estimators.selection import Recordings
+from undamped.estimators.selection import EstimatorTask
 from undamped.estimators.settings import starting_from
 from undamped.networks.sequence_model import SequenceModel
 from undamped.options import Range, convert
@@ -34,7 +34,7 @@ class SequenceEstimator(BaseEstimator):
     """What a classifier, a regressor and a forecaster of sequences have in common."""
 
     kind: ClassVar[Kind]
-    task_class: ClassVar[type[Recordings]] = Recordings
+    task_class: ClassVar[type[EstimatorTask]] = EstimatorTask
 
     # Set by fit.
     model_: SequenceModel
@@ -137,7 +137,7 @@ class SequenceEstimator(BaseEstimator):
             ) from None
         return int(numbers.randint(np.iinfo(np.int32).max))
 
-    def _choices(self, task: Recordings) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _choices(self, task: EstimatorTask) -> tuple[dict[str, Any], dict[str, Any]]:
         """Put what was said over what suits the size of the data."""
         suggested = starting_from(
             self.model,
@@ -174,7 +174,7 @@ class SequenceEstimator(BaseEstimator):
         with tempfile.TemporaryDirectory(prefix="undamped-") as folder:
             yield Path(folder)
 
-    def _keep(self, run: Run, task: Recordings) -> None:
+    def _keep(self, run: Run, task: EstimatorTask) -> None:
         settings = run.settings
         if settings["status"] != "finished":
             raise KeyboardInterrupt("training was stopped before its end")

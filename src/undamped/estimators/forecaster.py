@@ -122,7 +122,9 @@ class SequenceForecaster(SequenceEstimator):
         many, _ = one_or_many(X)
         horizon = convert(PositiveInt, self.horizon, "SequenceForecaster.horizon")
         collection = collect(many)
-        whole = SeriesSet(collection.series, collection.names(), source="X")
+        whole = SeriesSet(
+            collection.series, collection.names(), source="X", blurred=collection.blurred
+        )
         longest = int(whole.lengths.max())
         if longest < horizon + 2:
             raise DataError(

@@ -7,11 +7,12 @@ hold whole series, a plain frame with one row per series, and a `SeriesSet`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from undamped.data.recordings.resolution import Resolution
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, explain
 
@@ -32,10 +33,12 @@ class Collection:
     Args:
         series: One float32 array (time, channels) per series; NaN where a value is missing.
         channels: The names of the channels, if the input had any.
+        blurred: Channels whose values single precision cannot tell apart.
     """
 
     series: list[np.ndarray]
     channels: list[str] | None = None
+    blurred: tuple[str, ...] = ()
 
     @property
     def width(self) -> int:
@@ -62,7 +65,15 @@ def collect(X: Any, what: str = "X", *, shortest: int = SHORTEST) -> Collection:
         )
     series = [_matrix(values, f"{what}[{at}]") for at, values in enumerate(raw)]
     _check(series, what, shortest)
-    return Collection(series, channels)
+    if isinstance(X, SeriesSet):
+        return Collection(series, channels, X.blurred)
+    resolution = Resolution()
+    for values, one in zip(raw, series, strict=True):
+        exact = np.asarray(values)
+        if exact.dtype.kind in "iuf":
+            resolution.add(exact.reshape(one.shape), one)
+    found = Collection(series, channels)
+    return replace(found, blurred=resolution.blurred(found.names()))
 
 
 def one_or_many(X: Any) -> tuple[Any, str]:

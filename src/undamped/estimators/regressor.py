@@ -71,6 +71,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
             numbers(y, len(collection.series)),
             groups=groups_of(groups, len(collection.series)),
             source="X",
+            blurred=collection.blurred,
         )
         self._remember_channels(collection)
         self._learn(series_set)

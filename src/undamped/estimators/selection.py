@@ -10,7 +10,7 @@ from undamped.tasks.series import SeriesTask
 from undamped.tasks.task import Batch, Chance
 
 
-class Recordings(SeriesTask):
+class EstimatorTask(SeriesTask):
     """Recordings whose validation part is often too small for an accuracy.
 
     Ten series have eleven accuracies, and the first weights that reach the best of them would be
@@ -40,7 +40,7 @@ class Recordings(SeriesTask):
         return Chance(guess.loss, guess.loss, guess.guess) if self.counts_classes else guess
 
 
-class ChangesToCome(Recordings):
+class ChangesToCome(EstimatorTask):
     """Forecasts as changes from the last value, so that a model begins where a guess would end.
 
     What a run of it says is not in original units by itself; the run therefore keeps no

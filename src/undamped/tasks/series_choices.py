@@ -130,6 +130,15 @@ def _no_targets(series_set: SeriesSet) -> DataError:
 
 
 def _check_channels(series_set: SeriesSet) -> None:
+    for name in series_set.blurred:
+        raise DataError(
+            explain(
+                f"{series_set.source}: channel '{name}'",
+                expected="values that seven digits (single precision) tell apart",
+                got="small differences upon a large offset",
+                remedy="Subtract the offset, or leave the channel out with channels=.",
+            )
+        )
     silent = set(range(len(series_set.channels)))
     for one in series_set.series:
         for piece in pieces(one):

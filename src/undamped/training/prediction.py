@@ -29,6 +29,7 @@ def predict_series(
         Per series (1, output), or (time, output) for a model that answers at every step;
         `preparation.answer` says what they mean.
     """
+    series_set = preparation.arrange(series_set)
     inputs, owner = [], []
     for number, raw in enumerate(series_set.series):
         times = None if series_set.times is None else series_set.times[number]

@@ -196,6 +196,11 @@ def _say_copies(found: Findings, series_set: SeriesSet) -> None:
 
 def _say_suspicions(found: Findings, series_set: SeriesSet) -> None:
     """Look for columns that are no measurements: row numbers, ids, the answer itself."""
+    found.warnings.extend(
+        f"'{name}' has small differences upon a large offset, which single precision cannot hold: "
+        "subtract the offset."
+        for name in series_set.blurred
+    )
     several = len(series_set) > 1
     for place, channel in enumerate(found.channels):
         if channel.low is None or channel.constant or channel.infinite:

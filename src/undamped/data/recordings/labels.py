@@ -39,6 +39,10 @@ def sorted_labels(targets: Any) -> list[str]:
     kinds = (np.unique(comparable(column)) for column in columns)
     found = {label for some in kinds for label in as_labels(some)} - {""}
     try:
-        return sorted(found, key=float)
+        sizes = {label: float(label) for label in found}
     except ValueError:
         return sorted(found)
+    if any(np.isnan(size) for size in sizes.values()):
+        return sorted(found)
+    # Like numbers ("1" and "1.0") by their letters: the order of a set differs between processes.
+    return sorted(found, key=lambda label: (sizes[label], label))

@@ -167,6 +167,28 @@ class Preparation:
 
     # Towards the network
 
+    def arrange(self, series_set: SeriesSet) -> SeriesSet:
+        """Return recordings with the channels this preparation knows, in its order.
+
+        Channels are found by their names; a file without names has them in the order of training.
+        """
+        wanted, there = self.raw_channels, series_set.channels
+        if there == wanted:
+            return series_set
+        if set(wanted) <= set(there):
+            return series_set.select(wanted)
+        unnamed = [[f"{before}{i}" for i in range(len(there))] for before in ("", "channel ")]
+        if len(there) == len(wanted) and (there in [*unnamed, ["value"]] or wanted in unnamed):
+            return series_set
+        raise DataError(
+            explain(
+                series_set.source,
+                expected=f"{len(wanted)} channels ({', '.join(wanted)})",
+                got=f"{len(there)} ({', '.join(there)})",
+                remedy="Give the channels the model was trained on, by the same names.",
+            )
+        )
+
     def transform(self, series: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
         """Return the features (time, features) of one raw series (time, channels), float32."""
         values = self._standardised(np.asarray(series, dtype=np.float64))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from undamped.data.recordings.resolution import Resolution
 from undamped.errors import DataError, explain
 
 Targets = np.ndarray | list[np.ndarray] | None
@@ -33,6 +34,7 @@ class SeriesSet:
         origin: For windows: the recording they were cut from and their first step (n, 2).
         notes: What was done while reading, in sentences.
         columns: Which column of a table was taken as what.
+        blurred: Channels whose values single precision cannot tell apart.
 
     Example:
         >>> import numpy as np
@@ -52,6 +54,7 @@ class SeriesSet:
     origin: np.ndarray | None = None
     notes: tuple[str, ...] = ()
     columns: dict[str, Any] = field(default_factory=dict)
+    blurred: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.ids:
@@ -120,23 +123,29 @@ class SeriesSet:
             times: A list of (time,) arrays.
             source: Where it came from, for messages.
         """
-        arrays = []
+        arrays, resolution = [], Resolution()
         for number, one in enumerate(series):
             array = as_numbers(one, f"{source}: series {number}")
-            arrays.append(array[:, None] if array.ndim == 1 else array)
+            array = array[:, None] if array.ndim == 1 else array
+            exact = np.asarray(one)
+            if exact.dtype.kind in "iuf" and array.ndim == 2:
+                resolution.add(exact.reshape(array.shape), array)
+            arrays.append(array)
         if not arrays:
             raise DataError(f"{source}: expected at least one series, got none. Give some data.")
         width = arrays[0].shape[-1]
         stepwise = isinstance(targets, list) and bool(targets) and np.ndim(targets[0]) == 1
+        names = [str(name) for name in channels or range(width)]
         return cls(
             arrays,
-            [str(name) for name in channels or range(width)],
+            names,
             [np.asarray(one) for one in targets]
             if stepwise
             else (None if targets is None else np.asarray(targets)),
             groups=None if groups is None else np.asarray(groups),
             times=None if times is None else [np.asarray(t, dtype=np.float64) for t in times],
             source=source,
+            blurred=resolution.blurred(names) if len(names) == width else (),
         )
 
     def __len__(self) -> int:
@@ -183,7 +192,10 @@ class SeriesSet:
             return self
         places = [self.channels.index(name) for name in channels]
         return replace(
-            self, series=[one[:, places] for one in self.series], channels=list(channels)
+            self,
+            series=[one[:, places] for one in self.series],
+            channels=list(channels),
+            blurred=tuple(name for name in self.blurred if name in channels),
         )
 
     def windows(self, length: int, stride: int) -> SeriesSet:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from undamped.data.recordings.reader import reads
+from undamped.data.recordings.resolution import Resolution
 from undamped.data.recordings.series import SeriesSet, as_numbers
 from undamped.errors import DataError, explain
 
@@ -50,22 +52,32 @@ def read_arrays(path: str | Path) -> SeriesSet:
         as_numbers(one[: lengths[i]], f"{path}: X") if lengths is not None else one
         for i, one in enumerate(values if lengths is not None else _float32(path, values))
     ]
+    resolution = Resolution()
+    for exact, one in zip(values, series, strict=True):
+        if exact.dtype.kind in "iuf":
+            resolution.add(exact[: len(one)], one)
+    names_of_channels = [str(name) for name in _names(beside("channels"), values.shape[2])]
     ids, groups, times, y = beside("ids"), beside("groups"), beside("times"), beside("y")
-    channels = beside("channels")
-    width = values.shape[2]
     if y is not None and y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y is not None and (y.ndim > 2 or len(y) != len(series)):
         raise _wrong(path, f"y of shape ({len(series)},) or (series, time)", f"{y.shape}")
     return SeriesSet(
         series,
-        [str(name) for name in (channels if channels is not None else range(width))],
+        names_of_channels,
         y if y is None or y.ndim == 1 else _cut(path, "y", y, series),
         [] if ids is None else [str(name) for name in ids],
         groups,
         None if times is None else _cut(path, "times", times.astype(np.float64), series),
         source=str(path),
+        blurred=resolution.blurred(names_of_channels)
+        if len(names_of_channels) == values.shape[2]
+        else (),
     )
+
+
+def _names(channels: np.ndarray | None, width: int) -> Iterable[Any]:
+    return range(width) if channels is None else channels
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -89,6 +90,7 @@ def read_folder(
         source=str(path),
         notes=tuple(dict.fromkeys(n for n in sets[0].notes if "one recording" not in n)),
         columns=sets[0].columns,
+        blurred=tuple(dict.fromkeys(name for one in sets for name in one.blurred)),
     )
     if inside or not needs_target:
         return whole
@@ -122,7 +124,30 @@ def _with_list(whole: SeriesSet, listed: Path, target: str | None) -> SeriesSet:
             f"{listed}: expected the columns file and label, got {name} alone. Add the labels."
         )
     rows = {str(file): row for row, file in enumerate(frame[name])}
+    if len(rows) < len(frame):
+        listing = [str(file) for file in frame[name]]
+        twice = next(file for file, count in Counter(listing).items() if count > 1)
+        raise DataError(
+            explain(
+                str(listed),
+                expected="one row for every file",
+                got=f"two for '{twice}'",
+                remedy="Remove one of them.",
+            )
+        )
     order = [rows.get(i, rows.get(Path(i).name, rows.get(Path(i).stem))) for i in whole.ids]
+    known = [row for row in order if row is not None]
+    shared = next((row for row, count in Counter(known).items() if count > 1), None)
+    if shared is not None:
+        first, second = [i for i, row in zip(whole.ids, order, strict=True) if row == shared][:2]
+        raise DataError(
+            explain(
+                str(listed),
+                expected="a row for every file",
+                got=f"one for both '{first}' and '{second}'",
+                remedy="Write the folder in front of the name.",
+            )
+        )
     if None in order:
         missing = whole.ids[order.index(None)]
         raise DataError(

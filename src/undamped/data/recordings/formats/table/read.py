@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from undamped.data.recordings.formats.table.values import (
     text_codes,
 )
 from undamped.data.recordings.reader import reads
+from undamped.data.recordings.resolution import Resolution
 from undamped.data.recordings.series import SeriesSet
 
 if TYPE_CHECKING:
@@ -85,7 +87,8 @@ def read_table(
         columns, meta = _copied(table, found, rows)
         found.notes.append("The file is larger than memory allows: it is read in pieces.")
     build = steps_to_series if found.layout == "long" else series_of_rows
-    return build(columns, meta, found, str(path))
+    made = build(columns, meta, found, str(path))
+    return replace(made, blurred=tuple(meta.get("blurred", ())))
 
 
 def _leave_text_out(first: DataFrame, found: Columns) -> None:
@@ -123,12 +126,14 @@ def _fill(store: Store, table: Table, found: Columns, rows: int) -> dict[str, An
     labels: dict[str, int] | None = None
     if found.layout == "wide":  # time first, so that a row is a series as it lies there
         wanted = [name for step in zip(*found.steps.values(), strict=True) for name in step]
+        names_of_channels = list(found.steps)
     else:
-        wanted = found.channels
+        wanted = names_of_channels = found.channels
+    seen = Resolution()
     row = 0
     for piece in table.pieces(_text(found), _labels(found), rows):
         where = (str(table.path), row)
-        store.append("values", numbers_of(piece, wanted, where))
+        store.append("values", numbers_of(piece, wanted, where, len(names_of_channels), seen))
         for part, column in (("id", found.id), ("group", found.group)):
             if column is not None:
                 store.append(part, text_codes(piece, column, names[part], where))
@@ -143,6 +148,7 @@ def _fill(store: Store, table: Table, found: Columns, rows: int) -> dict[str, An
         "ids": list(names["id"]),
         "groups": list(names["group"]),
         "labels": None if labels is None else list(labels),
+        "blurred": list(seen.blurred(names_of_channels)),
     }
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from undamped.data.recordings.resolution import Resolution
 from undamped.errors import DataError, explain
 
 if TYPE_CHECKING:
@@ -26,19 +27,28 @@ def is_text(piece: DataFrame, name: str) -> bool:
     return not numbers.notna().any()
 
 
-def numbers_of(piece: DataFrame, columns: list[str], where: Where) -> np.ndarray:
-    """Return columns as float32 (rows, columns), NaN where a value is missing."""
+def numbers_of(
+    piece: DataFrame, columns: list[str], where: Where, width: int, resolution: Resolution
+) -> np.ndarray:
+    """Return columns as float32 (rows, columns), NaN where a value is missing.
+
+    Args:
+        piece: Some rows of the table.
+        columns: Which columns.
+        where: For messages.
+        width: How many channels there are; with a row per series, each has several columns.
+        resolution: Told what rounding does to the channels.
+    """
     from pandas.api.types import is_numeric_dtype
 
     chosen: Any = piece[columns]
     if all(is_numeric_dtype(dtype) for dtype in chosen.dtypes):
-        with np.errstate(over="ignore"):
-            values = chosen.to_numpy(dtype=np.float64, na_value=np.nan)
-            array = values.astype(np.float32)
+        values = chosen.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
-        single = [_numbers_of_one(piece, name, where) for name in columns]
-        with np.errstate(over="ignore"):
-            array = np.stack(single, axis=1).astype(np.float32)
+        values = np.stack([_numbers_of_one(piece, name, where) for name in columns], axis=1)
+    with np.errstate(over="ignore"):
+        array = values.astype(np.float32)
+    resolution.add(values.reshape(-1, width), array.reshape(-1, width))
     infinite = np.argwhere(np.isinf(array))
     if len(infinite):
         row, column = infinite[0]
@@ -100,6 +110,8 @@ def seconds_column(piece: DataFrame, name: str, where: Where) -> np.ndarray:
     column: Any = piece[name]
     if is_numeric_dtype(column):
         seconds = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        if column.dtype.kind in "iu":
+            _refuse_rounded(column.to_numpy(), seconds, name, where)
     else:
         dates: Any = pd.to_datetime(column, errors="coerce", utc=True, format="ISO8601")
         seconds = ((dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(1, "s")).to_numpy(np.float64)
@@ -114,6 +126,21 @@ def seconds_column(piece: DataFrame, name: str, where: Where) -> np.ndarray:
         got = f"'{str(column.iloc[row])[:40]}'"
         raise _wrong(where, name, row, "a number or an ISO date", got)
     return seconds
+
+
+def _refuse_rounded(exact: np.ndarray, seconds: np.ndarray, name: str, where: Where) -> None:
+    """Refuse stamps beyond 2^53, such as nanoseconds since 1970: their distances would be noise."""
+    bad = np.flatnonzero(np.abs(seconds) > 2.0**53)
+    if len(bad):
+        row = int(bad[0])
+        raise DataError(
+            explain(
+                f"{where[0]}: column '{name}', row {where[1] + row + 1}",
+                expected="time stamps that double precision holds exactly",
+                got=exact[row],
+                remedy="Count from the beginning of the recording, or write ISO dates.",
+            )
+        )
 
 
 def _wrong(where: Where, column: str, row: int, expected: str, got: str) -> DataError:
