@@ -29,6 +29,13 @@ from undamped.report.watch import Watch
 from undamped.training.run import Run
 
 
+@pytest.fixture(autouse=True)
+def loops_of_pytorch():
+    """Instruments see the same numbers either way, and nobody waits for a compiler."""
+    with undamped.plain_loops():
+        yield
+
+
 def flow(norms, name="model"):
     norms = np.asarray(norms, dtype=float)
     return summarise(norms[None, :, None], np.arange(len(norms)), 0.01, "states", name)
@@ -110,7 +117,9 @@ def test_diagnose_every_registered_model_of_continuous_depth(name):
     answer = {"output_size": 3} if "output_size" in options_of(models[name]) else {}
     # Pictures are square; four by four pixels are enough.
     features = 16 if "colours" in options_of(models[name]) else 2
-    model = models.build(name, input_size=features, **answer)
+    small = {"tolerance": 1e-2, "hidden_size": 6}
+    small = {key: value for key, value in small.items() if key in options_of(models[name])}
+    model = models.build(name, input_size=features, **answer, **small)
     x = torch.randn(5, features)
     before = model(x) if answer else model(x).base
     found = report.diagnose(model, x)

@@ -106,29 +106,31 @@ def _chunk(
             output, states = unrolled.step(x_t, states)
             visited.append(states if unrolled.output_is_state else entering)
             outputs.append(output)
-        ends, weights = list(outputs), list(injected)
+        ends, weights = [*outputs], [*injected]
         if carried is not None:
-            for part, gradient in zip(_parts(states), _parts(carried), strict=True):
-                if part.requires_grad:
-                    ends.append(part)
-                    weights.append(gradient)
-        pairs = [(e, w) for e, w in zip(ends, weights, strict=True) if e.requires_grad]
-        wanted = [p for point in [*visited, first] for p in _parts(point)]
-        asked = [p for p in wanted if p.requires_grad]
-        found = torch.autograd.grad(
-            [e for e, _ in pairs], asked, [w for _, w in pairs], allow_unused=True
-        )
+            ends += _parts(states)
+            weights += _parts(carried)
+        points = [*visited, first]
+        answers = _gradients(ends, weights, points)
+    return answers[:-1], answers[-1]
+
+
+def _gradients(
+    ends: list[Tensor], weights: list[Tensor], points: list[list[State]]
+) -> list[list[State]]:
+    """Return the gradient of Σ ends · weights to every state; zeros where it does not depend."""
+    used = [(end, weight) for end, weight in zip(ends, weights, strict=True) if end.requires_grad]
+    asked = [part for point in points for part in _parts(point) if part.requires_grad]
+    found = torch.autograd.grad(
+        [end for end, _ in used], asked, [weight for _, weight in used], allow_unused=True
+    )
     by_part = {id(part): gradient for part, gradient in zip(asked, found, strict=True)}
 
     def gradient_of(part: Tensor) -> Tensor:
         gradient = by_part.get(id(part))
         return torch.zeros_like(part) if gradient is None else gradient
 
-    answers = [
-        [tuple(gradient_of(part) for part in parts) for parts in point]
-        for point in [*visited, first]
-    ]
-    return answers[:-1], answers[-1]
+    return [[tuple(gradient_of(part) for part in parts) for parts in point] for point in points]
 
 
 def _leaf(part: Tensor) -> Tensor:

@@ -121,63 +121,77 @@ def _print_result(screen: Console, name: str, result: Result) -> None:
 
 
 def _fresh(words: list[str], steps: int, memory: bool, measured: list[str] | None) -> ModelReport:
+    """Measure a model with random weights, on the task that was named or on noise."""
     import torch
 
-    from undamped.cli.setting_names import OWN_DATA
     from undamped.cli.settings import read_settings
     from undamped.cli.stages import stages
-    from undamped.networks.for_task import model_for
     from undamped.networks.point_model import refuse_condition
-    from undamped.registry import models, tasks
+    from undamped.registry import models
+
+    settings = read_settings(words)
+    task, model = _names(settings)
+    models[model]  # an unknown name should be the first thing said
+    torch.manual_seed(settings.seed)
+    given = settings.model_options(model)
+    refuse_condition(model, given)
+    with stages("diagnose") as tick:
+        common: dict[str, Any] = {
+            "memory": memory,
+            "measured": measured,
+            "command": shlex.join(["undamped", *sys.argv[1:]]),
+            "tick": tick,
+        }
+        if task is None:
+            return _on_noise(model, given, words, steps, settings.seed, common)
+        return _on_task(task, model, given, words, settings, common)
+
+
+def _on_noise(
+    model: str,
+    given: dict[str, Any],
+    words: list[str],
+    steps: int,
+    seed: int,
+    common: dict[str, Any],
+) -> ModelReport:
+    import torch
+
+    from undamped.registry import models
     from undamped.report import diagnose as measure
+
+    inputs = None
+    options = {"hidden_size": 64, "input_size": 1, **given}
+    if not hasattr(models[model], "cell_class"):  # it works in depth, not in time
+        options = {**_small(model, given), **given}
+        inputs = torch.randn(64 if options["input_size"] < 100 else 16, options["input_size"])
+    network = models.build(model, **options)
+    said = _given(words) if steps == STEPS else [*_given(words), f"--steps {steps}"]
+    return measure(network, inputs, steps=steps, seed=seed, name=model, settings=said, **common)
+
+
+def _on_task(
+    task: str,
+    model: str,
+    given: dict[str, Any],
+    words: list[str],
+    settings: Settings,
+    common: dict[str, Any],
+) -> ModelReport:
+    from undamped.cli.setting_names import OWN_DATA
+    from undamped.networks.for_task import model_for
+    from undamped.registry import tasks
     from undamped.report.runs import diagnose_task
     from undamped.training.recipes import merged
 
-    settings = read_settings(words)
-    task_name, model_name = _names(settings)
-    models[model_name]  # an unknown name should be the first thing said
-    command = shlex.join(["undamped", *sys.argv[1:]])
-    torch.manual_seed(settings.seed)
-    given = settings.model_options(model_name)
-    refuse_condition(model_name, given)
-    if task_name is None:
-        inputs = None
-        options = {"hidden_size": 64, "input_size": 1, **given}
-        if not hasattr(models[model_name], "cell_class"):  # it works in depth, not in time
-            options = {**_small(model_name, given), **given}
-            inputs = torch.randn(64 if options["input_size"] < 100 else 16, options["input_size"])
-        network = models.build(model_name, **options)
-        said = _given(words) if steps == STEPS else [*_given(words), f"--steps {steps}"]
-        with stages("diagnose") as tick:
-            return measure(
-                network,
-                inputs,
-                steps=steps,
-                memory=memory,
-                measured=measured,
-                seed=settings.seed,
-                name=model_name,
-                command=command,
-                settings=said,
-                tick=tick,
-            )
-    tasks[task_name]
-    options = merged(task_name, model_name, {"model": given})["model"]
-    task = tasks.build(task_name, **settings.task_options(task_name))
-    model = model_for(task.task_shape, model_name, options)
-    file = settings.parts.get("task", {}).get("file") if task_name == OWN_DATA else None
-    with stages("diagnose") as tick:
-        return diagnose_task(
-            model,
-            task,
-            name=f"{model_name} on {task_name}",
-            memory=memory,
-            measured=measured,
-            command=command,
-            verb="diagnose",
-            settings=_given([*([f"task.file={file}"] if file else []), *words]),
-            tick=tick,
-        )
+    tasks[task]
+    options = merged(task, model, {"model": given})["model"]
+    data = tasks.build(task, **settings.task_options(task))
+    built = model_for(data.task_shape, model, options)
+    file = settings.parts.get("task", {}).get("file") if task == OWN_DATA else None
+    said = _given([*([f"task.file={file}"] if file else []), *words])
+    name = f"{model} on {task}"
+    return diagnose_task(built, data, name=name, verb="diagnose", settings=said, **common)
 
 
 def _given(words: list[str]) -> list[str]:
@@ -201,7 +215,6 @@ def _small(model: str, given: dict[str, Any]) -> dict[str, int]:
 def _names(settings: Settings) -> tuple[str | None, str]:
     """Tell task and model apart; a task may be left out, or follow from its settings."""
     from undamped.errors import OptionError
-    from undamped.options import options_of
     from undamped.registry import models, tasks
 
     chosen = [name for name in settings.names if name in tasks and name not in models]
@@ -213,14 +226,21 @@ def _names(settings: Settings) -> tuple[str | None, str]:
             "report'."
         )
     model = others[0] if others else "unicornn"
-    if chosen:
-        return chosen[0], model
-    asked = settings.parts.get("task", {})
-    fitting = [n for n in tasks if asked and all(key in options_of(tasks[n]) for key in asked)]
-    preferred = [name for name in ("copy", "digits", "adding") if name in fitting]
-    if asked and not fitting:
+    return (chosen[0] if chosen else _task_of(settings.parts.get("task", {}))), model
+
+
+def _task_of(asked: dict[str, Any]) -> str | None:
+    """Return a task that has all the options that were set, or none if none were."""
+    from undamped.errors import OptionError
+    from undamped.options import options_of
+    from undamped.registry import tasks
+
+    if not asked:
+        return None
+    fitting = [name for name in tasks if all(key in options_of(tasks[name]) for key in asked)]
+    if not fitting:
         raise OptionError(
             f"task.{next(iter(asked))}: expected an option of some task, got one that none has. "
             "Name the task, for example 'undamped diagnose copy unicornn task.delay=500'."
         )
-    return ([*preferred, *fitting] or [None])[0], model
+    return next((name for name in ("copy", "digits", "adding") if name in fitting), fitting[0])
