@@ -19,9 +19,8 @@ from torch import Tensor, nn
 
 from undamped.bench.timing import Timing, interleaved, peak_memory
 from undamped.cells.bases.cell import reference_scan
-from undamped.networks import UnICORNN
 from undamped.networks.oscillators import OscillatorNetwork
-from undamped.registry import benchmarks
+from undamped.registry import benchmarks, models
 
 MODES = ("reversible", "checkpoint", "stored")
 SLOW = ("plain loop", "torchrecurrent")
@@ -199,9 +198,15 @@ def _time_shape(shape: Shape, rounds: int, tick: Callable[[str], None] | None) -
 
 def _network(shape: Shape, gradient: str = "reversible") -> OscillatorNetwork:
     torch.manual_seed(0)
-    return UnICORNN(  # pyright: ignore[reportReturnType]
-        shape.inputs, shape.units, shape.layers, gradient=gradient
+    network = models.build(
+        "unicornn",
+        input_size=shape.inputs,
+        hidden_size=shape.units,
+        num_layers=shape.layers,
+        gradient=gradient,
     )
+    assert isinstance(network, OscillatorNetwork)
+    return network
 
 
 def _candidates(shape: Shape) -> dict[str, Callable[[], None]]:
