@@ -8,6 +8,7 @@ from typing import Any, Unpack
 from torch import Tensor, nn
 
 from undamped.checked import checked
+from undamped.flows.field_checks import check_call
 from undamped.flows.solve_options import FlowOptions
 from undamped.flows.solving import SolvingModule
 
@@ -46,6 +47,7 @@ class NeuralODE(SolvingModule):
         **how: Unpack[FlowOptions],
     ) -> None:
         super().__init__(how)
+        check_call(type(self).__name__, field)
         self.field = field
         self.times = tuple(float(t) for t in times)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import nn
 
-from undamped.errors import OptionError
+from undamped.errors import OptionError, UndampedError
+from undamped.flows.field_checks import explain_failed_field
 from undamped.flows.solve_options import FlowOptions
 from undamped.solvers import Solution, solve
 from undamped.solvers.settings import Gradient, choose_solver
@@ -42,6 +44,8 @@ class SolvingModule(nn.Module):
                 "tolerances."
             )
 
+    # The compiler leaves a solve alone: how many steps it takes is known only from its numbers.
+    @torch.compiler.disable
     def run_solver(self, field: Any, state: Any, times: Any, **more: Any) -> Solution:
         """Solve as this module was told to; return the solution, which is also kept.
 
@@ -54,17 +58,22 @@ class SolvingModule(nn.Module):
         options: dict[str, Any] = {"max_steps": self.max_steps}
         if self.step_size is not None:
             options["step_size"] = self.step_size
-        self.solution = solve(
-            field,
-            state,
-            times,
-            method=self.method,
-            rtol=self.rtol,
-            atol=self.atol,
-            options=options,
-            gradient=self.gradient,
-            **more,
-        )
+        try:
+            self.solution = solve(
+                field,
+                state,
+                times,
+                method=self.method,
+                rtol=self.rtol,
+                atol=self.atol,
+                options=options,
+                gradient=self.gradient,
+                **more,
+            )
+        except (RuntimeError, TypeError) as error:
+            if not isinstance(error, UndampedError):
+                explain_failed_field(type(self).__name__, field, times, state, error)
+            raise
         return self.solution
 
     def __getstate__(self) -> dict[str, Any]:

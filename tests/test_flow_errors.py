@@ -1,0 +1,85 @@
+"""What a neural ODE says of fields and states that do not fit; and the compiler leaves it alone."""
+
+import pytest
+import torch
+from torch import nn
+
+import undamped
+from undamped.errors import OptionError, ShapeError
+from undamped.fields import PerceptronField
+
+
+class Foreign(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, t, y):
+        return self.layer(y)
+
+
+class Failing(nn.Module):
+    def forward(self, t, y):
+        if t > 0:
+            raise RuntimeError("the weather")
+        return -y
+
+
+@pytest.mark.parametrize(
+    "field", [nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2), nn.Tanh())], ids=["one", "many"]
+)
+def test_a_field_without_a_time_is_refused_when_it_is_given(field):
+    with pytest.raises(OptionError, match=r"NeuralODE\.field: expected a module called with"):
+        undamped.NeuralODE(field)
+
+
+@pytest.mark.parametrize("field", [PerceptronField(2, 4), Foreign()], ids=["ours", "foreign"])
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (
+            torch.randn(3, 5),
+            r"expected what its field \w+ takes.*got \(3, 5\)\. The field said: mat1",
+        ),
+        (
+            torch.randn(3, 2).double(),
+            r"expected float32, the type of its field \w+, got float64\. Convert",
+        ),
+        (torch.randn(3, 2, device="meta"), "expected numbers, .*'meta', which have none"),
+    ],
+    ids=["width", "type", "meta"],
+)
+def test_a_state_that_does_not_fit_is_named(field, state, said):
+    with pytest.raises(ShapeError, match=rf"NeuralODE state: .*{said}"):
+        undamped.NeuralODE(field)(state)
+
+
+def test_what_a_field_itself_raises_later_stays():
+    with pytest.raises(RuntimeError, match="the weather"):
+        undamped.NeuralODE(Failing())(torch.randn(3, 2))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: undamped.NeuralODE(PerceptronField(2, 8)),
+        lambda: undamped.HBNODE(2, 2, hidden_size=8),
+        lambda: undamped.DataControlledNODE(2, 2, hidden_size=8, adaptive_depth=True),
+    ],
+    ids=["neural-ode", "hbnode", "adaptive-depth"],
+)
+def test_compiled_is_the_same_values_and_gradients(make):
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    model, x = make(), torch.randn(5, 2)
+    wanted = model(x)
+    wanted.sum().backward()
+    gradients = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    # Without a code generator: what is looked at is what the compiler takes for itself.
+    found = torch.compile(model, backend="aot_eager")(x)
+    found.sum().backward()
+    assert torch.allclose(found, wanted, atol=1e-6)
+    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+        assert torch.allclose(parameter.grad, gradient, atol=1e-5)
