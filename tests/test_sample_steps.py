@@ -175,11 +175,11 @@ def test_steps_of_a_sample_are_those_of_a_batch_of_one(method, more):
             steps=steps,
             rtol=tolerance,
             atol=tolerance,
-            dense=True,
+            dense=not solvers[method].implicit,
             **more,
         )
         found.append((solution.accepted, solution.rejected, solution.final))
-    assert found[0][1] > 0
+    assert found[0][1] > 0 or solvers[method].implicit
     allowed = 4 if method == "fehlberg2" else 0
     assert all(
         abs(one - other) <= allowed for one, other in zip(*(f[:2] for f in found), strict=True)

@@ -22,7 +22,7 @@ from undamped.solvers.loop.events import EventFunction
 from undamped.solvers.loop.run import Run
 from undamped.solvers.loop.sample import PerSampleIntegration
 from undamped.solvers.loop.sample_dense import SampleDenseOutput
-from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
+from undamped.solvers.loop.sample_implicit import ImplicitPerSample
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.settings import Settings
 
@@ -56,13 +56,13 @@ class Problem:
         """Solve from y0."""
         first, self.first = self.first, None
         if self.per_sample:
-            assert isinstance(self.solver, RungeKutta)
+            kind = ImplicitPerSample if self.solver.implicit else PerSampleIntegration
             times = self.times
             if times.dim() == 1:
                 times = times.unsqueeze(1).expand(-1, y0.shape[0])
-            self.run = PerSampleIntegration(
+            self.run = kind(
                 self.field,
-                self.solver,
+                self.solver,  # type: ignore[arg-type]
                 y0,
                 times,
                 self.settings,

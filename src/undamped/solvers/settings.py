@@ -305,9 +305,19 @@ def check_choices(
         raise OptionError(
             explain(
                 "a step size for every sample",
-                expected="an explicit method that chooses its steps",
+                expected="a method that chooses its steps, and can for each",
                 got=f"'{solver.name}'" + (" with a fixed step_size" if settings.step_size else ""),
-                remedy="Use 'dopri5', 'tsit5', 'bosh3', 'heun' or 'dopri8'.",
+                remedy="Use 'dopri5', 'tsit5', 'bosh3', 'heun', 'dopri8', or for stiff fields "
+                "'radau5', 'sdirk4' or 'trbdf2'.",
+            )
+        )
+    if own_steps and solver.implicit and (compact or gradient == "adjoint"):
+        raise OptionError(
+            explain(
+                f"a step size for every sample with '{solver.name}'",
+                expected="gradient='checkpoint' or 'backprop', and all samples shown to the field",
+                got="compact=True" if compact else "gradient='adjoint'",
+                remedy="Leave that out, or use an explicit method.",
             )
         )
     return method

@@ -146,6 +146,15 @@ def solve(
                 remedy="Steps of their own belong to samples; use steps='batch' for other states.",
             )
         )
+    if own_steps and solver.implicit and (event is not None or dense):
+        raise OptionError(
+            explain(
+                f"a step size for every sample with '{solver.name}'",
+                expected="output times alone",
+                got="an event" if event is not None else "dense=True",
+                remedy="Use steps='batch', or an explicit method.",
+            )
+        )
     if inside_transform() and solver.adaptive and settings.step_size is None:
         _refuse_vmap(start, solver)
     if not all_finite(start):

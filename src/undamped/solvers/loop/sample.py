@@ -15,7 +15,7 @@ from torch import Tensor
 
 from undamped.solvers.failure import explain_failure, of_one_sample
 from undamped.solvers.field import CountedField
-from undamped.solvers.loop.batch import RECENT, STIFFNESS_EVERY
+from undamped.solvers.loop.batch import AT_NOUGHT, LONG, RECENT, STIFFNESS_EVERY
 from undamped.solvers.loop.control import ControlMemory, first_step
 from undamped.solvers.loop.events import EPS, EventFunction, locate, with_event_gradient
 from undamped.solvers.loop.norm import ErrorNorm, sample_norms
@@ -113,7 +113,6 @@ class PerSampleIntegration(Run):
             torch.ones_like(h),
             torch.zeros_like(h, dtype=torch.bool),
         )
-        smallest = 16 * 2.3e-16 * self.times.abs().amax(0)
         last_output = self.times.shape[0] - 1
         everything = torch.arange(h.shape[0], device=h.device)
         for attempts in range(settings.max_steps + 1):
@@ -171,27 +170,56 @@ class PerSampleIntegration(Run):
             if happening is not None:
                 self._end_at_events(rows[happening])
             first = self._next_first(first, rows, good, taken)
-            h = h.clone()
             part = memory.of(rows)
-            proposed = size[rows] * part.next_factor(ratio, good)
+            factor = part.next_factor(ratio, good)
             memory.put(rows, part)
-            cut = good & landing[rows] & (h[rows] > size[rows])
-            proposed = torch.where(cut, torch.maximum(h[rows], proposed), proposed)
-            if settings.max_step is not None:
-                proposed = proposed.clamp_max(settings.max_step)
-            h[rows] = torch.where(active[rows], proposed, h[rows])
-            known = torch.where(self.pace[rows].isnan(), size[rows], self.pace[rows])
-            recent = torch.where(good, known + (size[rows] - known) / RECENT, self.pace[rows])
-            self.pace = self.pace.index_copy(0, rows, recent)
-            # A size that is NaN is not large enough either, nor is one that moves no clock.
-            stuck = ~good & ~(proposed >= smallest[rows])
-            now = self.t[rows]
-            stuck |= now + proposed * self.direction[rows] == now
-            stuck &= active[rows] & (self.index[rows] <= last_output)
-            if bool(stuck.any()):
-                lost, broken = rows[stuck], ratio[stuck].isnan()
-                found = failed_status(broken, self.y[lost], self.y0[lost])
-                self._fail(lost, found, size, broken=bool(broken[0]))
+            h = self._resize(h, size, rows, factor, ratio, good, landing, active)
+
+    def _resize(
+        self,
+        h: Tensor,
+        size: Tensor,
+        rows: Tensor,
+        factor: Tensor,
+        ratio: Tensor,
+        good: Tensor,
+        landing: Tensor,
+        active: Tensor,
+    ) -> Tensor:
+        """Return the next step sizes; samples whose steps became too small fail.
+
+        Args:
+            h: Step sizes that were chosen, (batch,).
+            size: Those taken, shorter where a sample landed on an output.
+            rows: The samples that attempted a step.
+            factor: What their sizes are multiplied by.
+            ratio: Their errors.
+            good: Which of them accepted.
+            landing: Which samples landed on an output.
+            active: Which samples are under way.
+        """
+        settings, last_output, h = self.settings, self.times.shape[0] - 1, h.clone()
+        proposed = size[rows] * factor
+        cut = good & landing[rows] & (h[rows] > size[rows])
+        proposed = torch.where(cut, torch.maximum(h[rows], proposed), proposed)
+        if settings.max_step is not None:
+            proposed = proposed.clamp_max(settings.max_step)
+        h[rows] = torch.where(active[rows], proposed, h[rows])
+        known = torch.where(self.pace[rows].isnan(), size[rows], self.pace[rows])
+        recent = torch.where(good, known + (size[rows] - known) / RECENT, self.pace[rows])
+        self.pace = self.pace.index_copy(0, rows, recent)
+        now = self.t[rows]
+        whole = self.times[:, rows].abs().amax(0).clamp_max(LONG)
+        smallest = 16 * 2.3e-16 * torch.maximum(now.abs(), AT_NOUGHT * whole)
+        # A size that is NaN is not large enough either, nor is one that moves no clock.
+        stuck = ~good & ~(proposed >= smallest)
+        stuck |= now + proposed * self.direction[rows] == now
+        stuck &= active[rows] & (self.index[rows] <= last_output)
+        if bool(stuck.any()):
+            lost, broken = rows[stuck], ratio[stuck].isnan()
+            found = failed_status(broken, self.y[lost], self.y0[lost])
+            self._fail(lost, found, size, broken=bool(broken[0]))
+        return h
 
     @torch.no_grad()
     def _first_steps(self, order: int) -> Tensor:

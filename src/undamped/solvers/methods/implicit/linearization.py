@@ -72,7 +72,7 @@ class Linearization:
     """How often J was taken."""
 
     def __post_init__(self) -> None:
-        self.systems = Systems.by_row(self.y)
+        self.systems = Systems.by_row(self.y, self.lanes)
         self.matrix: Tensor | None = None
         self.factors: list[tuple[Tensor, Tensor]] = []
         self.fresh = np.zeros(self.lanes, dtype=bool)
@@ -125,7 +125,7 @@ class Linearization:
         assert self.algebra.jacobian is not None
         with torch.no_grad():
             matrix = self.algebra.jacobian(t, y)
-        systems = Systems.by_row(y)
+        systems = Systems.by_row(y, self.lanes)
         whole = systems.together()
         for one in (systems, whole):
             if matrix.numel() == one.count * one.size**2 and matrix.shape[-1] == one.size:

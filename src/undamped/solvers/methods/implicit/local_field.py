@@ -18,6 +18,9 @@ from undamped.solvers.methods.solver import Field
 
 _NO_DERIVATIVE = (RuntimeError, NotImplementedError, OptionError)
 
+FEW = 4
+"""Products up to which one after another costs no more than all at once."""
+
 
 class CoupledError(Exception):
     """The systems that were supposed to be apart are not."""
@@ -69,7 +72,7 @@ class LocalField:
 
     def pull_many(self, w: Tensor) -> Tensor:
         """Return the products with several, (number, *shape), in one pass if that can be done."""
-        if len(w) > 1:
+        if len(w) > FEW:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # an operation without a batched form is slow

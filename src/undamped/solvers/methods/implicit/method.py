@@ -110,6 +110,7 @@ class ImplicitMethod(Solver):
     """
 
     implicit = True
+    per_sample = True
     nodes: ClassVar[tuple[float, ...]]
     """Where in a step its stages lie."""
     shifts: ClassVar[tuple[complex, ...]]

@@ -87,7 +87,7 @@ class StageEquations:
             pulled = [place.pull(part) for place, part in zip(places, mixed.unbind(), strict=True)]
             return w - torch.stack(pulled)
 
-        systems = Systems.by_row(solution[0])
+        systems = Systems.by_row(solution[0], len(self.h) if isinstance(self.h, Tensor) else 1)
         goal = torch.finfo(solution.dtype).eps ** 0.6
         if self.algebra.dense(systems):
             try:

@@ -50,8 +50,8 @@ class ImplicitStepper(Stepper):
         self.norm: ErrorNorm | None = None
         self.line: Linearization | None = None
         self.made: Attempt | None = None
-        self.accepted_before = False
-        """Whether the last attempt was accepted: a second look at an error then is not worth it."""
+        self._trusted = np.zeros(1, dtype=bool)
+        """Lanes whose last attempt was accepted: a second look at an error is not worth it then."""
         self._slope = None if first is None else first.detach()
         self.stages = y.new_zeros(0)
         self._last: Tensor | None = None
@@ -92,18 +92,24 @@ class ImplicitStepper(Stepper):
         if not made.ok.any():
             y1 = torch.full_like(y, math.nan)
         else:
-            y1 = self.solver.end(self.field, t, h, y, self.stages)
+            lost = None
             if not made.ok.all():
-                lost = torch.from_numpy(~made.ok).to(y.device)
-                y1 = torch.where(lost.view(-1, *(1,) * (y.dim() - 1)), math.nan, y1)
+                # What did not converge must not be in the graph: nought times infinity is not
+                # nought.
+                lost = torch.from_numpy(~made.ok).to(y.device).view(-1, *(1,) * (y.dim() - 1))
+                self.stages = self.stages.masked_fill(lost, 0.0)
+            y1 = self.solver.end(self.field, t, h, y, self.stages)
+            if lost is not None:
+                y1 = y1.masked_fill(lost, math.nan)
         self.proposed = (y1,)
         return y1
 
     def _solve(self, t: Number, h: Number, y: Tensor) -> tuple[Attempt, Tensor]:
         """Solve the stages; take the derivative anew where that may help."""
-        sizes = np.array([float(h)])
         if isinstance(h, Tensor):
             sizes = h.detach().double().reshape(-1).cpu().numpy()
+        else:
+            sizes = np.array([h])
         line = self._linearization(y, len(sizes))
         if self.wanted.any():
             self._take(t, h, y, self.wanted)
@@ -193,10 +199,24 @@ class ImplicitStepper(Stepper):
         before, after = self.state[0].detach(), self.proposed[0].detach()
         error = self.error()
         found = norm(error, before, after)
-        if found > 1 and self.solver.looks_twice and not self.accepted_before:
+        if found > 1 and self.solver.looks_twice and not self._trusted.all():
             # A fast transient looks like an error unless it is damped twice (Hairer and Wanner).
             found = norm(self.error(error), before, after)
-        self.accepted_before = found <= 1
+        self._trusted = np.array([found <= 1])
+        return found
+
+    def error_norms(self, norm: ErrorNorm) -> Tensor:
+        """Return the same for every lane, in double precision."""
+        before, after = self.state[0].detach(), self.proposed[0].detach()
+        error = self.error()
+        found = norm.each(error, before, after)
+        if self.solver.looks_twice:
+            doubted = found > 1
+            if len(self._trusted) == len(found):
+                doubted &= ~torch.from_numpy(self._trusted).to(found.device)
+            if bool(doubted.any()):
+                found = torch.where(doubted, norm.each(self.error(error), before, after), found)
+        self._trusted = (found <= 1).cpu().numpy()
         return found
 
     def accept(self) -> None:

@@ -33,9 +33,14 @@ class Systems:
     shape: torch.Size
 
     @classmethod
-    def by_row(cls, y: Tensor) -> Systems:
-        """Take every row of a state for a system; a state of one dimension is one."""
-        count = y.shape[0] if y.dim() > 1 else 1
+    def by_row(cls, y: Tensor, lanes: int = 1) -> Systems:
+        """Take every row of a state for a system; a state of one dimension is one.
+
+        Args:
+            y: The state.
+            lanes: Step sizes; where there are several, every number of such a state has its own.
+        """
+        count = y.shape[0] if y.dim() > 1 or lanes > 1 else 1
         return cls(count, y.numel() // max(count, 1), y.shape)
 
     def together(self) -> Systems:
