@@ -320,6 +320,19 @@ def test_signals_keep_their_size_through_the_layers_of_an_sru(size):
     assert deviations[1][0] < 0.7 and deviations[1][-1] < 0.05
 
 
+def test_networks_start_as_their_authors_have_them():
+    torch.manual_seed(0)
+    eurnn, goru = undamped.EURNN(3, 64).cell(0), undamped.GORU(3, 64).cell(0)
+    for matrix in (eurnn.input_weight, goru.input_weight, goru.gate_weight):
+        assert 0.0095 < matrix.abs().max() <= 0.01
+    assert goru.bias.eq(0.011).all() and goru.gate_bias[:64].eq(2).all()
+    assert (undamped.EURNN(3, 64, unitary=False).cell(0).bias - 0.01).abs().max() <= 0.01
+    assert not undamped.scoRNN(3, 64).cell(0).bias.any()
+    glorot = (2 / (48 + 64)) ** 0.5
+    assert abs(undamped.nnRNN(48, 64).cell(0).input_weight.std() / glorot - 1) < 0.1
+    assert undamped.expRNN.declared_options()["project_every"].default == 100
+
+
 def test_srus_saved_before_there_was_a_scale_answer_as_they_did():
     net = perturbed("sru", hidden=3)
     saved = {name: t for name, t in net.state_dict().items() if "passing_scale" not in name}

@@ -28,7 +28,8 @@ class EURNNCell(UnitaryCell):
     Symbols:
         h complex hidden state, kept as (real | imaginary); x input, V input matrix, α and φ
         trained angles of each pair (p, q), D diagonal phases; modReLU(z) = z relu(m + b)/m with
-        m = |z| + 0.01.
+        m = |z| + 0.01. For real states modReLU(z) = sign(z) relu(|z| + b), with b starting 0.01
+        higher: the same function. V starts within ±0.01.
 
     Promise:
         W keeps every norm before, during and after training.
@@ -69,8 +70,11 @@ class EURNNCell(UnitaryCell):
         self.maps = Givens(hidden_size, capacity, style, unitary=unitary)
         self.unitary = unitary
         self.free = nn.Parameter(self.maps.sample_free())
+        nn.init.uniform_(self.input_weight, -0.01, 0.01)
         if not unitary:
             self.input_weight = nn.Parameter(self.input_weight.detach()[:hidden_size].clone())
+            # The authors' real modReLU is sign(z) relu(|z| + 0.01 + b): here the shift is in b.
+            self.bias.data += self.softening
 
     @property
     def state_size(self) -> int:

@@ -39,7 +39,8 @@ class ExpRNNCell(Counted, IsometricCell):
         initialisation: Where W starts.
         rebase_every: The number K of optimiser steps between two moves of B; 0 never moves it
             (expRNN), the paper on trivialisations uses 100.
-        project_every: After how many moves B is put back on the set against rounding.
+        project_every: After how many moves B is put back on the set against rounding; the
+            authors have 100, and 30 for the copy task.
 
     Example:
         >>> net = undamped.expRNN(3, 16, initialisation="cayley")
@@ -63,7 +64,7 @@ class ExpRNNCell(Counted, IsometricCell):
         nonlinearity: Activation = "modrelu",
         initialisation: OrthogonalStart = "henaff",
         rebase_every: NonNegativeInt = 0,
-        project_every: PositiveInt = 30,
+        project_every: PositiveInt = 100,
     ) -> None:
         super().__init__(input_size, hidden_size, nonlinearity)
         self.rebase_every, self.project_every = rebase_every, project_every

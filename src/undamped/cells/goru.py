@@ -64,11 +64,13 @@ class GORUCell(CoupledCell):
         super().__init__(input_size, hidden_size)
         self.input_weight = nn.Parameter(torch.empty(3 * hidden_size, input_size))
         self.gate_weight = nn.Parameter(torch.empty(2 * hidden_size, hidden_size))
-        nn.init.xavier_uniform_(self.input_weight)
-        nn.init.xavier_uniform_(self.gate_weight)
+        # The authors' start: gates that see next to nothing, and a candidate that is O h.
+        nn.init.uniform_(self.input_weight, -0.01, 0.01)
+        nn.init.uniform_(self.gate_weight, -0.01, 0.01)
         self.gate_bias = nn.Parameter(torch.zeros(2 * hidden_size))
         nn.init.constant_(self.gate_bias[:hidden_size], reset_bias)
-        self.bias = nn.Parameter(torch.full((hidden_size,), 0.01))
+        # 0.01, and the 0.001 that their modReLU adds to every size.
+        self.bias = nn.Parameter(torch.full((hidden_size,), 0.011))
         self.orthogonal: Tensor = nn.Parameter(orthogonal_start(initialisation, hidden_size))
         parametrize.register_parametrization(self, "orthogonal", Exponential(hidden_size))
 

@@ -150,6 +150,10 @@ class ResidualIndRNNCell(IndRNNCell):
     Symbols:
         As in indrnn; ℓ counts layers from 1, u¹ is the network's input, y outputs of layers.
 
+        The authors' blocks are x + F₂(F₁(x)) with batch normalisation inside. Normalisation over
+        a batch and its times is left out here: with it an output would depend on padding, on
+        the other sequences and on the future, and a stream would not give what a sequence does.
+
     Promise:
         As indrnn in time; in depth the sum hands gradients down unchanged.
 
@@ -209,6 +213,10 @@ class DenseIndRNNCell(IndRNNCell):
 
     Symbols:
         As in indrnn; x the network's input, y outputs of the layers below layer ℓ.
+
+        The authors' network has bottlenecks before and transitions between dense blocks, all
+        with batch normalisation, which is left out for the reason given in residual-indrnn, and
+        the linear layers around it with it.
 
     Promise:
         As indrnn in time; in depth every layer has a short way to the input.

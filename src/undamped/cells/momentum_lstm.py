@@ -115,7 +115,8 @@ class NesterovLSTMCell(NesterovDriven, MomentumLSTMBase):
         v' = k/(k + 3) v + s (W x + b),  k = t mod F,  then as momentum-lstm
 
     Symbols:
-        As in momentum-lstm; t steps so far, F steps between restarts.
+        As in momentum-lstm; t steps so far, F steps between restarts. This is the paper's
+        equation; the authors' program has (k − 1)/(k + 2), of U h − s W x.
 
     Promise:
         None strict.

@@ -69,6 +69,7 @@ class NnRNNCell(Penalised, IsometricCell):
     ) -> None:
         super().__init__(input_size, hidden_size, nonlinearity)
         self.scale_penalty, self.lower_decay = scale_penalty, lower_decay
+        nn.init.xavier_normal_(self.input_weight)  # as the authors have it
         self.constrain(torch.eye(hidden_size), Schur(hidden_size))
         start = self._schur.sample_free(orthogonal_start(initialisation, hidden_size).double())
         # What was read off the identity is replaced by the paper's start, P about B = I.

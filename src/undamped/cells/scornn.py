@@ -23,8 +23,9 @@ class ScoRNNCell(IsometricCell):
         h' = φ(W h + V x),  W = (I + A)⁻¹ (I − A) D
 
     Symbols:
-        h hidden state, x input, V input matrix, φ modReLU with a trained threshold, A trained
-        and skew, D = diag(±1) fixed, the last `negative` entries −1.
+        h hidden state, x input, V input matrix (it starts within ±0.01), φ modReLU with a trained
+        threshold (it starts at 0), A trained and skew, D = diag(±1) fixed, the last `negative`
+        entries −1.
 
     Promise:
         W keeps every norm before, during and after training.
@@ -72,6 +73,7 @@ class ScoRNNCell(IsometricCell):
                 )
             )
         nn.init.uniform_(self.input_weight, -0.01, 0.01)
+        nn.init.zeros_(self.bias)
         matrix_set = ScaledCayley(hidden_size, negative)
         start = orthogonal_start(initialisation, hidden_size) * matrix_set.signs
         self.constrain(start, matrix_set)

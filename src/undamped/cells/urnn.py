@@ -26,7 +26,8 @@ class URNNCell(UnitaryCell):
     Symbols:
         h complex hidden state, kept as (real | imaginary); x input, V complex input matrix, D
         diagonal phases, R reflections, F Fourier transform, Π a fixed permutation; modReLU(z) =
-        z relu(|z| + b)/(|z| + 1e-5). The first state is trained.
+        z relu(|z| + b)/(|z| + 1e-5). The first state is trained. Phases, reflections and first
+        state start as in the paper; b within ±0.01 as in the authors' program (in the paper at 0).
 
     Promise:
         W keeps every norm before, during and after training.
