@@ -1,6 +1,8 @@
 """Every instrument of the registry describes, measures and draws itself."""
 
+import importlib
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -102,7 +104,25 @@ def test_a_page_and_the_command_line_show_it(name, measured):
 @pytest.mark.parametrize("name", list(instruments))
 def test_it_is_documented(name):
     member = instruments[name]
+    assert name.isidentifier()  # it is a key of JSON, and mostly a function
     assert member.question.endswith("?")
     assert len(sections(member)[""]) > 30
     options = describe_member(name, instruments)["options"]
     assert options and all(option["about"] for option in options)
+
+
+def test_the_instrument_that_the_docs_build_is_one_file(tmp_path, monkeypatch):
+    page = Path(__file__).parent.parent / "docs" / "instruments.md"
+    text = page.read_text(encoding="utf-8").partition("## An instrument of your own")[2]
+    (tmp_path / "weights_of_the_docs.py").write_text(
+        text.partition("```python\n")[2].partition("```")[0], encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    list(instruments)  # the others are entered before this one comes and goes
+    monkeypatch.setattr(instruments, "_entries", dict(instruments.entries()))
+    importlib.import_module("weights_of_the_docs")
+    found = report.diagnose(undamped.RNN(2, 3), steps=20, measured=["weight_sizes", "attention"])
+    assert found.results["weight_sizes"].sentence.startswith("The largest")
+    assert "no attention" in found.left_out["attention"]
+    assert 'id="plot-weight_sizes"' in report.page([found])
+    assert describe_member("weight_sizes", instruments)["question"] == "How large are the weights?"

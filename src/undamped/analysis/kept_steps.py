@@ -21,7 +21,7 @@ from undamped.errors import OptionError, explain
 from undamped.registry import instruments
 
 
-@instruments.register("kept-steps")
+@instruments.register("kept_steps")
 @dataclass(frozen=True)
 class KeptSteps(Result):
     """The steps whose states are kept as relevant, at every time.
@@ -32,7 +32,6 @@ class KeptSteps(Result):
 
     question = "Which steps does a network with memory keep, and for how long?"
     place = 75
-    function = "kept_steps"
 
     kept: NDArray[np.int64]
     name: str
