@@ -1,5 +1,8 @@
 """What a neural ODE says of fields and states that do not fit; and the compiler leaves it alone."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -57,6 +60,17 @@ def test_a_state_that_does_not_fit_is_named(field, state, said):
 def test_what_a_field_itself_raises_later_stays():
     with pytest.raises(RuntimeError, match="the weather"):
         undamped.NeuralODE(Failing())(torch.randn(3, 2))
+
+
+def test_a_solve_does_not_load_the_compiler():
+    code = """
+import sys, torch, undamped
+from undamped.fields import PerceptronField
+undamped.NeuralODE(PerceptronField(2, 4))(torch.ones(1, 2))
+print("torch._dynamo" in sys.modules)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "False"
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -44,8 +44,6 @@ class SolvingModule(nn.Module):
                 "tolerances."
             )
 
-    # The compiler leaves a solve alone: how many steps it takes is known only from its numbers.
-    @torch.compiler.disable
     def run_solver(self, field: Any, state: Any, times: Any, **more: Any) -> Solution:
         """Solve as this module was told to; return the solution, which is also kept.
 
@@ -55,6 +53,14 @@ class SolvingModule(nn.Module):
             times: When.
             more: Further arguments of `undamped.solvers.solve`.
         """
+        if torch.compiler.is_compiling():
+            # How many steps a solve takes is known only from its numbers. The compiler is asked
+            # to leave it alone when there is one: asking loads it, which takes seconds.
+            alone: Any = torch.compiler.disable(self._solve)
+            return alone(field, state, times, more)
+        return self._solve(field, state, times, more)
+
+    def _solve(self, field: Any, state: Any, times: Any, more: dict[str, Any]) -> Solution:
         options: dict[str, Any] = {"max_steps": self.max_steps}
         if self.step_size is not None:
             options["step_size"] = self.step_size
