@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from undamped.cli import main
-from undamped.cli.verbs.train import next_steps
+from undamped.cli.next_steps import next_steps
 from undamped.data.recordings.series import SeriesSet
 from undamped.training import Run, fit
 

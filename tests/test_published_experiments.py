@@ -55,9 +55,9 @@ def test_unequal_lengths_are_warped(data, monkeypatch):
 def test_lorenz_table_and_picture(monkeypatch, tmp_path):
     original = lorenz96._linear_map
     monkeypatch.setattr("undamped.tasks.lorenz96.SEQUENCES", 4)
-    from undamped.training.recipes import RECIPES
+    from undamped.tasks import Lorenz96
 
-    monkeypatch.setitem(RECIPES, ("lorenz96", "lstm"), {"model": {"hidden_size": 3}})
+    monkeypatch.setitem(Lorenz96.recipes, "lstm", {"model": {"hidden_size": 3}})
     monkeypatch.setattr(lorenz96, "WINDOW", 1000)
     result = lorenz96.run(
         epochs=1, forces=(0.9,), networks=("lstm",), batch_size=4, out=str(tmp_path)

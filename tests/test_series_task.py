@@ -8,8 +8,8 @@ from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, OptionError
 from undamped.networks.for_task import model_for
 from undamped.tasks.series import NO_ANSWER, SeriesTask
+from undamped.tasks.series_defaults import suggest
 from undamped.training import fit
-from undamped.training.defaults import suggest
 from undamped.training.evaluation import evaluate
 from undamped.training.run import Run
 

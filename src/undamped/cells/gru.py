@@ -43,6 +43,7 @@ class GRUCell(CoupledCell):
         machine translation. EMNLP, 2014.
     """
 
+    usual_choice = True
     dense = True
     torch_class = nn.GRU
 

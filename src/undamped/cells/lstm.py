@@ -48,6 +48,7 @@ class LSTMCell(CoupledCell):
         the LSTM gradient towards better optimization. ICLR, 2019.
     """
 
+    usual_choice = True
     state_names = ("hidden", "memory")
     dense = True
     torch_class = nn.LSTM

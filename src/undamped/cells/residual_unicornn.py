@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from torch import nn
 
@@ -44,6 +44,8 @@ class ResidualUnICORNNCell(UnICORNNCell):
         T. K. Rusch, S. Mishra. UnICORNN: a recurrent model for learning very long time
         dependencies. ICML, 2021. Appendix C.5.
     """
+
+    recipe: ClassVar = {"model": {"num_layers": 4}}
 
     def __init__(
         self,

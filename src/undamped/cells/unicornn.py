@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -54,12 +54,14 @@ class UnICORNNCell(Cell):
         dependencies. ICML, 2021.
     """
 
+    usual_choice = True
     promises = (
         Promise(Kind.INVERTIBLE, "every step can be undone (eq. 7)"),
         Promise(Kind.VOLUME_PRESERVING, "a step keeps phase-space volume"),
         Promise(Kind.SYMPLECTIC, "a step is symplectic in each neuron's (y, z)"),
         Promise(Kind.BOUNDED_STATE, "|z| ≤ n s/√(1 − αs²/4) and |y| ≤ that/√α after n steps s"),
     )
+    recipe: ClassVar = {"model": {"num_layers": 2}}
     remembers = "take a network of undamped oscillators"
     state_names = ("position", "velocity")
     invertible = True

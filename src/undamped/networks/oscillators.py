@@ -38,6 +38,8 @@ class OscillatorNetwork(Recurrent):
         options: The other options of a recurrent network and of the cell.
     """
 
+    oscillates = True
+
     def __init__(
         self,
         input_size: PositiveInt,

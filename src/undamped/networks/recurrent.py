@@ -66,6 +66,8 @@ class Recurrent(Penalised):
     """
 
     cell_class: ClassVar[type[Cell]]
+    oscillates: ClassVar[bool] = False
+    """Whether the step `dt` and the pull `alpha` are those of undamped oscillators."""
 
     def __init__(
         self,

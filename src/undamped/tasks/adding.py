@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 import torch
 
@@ -27,6 +27,8 @@ class Adding(GeneratedTask):
         S. Hochreiter, J. Schmidhuber. Long short-term memory. Neural Computation 9, 1997.
     """
 
+    recipes: ClassVar = {"*": {"train": {"steps": 2000, "batch_size": 64, "clip": 1.0}}}
+
     input_size = 2
     output_size = 1
     answer = "number"
@@ -43,6 +45,10 @@ class Adding(GeneratedTask):
     def chance(self) -> Chance:
         """The variance of a sum of two uniform numbers."""
         return Chance(loss=1 / 6, metric=1 / 6, guess="always one")
+
+    def harder(self) -> dict[str, Any]:
+        """Longer sequences."""
+        return {"length": max(1000, 2 * self.length)}
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
         """Make `size` sequences."""

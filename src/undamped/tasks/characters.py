@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -36,6 +37,11 @@ class Characters(Task):
         The character model of the lecture this library follows; bits per character as in
         T. Mikolov et al. Subword language modeling with neural networks, 2012.
     """
+
+    continues_text = True
+    recipes: ClassVar = {
+        "*": {"train": {"steps": 1000, "batch_size": 32, "clip": 1.0, "learning_rate": 0.002}}
+    }
 
     readout = "every"
     input_kind = "symbols"

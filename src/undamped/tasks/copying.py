@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -55,6 +55,8 @@ class Copy(GeneratedTask):
         networks. ICML, 2016.
     """
 
+    recipes: ClassVar = {"*": {"train": {"steps": 2000, "batch_size": 64, "clip": 1.0}}}
+
     readout = "every"
     output_size = SYMBOLS + 1
 
@@ -82,6 +84,10 @@ class Copy(GeneratedTask):
     def chance(self) -> Chance:
         """10 ln 8 / (delay + 20)."""
         return recall_chance(self.length)
+
+    def harder(self) -> dict[str, Any]:
+        """A longer wait."""
+        return {"delay": max(500, 2 * self.delay)}
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
         """Make `size` sequences."""

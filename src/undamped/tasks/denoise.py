@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import torch
 from torch import Tensor
 
@@ -33,6 +35,8 @@ class Denoise(GeneratedTask):
         networks. NeurIPS, 2020.
     """
 
+    recipes: ClassVar = {"*": {"train": {"steps": 2000, "batch_size": 64, "clip": 1.0}}}
+
     readout = "every"
     input_kind = "symbols"
     input_size = MARKER + 1
@@ -51,6 +55,10 @@ class Denoise(GeneratedTask):
     def chance(self) -> Chance:
         """10 ln 8 / (delay + 20)."""
         return recall_chance(self.length)
+
+    def harder(self) -> dict[str, Any]:
+        """A longer wait."""
+        return {"delay": max(500, 2 * self.delay)}
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
         """Make `size` sequences."""

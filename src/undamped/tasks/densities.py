@@ -19,6 +19,19 @@ from undamped.tasks.task import Batch, Chance, GeneratedTask
 class DensityTask(GeneratedTask):
     """Points without answers; the score is their negative log-likelihood, in nats."""
 
+    recipes: ClassVar = {
+        "ffjord": {
+            "model": {
+                "hidden_size": 64,
+                "end": 1.0,
+                "detail": 6.0,
+                "trace": "exact",
+                "tolerance": 0.001,
+            },
+            "train": {"steps": 600, "batch_size": 256, "learning_rate": 0.01, "schedule": "cosine"},
+        }
+    }
+
     sequential: ClassVar[bool] = False
     answer = "density"
     metric = "nll"

@@ -23,6 +23,10 @@ from undamped.tasks.task import ArrayTask, Batch, Chance, Split
 class PictureTask(ArrayTask):
     """Pictures with ten classes, given as vectors: colour after colour, row after row."""
 
+    recipes: ClassVar = {
+        "*": {"model": {"hidden_size": 32}, "train": {"batch_size": 64, "epochs": 3}}
+    }
+
     sequential: ClassVar[bool] = False
     output_size = 10
     colours: ClassVar[int] = 1

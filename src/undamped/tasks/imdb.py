@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -52,6 +52,12 @@ class IMDB(ArrayTask):
         A. L. Maas et al. Learning word vectors for sentiment analysis. ACL, 2011.
         J. Pennington, R. Socher, C. D. Manning. GloVe. EMNLP, 2014.
     """
+
+    recipes: ClassVar = {
+        "*": {"train": {"batch_size": 32, "learning_rate": 0.001, "clip": 1.0, "epochs": 5}},
+        "unicornn": {"model": {"num_layers": 2, "dt": 0.205, "alpha": 0.0, "dropout": 0.1}},
+        "cornn": {"model": {"dt": 0.054, "gamma": 4.9, "epsilon": 4.8}},
+    }
 
     output_size = 2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -44,6 +45,22 @@ class Lorenz96(ArrayTask):
         E. N. Lorenz. Predictability: a problem partly solved, 1996. Set up as in
         T. K. Rusch, S. Mishra. UnICORNN. ICML, 2021, appendix D, after coRNN, ICLR, 2021.
     """
+
+    # Chosen on the validation part, from five pairs of Δt and α for UnICORNN.
+    recipes: ClassVar = {
+        "*": {
+            "train": {
+                "batch_size": 16,
+                "learning_rate": 0.01,
+                "clip": 1.0,
+                "epochs": 100,
+                "schedule": "cosine",
+            }
+        },
+        "lstm": {"model": {"hidden_size": 44}},
+        "cornn": {"model": {"hidden_size": 64, "dt": 0.4, "gamma": 1.0, "epsilon": 2.0}},
+        "unicornn": {"model": {"hidden_size": 90, "dt": 0.2, "alpha": 1.0}},
+    }
 
     input_size = VARIABLES
     output_size = VARIABLES

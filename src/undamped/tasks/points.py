@@ -16,6 +16,10 @@ from undamped.tasks.task import Batch, Chance, GeneratedTask
 class PointTask(GeneratedTask):
     """Two classes of points, as many of each."""
 
+    recipes: ClassVar = {
+        "*": {"model": {"hidden_size": 32}, "train": {"steps": 500, "batch_size": 128}}
+    }
+
     sequential: ClassVar[bool] = False
     output_size = 2
 

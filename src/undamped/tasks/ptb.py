@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -34,6 +35,19 @@ class PennTreebank(Characters):
         parts and preparation of T. Mikolov et al. Subword language modeling with neural
         networks, 2012.
     """
+
+    recipes: ClassVar = {
+        "*": {
+            "model": {"hidden_size": 256, "embedding_size": 200},
+            "train": {
+                "batch_size": 128,
+                "learning_rate": 0.002,
+                "clip": 1.0,
+                "epochs": 10,
+                "schedule": "cosine",
+            },
+        }
+    }
 
     def __init__(self, *, length: PositiveInt = 150) -> None:
         self._texts = read_penn_treebank(folder("ptb"))

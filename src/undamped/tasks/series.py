@@ -27,7 +27,8 @@ from undamped.tasks.series_choices import (
     labelled,
     stride_of,
 )
-from undamped.tasks.task import ArrayTask, Batch, Chance, Split
+from undamped.tasks.series_defaults import suggest
+from undamped.tasks.task import ArrayTask, Batch, Chance, Settings, Split
 
 NO_ANSWER = -100  # what cross entropy leaves out
 _IN_MEMORY = 1 << 28  # bytes of prepared series that are kept
@@ -137,6 +138,12 @@ class SeriesTask(ArrayTask):
         self.higher_is_better = self.counts_classes
         self._prepared: dict[int, Tensor] = {}
         self._kept = 0
+
+    def suggest(self, model: str) -> Settings:
+        """Choose size, rate and budget from the length and number of the series."""
+        lengths = self.series_set.lengths[self.parts["train"]] - (self.horizon or 0)
+        typical = int(np.median(lengths))
+        return suggest(typical, len(lengths), self.input_size, self.kind, model)
 
     # Saying aloud
 

@@ -8,6 +8,7 @@ dividing batches among them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -30,6 +31,8 @@ from undamped.options import NonNegativeInt
 from undamped.registry import tasks
 
 Split = Literal["train", "valid", "test"]
+Settings = dict[str, dict[str, Any]]
+"""Options of "model", "task" and "train", by part and name."""
 _SPLIT_NUMBER = {"train": 0, "valid": 1, "test": 2}
 
 
@@ -68,6 +71,13 @@ class Task(ABC):
     """Whether inputs are sequences; otherwise they are single vectors."""
     carries_state: bool = False
     """Whether a batch goes on where the one before it ended, so that state is handed on."""
+
+    recipes: ClassVar[Mapping[str, Settings]] = {}
+    """Settings to start from, by the name of the model; those of "*" are for all. What
+    `undamped train` is not told comes from here."""
+    continues_text: ClassVar[bool] = False
+    """Whether a model of the task can go on with a text: `undamped predict RUN --prompt …`. Such a
+    task has a `text`, and turns texts into symbols and back by `encode` and `decode`."""
 
     def __init__(self, seed: NonNegativeInt = 0) -> None:
         self.seed = seed
@@ -159,6 +169,14 @@ class Task(ABC):
     def starting_embedding(self) -> Tensor | None:
         """Return vectors (symbols, size) from which an embedding of the symbols should start."""
         return None
+
+    def suggest(self, model: str) -> Settings:
+        """Return settings that the data itself suggests for a model; recipes come before them."""
+        return {}
+
+    def harder(self) -> dict[str, Any]:
+        """Return options of the task that make it harder, for a person who wants to go on."""
+        return {}
 
     def record(self) -> dict[str, Any]:
         """Return what a run has to remember about the data, as plain values for run.json."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -49,6 +49,11 @@ class ArchiveSeries(SeriesTask):
         archive, 2018. C. W. Tan et al. Time series extrinsic regression, 2021. Split by name:
         T. K. Rusch et al. Long expressive memory. ICLR, 2022.
     """
+
+    # As the estimators start.
+    recipes: ClassVar = {
+        "*": {"model": {"hidden_size": 64}, "train": {"batch_size": 16, "epochs": 60}}
+    }
 
     def __init__(
         self,

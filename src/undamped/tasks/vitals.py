@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from undamped.data.published.cache import folder
 from undamped.data.published.formats.vital_signs import (
@@ -49,6 +49,21 @@ class VitalSigns(SeriesTask):
         Task after T. K. Rusch, S. Mishra. UnICORNN. ICML, 2021, section 4; signals of
         N. Legrand, M. Allen. Systole. JOSS, 2022, and D. Makowski et al. NeuroKit2, 2021.
     """
+
+    # Plain choices, not tuned.
+    recipes: ClassVar = {
+        "*": {
+            "model": {"hidden_size": 64, "readout": "last"},
+            "train": {
+                "batch_size": 16,
+                "learning_rate": 0.003,
+                "clip": 1.0,
+                "epochs": 30,
+                "schedule": "cosine",
+            },
+        },
+        "unicornn": {"model": {"num_layers": 3, "dt": 0.046, "alpha": 10.0}},
+    }
 
     def __init__(
         self,

@@ -22,9 +22,7 @@ from undamped.networks.for_task import check_options, model_for
 from undamped.networks.task_model import TaskModel
 from undamped.options import check, options_of
 from undamped.registry import tasks
-from undamped.tasks.series import SeriesTask
 from undamped.tasks.task import Task
-from undamped.training.defaults import suggest_for
 from undamped.training.environment import machine, versions
 from undamped.training.evaluation import evaluate
 from undamped.training.options import TrainOptions
@@ -56,7 +54,7 @@ def fit(
         model_options: Options of the network, when a name was given.
         task_options: Options of the task, when a name was given.
         train: Options of training; see `TrainOptions`. What is not said comes from the recipe of
-            the task, `undamped.training.recipes`.
+            the task, `Task.recipes`.
         seed: Where all random numbers come from.
         out: The folder in which the run's folder is made.
         progress: Whether to show a progress bar.
@@ -74,10 +72,9 @@ def fit(
     model_name = model if isinstance(model, str) else type(model).__name__
     given = train.to_dict() if isinstance(train, TrainOptions) else dict(train or {})
     said = {"model": dict(model_options or {}), "task": dict(task_options or {}), "train": given}
-    settings = merged(task_name, model_name, said)
-    built_task = _build_task(task, settings["task"], seed)
-    if isinstance(built_task, SeriesTask):
-        settings = merged(task_name, model_name, said, suggest_for(built_task, model_name))
+    task_class = tasks[task] if isinstance(task, str) else type(task)
+    built_task = _build_task(task, merged(task_class, model_name, said)["task"], seed)
+    settings = merged(built_task, model_name, said, built_task.suggest(model_name))
     options = TrainOptions(**check("train", TrainOptions, settings["train"]))
     if progress and built_task.notes():
         sys.stderr.write("\n".join(built_task.notes()) + "\n")

@@ -36,6 +36,10 @@ class Cell(nn.Module, ABC):
 
     promises: ClassVar[tuple[Promise, ...]] = ()
     state_names: tuple[str, ...] = ("hidden",)
+    recipe: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Settings that the network wants on any task, as in `Task.recipes`."""
+    usual_choice: ClassVar[bool] = False
+    """Whether others are usually compared with it; `undamped train` suggests it beside them."""
     remembers: ClassVar[str] = ""
     """Advice to those whose network forgets: why to take this cell. Reports give it to networks
     of the family the cell was made from; most cells give none."""

@@ -184,8 +184,7 @@ def _on_task(
     from undamped.report.runs import diagnose_task
     from undamped.training.recipes import merged
 
-    tasks[task]
-    options = merged(task, model, {"model": given})["model"]
+    options = merged(tasks[task], model, {"model": given})["model"]
     data = tasks.build(task, **settings.task_options(task))
     built = model_for(data.task_shape, model, options)
     file = settings.parts.get("task", {}).get("file") if task == OWN_DATA else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -44,7 +44,6 @@ def predict(
     """
     from undamped.errors import OptionError
     from undamped.networks.sequence_model import SequenceModel
-    from undamped.tasks.characters import Characters
     from undamped.training.run import Run
 
     opened = Run.open(run)
@@ -62,9 +61,10 @@ def predict(
             "Use --json and a redirection."
         )
     task = opened.task()
-    if isinstance(task, Characters) and isinstance(model, SequenceModel):
-        start = prompt or str(task.text)[:1]
-        _continue(model, task, start, length, temperature, seed, as_json)
+    if task.continues_text and isinstance(model, SequenceModel):
+        text = cast("Characters", task)  # or whatever else has a text, an encode and a decode
+        start = prompt or str(text.text)[:1]
+        _continue(model, text, start, length, temperature, seed, as_json)
     elif prompt is not None:
         raise _no_text(opened)
     elif data is None:

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from undamped.cli.verbs.data_check import READING
-
 if TYPE_CHECKING:
     from undamped.training.run import Run
 
@@ -150,6 +148,7 @@ def report(run: Run, other: Run | None, as_json: bool) -> None:
 def _print(run: Run, other: Run | None) -> None:
     from rich.panel import Panel
 
+    from undamped.cli.next_steps import next_steps
     from undamped.cli.screen import bars, console, duration, megabytes, metric_name
     from undamped.training.origins import with_words
 
@@ -203,54 +202,3 @@ def _print(run: Run, other: Run | None) -> None:
             expand=False,
         )
     )
-
-
-def next_steps(run: Run) -> list[str]:
-    """Suggest commands that make sense after this run."""
-    settings = run.settings
-    task, model = settings["task"]["name"], settings["model"]["name"]
-    others = " ".join(name for name in ("unicornn", "lstm", "gru") if name != model)
-    if "preparation" in settings and "file" in settings["task"]["options"]:
-        return _next_with_recordings(run, model, others)
-    if not run.task().sequential:
-        return _next_with_points(task, model)
-    steps = [f"undamped compare {task} {model} {others} --seeds 3"]
-    if "length" in settings["task"]["options"] or task in ("digits", "adding"):
-        steps.append(f"undamped train {task} {model} task.length=1000")
-    elif "copy" in task or task == "denoise":
-        steps.append(f"undamped train {task} {model} task.delay=500")
-    if task == "characters":
-        steps.append(f"undamped predict {run.path} --prompt h --length 20")
-    else:
-        steps.append(f"undamped predict {run.path}")
-    steps.append(f"undamped show {model}")
-    return steps
-
-
-def _next_with_points(task: str, model: str) -> list[str]:
-    """Suggest other models that read single vectors; a flow has no rival among ours."""
-    steps = []
-    if model != "ffjord":
-        pictures = model.startswith("conv-")
-        rivals = ("conv-node", "conv-hbnode") if pictures else ("node", "hbnode", "resnet")
-        others = " ".join(name for name in rivals if name != model)
-        steps.append(f"undamped compare {task} {model} {others} --seeds 3")
-    return [*steps, f"undamped train {task} {model} train.steps=2000", f"undamped show {model}"]
-
-
-def _next_with_recordings(run: Run, model: str, others: str) -> list[str]:
-    options = dict(run.settings["task"]["options"])
-    file = shlex.quote(options.pop("file"))
-    options.pop("seed", None)
-    said = {key: shlex.quote(f"{key}={_written(value)}") for key, value in options.items()}
-    reading = [word for key, word in said.items() if key in READING]
-    return [
-        " ".join(["undamped compare", file, model, others, *said.values(), "--seeds 3"]),
-        " ".join(["undamped data check", file, *reading]),
-        f"undamped predict {run.path} {file}",
-        f"undamped show {model}",
-    ]
-
-
-def _written(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

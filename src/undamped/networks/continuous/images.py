@@ -113,6 +113,8 @@ class ConvNODE(ImageModel):
         2019. The field: H. Xia and others. NeurIPS, 2021.
     """
 
+    usual_choice = True
+
     @checked
     def __init__(
         self,
@@ -224,6 +226,7 @@ class ConvHBNODE(HeavyBall, ImageModel):
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
     """
 
+    usual_choice = True
     promises = HEAVY_BALL
 
     @checked

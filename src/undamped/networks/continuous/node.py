@@ -49,6 +49,8 @@ class NODE(ContinuousModel):
         2019.
     """
 
+    usual_choice = True
+
     @checked
     def __init__(
         self,

@@ -39,6 +39,7 @@ class ResNet(nn.Module):
         K. He and others. Deep residual learning for image recognition. CVPR, 2016.
     """
 
+    usual_choice = True
     promises: tuple[Promise, ...] = ()
 
     @checked

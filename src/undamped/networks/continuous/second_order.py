@@ -81,6 +81,7 @@ class HBNODE(HeavyBall, _SecondOrder):
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
     """
 
+    usual_choice = True
     promises = HEAVY_BALL
 
     @checked

@@ -5,12 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from undamped.data.recordings.preparation import Kind
-from undamped.networks.oscillators import OscillatorNetwork
 from undamped.registry import models
-from undamped.tasks.series import SeriesTask
 
 _BATCH_BYTES = 1 << 28  # what the activations of a batch may take
 _SEQUENCE_STEPS = 4_000_000  # steps of sequences that a training reads, within the limits below
@@ -58,7 +54,9 @@ def suggest(
     one_answer = kind in ("classification", "regression")
     options: dict[str, Any] = {"hidden_size": hidden, "num_layers": 2}
     rate = 1e-2 if length <= _LONG else 5e-3
-    if _oscillates(model):
+    # coRNN and the antisymmetric networks have a `dt` too, but theirs stands beside a damping or a
+    # diffusion of their own, and twice as much of it explodes.
+    if model in models and getattr(models[model], "oscillates", False):
         dt = min(0.8, max(0.02, 4.5 / math.sqrt(length)))
         # No pull to the origin where what came early is asked for at the end.
         options |= {
@@ -78,24 +76,6 @@ def suggest(
             "schedule": "cosine",
         },
     }
-
-
-def suggest_for(task: SeriesTask, model: str) -> dict[str, dict[str, Any]]:
-    """Return the suggestion for a task made of recordings and a model."""
-    lengths = task.series_set.lengths[task.parts["train"]] - (task.horizon or 0)
-    return suggest(int(np.median(lengths)), len(lengths), task.input_size, task.kind, model)
-
-
-def _oscillates(model: str) -> bool:
-    """Say whether UnICORNN's time step means anything to a model.
-
-    coRNN and the antisymmetric networks have a `dt` too, but theirs stands beside a damping or a
-    diffusion of their own, and twice as much of it explodes.
-    """
-    if model not in models:
-        return False
-    network = models[model]
-    return isinstance(network, type) and issubclass(network, OscillatorNetwork)
 
 
 def _power_of_two(number: int) -> int:

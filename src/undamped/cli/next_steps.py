@@ -1,0 +1,74 @@
+"""What to try after a training: commands that fit the run's task and model."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from undamped.cli.verbs.data_check import READING
+
+if TYPE_CHECKING:
+    from undamped.training.run import Run
+
+
+def next_steps(run: Run) -> list[str]:
+    """Suggest commands that make sense after this run."""
+    settings, task = run.settings, run.task()
+    name, model = settings["task"]["name"], settings["model"]["name"]
+    others = rivals(model)
+    if "preparation" in settings and "file" in settings["task"]["options"]:
+        return _with_recordings(run, model, others)
+    steps = []
+    if others:
+        steps.append(f"undamped compare {name} {model} {' '.join(others)} --seeds 3")
+    for option, value in task.harder().items():
+        steps.append(f"undamped train {name} {model} task.{option}={value}")
+    if task.continues_text:
+        steps.append(f"undamped predict {run.path} --prompt h --length 20")
+    elif task.sequential:
+        steps.append(f"undamped predict {run.path}")
+    else:
+        steps.append(f"undamped train {name} {model} train.steps=2000")
+    return [*steps, f"undamped show {model}"]
+
+
+def rivals(model: str) -> list[str]:
+    """Return the models that one is usually compared with: they read and answer the same."""
+    from undamped.networks.continuous.images import ImageModel
+    from undamped.networks.recurrent import Recurrent
+    from undamped.networks.task_model import answers_of
+    from undamped.registry import models
+
+    def kind(member: Any) -> tuple[Any, ...]:
+        bases = tuple(issubclass(member, base) for base in (Recurrent, ImageModel))
+        return (*bases, answers_of(member))
+
+    if model not in models:
+        return []
+    chosen = models[model]
+    return [
+        name
+        for name in models
+        if name != model
+        # Asked of the class itself: what descends from a usual choice is not one.
+        and vars(getattr(models[name], "cell_class", models[name])).get("usual_choice")
+        and kind(models[name]) == kind(chosen)
+    ]
+
+
+def _with_recordings(run: Run, model: str, others: list[str]) -> list[str]:
+    options = dict(run.settings["task"]["options"])
+    file = shlex.quote(options.pop("file"))
+    options.pop("seed", None)
+    said = {key: shlex.quote(f"{key}={_written(value)}") for key, value in options.items()}
+    reading = [word for key, word in said.items() if key in READING]
+    return [
+        " ".join(["undamped compare", file, model, *others, *said.values(), "--seeds 3"]),
+        " ".join(["undamped data check", file, *reading]),
+        f"undamped predict {run.path} {file}",
+        f"undamped show {model}",
+    ]
+
+
+def _written(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
