@@ -653,7 +653,7 @@ class expRNN(Recurrent):
         nonlinearity: Literal['modrelu', 'tanh', 'relu', 'leaky-relu', 'identity'] = 'modrelu',
         initialisation: Literal['random', 'henaff', 'henaff-half', 'cayley', 'identity'] = 'henaff',
         rebase_every: int = 0,
-        project_every: int = 30,
+        project_every: int = 100,
     ) -> None: ...
 
 class nnRNN(Recurrent):
