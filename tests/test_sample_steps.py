@@ -180,8 +180,8 @@ def test_steps_of_a_sample_are_those_of_a_batch_of_one(method, more):
         )
         found.append((solution.accepted, solution.rejected, solution.final))
     assert found[0][1] > 0 or solvers[method].implicit
-    allowed = 4 if method == "fehlberg2" else 0
+    allowed, close = (4, 1e-4) if method == "fehlberg2" else (0, 1e-6)
     assert all(
         abs(one - other) <= allowed for one, other in zip(*(f[:2] for f in found), strict=True)
     )
-    torch.testing.assert_close(found[0][2], found[1][2], rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(found[0][2], found[1][2], rtol=close, atol=close)

@@ -69,7 +69,7 @@ def test_max_steps_returns_what_was_reached():
     assert not solution.success and solution.status == (Status.MAX_STEPS,)
     assert "max_steps" in solution.message and "step size" in solution.message
     assert torch.isfinite(solution.values[1]).all() and torch.isnan(solution.values[2]).all()
-    with pytest.raises(SolveError, match="raise max_steps"):
+    with pytest.raises(SolveError, match="aise max_steps"):
         solve(field, ONE, [0.0, 100.0], options={"max_steps": 50})
 
 
@@ -210,7 +210,7 @@ def test_gradients_of_what_was_reached(method, gradient):
 
 
 def test_few_steps_are_not_blamed_on_the_number_format():
-    with pytest.raises(SolveError, match="raise max_steps"):
+    with pytest.raises(SolveError, match="aise max_steps"):
         solve(decay, ONE, [0.0, 1.0], rtol=0.0, atol=1e-8, options={"max_steps": 3})
 
 

@@ -3,44 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from undamped.errors import explain
-from undamped.solvers.field import all_finite
+from undamped.solvers.evidence import STABILITY_LIMIT, Evidence
 from undamped.solvers.methods.solver import Field, Solver
 from undamped.solvers.record import Failure, Status
 from undamped.solvers.settings import Settings
 
-# Explicit methods of order three to eight are stable up to about |hλ| = 2.5 to 5.
-STABILITY_LIMIT = 1.5
-# A state so many times as large as it was at the start is on its way to infinity.
-GROWN = 1e3
 # So many more steps are worth the waiting; more are a sign that something is wrong.
 WORTH_WAITING = 1e5
-
-
-def fastest_rate(field: Field, t: float, y: Tensor, rounds: int = 12) -> float:
-    """Estimate the largest |eigenvalue| of ∂f/∂y by power iteration with differences of f."""
-    with torch.no_grad():
-        time = torch.full((), t, dtype=y.dtype, device=y.device)
-        base = field(time, y)
-        if not bool(torch.isfinite(base).all()):
-            return math.nan
-        eps = torch.finfo(y.dtype).eps ** 0.5 * (1 + float(y.abs().max()))
-        direction = torch.cos(torch.arange(y.numel(), dtype=y.dtype, device=y.device) + 1.0)
-        direction = direction.view(y.shape)
-        rate = 0.0
-        for _ in range(rounds):
-            length = float(torch.linalg.vector_norm(direction))
-            if length == 0 or not math.isfinite(length):
-                break
-            direction = direction * (eps / length)
-            change = field(time, y + direction) - base
-            rate = float(torch.linalg.vector_norm(change)) / eps
-            direction = change
-        return rate
 
 
 def worst_sample(ratio: Tensor | None, batched: bool) -> int | None:
@@ -96,96 +71,113 @@ def explain_failure(
         pace: Mean size of the last accepted steps.
         refused: Size of the last attempt, where it was refused for what is not finite.
     """
+    found = Evidence.gather(
+        status, field, t, h, end, y, y0, solver, settings, pace=pace, refused=refused
+    )
+    rows = FIXED_STEPS if found.fixed else CHOSEN_STEPS
+    remedy = next(remedy for holds, remedy in rows if holds(found))
     where = f"solve with '{solver.name}'" + ("" if sample is None else f", sample {sample}")
-    got = f"a stop at t = {t:.6g} after {steps} steps with step size {abs(h):.3g}"
-    time = torch.full((), t, dtype=y.dtype, device=y.device)
-    reach = h if refused is None else refused
-    with torch.no_grad():
-        slope = field(time, y)
-        # A step ahead: a field may be finite here and not a hair later.
-        ahead = all_finite(field(time + reach, torch.add(y, slope, alpha=reach)))
-    finite = all_finite(slope)
-    rate = fastest_rate(field, t, y)
-    size, start, left = float(y.abs().max()), float(y0.abs().max()), abs(end - t)
-    grown = size > GROWN * (1 + start) or (
-        math.isfinite(rate) and rate * max(left, abs(h)) > 1e6 and size > 30 * (1 + start)
+    message = explain(
+        where,
+        expected=f"to reach t = {end:.6g}",
+        got=f"a stop at t = {t:.6g} after {steps} steps with step size {abs(h):.3g}",
+        remedy=remedy(found),
     )
-    # Reversible methods are not stable at any step: theirs is small, and says nothing. A field is
-    # stiff, too, whose fastest rate the solution does not show.
-    hidden = solver.reversible and rate * max(size, start) > 50 * float(slope.abs().max())
-    stiff = not solver.implicit and rate * left > 50 and (rate * pace > STABILITY_LIMIT or hidden)
-    eps, (rtol, atol) = torch.finfo(y.dtype).eps, settings.tightest
-    if not solver.adaptive or settings.step_size is not None:
-        pace = abs(h)
-        # Where the state is now, every rate may be huge: the start tells a fast field from one
-        # whose state goes to infinity.
-        usual = fastest_rate(field, t, y0)
-        if status is Status.MAX_STEPS:
-            remedy = "Raise max_steps, or take a larger step_size."
-        elif solver.implicit and finite and ahead:
-            remedy = _newton(pace)
-        elif not solver.implicit and usual * pace > STABILITY_LIMIT and (grown or ahead):
-            remedy = (
-                f"The step is too large for the field, whose fastest rate is about {usual:.3g} "
-                f"per unit of time: h·rate = {usual * pace:.3g}. Take a smaller step_size, or an "
-                "implicit method such as 'radau5' or 'implicit-midpoint'."
-            )
-        else:
-            remedy = _blow_up(t, size) + " Or take smaller steps." if grown else _not_finite(t, h)
-    elif grown:
-        remedy = _blow_up(t, size)
-    elif solver.implicit and refused is not None and finite and ahead:
-        remedy = _newton(abs(reach))
-    elif refused is not None or not finite or not ahead:
-        status, remedy = Status.NON_FINITE, _not_finite(t)
-    elif stiff:
-        remedy = (
-            f"The problem is stiff: the fastest rate is about {rate:.3g} per unit of time and "
-            f"stability, not accuracy, keeps the step at h·rate = {rate * pace:.2g}. Use "
-            "method='radau5' or method='sdirk4'."
-        )
-    elif status is Status.MAX_STEPS and not WORTH_WAITING * pace < left < math.inf:
-        remedy = (
-            f"The field is not stiff here (h·rate = {rate * pace:.2g}): raise max_steps, or "
-            "loosen rtol and atol."
-        )
-    elif rtol < 10 * eps and atol < 10 * eps * max(size, start):
-        remedy = (
-            f"rtol = {rtol:g} and atol = {atol:g} are below what "
-            f"{str(y.dtype).removeprefix('torch.')} can resolve: use float64, or an rtol above "
-            f"{100 * eps:.0e}."
-        )
-    elif status is Status.MAX_STEPS:
-        remedy = (
-            f"At steps of {pace:.3g} it would take {left / pace:.1g} more: loosen rtol and atol, "
-            "or look for what makes the field change so fast."
-        )
-    else:
-        remedy = (
-            "The field seems to jump there: split the solve at the jump, smooth the field, or "
-            "use a fixed step_size."
-        )
-    message = explain(where, expected=f"to reach t = {end:.6g}", got=got, remedy=remedy)
-    return Failure(status, message, t, sample)
+    return Failure(Status.NON_FINITE if found.met_not_finite else status, message, t, sample)
 
 
-def _blow_up(t: float, size: float) -> str:
+def _blow_up(e: Evidence) -> str:
     return (
-        f"The state has grown to {size:.3g} and seems to go to infinity near t = {t:.6g}: end the "
-        "solve before that, bound the field (tanh, weight decay), or stop at an event."
+        f"The state has grown to {e.size:.3g} and seems to go to infinity near t = {e.t:.6g}: end "
+        "the solve before that, bound the field (tanh, weight decay), or stop at an event."
+        + (" Or take smaller steps." if e.fixed else "")
     )
 
 
-def _not_finite(t: float, h: float = 0.0) -> str:
-    where = f"in the step to t = {t + h:.6g}" if h else f"not finite beyond t = {t:.6g}"
+def _not_finite(e: Evidence) -> str:
+    at = f"in the step to t = {e.t + e.h:.6g}" if e.fixed else f"not finite beyond t = {e.t:.6g}"
     return (
-        f"The field, or the state, is NaN or infinity there, {where}: look at "
+        f"The field, or the state, is NaN or infinity there, {at}: look at "
         "logarithms, roots and divisions in the field, and at the state it was given."
     )
 
 
-def _newton(h: float) -> str:
+def _newton(e: Evidence) -> str:
     return (
-        f"Newton's method did not converge in a step of {h:.3g}: the equations of a step so large "
-        "may have no solution. Take smaller steps, or end the solve earlier."
+        f"Newton's method did not converge in a step of {abs(e.h):.3g}: the equations of a step so "
+        "large may have no solution. Take smaller steps, or end the solve earlier."
     )
+
+
+def _step_too_large(e: Evidence) -> str:
+    return (
+        f"The step is too large for the field, whose fastest rate is about {e.usual:.3g} per unit "
+        f"of time: h·rate = {e.usual * e.pace:.3g}. Take a smaller step_size, or an implicit "
+        "method such as 'radau5' or 'implicit-midpoint'."
+    )
+
+
+def _stiff(e: Evidence) -> str:
+    return (
+        f"The problem is stiff: the fastest rate is about {e.rate:.3g} per unit of time and "
+        f"stability, not accuracy, keeps the step at h·rate = {e.rate * e.pace:.2g}. Use "
+        "method='radau5' or method='sdirk4'."
+    )
+
+
+def _give_more_steps(e: Evidence) -> str:
+    more = "Raise max_steps, or loosen rtol and atol."
+    if e.rate * e.pace < STABILITY_LIMIT:
+        return f"The field is not stiff here (h·rate = {e.rate * e.pace:.2g}). {more}"
+    return more
+
+
+def _unresolved(e: Evidence) -> str:
+    rtol, atol = e.tolerance
+    return (
+        f"rtol = {rtol:g} and atol = {atol:g} are below what "
+        f"{str(e.dtype).removeprefix('torch.')} can resolve: use float64, or an rtol above "
+        f"{100 * torch.finfo(e.dtype).eps:.0e}."
+    )
+
+
+def _too_many_steps(e: Evidence) -> str:
+    return (
+        f"At steps of {e.pace:.3g} it would take {e.left / e.pace:.1g} more: loosen rtol and atol, "
+        "or look for what makes the field change so fast."
+    )
+
+
+def _gave_up(e: Evidence) -> bool:
+    return e.status is Status.MAX_STEPS
+
+
+Rows = Sequence[tuple[Callable[[Evidence], bool], Callable[[Evidence], str]]]
+FIXED_STEPS: Rows = (
+    (_gave_up, lambda e: "Raise max_steps, or take a larger step_size."),
+    (lambda e: e.newton_failed, _newton),
+    (
+        lambda e: not e.implicit and e.usual * e.pace > STABILITY_LIMIT and (e.grown or e.ahead),
+        _step_too_large,
+    ),
+    (lambda e: e.grown, _blow_up),
+    (lambda e: True, _not_finite),
+)
+"""Causes of a failure with steps of a given size; the first that holds is told."""
+CHOSEN_STEPS: Rows = (
+    (lambda e: e.grown, _blow_up),
+    (lambda e: e.newton_failed, _newton),
+    (lambda e: e.met_not_finite, _not_finite),
+    (lambda e: e.stiff, _stiff),
+    (lambda e: _gave_up(e) and not WORTH_WAITING * e.pace < e.left < math.inf, _give_more_steps),
+    (lambda e: e.unresolved, _unresolved),
+    (_gave_up, _too_many_steps),
+    (
+        lambda e: True,
+        lambda e: (
+            "The field seems to jump there: split the solve at the jump (options jump_t), smooth "
+            "the field, or use a fixed step_size."
+        ),
+    ),
+)
+"""The same where the method chose its steps."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from undamped.solvers.failure import GROWN
+from undamped.solvers.evidence import GROWN
 from undamped.solvers.record import Status, Trace
 
 
