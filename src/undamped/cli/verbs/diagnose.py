@@ -103,7 +103,7 @@ def show(reports: list[ModelReport], page: Path, as_json: bool, *, asked: bool =
 
 
 def _print_result(screen: Console, name: str, result: Result) -> None:
-    """Print what an instrument found: its sentence, or its table where it has only that."""
+    """Print what an instrument found: its sentence, and its table where that says more."""
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
@@ -113,7 +113,7 @@ def _print_result(screen: Console, name: str, result: Result) -> None:
         screen.print(f"  {title}: {result.sentence}", markup=False, soft_wrap=True)
     else:
         screen.print(f"  {title}:" if result.rows else "", markup=False)
-    if result.rows and len(result.columns) > 1:
+    if len(result.rows) > 1 or (result.rows and not result.sentence):
         table = Table(*result.columns, box=None, header_style="dim")
         for row in result.rows:
             table.add_row(*(Text(cell) for cell in row))
