@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from undamped.checked import checked
 from undamped.data.recordings import splits
+from undamped.data.recordings.options import SeriesOptions
 from undamped.data.recordings.preparation import (
     Kind,
-    Missing,
     Preparation,
     sorted_labels,
 )
 from undamped.data.recordings.series import SeriesSet, pieces
-from undamped.options import NonNegativeInt, PositiveInt
+from undamped.options import NonNegativeInt
 from undamped.tasks.series_choices import (
     forecast_window,
     irregular,
@@ -42,21 +42,6 @@ class SeriesTask(ArrayTask):
 
     Args:
         series_set: The recordings.
-        kind: What is asked; "auto" looks at the targets: text and few whole numbers are classes,
-            other numbers are numbers, one per step where there is one per step; with a horizon,
-            the values to come.
-        missing: How gaps are filled: "interpolate" draws lines, "mask" holds the last value and
-            adds a flag per channel.
-        standardise: Whether channels are brought to mean 0 and standard deviation 1.
-        time_channel: Whether the time between steps is a feature; by default where it varies.
-        split: "stratified", "group", "time" or "given"; "auto" takes what suits the data.
-        fractions: Shares of training, validation and test.
-        gap: For a split by time, how much is left out between two parts.
-        window: Cut the series into windows of so many steps.
-        stride: Steps from one window to the next.
-        horizon: Predict so many values to come.
-        forecast: The channels to predict; all by default.
-        split_seed: Which of the possible splits.
         seed: Where the order of the batches comes from.
 
     Example:
@@ -68,27 +53,20 @@ class SeriesTask(ArrayTask):
         torch.Size([40, 8, 2])
     """
 
+    @checked
     def __init__(
         self,
         series_set: SeriesSet,
         *,
-        kind: Kind | Literal["auto"] = "auto",
-        missing: Missing = "interpolate",
-        standardise: bool = True,
-        time_channel: bool | None = None,
-        split: splits.By | Literal["auto"] = "auto",
-        fractions: Sequence[float] = splits.DEFAULT_FRACTIONS,
-        gap: NonNegativeInt = 0,
-        window: PositiveInt | None = None,
-        stride: PositiveInt | None = None,
-        horizon: PositiveInt | None = None,
-        forecast: Sequence[str] | None = None,
-        split_seed: NonNegativeInt = 0,
         seed: NonNegativeInt = 0,
+        **options: Unpack[SeriesOptions],
     ) -> None:
         super().__init__(seed)
+        asked: Any = options  # complete and converted
+        horizon, window, stride = asked["horizon"], asked["window"], asked["stride"]
+        fractions, gap, split_seed = asked["fractions"], asked["gap"], asked["split_seed"]
         self._said: list[str] = list(series_set.notes)
-        self.kind: Kind = kind_of(series_set, kind, horizon, self._said)
+        self.kind: Kind = kind_of(series_set, asked["kind"], horizon, self._said)
         self.horizon = horizon if self.kind == "forecast" else None
         series_set = labelled(series_set, self.kind, self._said)
         if self.kind == "forecast":
@@ -101,7 +79,9 @@ class SeriesTask(ArrayTask):
             series_set = series_set.windows(window, stride or window)
             self._say(f"{len(series_set):,} windows of {window} steps.")
         self.series_set = series_set
-        by, why = splits.choose(series_set) if split == "auto" else (split, "as asked")
+        by, why = (
+            splits.choose(series_set) if asked["split"] == "auto" else (asked["split"], "as asked")
+        )
         self.parts = splits.split(series_set, fractions=fractions, by=by, gap=gap, seed=split_seed)
         self._say_split(by, why)
         self.split_record = {
@@ -112,6 +92,7 @@ class SeriesTask(ArrayTask):
             "sizes": {name: len(index) for name, index in self.parts.items()},
             "hash": splits.hash_of(self.parts),
         }
+        time_channel = asked["time_channel"]
         if time_channel is None:
             time_channel = irregular(series_set)
             if time_channel:
@@ -120,15 +101,15 @@ class SeriesTask(ArrayTask):
         self.preparation = Preparation.fit(
             series_set.take(self.parts["train"]),
             kind=self.kind,
-            missing=missing,
-            standardise=standardise,
+            missing=asked["missing"],
+            standardise=asked["standardise"],
             time_channel=time_channel,
             classes=sorted_labels(series_set.targets) if stepwise else None,
             horizon=horizon or 0,
-            forecast=forecast,
+            forecast=asked["forecast"],
             window=window,
         )
-        self._say_preparation(standardise)
+        self._say_preparation(asked["standardise"])
         self.input_size = self.preparation.input_size
         self.output_size = self.preparation.output_size
         self.readout = self.preparation.readout

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 
+from undamped.checked import checked
 from undamped.data.published.cache import folder
 from undamped.data.recordings import splits
 from undamped.data.recordings.formats.ucr import find_training_file, read_ucr, read_ucr_file
-from undamped.data.recordings.preparation import Missing
+from undamped.data.recordings.options import PreparationOptions
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, OptionError, explain
 from undamped.options import DropoutRate, NonNegativeInt
@@ -35,10 +36,6 @@ class ArchiveSeries(SeriesTask):
         split: "given" is the archive's own; "stratified" pools both parts and splits anew; "lem"
             pools them and draws 70, 15 and 15 % as the program of LEM does for EigenWorms.
         validation: Share of the training part that validation gets.
-        missing: How gaps are filled: "interpolate" draws lines, "mask" holds the last value and
-            adds a flag per channel.
-        standardise: Whether channels are brought to mean 0 and standard deviation 1.
-        split_seed: Which of the possible splits.
         seed: Where the order of training comes from.
 
     Example:
@@ -55,6 +52,7 @@ class ArchiveSeries(SeriesTask):
         "*": {"model": {"hidden_size": 64}, "train": {"batch_size": 16, "epochs": 60}}
     }
 
+    @checked
     def __init__(
         self,
         dataset: str = "GunPoint",
@@ -62,10 +60,8 @@ class ArchiveSeries(SeriesTask):
         file: str | None = None,
         split: Literal["given", "stratified", "lem"] = "given",
         validation: DropoutRate = 0.2,
-        missing: Missing = "interpolate",
-        standardise: bool = True,
-        split_seed: NonNegativeInt = 0,
         seed: NonNegativeInt = 0,
+        **options: Unpack[PreparationOptions],
     ) -> None:
         found = archive_set(dataset, file)
         by: Literal["given", "stratified"] = "stratified" if split == "stratified" else "given"
@@ -77,12 +73,10 @@ class ArchiveSeries(SeriesTask):
             fractions = splits.DEFAULT_FRACTIONS
         super().__init__(
             found,
-            missing=missing,
-            standardise=standardise,
             split=by,
             fractions=fractions,
-            split_seed=split_seed,
             seed=seed,
+            **options,
         )
         self.split_record = {**self.split_record, "name": split}
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from undamped.data.recordings.options import ReadingOptions
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 WIDTH, SHOWN = 60, 3
 _BLOCKS = "▁▂▃▄▅▆▇█"
-READING = ("target", "id", "time", "group", "channels", "layout")
+READING = tuple(ReadingOptions.__annotations__)
 
 
 def check(
@@ -59,9 +61,7 @@ def check(
 
 def _read_words(words: list[str]) -> tuple[str, dict[str, Any]]:
     from undamped.errors import OptionError
-    from undamped.options import check as check_options
-    from undamped.options import unknown_name
-    from undamped.tasks.recordings import Recordings
+    from undamped.options import check_against, options_in, unknown_name
 
     files = [word for word in words if "=" not in word]
     if len(files) != 1:
@@ -73,7 +73,7 @@ def _read_words(words: list[str]) -> tuple[str, dict[str, Any]]:
     for name in given:
         if name not in READING:
             raise unknown_name("setting", name, list(READING))
-    return files[0], check_options("recordings", Recordings, given, text=True)
+    return files[0], check_against("recordings", options_in(ReadingOptions), given, text=True)
 
 
 def _print(file: str, series_set: SeriesSet, found: Findings, picture: Path | None) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Unpack
 
 from undamped.data.recordings.formats import folder, ucr
-from undamped.data.recordings.formats.table.columns import Layout
 from undamped.data.recordings.formats.table.read import IN_MEMORY
+from undamped.data.recordings.options import ReadingOptions
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, OptionError, explain
+from undamped.options import check_against, options_in
 from undamped.registry import readers
 
 
@@ -22,34 +23,28 @@ def looks_like_data(word: str) -> bool:
 def read_recordings(
     path: str | Path,
     *,
-    target: str | None = None,
-    id: str | None = None,
-    time: str | None = None,
-    group: str | None = None,
-    channels: Sequence[str] | None = None,
-    layout: Layout = "auto",
     needs_target: bool = True,
     forecast: bool = False,
     in_memory: int = IN_MEMORY,
+    **reading: Unpack[ReadingOptions],
 ) -> SeriesSet:
     """Read recordings: a file whose ending has a reader, or a folder of tables.
 
     Args:
         path: The file or folder.
-        target: Column of what is to be learnt.
-        id: Column that says to which series a row belongs.
-        time: Column of time stamps.
-        group: Column of whom a series belongs to.
-        channels: Names of the channels to use; all by default.
-        layout: Whether a row of a table is a time step ("long") or a series ("wide").
         needs_target: Whether labels are looked for.
         forecast: Whether values to come are asked for.
         in_memory: Tables larger than so many bytes are read in pieces and stay on disk.
+        reading: Which column is what: target, id, time, group, channels, layout; see
+            `undamped.data.recordings.options.ReadingOptions`.
 
     Example:
         >>> read_recordings("walks.csv", target="gait", id="walk").describe()  # doctest: +SKIP
         '60 series of 4,000 steps with 3 channels'
     """
+    asked = _complete(reading)
+    target, id, time, group = (asked[name] for name in ("target", "id", "time", "group"))
+    channels = asked["channels"]
     path = Path(path).expanduser()
     if not path.exists():
         raise DataError(
@@ -89,12 +84,7 @@ def read_recordings(
     elif readers[suffix].columns:
         return readers[suffix].read(
             path,
-            target=target,
-            id=id,
-            time=time,
-            group=group,
-            channels=channels,
-            layout=layout,
+            **asked,
             needs_target=needs_target,
             forecast=forecast,
             in_memory=in_memory,
@@ -115,6 +105,12 @@ def read_recordings(
     if forecast:
         found = replace(found, targets=None)
     return found if channels is None else found.select(channels)
+
+
+def _complete(reading: ReadingOptions) -> dict[str, Any]:
+    declared = options_in(ReadingOptions)
+    said = check_against("read_recordings", declared, reading)
+    return {name: said.get(name, option.default) for name, option in declared.items()}
 
 
 def _not_for_folders(path: Path, **given: str | None) -> None:

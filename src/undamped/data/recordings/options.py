@@ -1,0 +1,98 @@
+"""What can be said about recordings, declared once: how they are read, split and prepared.
+
+Tasks take these as a group, `**options: Unpack[SeriesOptions]`; the command line, its help and the
+checks read them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal, TypedDict
+
+from undamped.data.recordings.formats.table.columns import Layout
+from undamped.data.recordings.preparation import Kind, Missing
+from undamped.data.recordings.splits import DEFAULT_FRACTIONS, By
+from undamped.options import Default, NonNegativeInt, PositiveInt
+
+
+class ReadingOptions(TypedDict, total=False):
+    """Which column of a table is what."""
+
+    target: Annotated[
+        str | None,
+        Default(
+            None, "Column of labels or numbers to learn; with a horizon, the channel to predict."
+        ),
+    ]
+    id: Annotated[str | None, Default(None, "Column that says to which series a row belongs.")]
+    time: Annotated[str | None, Default(None, "Column of time stamps, numbers or ISO dates.")]
+    group: Annotated[
+        str | None,
+        Default(None, "Column of whom a series belongs to; no group is on both sides of a split."),
+    ]
+    channels: Annotated[
+        Sequence[str] | None, Default(None, "Columns a model may see; all others by default.")
+    ]
+    layout: Annotated[
+        Layout, Default("auto", '"long" for a row per time step, "wide" for a row per series.')
+    ]
+
+
+class PreparationOptions(TypedDict, total=False):
+    """How values are prepared, and which of the possible splits is taken."""
+
+    missing: Annotated[
+        Missing,
+        Default(
+            "interpolate",
+            'How gaps are filled: "interpolate" draws lines, "mask" holds the last value and adds '
+            "a flag per channel.",
+        ),
+    ]
+    standardise: Annotated[
+        bool, Default(True, "Whether channels are brought to mean 0 and standard deviation 1.")
+    ]
+    split_seed: Annotated[NonNegativeInt, Default(0, "Which of the possible splits.")]
+
+
+class SeriesOptions(PreparationOptions, total=False):
+    """What is asked of a set of series, and how it is split, cut and prepared."""
+
+    kind: Annotated[
+        Kind | Literal["auto"],
+        Default(
+            "auto",
+            'What is asked; "auto" looks at the targets: text and few whole numbers are classes, '
+            "other numbers are numbers, one per step where there is one per step; with a horizon, "
+            "the values to come.",
+        ),
+    ]
+    time_channel: Annotated[
+        bool | None,
+        Default(None, "Whether the time between steps is a feature; by default where it varies."),
+    ]
+    split: Annotated[
+        By | Literal["auto"],
+        Default(
+            "auto", '"stratified", "group", "time" or "given"; "auto" takes what suits the data.'
+        ),
+    ]
+    fractions: Annotated[
+        Sequence[float], Default(DEFAULT_FRACTIONS, "Shares of training, validation and test.")
+    ]
+    gap: Annotated[
+        NonNegativeInt,
+        Default(0, "For a split by time, how much is left out between two parts."),
+    ]
+    window: Annotated[
+        PositiveInt | None, Default(None, "Cut the series into windows of so many steps.")
+    ]
+    stride: Annotated[PositiveInt | None, Default(None, "Steps from one window to the next.")]
+    horizon: Annotated[PositiveInt | None, Default(None, "Predict so many values to come.")]
+    forecast: Annotated[
+        Sequence[str] | None, Default(None, "The channels to predict; all by default.")
+    ]
+
+
+class RecordingOptions(ReadingOptions, SeriesOptions, total=False):
+    """All that can be said about a file of recordings."""
