@@ -12,7 +12,7 @@ from undamped.errors import SolveError
 from undamped.registry import solvers
 from undamped.solvers import Radau5, solve
 
-IMPLICIT = [name for name in solvers if solvers[name].implicit]
+IMPLICIT = [n for n in solvers if solvers[n].implicit and not solvers[n].switches]
 GRADIENTS = ["checkpoint", "backprop", "adjoint"]
 
 

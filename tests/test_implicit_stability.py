@@ -10,7 +10,7 @@ import torch
 from undamped.registry import solvers
 from undamped.solvers import Rodas5P, solve
 
-IMPLICIT = [name for name in solvers if solvers[name].implicit]
+IMPLICIT = [n for n in solvers if solvers[n].implicit and not solvers[n].switches]
 L_STABLE = [name for name in IMPLICIT if name != "implicit-midpoint"]
 
 

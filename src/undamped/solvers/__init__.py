@@ -13,6 +13,7 @@ from undamped.solvers.methods.explicit.heun3 import Heun3
 from undamped.solvers.methods.explicit.low_order import RK4, Bosh3, Euler, Heun, Midpoint
 from undamped.solvers.methods.explicit.tsit5 import Tsit5
 from undamped.solvers.methods.hyper.solver import CorrectionNetwork, HyperSolver
+from undamped.solvers.methods.implicit.auto import Auto
 from undamped.solvers.methods.implicit.diagonal import (
     SDIRK4,
     TRBDF2,
@@ -38,6 +39,7 @@ __all__ = [
     "SDIRK4",
     "TRBDF2",
     "AsynchronousLeapfrog",
+    "Auto",
     "Bosh3",
     "CorrectionNetwork",
     "DenseOutput",

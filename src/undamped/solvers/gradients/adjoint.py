@@ -37,6 +37,16 @@ class Adjoint(GradientMethod):
                 )
             )
 
+        if solver.switches:
+            raise OptionError(
+                explain(
+                    "gradient='adjoint'",
+                    expected="one method for all steps",
+                    got=f"'{solver.name}'",
+                    remedy="Use gradient='checkpoint', or method='radau5'.",
+                )
+            )
+
     def saved(self, problem: Problem, values: Tensor) -> Sequence[Tensor]:
         """Return the outputs."""
         return [values]

@@ -49,6 +49,8 @@ class Solver(ABC):
     """The halves of a state are positions and momenta, and are stepped in turn."""
     implicit: ClassVar[bool] = False
     """Each step solves equations; meant for stiff fields."""
+    switches: ClassVar[bool] = False
+    """Steps are taken by one of several methods, as the field asks for it."""
     per_sample: ClassVar[bool] = False
     """Step sizes may differ from sample to sample."""
     dense: ClassVar[bool] = False
