@@ -327,6 +327,10 @@ def test_an_empty_batch_is_an_answer_of_size_zero(name):
     assert net(torch.zeros(6, 0, 3).double(), None, lengths)[0].shape == output.shape
     assert net.last(torch.zeros(6, 0, 3).double())[0].shape == (0, net.output_size)
     assert net.step(torch.zeros(0, 3).double())[0].shape == (0, net.output_size)
+    other = build(name, batch_first=True)
+    assert other(torch.zeros(0, 6, 3).double())[0].shape == (0, 6, net.output_size)
+    assert other.last(torch.zeros(0, 6, 3).double())[0].shape == (0, net.output_size)
+    assert other.step(torch.zeros(0, 3).double())[0].shape == (0, net.output_size)
 
 
 @every

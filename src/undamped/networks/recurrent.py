@@ -19,9 +19,9 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from undamped.cells.bases.cell import Cell, State
 from undamped.cells.bases.penalised import Penalised
 from undamped.docstrings import documented_arguments
-from undamped.errors import OptionError, ShapeError, explain
-from undamped.kernels.dispatch import through_operator
+from undamped.errors import OptionError, explain
 from undamped.memory import refuse_beyond_memory
+from undamped.networks.call_checks import check_lengths, check_shape, check_state, check_type
 from undamped.networks.full_precision import in_full_precision
 from undamped.networks.sequence_tensors import (
     all_full,
@@ -250,34 +250,7 @@ class Recurrent(Penalised):
     def _state_parts(self, state: Tensor | State, batch: int, dtype: torch.dtype) -> State:
         """Return each part of a state as it is, once shape and type are known to be right."""
         parts = (state,) if isinstance(state, Tensor) else tuple(state)
-        cell, cells = self.cell(0), len(self.cells)
-        sizes = cell.state_sizes
-        fits = len(parts) == len(sizes) and all(
-            part.shape == (cells, batch, part.shape[-1] if size is None else size)
-            for part, size in zip(parts, sizes, strict=True)
-        )
-        if not fits:
-            expected = [
-                f"{name} {(cells, batch, 'any' if size is None else size)}"
-                for name, size in zip(cell.state_names, sizes, strict=True)
-            ]
-            raise ShapeError(
-                explain(
-                    f"{type(self).__name__} state",
-                    expected=f"tensors of shapes {', '.join(expected)}",
-                    got=", ".join(str(tuple(part.shape)) for part in parts) or "nothing",
-                    remedy="Pass on the state that an earlier call returned, or none.",
-                )
-            )
-        if any(part.dtype != dtype for part in parts):
-            raise ShapeError(
-                explain(
-                    f"{type(self).__name__} state",
-                    expected=f"{dtype}, the type of the input",
-                    got=", ".join(str(part.dtype) for part in parts),
-                    remedy="Convert one of the two by .to(dtype).",
-                )
-            )
+        check_state(type(self).__name__, parts, self.cell(0), (len(self.cells), batch), dtype)
         return parts
 
     # Calls
@@ -310,7 +283,7 @@ class Recurrent(Penalised):
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, state)
         x, state, unbatched = self._check_input(input, state)
-        lengths = self._check_lengths(lengths, x)
+        lengths = check_lengths(lengths, x)
         if not x.shape[1]:
             return self._answer_to_nobody(self.forward, x, state)
         output, states = self._run(x, self._split_state(state, x), lengths)
@@ -337,7 +310,7 @@ class Recurrent(Penalised):
             x, state, unbatched = self._check_input(padded, state)
         else:
             x, state, unbatched = self._check_input(input, state)
-        lengths = self._check_lengths(lengths, x)
+        lengths = check_lengths(lengths, x)
         if not x.shape[1]:
             return self._answer_to_nobody(self.last, x, state)
         states = self._run_to_end(x, self._split_state(state, x), lengths)
@@ -484,68 +457,17 @@ class Recurrent(Penalised):
         weight = next(iter(own_parameters(first).values()), None)  # at once, for steps of a stream
         if weight is None:
             weight = next(first.parameters(), None)
-        if weight is not None and x.dtype != weight.dtype:
-            raise ShapeError(
-                explain(
-                    f"{type(self).__name__} input",
-                    expected=f"{weight.dtype}, the type of the parameters",
-                    got=x.dtype,
-                    remedy="Convert the input by .to(dtype), or the network.",
-                )
-            )
-        if self.cell_class.needs_full_precision and x.dtype in (torch.bfloat16, torch.float16):
-            raise OptionError(
-                explain(
-                    type(self).__name__,
-                    expected="float32 or float64: sixteen bits are too few to hold what it carries",
-                    got=x.dtype,
-                    remedy="Use torch.autocast around the model, which leaves this network out.",
-                )
-            )
+        name = type(self).__name__
+        if weight is not None:
+            check_type(name, x, weight, self.cell_class.needs_full_precision)
+        check_shape(name, x, self.input_size, self.batch_first, stream)
         unbatched = x.dim() == 2
-        shaped = x.dim() in (2, 3) and x.shape[-1] == self.input_size and x.shape[0] > 0
-        if x.dim() == 3 and self.batch_first:
-            shaped = shaped and x.shape[1] > 0
-        if not shaped:
-            time = "(batch, time, " if self.batch_first else "(time, batch, "
-            lead, got = ("(batch, ", x.shape[1:]) if stream else (time, x.shape)
-            raise ShapeError(
-                explain(
-                    f"{type(self).__name__} input",
-                    expected=f"{lead}{self.input_size}) with at least one step",
-                    got=tuple(got),
-                    remedy="The last dimension must be input_size; see also batch_first.",
-                )
-            )
         if unbatched:
             x = x.unsqueeze(1)
             state = map_state(state, lambda part: part.unsqueeze(1))
         elif self.batch_first and not stream:
             x = x.transpose(0, 1)
         return x, state, unbatched
-
-    def _check_lengths(self, lengths: Tensor | None, x: Tensor) -> Tensor | None:
-        steps, batch = x.shape[:2]
-        if lengths is None or not batch:
-            return None
-        lengths = torch.as_tensor(lengths, device=x.device)
-        whole = not lengths.dtype.is_floating_point and lengths.dtype != torch.bool
-        if whole:
-            # Eight bits hold 255 and nothing that is computed from it.
-            lengths = lengths.to(torch.int64)
-        fits = lengths.shape == (batch,) and whole
-        if fits and through_operator(x):
-            return lengths  # whose values nobody can look at while tracing
-        if not fits or int(lengths.min()) < 1 or int(lengths.max()) > steps:
-            raise ShapeError(
-                explain(
-                    "lengths",
-                    expected=f"{batch} whole numbers from 1 to {steps}, one per sequence",
-                    got=lengths.tolist(),
-                    remedy="Count the true steps of each sequence; leave out empty ones.",
-                )
-            )
-        return None if all_full(lengths, x) else lengths
 
 
 def _signature_options(owner: type[Recurrent]) -> dict[str, Option]:
