@@ -153,3 +153,12 @@ def test_one_word_brings_everything():
     (everything,) = extras["all"]
     named = set(re.fullmatch(r"undamped\[(.*)\]", everything)[1].split(","))
     assert named == set(extras) - {"all", "dev", "docs"}
+
+
+def test_the_oldest_versions_are_the_promised_ones():
+    lines = (ROOT / "constraints-lowest.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    promised = dict(line.split(">=") for line in PROJECT["dependencies"])
+    assert pinned.keys() == promised.keys()
+    for name, version in promised.items():
+        assert f"{pinned[name]}.".startswith(f"{version}."), name

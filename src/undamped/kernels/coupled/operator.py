@@ -9,7 +9,7 @@ gradient runs it once more: how many chunks there are is not known while a lengt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, List  # noqa: UP035
 
 import torch
 from torch import Tensor
@@ -82,7 +82,7 @@ def _coupled_scan(
     lengths: Tensor | None,
     widths: Sequence[int],
     has_memory: bool,
-) -> list[Tensor]:
+) -> List[Tensor]:  # noqa: UP006 (torch 2.6 reads no other spelling)
     plan = _restored(kinds, numbers, counts, extras, lengths)
     plain = [tensor.detach() for tensor in tensors]
     with torch.no_grad():
@@ -128,7 +128,7 @@ def _coupled_scan_backward(
     output_gradient: Tensor,
     final_gradients: Sequence[Tensor],
     input_wanted: bool,
-) -> list[Tensor]:
+) -> List[Tensor]:  # noqa: UP006 (torch 2.6 reads no other spelling)
     plan = _restored(kinds, numbers, counts, extras, lengths)
     x, plain = x.detach(), [tensor.detach() for tensor in tensors]
     input_gradient = empty(x.shape if input_wanted else (0,), x)
