@@ -11,6 +11,7 @@ from toy_members import (
     DecayingModel,
     FieldModel,
     LateRamp,
+    NumberedQuarter,
     PictureModel,
     Spring,
     SpringSlopes,
@@ -22,6 +23,7 @@ from undamped.errors import OptionError, ShapeError
 from undamped.networks import SequenceModel
 from undamped.networks.for_task import check_options, model_for
 from undamped.registry import models, tasks
+from undamped.source import OWN
 from undamped.tasks.task import known_answers
 from undamped.training import Run, fit
 from undamped.training.evaluation import evaluate
@@ -29,6 +31,7 @@ from undamped.training.evaluation import evaluate
 QUICK = {"steps": 40, "batch_size": 8, "learning_rate": 0.03, "validate_every": 20}
 TOYS = {
     "toy-quarter": BrightQuarter,
+    "toy-numbered": NumberedQuarter,
     "toy-ramp": LateRamp,
     "toy-spring": Spring,
     "toy-slopes": SpringSlopes,
@@ -47,12 +50,15 @@ def toys(monkeypatch):
         list(registry)
         monkeypatch.setattr(registry, "_entries", {**registry._entries, **members})
         monkeypatch.setattr(registry, "_made", dict(registry._made))
+        sources = {**registry._sources, **dict.fromkeys(members, OWN)}
+        monkeypatch.setattr(registry, "_sources", sources)
 
 
 @pytest.mark.parametrize(
     ("task", "model"),
     [
         ("toy-quarter", "toy-pictures"),
+        ("toy-numbered", "toy-pictures"),
         ("toy-ramp", "toy-decaying"),
         ("toy-ramp", "gru"),
         ("toy-ramp", "unicornn"),
@@ -138,13 +144,19 @@ def test_only_known_answers_count():
     assert task.answers(batch) == known.numel() < prediction.numel()
 
 
-@pytest.mark.parametrize("task", [BrightQuarter(), LateRamp(), Spring(), SpringSlopes()])
+TASKS = [BrightQuarter(), NumberedQuarter(), LateRamp(), Spring(), SpringSlopes()]
+
+
+@pytest.mark.parametrize("task", TASKS)
 def test_a_batch_is_shared_among_processes_sample_by_sample(task):
     batch = task.batch("train", 0, 4)
     parts = [task.share(batch, rank, 2) for rank in range(2)]
     for name, whole in batch._asdict().items():
         if whole is None:
             assert all(getattr(part, name) is None for part in parts)
+            continue
+        if name == "distinct":
+            assert all(part.distinct is whole for part in parts)
             continue
         axis = whole.shape.index(4) if name != "inputs" else int(task.sequential)
         for rank, part in enumerate(parts):
@@ -161,12 +173,47 @@ def test_a_batch_moves_and_casts_as_a_whole():
     assert batch.to(torch.device("meta")).target_times.device.type == "meta"
 
 
+def test_numbered_inputs_are_the_same_inputs():
+    torch.manual_seed(0)
+    task = NumberedQuarter()
+    model = PictureModel(task.task_shape).double()
+    batch = task.batch("train", 0, 7).cast(torch.float64)
+    plain = batch.expanded()
+    assert plain.inputs.shape == (5, 7, 2, 4, 4) and plain.distinct is None
+    gradients = []
+    for one in (batch, plain):
+        loss = task.loss(model(one), one)
+        gradients.append(torch.autograd.grad(loss, list(model.parameters())))
+    torch.testing.assert_close(model(batch), model(plain))
+    torch.testing.assert_close(*gradients)
+
+
+def test_each_of_the_numbered_inputs_is_seen_once():
+    batch, seen = NumberedQuarter().batch("train", 0, 7), []
+    numbered = batch._replace(inputs=batch.inputs.clamp_min(4))
+
+    def look(pictures):
+        seen.append(len(pictures))
+        return pictures.sum((1, 2, 3))
+
+    for one in (batch, numbered, batch.during(slice(1, 2), every=False)):
+        torch.testing.assert_close(one.each_input(look), one.expanded().each_input(look))
+    assert seen[1::2] == [35, 35, 7] and seen[0] <= 6 and seen[2] == 2 and seen[4] <= 4
+
+
 def test_a_state_space_says_what_its_coordinates_are():
     space = StateSpace(("θ", "x", "p"), ("angle", "position", "momentum"), inputs=("u",))
     assert space.indices("angle", "position") == (0, 1) and space.size == 3
     assert StateSpace.from_dict(json.loads(json.dumps(space.to_dict()))) == space
     with pytest.raises(OptionError, match="one kind for each coordinate, got 2 names and 1 kinds"):
         StateSpace(("q", "p"), ("position",))
+
+
+def test_sequences_that_are_all_alike_say_how_long_they_are():
+    shape = NumberedQuarter().task_shape
+    assert (shape.segments, shape.length) == ((5,), 5)
+    assert TaskShape.from_dict(json.loads(json.dumps(shape.to_dict()))) == shape
+    assert BrightQuarter().task_shape.length is None
 
 
 def test_shapes_of_older_runs_are_read():

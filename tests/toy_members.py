@@ -34,6 +34,23 @@ class BrightQuarter(Small):
         return Batch(pictures, quarter)
 
 
+class NumberedQuarter(BrightQuarter):
+    """The same with few pictures, which are numbered: each is handed over once."""
+
+    segments = (5,)
+
+    def draw(self, size, generator):
+        pictures = torch.zeros(6, 2, 4, 4)
+        pictures[5] = 0.1
+        for q in range(4):
+            y, x = 2 * (q // 2), 2 * (q % 2)
+            pictures[q, :, y : y + 2, x : x + 2] = 1
+        quarter = torch.randint(4, (size,), generator=generator)
+        numbers = torch.randint(4, 6, (5, size), generator=generator)
+        numbers[1] = quarter
+        return Batch(numbers, quarter, distinct=pictures)
+
+
 class PictureModel(TaskModel):
     """A convolution for every picture, an LSTM over what it sees."""
 
@@ -50,8 +67,9 @@ class PictureModel(TaskModel):
         self.head = nn.Linear(hidden_size, shape.output_size)
 
     def run(self, batch, state=None):
-        seen = self.see(batch.inputs.flatten(0, 1).to(self.head.weight.dtype)).flatten(1)
-        outputs, state = self.remember(seen.unflatten(0, batch.inputs.shape[:2]), state)
+        dtype = self.head.weight.dtype
+        seen = batch.each_input(lambda pictures: self.see(pictures.to(dtype)).flatten(1))
+        outputs, state = self.remember(seen, state)
         return self.head(outputs[-1]), state
 
 

@@ -346,6 +346,7 @@ def _of_task(probe: Probe) -> Retention:
 
 def _series(batch: Batch, stepwise: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Return inputs, the answer at each series' end, and lengths, of series that have an answer."""
+    batch = batch.expanded()
     steps, series = batch.inputs.shape[:2]
     lengths = torch.full((series,), steps) if batch.lengths is None else batch.lengths
     if batch.times is not None or batch.observed is not None:

@@ -22,7 +22,8 @@ class Batch(NamedTuple):
     Args:
         inputs: (time, batch, features) vectors or pixels, (time, batch) symbols,
             (time, batch, channels, height, width) pictures; (batch, features) for single points,
-            and for states at the start of a trajectory.
+            and for states at the start of a trajectory. Where there are `distinct` inputs, their
+            numbers: (time, batch), or (batch,).
         targets: (batch, …) for one answer, (time, batch, …) for one at every step,
             (outputs, batch, …) for a trajectory at `target_times`.
         lengths: (batch,) true lengths of the sequences.
@@ -32,6 +33,9 @@ class Batch(NamedTuple):
             counted from the initial state's time, 0.
         target_mask: Which targets are known, in the shape of `targets` or without its last
             dimension; the others may be anything.
+        distinct: (distinct, …) the inputs that occur, each once, where the same ones come again
+            and again; what has to be done to each of them is then done once, by `each_input`.
+            `expanded` gives the plain form.
     """
 
     inputs: Tensor
@@ -41,6 +45,28 @@ class Batch(NamedTuple):
     observed: Tensor | None = None
     target_times: Tensor | None = None
     target_mask: Tensor | None = None
+    distinct: Tensor | None = None
+
+    def each_input(self, change: Callable[[Tensor], Tensor]) -> Tensor:
+        """Apply a function to every input, and to those that occur several times once.
+
+        Args:
+            change: Takes inputs (count, …) and returns (count, …), each from its input alone.
+
+        Returns:
+            (time, batch, …), or (batch, …) for single points that are numbered.
+        """
+        if self.distinct is None:
+            return change(self.inputs.flatten(0, 1)).unflatten(0, self.inputs.shape[:2])
+        used, place = torch.unique(self.inputs, return_inverse=True)
+        every = len(used) == len(self.distinct)
+        return change(self.distinct if every else self.distinct[used])[place]
+
+    def expanded(self) -> Batch:
+        """Return the batch with every input in its place, and none of them numbered."""
+        if self.distinct is None:
+            return self
+        return self._replace(inputs=self.distinct[self.inputs], distinct=None)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Batch:
         """Return a batch whose tensors went through a function."""
@@ -63,6 +89,7 @@ class Batch(NamedTuple):
             inputs=self.inputs.to(dtype) if self.inputs.is_floating_point() else self.inputs,
             times=change(self.times),
             target_times=change(self.target_times),
+            distinct=change(self.distinct),
         )
 
     def part(self, chosen: slice, *, inputs_axis: int, targets_axis: int) -> Batch:
@@ -84,6 +111,7 @@ class Batch(NamedTuple):
             None if self.observed is None else self.observed[of_inputs],
             None if self.target_times is None else self.target_times[second],
             None if self.target_mask is None else self.target_mask[of_targets],
+            self.distinct,
         )
 
     def during(self, steps: slice, *, every: bool) -> Batch:

@@ -32,6 +32,8 @@ class TaskShape:
         needs: What a model must be able to use, or its answers would mean nothing.
         picture_shape: Channels, height and width of a picture.
         state_space: What the coordinates of a state are.
+        segments: How many steps each part of a sequence has, where all sequences are alike:
+            (2, 2, 2) are three pairs, (9,) is one row. Empty where lengths differ.
     """
 
     input_size: int
@@ -43,6 +45,12 @@ class TaskShape:
     needs: frozenset[Use] = frozenset()
     picture_shape: tuple[int, int, int] | None = None
     state_space: StateSpace | None = None
+    segments: tuple[int, ...] = ()
+
+    @property
+    def length(self) -> int | None:
+        """Steps of every sequence, where all have as many."""
+        return sum(self.segments) or None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for run.json; what most tasks do not have is left out."""
@@ -60,6 +68,8 @@ class TaskShape:
             plain["picture_shape"] = list(self.picture_shape)
         if self.state_space is not None:
             plain["state_space"] = self.state_space.to_dict()
+        if self.segments:
+            plain["segments"] = list(self.segments)
         return plain
 
     @classmethod
@@ -73,4 +83,5 @@ class TaskShape:
             values["picture_shape"] = tuple(values["picture_shape"])
         if values.get("state_space") is not None:
             values["state_space"] = StateSpace.from_dict(values["state_space"])
+        values["segments"] = tuple(values.get("segments", ()))
         return cls(**values)

@@ -64,9 +64,10 @@ class PointModel(TaskModel):
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
         """Return answers (batch, output) to points (batch, input), or log-densities (batch,)."""
+        inputs = batch.expanded().inputs
         if isinstance(self.network, ContinuousFlow):
-            return self.network.log_prob(batch.inputs), None
-        return self.network(batch.inputs), None
+            return self.network.log_prob(inputs), None
+        return self.network(inputs), None
 
     def parts_for_guard(self, batch: Batch) -> Iterator[tuple[str, Any]]:
         """There is one part."""

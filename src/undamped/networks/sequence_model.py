@@ -130,6 +130,7 @@ class SequenceModel(TaskModel):
         A batch is needed where the network reads more than the input.
         """
         if isinstance(x, Batch):
+            x = x.expanded()
             return self._encode(x.inputs, gaps(x.times), x.observed)
         return self._encode(x, None, None)
 

@@ -98,7 +98,7 @@ def diagnose_task(
     """
     from undamped.registry import tasks
 
-    batch = task.batch("test", 0, BATCH)
+    batch = task.batch("test", 0, BATCH).expanded()
     entered = tasks.name_of(type(task)) or type(task).__name__
     return diagnose(
         model,

@@ -65,6 +65,8 @@ class Task(ABC):
     """Channels, height and width, where inputs are pictures."""
     state_space: StateSpace | None = None
     """What the coordinates are, where inputs are states."""
+    segments: tuple[int, ...] = ()
+    """How many steps each part of a sequence has, where all are alike; see `TaskShape`."""
     metric: str = "accuracy"
     higher_is_better: bool = True
     sequential: ClassVar[bool] = True
@@ -120,6 +122,7 @@ class Task(ABC):
             frozenset(needs),
             self.picture_shape,
             self.state_space,
+            self.segments,
         )
 
     def share(self, batch: Batch, rank: int, world: int) -> Batch:

@@ -58,7 +58,8 @@ def _first_bad_layer(model: TaskModel, batch: Batch) -> str:
     for name, parameter in model.named_parameters():
         if not _finite(parameter):
             return f"the weights {name}"
-    if not _finite(batch.inputs if batch.observed is None else batch.inputs[batch.observed]):
+    inputs = batch.expanded().inputs
+    if not _finite(inputs if batch.observed is None else inputs[batch.observed]):
         return "the input data"
     for name, part in model.parts_for_guard(batch):
         if not _finite(part):

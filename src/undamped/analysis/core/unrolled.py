@@ -263,7 +263,7 @@ def network_inside(module: nn.Module, x: Tensor | Batch) -> tuple[nn.Module, Ten
     if isinstance(module, SequenceModel):
         with torch.no_grad():
             return module.network, module.encode(x)
-    return module, x.inputs if isinstance(x, Batch) else x
+    return module, x.expanded().inputs if isinstance(x, Batch) else x
 
 
 @contextmanager
