@@ -48,7 +48,7 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     caching = options.pop("cache", False)
 
     def decorate(function: Callable[..., Any]) -> Any:
-        compiled = numba.njit(**options)(function)
+        compiled: Any = numba.njit(**options)(function)
         cache = _cache(function) if caching else None
         if cache is not None:
             compiled._cache = cache
@@ -61,16 +61,17 @@ def _cache(function: Callable[..., Any]) -> ForgivingCache | None:
     """Return a cache for a function where it can be written, or None."""
     with contextlib.suppress(RuntimeError, OSError):  # no place that can be written
         return ForgivingCache(function)
-    place, before = _temporary_place(), config.CACHE_DIR
+    settings: Any = config  # its names are made at import, where no type checker sees them
+    place, before = _temporary_place(), settings.CACHE_DIR
     if place is None:
         return None
-    config.CACHE_DIR = str(place)  # a cache looks for its place once, when it is made
+    settings.CACHE_DIR = str(place)  # a cache looks for its place once, when it is made
     try:
         return ForgivingCache(function)
     except (RuntimeError, OSError):
         return None
     finally:
-        config.CACHE_DIR = before
+        settings.CACHE_DIR = before
 
 
 def _temporary_place() -> Path | None:
