@@ -1,4 +1,4 @@
-"""What docs/continuous.md shows as code runs, block after block."""
+"""What docs/continuous.md and docs/norms.md show as code runs, block after block."""
 
 import re
 from pathlib import Path
@@ -6,12 +6,18 @@ from pathlib import Path
 import pytest
 from plotly.graph_objects import Figure
 
-PAGE = Path(__file__).parent.parent / "docs" / "continuous.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+PAGES = [Path(__file__).parent.parent / "docs" / name for name in ("continuous.md", "norms.md")]
+BLOCKS = [
+    (page.name, block)
+    for page in PAGES
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
+]
 
 
 def test_there_are_blocks():
-    assert len(BLOCKS) == PAGE.read_text().count("```python") >= 2
+    for page in PAGES:
+        found = [name for name, _ in BLOCKS if name == page.name]
+        assert len(found) == page.read_text().count("```python") >= 1
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
@@ -19,5 +25,6 @@ def test_a_block_of_the_page_runs(number, monkeypatch, tmp_path):
     shown = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Figure, "show", lambda self, *args, **options: shown.append(self))
-    exec(compile(BLOCKS[number], f"continuous.md, block {number + 1}", "exec"), {})
-    assert len(shown) == BLOCKS[number].count(".show()")
+    name, block = BLOCKS[number]
+    exec(compile(block, f"{name}, block {number + 1}", "exec"), {})
+    assert len(shown) == block.count(".show()")

@@ -46,6 +46,7 @@ import torch, undamped
 from undamped.networks.recurrent import Recurrent
 from undamped.options import options_of
 from undamped.registry import models, solvers
+from undamped.solvers import LinearRotating
 
 def train(module, loss):
     step = torch.optim.SGD(module.parameters(), lr=0.01)
@@ -72,8 +73,10 @@ weight = torch.randn(2, 2, requires_grad=True)
 for name in solvers:
     fixed = {"options": {"step_size": 0.1}}
     how = {"rtol": 1e-3, "atol": 1e-3} if solvers[name]().adaptive else fixed
-    field, times = lambda t, y: y @ weight, torch.tensor([0.0, 1.0])
-    path = undamped.odeint(field, torch.ones(1, 2), times, method=name, **how)
+    field, times, start = lambda t, y: y @ weight, torch.tensor([0.0, 1.0]), torch.ones(1, 2)
+    if solvers[name].rotates:
+        field = LinearRotating(lambda t: t * (weight - weight.mT))
+    path = undamped.odeint(field, start, times, method=name, **how)
     path[-1].sum().backward()
 from undamped.fields import PerceptronField
 ode = undamped.NeuralODE(PerceptronField(2, 4))

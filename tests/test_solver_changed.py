@@ -14,7 +14,7 @@ D = torch.float64
 EXPLICIT = [name for name in solvers if issubclass(solvers[name], RungeKutta)]
 ADAPTIVE = [name for name in EXPLICIT if solvers[name]().adaptive]
 REVERSIBLE = ["alf", "reversible-heun", "mccallum-foster", "tao"]
-OTHERS = [name for name in solvers if name not in EXPLICIT]
+OTHERS = [name for name in solvers if name not in EXPLICIT and not solvers[name].rotates]
 FIXED = {"options": {"step_size": 0.25}}
 TIGHT = {"rtol": 1e-6, "atol": 1e-8}
 

@@ -1,4 +1,4 @@
-"""Solvers of ordinary differential equations: explicit, implicit, symplectic, reversible, hyper."""
+"""Solvers of ODEs: explicit, implicit, symplectic, Lie-group, reversible, hyper."""
 
 from undamped.solvers.iterate import Reached, iterate
 from undamped.solvers.loop.control import StepControl
@@ -22,6 +22,9 @@ from undamped.solvers.methods.implicit.diagonal import (
 )
 from undamped.solvers.methods.implicit.radau import Radau5
 from undamped.solvers.methods.implicit.rodas import Rodas5P
+from undamped.solvers.methods.lie.magnus import Magnus4
+from undamped.solvers.methods.lie.rotating import LinearRotating, Rotating
+from undamped.solvers.methods.lie.steps import RKMK4, Cayley, LieEuler, LieMidpoint
 from undamped.solvers.methods.reversible.leapfrogs import AsynchronousLeapfrog, ReversibleHeun
 from undamped.solvers.methods.reversible.mccallum_foster import McCallumFoster
 from undamped.solvers.methods.solver import Solver
@@ -36,11 +39,13 @@ from undamped.solvers.solve import solve
 
 __all__ = [
     "RK4",
+    "RKMK4",
     "SDIRK4",
     "TRBDF2",
     "AsynchronousLeapfrog",
     "Auto",
     "Bosh3",
+    "Cayley",
     "CorrectionNetwork",
     "DenseOutput",
     "Dopri5",
@@ -57,12 +62,17 @@ __all__ = [
     "ImplicitEuler",
     "ImplicitMidpoint",
     "Leapfrog",
+    "LieEuler",
+    "LieMidpoint",
+    "LinearRotating",
+    "Magnus4",
     "McCallumFoster",
     "Midpoint",
     "Radau5",
     "Reached",
     "ReversibleHeun",
     "Rodas5P",
+    "Rotating",
     "Separable",
     "Settings",
     "Solution",

@@ -36,7 +36,16 @@ class Adjoint(GradientMethod):
                     remedy="Use gradient='checkpoint' or 'reversible': both are exact.",
                 )
             )
-
+        if solver.rotates:
+            raise OptionError(
+                explain(
+                    "gradient='adjoint'",
+                    expected="a method for any state, since adjoint and parameters do not only "
+                    "turn",
+                    got=f"'{solver.name}'",
+                    remedy="Use gradient='checkpoint', which is exact.",
+                )
+            )
         if solver.switches:
             raise OptionError(
                 explain(

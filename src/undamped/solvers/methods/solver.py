@@ -47,6 +47,10 @@ class Solver(ABC):
     """`reverse` undoes a step algebraically, to rounding."""
     phase_space: ClassVar[bool] = False
     """The halves of a state are positions and momenta, and are stepped in turn."""
+    rotates: ClassVar[bool] = False
+    """Steps are rotations, for fields that only turn: dY/dt = Y b with b skew."""
+    linear: ClassVar[bool] = False
+    """For fields linear in the state alone."""
     implicit: ClassVar[bool] = False
     """Each step solves equations; meant for stiff fields."""
     switches: ClassVar[bool] = False

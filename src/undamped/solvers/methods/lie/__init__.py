@@ -1,0 +1,1 @@
+"""Lie-group methods: steps that are rotations, for fields that only turn."""
