@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -198,3 +200,31 @@ def test_a_run_of_a_program_says_where_its_task_was(alone, tmp_path):
     del tasks._entries["slopes-here"]
     with pytest.raises(RunError, match=r"which comes from the module toy_members.*Import toy_memb"):
         Run.open(run.path).task()
+
+
+def test_the_page_about_members_of_your_own_is_true(tmp_path):
+    """Its file is written and its commands are run, in processes of their own."""
+    page = (Path(__file__).parent.parent / "docs" / "tutorials" / "extending.md").read_text()
+    (members,) = re.findall(r'^```python title="my_members.py"\n(.*?)^```', page, re.M | re.S)
+    (commands,) = re.findall(r"^```console\n(.*?)^```", page, re.M | re.S)
+    (tmp_path / "my_members.py").write_text(members)
+    lines = ["ab"[i % 2] + "".join(f" {(i * j) % 7}" for j in range(6)) for i in range(12)]
+    (tmp_path / "labels.lines").write_text("\n".join(lines))
+    ours = Path(outside.__file__).parent.parent
+    inside = {**os.environ, "PYTHONPATH": str(ours), outside.VARIABLE: ""}
+    program = (
+        "import sys\nfrom undamped.cli import app\n"
+        f"for words in {[line.split()[1:] for line in commands.splitlines()]!r}:\n"
+        "    app(words, standalone_mode=False)\n"
+        "import torch, undamped\n"
+        "t = torch.linspace(0, 1, 2)\n"
+        "y = undamped.odeint(lambda t, y: -y, torch.ones(1), t, method='ralston', "
+        "options={'step_size': 0.01})\n"
+        "assert abs(y[-1].item() - 0.3679) < 1e-4\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=inside, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    for said in ("ralston", "weight_sizes", "h' = h + λ", "recordings-leaky-1", "% right"):
+        assert said in done.stdout, said
