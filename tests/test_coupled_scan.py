@@ -42,6 +42,8 @@ def cell_of(name, options, hidden, dtype=torch.float64):
     with torch.no_grad():
         for parameter in cell.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
+    if hasattr(cell, "make_unitary"):
+        cell.make_unitary()  # as an optimiser's step would
     return cell
 
 

@@ -103,7 +103,7 @@ def test_screen_at_the_end(monkeypatch, capsys):
     assert "tell 2 classes apart" in out and "a guess" in out
     steps = next_steps(Run.open("runs/recordings-gru-1"))
     file = Path("walks.csv").absolute()
-    assert steps[0] == f"undamped compare {file} gru unicornn lstm target=gait id=walk --seeds 3"
+    assert steps[0] == f"undamped compare {file} gru lstm unicornn target=gait id=walk --seeds 3"
     assert steps[1] == f"undamped data check {file} target=gait id=walk"
     assert "undamped compare" in out and "target=gait" in out
     code, out, err = undamped(monkeypatch, capsys, "predict", "runs/recordings-gru-1")

@@ -10,8 +10,6 @@ from undamped.errors import OptionError, RunError, explain
 from undamped.export.subject import Subject
 from undamped.files import write_atomically
 from undamped.networks.sequence_model import SequenceModel
-from undamped.registry import tasks
-from undamped.tasks.task import Task
 from undamped.training.run import Run
 
 if TYPE_CHECKING:
@@ -89,7 +87,7 @@ def subject_of(run: Run) -> Subject:
     if prepared is not None:
         names = None if prepared.classes is None else tuple(prepared.classes)
         return Subject(model, prepared, names, run.path.name)
-    if tasks[run.settings["task"]["name"]].loss is not Task.loss:  # which is cross entropy
+    if run.shape.answer != "class":
         return Subject(model, None, None, run.path.name)
     # Only a text has names for its classes, and only then is the task's data looked at.
     symbols = run.task() if model.input_kind == "symbols" else None

@@ -170,6 +170,17 @@ class Run:
         return self.settings.get("result")
 
     @property
+    def shape(self) -> TaskShape:
+        """What the model of the run was built for."""
+        stored = self.settings["model"].get("shape")
+        if not stored:
+            return self.task().task_shape
+        name = self.settings["task"]["name"]
+        if "answer" not in stored and stored["output_size"] and name in tasks:
+            stored["answer"] = tasks[name].answer  # runs of before answers had a kind
+        return TaskShape.from_dict(stored)
+
+    @property
     def checkpoint(self) -> Path:
         """The file from which an interrupted run goes on."""
         return self.path / "checkpoints" / "last.safetensors"
@@ -236,9 +247,7 @@ class Run:
                     remedy="Build the module yourself and call load_into(module).",
                 )
             )
-        stored = settings["model"].get("shape")
-        shape = TaskShape.from_dict(stored) if stored else self.task().task_shape
-        return model_for(shape, name, settings["model"]["options"])
+        return model_for(self.shape, name, settings["model"]["options"])
 
     def preparation(self) -> Preparation | None:
         """Return what was done to the data, for runs on recordings; None for others."""

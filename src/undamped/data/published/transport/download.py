@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import http.client
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from undamped.data.published.progress import Listener, human
+from undamped.data.published.transport.partial import Partial
 from undamped.data.published.transport.web import (
     DownloadError,
     failure,
     make_opener,
     open_address,
-    reason,
     shown,
 )
 from undamped.errors import explain
 
 _ATTEMPTS = 4
-_CHUNK = 1 << 18
 
 
 def download(
@@ -60,21 +57,22 @@ def download(
     listener = listener or Listener()
     opener = make_opener(plain_http, certificates)
     partial.parent.mkdir(parents=True, exist_ok=True)
-    if sha256 is None and not _edition(partial).exists():
-        partial.unlink(missing_ok=True)
+    arriving = Partial(partial, limit, listener)
+    if sha256 is None and not arriving.trusted:
+        arriving.forget()
     resumed = partial.exists() and partial.stat().st_size > 0
     listener.begin(to.name, size)
     try:
-        digest = _collect(opener, url, partial, limit, headers or {}, plain_http, listener)
+        digest = _collect(opener, url, arriving, headers or {}, plain_http)
         if sha256 is not None and digest != sha256 and resumed:
             # The old half may belong to another edition of the file.
             listener.note(f"{to.name}: the resumed file has a wrong checksum, starting over")
-            _forget(partial)
-            digest = _collect(opener, url, partial, limit, headers or {}, plain_http, listener)
+            arriving.forget()
+            digest = _collect(opener, url, arriving, headers or {}, plain_http)
     finally:
         listener.end()
     if sha256 is not None and digest != sha256:
-        _forget(partial)
+        arriving.forget()
         raise DownloadError(
             explain(
                 shown(url),
@@ -84,38 +82,24 @@ def download(
             )
         )
     partial.replace(to)
-    _forget(partial)
+    arriving.forget()
     return digest
 
 
 def _collect(
     opener: urllib.request.OpenerDirector,
     url: str,
-    partial: Path,
-    limit: int,
+    arriving: Partial,
     headers: Mapping[str, str],
     plain_http: bool,
-    listener: Listener,
 ) -> str:
-    """Fill `partial` to its end, over as many attempts as make headway; return its SHA-256."""
-    digest = hashlib.sha256()
-    have = 0
-    if partial.exists():
-        with partial.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
-                have += len(chunk)
-        listener.advance(have)
-        if have:
-            listener.note(f"{shown(url)}: going on after {human(have)}")
-    edition = _edition(partial)
-    validator = edition.read_text(encoding="latin-1") if have and edition.exists() else None
+    """Take a file to its end, over as many attempts as make headway; return its SHA-256."""
+    arriving.read_again()
+    if arriving.have:
+        arriving.listener.note(f"{shown(url)}: going on after {human(arriving.have)}")
     for attempt in range(_ATTEMPTS):
-        ranged = {"Range": f"bytes={have}-"} if have else {}
-        if have and validator:
-            ranged["If-Range"] = validator
         try:
-            answer = open_address(opener, url, headers, ranged, plain_http)
+            answer = open_address(opener, url, headers, _asked_for(arriving), plain_http)
         except DownloadError:
             if attempt == 0 or attempt == _ATTEMPTS - 1:
                 raise
@@ -123,54 +107,28 @@ def _collect(
         with answer:
             if answer.status == 416:
                 # Nothing after what we have: complete, if the server says so.
-                if answer.headers.get("Content-Range", "").rpartition("/")[2] == str(have):
-                    return digest.hexdigest()
+                if answer.headers.get("Content-Range", "").rpartition("/")[2] == str(arriving.have):
+                    return arriving.digest.hexdigest()
                 raise failure(url, "a part that does not fit the file on the server")
-            if have and not _continues(answer, have):
-                # The server sends everything again; so be it.
-                digest, have = hashlib.sha256(), 0
-                _forget(partial)
-            validator = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
-            if validator and not validator.startswith("W/"):
-                edition.write_text(validator, encoding="latin-1")
-            else:
-                validator = None
-            length = answer.headers.get("Content-Length", "")
-            total = have + int(length) if length.isdigit() else None
-            if total is not None and total > limit:
-                raise failure(url, f"{human(total)}, more than the limit of {human(limit)}")
-            broken = ""
-            with partial.open("ab") as file:
-                while True:
-                    try:
-                        chunk = answer.read(_CHUNK)
-                    except (OSError, http.client.HTTPException) as error:
-                        broken = reason(error)
-                        break
-                    if not chunk:
-                        break
-                    file.write(chunk)
-                    digest.update(chunk)
-                    have += len(chunk)
-                    listener.advance(len(chunk))
-                    if have > limit:
-                        _forget(partial)
-                        raise failure(url, f"more than the limit of {human(limit)}")
-        if not broken and (total is None or have >= total):
-            return digest.hexdigest()
-        listener.note(f"{shown(url)}: broke off after {human(have)}, asking for the rest")
+            if arriving.have and not _continues(answer, arriving.have):
+                arriving.forget()  # the server sends everything again; so be it
+            arriving.remember_edition(answer)
+            if arriving.take(answer, url):
+                return arriving.digest.hexdigest()
+        arriving.listener.note(
+            f"{shown(url)}: broke off after {human(arriving.have)}, asking for the rest"
+        )
     raise failure(url, f"a connection that broke off {_ATTEMPTS} times")
 
 
-def _edition(partial: Path) -> Path:
-    """Return the file that keeps the server's name for the edition of a partial download."""
-    return partial.with_name(f"{partial.name}.edition")
-
-
-def _forget(partial: Path) -> None:
-    """Throw away what has arrived so far."""
-    partial.unlink(missing_ok=True)
-    _edition(partial).unlink(missing_ok=True)
+def _asked_for(arriving: Partial) -> dict[str, str]:
+    """Return the headers that ask for the rest of a file, of the same edition if it is known."""
+    if not arriving.have:
+        return {}
+    ranged = {"Range": f"bytes={arriving.have}-"}
+    if validator := arriving.validator:
+        ranged["If-Range"] = validator
+    return ranged
 
 
 def _continues(answer: Any, have: int) -> bool:

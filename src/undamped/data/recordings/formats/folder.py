@@ -40,28 +40,13 @@ def read_folder(
         in_memory: Larger files stay on disk.
     """
     path = Path(path)
-    files = sorted(
-        file
-        for file in path.rglob("*")
-        if file.is_file() and file.suffix.lower() in SUFFIXES and file.name != LIST
-    )
-    if not files:
-        raise DataError(
-            explain(
-                str(path),
-                expected="a folder of .csv or .parquet files, one per series",
-                got="a folder without any",
-                remedy="Put the recordings there, in one sub-folder per class.",
-            )
-        )
-    listed = path / LIST
-    first = open_table(files[0]).columns
-    inside = target if target in first else None
+    files = _tables_in(path)
+    inside = target if target in open_table(files[0]).columns else None
     sets = [
         read_table(
             file,
             target=inside,
-            time=time if time is not None else None,
+            time=time,
             channels=channels,
             layout="long",
             needs_target=False,
@@ -70,17 +55,7 @@ def read_folder(
         for file in files
     ]
     names = [str(file.relative_to(path)) for file in files]
-    for name, one in zip(names, sets, strict=True):
-        if one.channels != sets[0].channels or len(one) != 1:
-            got = f"{len(one)} series" if len(one) != 1 else ", ".join(one.channels)
-            raise DataError(
-                explain(
-                    f"{path / name}",
-                    expected=f"one series with the channels {', '.join(sets[0].channels)}",
-                    got=got,
-                    remedy="All files of a folder have the same columns, and one recording each.",
-                )
-            )
+    _check_alike(path, names, sets)
     whole = SeriesSet(
         [one.series[0] for one in sets],
         sets[0].channels,
@@ -94,14 +69,51 @@ def read_folder(
     )
     if inside or not needs_target:
         return whole
-    if listed.is_file():
-        return _with_list(whole, listed, target)
-    labels = {str(Path(name).parent) for name in names}
-    if len(labels) > 1 and "." not in labels:
-        note = "Labels are the names of the sub-folders."
-        folders = np.array([Path(name).parts[0] for name in names])
-        return replace(whole, targets=folders, notes=(*whole.notes, note))
-    return whole
+    listed = path / LIST
+    return _with_list(whole, listed, target) if listed.is_file() else _with_folders(whole)
+
+
+def _tables_in(path: Path) -> list[Path]:
+    files = sorted(
+        file
+        for file in path.rglob("*")
+        if file.is_file() and file.suffix.lower() in SUFFIXES and file.name != LIST
+    )
+    if files:
+        return files
+    raise DataError(
+        explain(
+            str(path),
+            expected="a folder of .csv or .parquet files, one per series",
+            got="a folder without any",
+            remedy="Put the recordings there, in one sub-folder per class.",
+        )
+    )
+
+
+def _check_alike(path: Path, names: list[str], sets: list[SeriesSet]) -> None:
+    """Refuse files with other columns than the first, or with several recordings."""
+    for name, one in zip(names, sets, strict=True):
+        if one.channels != sets[0].channels or len(one) != 1:
+            got = f"{len(one)} series" if len(one) != 1 else ", ".join(one.channels)
+            raise DataError(
+                explain(
+                    f"{path / name}",
+                    expected=f"one series with the channels {', '.join(sets[0].channels)}",
+                    got=got,
+                    remedy="All files of a folder have the same columns, and one recording each.",
+                )
+            )
+
+
+def _with_folders(whole: SeriesSet) -> SeriesSet:
+    """Take the names of sub-folders as labels, where every file lies in one."""
+    folders = [Path(name).parent for name in whole.ids]
+    if len(set(folders)) < 2 or Path() in folders:
+        return whole
+    labels = np.array([Path(name).parts[0] for name in whole.ids])
+    note = "Labels are the names of the sub-folders."
+    return replace(whole, targets=labels, notes=(*whole.notes, note))
 
 
 def _steps(sets: list[SeriesSet]) -> list[np.ndarray]:
