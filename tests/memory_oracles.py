@@ -69,17 +69,18 @@ def attends_to_all(x, cell):
 def attends_to_relevant(x, cell):
     """RelRNN, RelLSTM: algorithm 1, with relevance from the attention received while recent."""
     step, a = _recurrence(cell), _numbers(cell.attention)
-    silent = np.zeros(x.shape[2])
     outputs, kept_steps = np.zeros((*x.shape[:2], cell.hidden_size)), []
     for b in range(x.shape[1]):
         s = m = np.zeros(cell.hidden_size)
         recent, kept = [], []  # [state, relevance, step]
+        usual = np.zeros(x.shape[2])  # the input that is expected
         for t in range(x.shape[0]):
             before = s, m
             h, m = step(x[t, b], s, m)
             relevance = 0.0
             if cell.screening == "surprise":
-                relevance = np.sum((h - step(silent, *before)[0]) ** 2)
+                relevance = np.sum((h - step(usual, *before)[0]) ** 2)
+                usual = usual + (x[t, b] - usual) / cell.recent
             if cell.screening == "learned":
                 r = _numbers(cell.relevance)
                 relevance = (r["weight"] @ h + r["bias"])[0]

@@ -69,7 +69,7 @@ def test_screening_is_the_papers(name, options, plain):
     expected, kept = attends_to_relevant(x.numpy(), net.cell(0))
     torch.testing.assert_close(output, torch.from_numpy(expected))
     cell = net.cell(0)
-    found = state[-3].view(3, cell.kept, 5)
+    found = state[cell.state_names.index("kept")].view(3, cell.kept, 5)
     for b, steps in enumerate(kept):
         there = {tuple(row.tolist()) for row in found[b].detach().round(decimals=9)}
         assert there == {tuple(row.tolist()) for row in output[steps, b].detach().round(decimals=9)}

@@ -75,7 +75,7 @@ class MemRNNCell(MemoryCell):
         return (None, None)
 
     def remember(
-        self, hidden: Tensor, state: State, memory: State, constants: State
+        self, projected: Tensor, hidden: Tensor, state: State, memory: State, constants: State
     ) -> tuple[Tensor, State]:
         """Append the new state, attend to all."""
         past, seen = memory

@@ -52,8 +52,9 @@ class RelRNNCell(MemoryCell):
         kept: The number ρ of relevant states; with 0 there are only the recent ones.
         screening: What makes a state relevant: attention is β; share is β with every weight
             multiplied by the number of states attended to, without which the first states have a
-            head start; surprise is how far the input moved the state from where it would have
-            gone alone; learned is a trained score, which the attention adds as log σ̂(score).
+            head start; surprise is how far the state is from where the expected input, a running
+            mean over about ν steps, would have brought it; learned is a trained score, which the
+            attention adds as log σ̂(score).
         recurrence: The recurrent part, by the name of its network; `exprnn` keeps V a rotation.
         nonlinearity: The function φ; none takes that of the recurrence.
         attention: Additive, as in the equation, or a scaled dot product (W s)ᵀ(K m_i)/√n.
@@ -103,29 +104,37 @@ class RelRNNCell(MemoryCell):
         self.screening: Screening = screening
         self.screened_by = SCREENED_BY[screening]
         self.relevance = nn.Linear(hidden_size, 1) if screening == "learned" else None
+        self.expects = screening == "surprise"
+        if self.expects:
+            self.state_names = (*self.state_names, "expected")
 
     @property
     def memory_sizes(self) -> tuple[int | None, ...]:
-        """States, scores and flags of the recent and of the kept ones."""
-        return tuple(
-            n * size for n in (self.recent, self.kept) for size in (self.hidden_size, 1, 1)
-        )
+        """States, scores and flags of the recent and of the kept ones; what is expected."""
+        slots = (n * size for n in (self.recent, self.kept) for size in (self.hidden_size, 1, 1))
+        return (*slots, self._projected_size) if self.expects else tuple(slots)
+
+    @property
+    def _projected_size(self) -> int:
+        weight = next(self.recurrence.parameters())
+        with torch.no_grad():
+            return self.recurrence.project(weight.new_zeros(1, self.input_size)).shape[1]
 
     def constants(self) -> State:
         """Those of the recurrence, and what it makes of an input of zeros for surprise."""
         own = super().constants()
-        if self.screening != "surprise":
+        if not self.expects:
             return own
         weight = next(self.recurrence.parameters())
         return (*own, self.recurrence.project(weight.new_zeros(1, self.input_size)))
 
     def remember(
-        self, hidden: Tensor, state: State, memory: State, constants: State
+        self, projected: Tensor, hidden: Tensor, state: State, memory: State, constants: State
     ) -> tuple[Tensor, State]:
         """Let the oldest recent state go to the kept ones if it is relevant, attend to all."""
         batch = hidden.shape[0]
         shapes = (batch, -1, self.hidden_size)
-        recent, recent_score, recent_seen, kept, kept_score, kept_seen = memory
+        recent, recent_score, recent_seen, kept, kept_score, kept_seen = memory[:6]
         recent, kept = recent.view(shapes), kept.view(shapes)
         kept, kept_score, kept_seen = screen(
             (kept, kept_score, kept_seen), (recent[:, 0], recent_score[:, 0], recent_seen[:, 0])
@@ -150,6 +159,7 @@ class RelRNNCell(MemoryCell):
             kept.flatten(1),
             kept_score.detach(),
             kept_seen.detach(),
+            *self._expectation(projected, memory, constants),
         )
 
     def weights(self, query: Tensor, states: Tensor, seen: Tensor) -> Tensor:
@@ -161,7 +171,7 @@ class RelRNNCell(MemoryCell):
 
     def as_slots(self, memory: State, batch: int) -> State:
         """Recent and kept states side by side."""
-        recent, recent_score, recent_seen, kept, kept_score, kept_seen = memory
+        recent, recent_score, recent_seen, kept, kept_score, kept_seen = memory[:6]
         states = torch.cat((recent, kept), dim=1).view(batch, -1, self.hidden_size)
         return (
             states,
@@ -180,20 +190,28 @@ class RelRNNCell(MemoryCell):
         """The learned score, or what an input of zeros is projected to."""
         if self.relevance is not None:
             return {"relevance": torch.cat((self.relevance.weight[0], self.relevance.bias))}
-        return {"silence": constants[-1]} if self.screening == "surprise" else {}
+        return {"silence": constants[-1]} if self.expects else {}
 
     def _first_score(self, hidden: Tensor, state: State, constants: State) -> Tensor:
         """Return the relevance (batch, 1) with which a state begins."""
         if self.relevance is not None:
             return self.relevance(hidden)
-        if self.screening != "surprise":
+        if not self.expects:
             return torch.zeros_like(hidden[:, :1])
-        mixed, carried, _ = self.split(state)
+        mixed, carried, memory = self.split(state)
         *own, silence = constants
-        alone = self.recurrence.advance(
-            silence.expand(hidden.shape[0], -1), (mixed, *carried), tuple(own)
-        )
-        return (hidden - alone[0]).square().sum(1, keepdim=True)
+        usual = self.recurrence.advance(silence + memory[-1], (mixed, *carried), tuple(own))
+        return (hidden - usual[0]).square().sum(1, keepdim=True)
+
+    def _expectation(self, projected: Tensor, memory: State, constants: State) -> State:
+        """Let the running mean of inputs, as they are projected, take in the present one.
+
+        Kept less the projection of zeros, so that zero means that nothing is known.
+        """
+        if not self.expects:
+            return ()
+        expected = memory[-1]
+        return ((expected + (projected - constants[-1] - expected) / self.recent).detach(),)
 
 
 @network("rellstm", "RelLSTM")

@@ -113,7 +113,7 @@ class SABCell(MemoryCell):
         return hidden, context, memory, past, seen.detach(), clock
 
     def remember(
-        self, hidden: Tensor, state: State, memory: State, constants: State
+        self, projected: Tensor, hidden: Tensor, state: State, memory: State, constants: State
     ) -> tuple[Tensor, State]:
         """Not used: `advance` attends before it remembers."""
         raise NotImplementedError

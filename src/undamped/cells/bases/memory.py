@@ -29,7 +29,8 @@ from undamped.options import PositiveInt, check, options_of
 from undamped.registry import models
 
 if TYPE_CHECKING:
-    from undamped.kernels.memory.scan import Plan, Record
+    from undamped.kernels.memory.plan import Marks, Plan
+    from undamped.kernels.memory.record import Record
 
 Nonlinearity = Literal["tanh", "relu", "modrelu"]
 
@@ -103,6 +104,8 @@ class MemoryCell(Cell):
     """Whether a state is larger after more steps."""
     screened_by: str | None = None
     """How the compiled loops call the screening; None where everything is remembered."""
+    expects: bool = False
+    """Whether the last part of the memory is the input that is expected."""
     memory_names: ClassVar[tuple[str, ...]]
     """The parts of the state beyond h, s and what else the recurrence carries."""
 
@@ -151,12 +154,12 @@ class MemoryCell(Cell):
         """Step, remember, attend, mix."""
         mixed, carried, memory = self.split(state)
         hidden, *carried_on = self.recurrence.advance(projected, (mixed, *carried), constants)
-        context, remembered = self.remember(hidden, state, memory, constants)
+        context, remembered = self.remember(projected, hidden, state, memory, constants)
         return (hidden, self.attention.combine(hidden, context), *carried_on, *remembered)
 
     @abstractmethod
     def remember(
-        self, hidden: Tensor, state: State, memory: State, constants: State
+        self, projected: Tensor, hidden: Tensor, state: State, memory: State, constants: State
     ) -> tuple[Tensor, State]:
         """Take in a new state, attend; return the context (batch, hidden) and the memory."""
 
@@ -223,11 +226,12 @@ class MemoryCell(Cell):
             last = output.gather(0, ends).squeeze(0)
         onward = (final["cell"],) if len(self.recurrence.state_names) > 1 else ()
         kept = self.from_slots(final["slots"].transpose(0, 1), final["scores"], final["seen"])
-        return output, (last, final["mixed"], *onward, *kept)
+        expected = (final["expected"],) if self.expects else ()
+        return output, (last, final["mixed"], *onward, *kept, *expected)
 
     def record(self, x: Tensor, state: State, lengths: Tensor | None = None) -> Record:
         """Run over (time, batch, input) and say what was attended to and what was kept."""
-        from undamped.kernels.memory.scan import attention_record
+        from undamped.kernels.memory.record import attention_record
 
         constants = self.constants()
         step = self._compiled_step(constants)
@@ -249,17 +253,17 @@ class MemoryCell(Cell):
         state: State,
         lengths: Tensor | None,
         constants: State,
-    ) -> tuple[Plan, Tensor, dict[str, Tensor], Tensor, Tensor]:
-        from undamped.kernels.memory import attend, loops
-        from undamped.kernels.memory.scan import Plan
+    ) -> tuple[Plan, Tensor, dict[str, Tensor], Marks]:
+        from undamped.kernels.memory import arrays, attend
+        from undamped.kernels.memory.plan import Marks, Plan
 
         mixed, carried, memory = self.split(state)
         attention, batch = self.attention, x.shape[1]
         plan = Plan(
-            step=getattr(loops, step.kind.upper()),
+            step=getattr(arrays, step.kind.upper()),
             alignment=getattr(attend, attention.alignment.upper()),
-            mix=getattr(loops, attention.mix.upper()),
-            screening=getattr(loops, self.screened_by) if self.screened_by else -1,
+            mix=getattr(arrays, attention.mix.upper()),
+            screening=getattr(arrays, self.screened_by) if self.screened_by else -1,
             recent=getattr(self, "recent", 0),
             kept=getattr(self, "kept", 0),
             lengths=lengths,
@@ -278,7 +282,8 @@ class MemoryCell(Cell):
             **({} if attention.mixing is None else {"mixing": attention.mixing}),
             **self.screening_tensors(constants),
         }
-        return plan, x, tensors, scores, seen
+        expected = memory[-1] if self.expects else x.new_empty(batch, 0)
+        return plan, x, tensors, Marks(scores, seen, expected)
 
     def weights(self, query: Tensor, states: Tensor, seen: Tensor) -> Tensor:
         """Return the attention of a query (batch, hidden) to states (batch, slots, hidden)."""

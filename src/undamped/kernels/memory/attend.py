@@ -21,6 +21,7 @@ PART: dict[str, Any] = {
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
 }
+LOOP: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 ADDITIVE, DOT = 0, 1
 
 

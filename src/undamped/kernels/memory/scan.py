@@ -1,71 +1,25 @@
-"""`memory_scan`: a recurrence that attends to remembered states, as one differentiable pass.
-
-Kept for the way back: hidden states, what the recurrence read, an LSTM's cells, attention weights
-and the indices of what was attended to. Keys, scores, gates and contexts are computed again, the
-products of a chunk of time at once.
-"""
+"""`memory_scan`: a recurrence that attends to remembered states, as one differentiable pass."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.kernels.memory import loops
+from undamped.kernels.memory.plan import TENSORS, Marks, Plan
+from undamped.kernels.memory.share import Share
 from undamped.kernels.shared.eager_function import refuse_second_derivatives
-from undamped.kernels.shared.gemm import product_address
 from undamped.kernels.shared.threads import run_in_parallel, split_batch
 
-CHUNK_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is not a tensor.
-
-    Args:
-        step: One of `loops.TANH`, …, `loops.LSTM`.
-        alignment: One of `attend.ADDITIVE`, `attend.DOT`.
-        mix: One of `loops.HALF`, …
-        screening: One of `loops.BY_ATTENTION`, …; −1 remembers everything.
-        recent: How many last states are attended to.
-        kept: How many relevant ones are.
-        lengths: (batch,) where sequences are over, or None.
-    """
-
-    step: int
-    alignment: int
-    mix: int
-    screening: int
-    recent: int
-    kept: int
-    lengths: Tensor | None
-
-
-TENSORS = (
-    "mixed",
-    "cell",
-    "slots",
-    "input",
-    "bias",
-    "recurrent",
-    "key",
-    "vector",
-    "mixing",
-    "threshold",
-    "relevance",
-    "silence",
-)
-"""The tensors of a scan, in order; (0,) where there is none. `slots` is (slots, batch, hidden)."""
+FINALS = ("mixed", "cell", "slots", "scores", "seen", "expected")
+"""What is known after the last step; `slots` is (slots, batch, hidden), all else (batch, …)."""
 
 
 def memory_scan(
-    plan: Plan, x: Tensor, tensors: dict[str, Tensor], scores: Tensor, seen: Tensor
+    plan: Plan, x: Tensor, tensors: dict[str, Tensor], marks: Marks
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Run over (time, batch, input); return hidden states and what a state is made of.
 
@@ -73,306 +27,41 @@ def memory_scan(
         plan: What is not a tensor.
         x: The input.
         tensors: By the names in `TENSORS`.
-        scores: (batch, slots), the relevance of the slots.
-        seen: (batch, slots), whether a slot holds something.
+        marks: What the memory knows besides states.
     """
     given = [tensors.get(name, x.new_empty(0)) for name in TENSORS]
-    output, mixed, cell, slots, scores, seen = _MemoryScan.apply(plan, x, scores, seen, *given)  # type: ignore[misc]
-    return output, {"mixed": mixed, "cell": cell, "slots": slots, "scores": scores, "seen": seen}
-
-
-@dataclass(frozen=True)
-class Record:
-    """What was attended to.
-
-    Args:
-        weights: (batch, time, time), row t the weights that step t gives to all steps.
-        kept: (batch, time, kept), the steps of the kept states after each; −1 where a slot is
-            empty or holds a state of before the pass.
-    """
-
-    weights: Tensor
-    kept: Tensor
-
-
-def attention_record(
-    plan: Plan, x: Tensor, tensors: dict[str, Tensor], scores: Tensor, seen: Tensor
-) -> Record:
-    """Run over (time, batch, input) as `memory_scan` does; return what was attended to."""
-    named = {name: tensors.get(name, x.new_empty(0)).detach() for name in TENSORS}
-    steps, batch, _ = x.shape
-    share = _Share(plan, slice(0, batch), x.detach(), scores.detach(), seen.detach(), named)
-    share.forward()
-    weights = x.new_zeros(batch, steps, share.slots + steps)
-    if share.grows:
-        begin = 0
-        for t in range(steps):
-            count = share.slots + t + 1
-            rows = share.attention[begin : begin + batch * count].view(batch, count)
-            alive = torch.from_numpy(share.alive > t).unsqueeze(1)
-            weights[:, t, :count] = torch.where(alive, rows, 0)
-            begin += batch * count
-        return Record(weights[:, :, share.slots :], torch.empty(batch, steps, 0, dtype=torch.long))
-    alive = torch.arange(steps).unsqueeze(1) < torch.from_numpy(share.alive)
-    index = share.index.view(steps, batch, -1).long().masked_fill(~alive.unsqueeze(-1), -1)
-    rows = torch.where(index >= 0, share.attention.view(steps, batch, -1), 0)
-    weights.scatter_add_(2, index.clamp_min(0).transpose(0, 1), rows.transpose(0, 1))
-    kept = (index[:, :, plan.recent :] - share.slots).clamp_min(-1)
-    return Record(weights[:, :, share.slots :], kept.transpose(0, 1))
-
-
-class _Share:
-    """The samples that one thread takes through time."""
-
-    def __init__(
-        self, plan: Plan, part: slice, x: Tensor, scores: Tensor, seen: Tensor, t: dict[str, Tensor]
-    ) -> None:
-        self.plan, self.part, self.tensors = plan, part, t
-        self.x = x[:, part].contiguous()
-        self.steps, self.batch, _ = self.x.shape
-        self.hidden, self.width = t["key"].shape[1], t["input"].shape[0]
-        self.slots = t["slots"].shape[0]
-        self.grows = plan.screening < 0
-        alive = torch.full((self.batch,), self.steps)
-        if plan.lengths is not None:
-            alive = plan.lengths.to("cpu", torch.int64)[part]
-        self.alive = alive.numpy()
-        self.scores = scores[part].contiguous()
-        self.seen = seen[part] != 0
-        self.blas = product_address(x.dtype)
-        per_step = 2 * self.batch * (self.width + self.hidden) * x.element_size()
-        self.chunk = max(1, min(self.steps, CHUNK_BYTES // per_step))
-        self.choices = loops.Choices(
-            plan.step, plan.alignment, plan.mix, plan.screening, self.slots
-        )
-
-    def empty(self, *shape: int) -> Tensor:
-        """Return a new tensor."""
-        return self.x.new_empty(shape)
-
-    def weights(self, recurrent: Tensor, key: Tensor, mixing: Tensor) -> loops.Weights:
-        """Return the trained numbers, with the matrices turned as a loop reads them."""
-        t = self.tensors
-        small = [t[name].contiguous().numpy() for name in ("vector", "threshold", "relevance")]
-        return loops.Weights(
-            recurrent.contiguous().numpy(),
-            key.contiguous().numpy(),
-            small[0],
-            mixing.contiguous().numpy(),
-            small[1],
-            small[2],
-            t["silence"].contiguous().numpy().reshape(-1),
-        )
-
-    def forward(self) -> None:
-        """Run; what is needed later stays in this object."""
-        t, steps, batch, hidden = self.tensors, self.steps, self.batch, self.hidden
-        total = self.slots + steps
-        self.states = self.empty(total, batch, hidden)
-        self.states[: self.slots] = t["slots"][:, self.part]
-        keys = self.empty(total, batch, hidden)
-        if self.slots:
-            torch.matmul(self.states[: self.slots], t["key"].t(), out=keys[: self.slots])
-        self.mixed = self.empty(steps + 1, batch, hidden)
-        self.mixed[0] = t["mixed"][self.part]
-        lstm = self.plan.step == loops.LSTM
-        self.cells = self.empty(*((steps + 1, batch, hidden) if lstm else (1, batch, 0)))
-        if lstm:
-            self.cells[0] = t["cell"][self.part]
-        self._index(total)
-        arrays = self._arrays(keys)
-        weights = self.weights(t["recurrent"].t(), t["key"].t(), t["mixing"].t())
-        product = self.empty(batch, self.width + hidden).numpy()
-        joined = torch.zeros(batch, 2 * hidden, dtype=self.x.dtype).numpy()
-        for begin in range(0, steps, self.chunk):
-            projected = self._projected(begin).numpy()
-            loops.forward(
-                self.blas,
-                begin,
-                self.choices,
-                weights,
-                arrays,
-                self.memory,
-                projected,
-                product,
-                joined,
-                self.alive,
-            )
-
-    def _projected(self, begin: int) -> Tensor:
-        inputs = self.x[begin : begin + self.chunk]
-        bias = self.tensors["bias"]
-        flat, weight = inputs.reshape(-1, inputs.shape[2]), self.tensors["input"].t()
-        result = torch.addmm(bias, flat, weight) if bias.numel() else flat @ weight
-        return result.view(inputs.shape[0], self.batch, self.width)
-
-    def _index(self, total: int) -> None:
-        """Say which rows the slots of the start are, and make room for weights and indices."""
-        plan, batch, steps = self.plan, self.batch, self.steps
-        places = torch.arange(self.slots).expand(batch, -1)
-        places = torch.where(self.seen, places, -1)
-        scores = self.scores.clone()
-        self.memory = loops.Memory(
-            places[:, : plan.recent].to(torch.int32).contiguous().numpy(),
-            scores[:, : plan.recent].contiguous().numpy(),
-            places[:, plan.recent :].to(torch.int32).contiguous().numpy(),
-            scores[:, plan.recent :].contiguous().numpy(),
-        )
-        if self.grows:
-            rows = torch.cat((places, torch.arange(self.slots, total).expand(batch, -1)), dim=1)
-            self.index = rows.to(torch.int32).contiguous().view(-1)
-            size = batch * (steps * self.slots + steps * (steps + 1) // 2)
-        else:
-            size = steps * batch * (plan.recent + plan.kept)
-            self.index = torch.empty(size, dtype=torch.int32)
-        self.attention = self.empty(size)
-
-    def _arrays(self, keys: Tensor) -> loops.Arrays:
-        return loops.Arrays(
-            self.states.numpy(),
-            keys.numpy(),
-            self.mixed.numpy(),
-            self.cells.numpy(),
-            self.attention.numpy(),
-            self.index.numpy(),
-        )
-
-    def finals(self) -> tuple[Tensor, ...]:
-        """Return mixed, cell, slots, scores and flags after the last step."""
-        if self.grows:
-            steps = torch.arange(self.steps)
-            seen = torch.cat((self.seen, steps < torch.from_numpy(self.alive).unsqueeze(1)), dim=1)
-            slots, scores = self.states, self.scores
-        else:
-            self.places = torch.from_numpy(
-                np.concatenate((self.memory.recent, self.memory.kept), axis=1)
-            ).long()
-            parts = (self.memory.recent_score, self.memory.kept_score)
-            scores, seen = torch.from_numpy(np.concatenate(parts, axis=1)), self.places >= 0
-            chosen = self.places.clamp_min(0).t().unsqueeze(-1).expand(-1, -1, self.hidden)
-            slots = self.states.gather(0, chosen) * seen.t().unsqueeze(-1)
-        return self.mixed[-1], self.cells[-1], slots, scores, seen.to(self.x.dtype)
-
-    def backward(
-        self, output: Tensor, mixed: Tensor, cell: Tensor, slots: Tensor
-    ) -> dict[str, Tensor]:
-        """Return the gradients of the tensors, and of x under "x"."""
-        t, steps, batch, hidden = self.tensors, self.steps, self.batch, self.hidden
-        flat = self.states.view(-1, hidden)
-        keys = (flat @ t["key"].t()).view_as(self.states)
-        states_gradient = torch.zeros_like(self.states)
-        if self.grows:
-            states_gradient += slots[:, self.part]
-        else:
-            seen = (self.places >= 0).t().unsqueeze(-1)
-            chosen = self.places.clamp_min(0).t().unsqueeze(-1).expand(-1, -1, hidden)
-            states_gradient.scatter_add_(0, chosen, slots[:, self.part] * seen)
-        learned = self.plan.mix == loops.LEARNED
-        found = {name: torch.zeros_like(t[name]) for name in ("vector", "threshold", "relevance")}
-        found |= {
-            "mixed": mixed[self.part].clone(),
-            "cell": cell[self.part].clone(),
-            "mixing": torch.zeros_like(t["mixing"]),
-            "recurrent": torch.zeros_like(t["recurrent"]),
-            "input": torch.zeros_like(t["input"]),
-            "bias": torch.zeros_like(t["bias"]),
-            "x": torch.empty_like(self.x),
-        }
-        by_score = self.plan.screening == loops.BY_SCORE
-        gradients = loops.Gradients(
-            states_gradient.numpy(),
-            (keys_gradient := torch.zeros_like(self.states)).numpy(),
-            found["vector"].numpy(),
-            found["mixing"].numpy(),
-            found["threshold"].numpy(),
-            found["relevance"].numpy(),
-            (scores := self.x.new_zeros(self.states.shape[:2] if by_score else (1, 1))).numpy(),
-            found["mixed"].numpy(),
-            found["cell"].numpy(),
-        )
-        weights = self.weights(t["recurrent"], t["key"], t["mixing"])
-        arrays = self._arrays(keys)
-        width = self.width + hidden
-        for begin in reversed(range(0, steps, self.chunk)):
-            inputs = self.x[begin : begin + self.chunk]
-            count = inputs.shape[0]
-            before = self.mixed[begin : begin + count].view(-1, hidden)
-            product = (before @ t["recurrent"].t()).view(count, batch, width)
-            product[:, :, : self.width] += self._projected(begin)
-            gradient = self.empty(count, batch, width)
-            joined = self.x.new_zeros((count, batch, 3 * hidden) if learned else (1, 1, 0))
-            loops.backward(
-                self.blas,
-                begin,
-                self.choices,
-                weights,
-                arrays,
-                gradients,
-                output[begin : begin + count, self.part].contiguous().numpy(),
-                product.numpy(),
-                gradient.numpy(),
-                joined.numpy(),
-                self.alive,
-            )
-            flat = gradient.view(-1, width)
-            found["recurrent"].addmm_(flat.t(), before)
-            drive = flat[:, : self.width]
-            found["input"].addmm_(drive.t(), inputs.reshape(-1, inputs.shape[2]))
-            if t["bias"].numel():
-                found["bias"] += drive.sum(0)
-            found["x"][begin : begin + count] = (drive @ t["input"]).view_as(inputs)
-            if learned:
-                rows = joined.view(-1, 3 * hidden)
-                found["mixing"].addmm_(rows[:, 2 * hidden :].t(), rows[:, : 2 * hidden])
-        flat = self.states.view(-1, hidden)
-        found["key"] = keys_gradient.view(-1, hidden).t() @ flat
-        found["slots"] = states_gradient[: self.slots]
-        if self.slots:
-            found["slots"] = found["slots"] + keys_gradient[: self.slots] @ t["key"]
-        if by_score and self.slots:
-            self._score_of_slots(found, scores)
-        return found
-
-    def _score_of_slots(self, found: dict[str, Tensor], scores: Tensor) -> None:
-        """Bring the gradient of learned scores to the slots that a pass began with."""
-        weight = self.tensors["relevance"]
-        states, given = self.states[: self.slots], scores[: self.slots]
-        slope = given * torch.sigmoid(-(states @ weight[:-1] + weight[-1]))
-        found["slots"] = found["slots"] + slope.unsqueeze(-1) * weight[:-1]
-        found["relevance"][:-1] += torch.einsum("nb,nbh->h", slope, states)
-        found["relevance"][-1] += slope.sum()
+    output, *final = _MemoryScan.apply(plan, x, marks, *given)  # type: ignore[misc]
+    return output, dict(zip(FINALS, final, strict=True))
 
 
 class _MemoryScan(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, plan: Plan, x: Tensor, scores: Tensor, seen: Tensor, *tensors: Tensor
+        ctx: Any, plan: Plan, x: Tensor, marks: Marks, *tensors: Tensor
     ) -> tuple[Tensor, ...]:
         named = {name: tensor.detach() for name, tensor in zip(TENSORS, tensors, strict=True)}
         steps, batch, _ = x.shape
         parts = split_batch(steps, batch, 4 * named["key"].shape[0])
-        shares = [
-            _Share(plan, part, x.detach(), scores.detach(), seen.detach(), named) for part in parts
-        ]
+        shares = [Share(plan, part, x.detach(), marks, named) for part in parts]
         run_in_parallel([share.forward for share in shares])
         finals = [share.finals() for share in shares]
         output = _joined([share.states[share.slots :] for share in shares], 1)
-        mixed, cell, slots, scores, seen = (
-            _joined([part[i] for part in finals], dim)
-            for i, dim in ((0, 0), (1, 0), (2, 1), (3, 0), (4, 0))
+        mixed, cell, slots, *known = (
+            _joined(list(parts), int(name == "slots"))
+            for name, parts in zip(FINALS, zip(*finals, strict=True), strict=True)
         )
         ctx.shares = shares
-        # Kept so that changing them, or the outputs, before the way back is noticed.
+        # Kept so that changing them, or the outputs, before the backward pass is noticed.
         ctx.save_for_backward(x, *tensors, *(share.states for share in shares))
-        ctx.mark_non_differentiable(scores, seen)
-        return output, mixed.clone(), cell.clone(), slots, scores, seen
+        ctx.mark_non_differentiable(*known)
+        return output, mixed.clone(), cell.clone(), slots, *known
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:  # type: ignore[override]
         refuse_second_derivatives()
         _ = ctx.saved_tensors
         output, mixed, cell, slots, *_ = gradients
-        shares: list[_Share] = ctx.shares
+        shares: list[Share] = ctx.shares
         found = run_in_parallel(
             [partial(share.backward, output, mixed, cell, slots) for share in shares]
         )
@@ -383,11 +72,10 @@ class _MemoryScan(torch.autograd.Function):
         }
         for name, dim in (("mixed", 0), ("cell", 0), ("slots", 1), ("x", 1)):
             sums[name] = _joined([part[name] for part in found], dim)
-        wanted = ctx.needs_input_grad[4:]
+        wanted = ctx.needs_input_grad[3:]
         return (
             None,
             sums["x"],
-            None,
             None,
             *(sums.get(name) if want else None for name, want in zip(TENSORS, wanted, strict=True)),
         )

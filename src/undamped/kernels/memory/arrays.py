@@ -1,0 +1,104 @@
+"""What the compiled loops are given: choices as whole numbers, and named arrays.
+
+Remembered states are rows of one array: first those a call began with, then the hidden state of
+every step. What a step attends to is a row of indices into it (−1 where a slot is empty), so that
+nothing is copied on the way and gradients are added where they belong.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from undamped.kernels.memory.attend import PART
+from undamped.kernels.shared.jit import njit
+
+TANH, RELU, MODRELU, IDENTITY, LSTM = range(5)
+HALF, SUM, LEARNED = range(3)
+BY_ATTENTION, BY_SHARE, BY_SURPRISE, BY_SCORE = range(4)
+
+
+class Choices(NamedTuple):
+    """What is the same for a whole pass, as whole numbers."""
+
+    step: int
+    alignment: int
+    mix: int
+    screening: int
+    """How states are screened; −1 where all are remembered."""
+    slots: int
+    """How many remembered states the pass began with."""
+    rate: float
+    """How much of an input the expectation of the next one takes in."""
+
+
+class Weights(NamedTuple):
+    """The trained numbers, each as the loop reads it; empty where there is none."""
+
+    recurrent: Any
+    """(hidden, product + query) on the way there, turned round on the way back."""
+    key: Any
+    vector: Any
+    mixing: Any
+    threshold: Any
+    relevance: Any
+    """(hidden + 1): the weights of the learned score, and its bias."""
+    silence: Any
+    """(product,), what the input of zeros is projected to."""
+
+
+class Arrays(NamedTuple):
+    """What a pass keeps."""
+
+    states: Any
+    """(slots + steps, samples, hidden)."""
+    keys: Any
+    """The same, times the matrix of keys."""
+    mixed: Any
+    """(steps + 1, samples, hidden), what the recurrence reads."""
+    cells: Any
+    """The same for the memory cell of an LSTM."""
+    weights: Any
+    """Flat: the weights of all samples at the first step, then at the second, …"""
+    index: Any
+    """Flat: what they belong to, step by step; sample by sample where all is remembered."""
+
+
+class Gradients(NamedTuple):
+    """What the way back adds up, each like what it is the gradient of."""
+
+    states: Any
+    keys: Any
+    vector: Any
+    mixing: Any
+    threshold: Any
+    relevance: Any
+    scores: Any
+    """(slots + steps, samples), of the logarithms that learned scores add."""
+    mixed: Any
+    """(samples, hidden), of what the recurrence reads, at the time that is reached."""
+    cells: Any
+
+
+class Memory(NamedTuple):
+    """Where the screening stands: indices and scores of recent and kept states."""
+
+    recent: Any
+    recent_score: Any
+    kept: Any
+    kept_score: Any
+    expected: Any
+    """(samples, product), the input that is expected, projected, less the projection of zeros."""
+
+
+@njit(**PART)
+def attended(choices: Any, arrays: Any, t: int, b: int) -> Any:
+    """Return a sample's weights at a time, and the indices of the states they belong to."""
+    batch = arrays.states.shape[1]
+    if choices.screening >= 0:
+        count = arrays.index.shape[0] // (batch * (arrays.mixed.shape[0] - 1))
+        begin = (t * batch + b) * count
+        return arrays.weights[begin : begin + count], arrays.index[begin : begin + count]
+    count = choices.slots + t + 1
+    begin = batch * (t * choices.slots + t * (t + 1) // 2) + b * count
+    start = b * arrays.states.shape[0]
+    return arrays.weights[begin : begin + count], arrays.index[start : start + count]

@@ -1,0 +1,86 @@
+"""Which states are kept: relevance by attention, surprise or a learned score."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from undamped.kernels.memory.arrays import LSTM
+from undamped.kernels.memory.attend import PART, add_scaled, dot
+from undamped.kernels.memory.steps import elman, gates
+from undamped.kernels.shared.jit import njit
+from undamped.kernels.shared.tanh import sigmoid
+
+
+@njit(**PART)
+def screen(memory: Any, b: int, where: int, first: Any) -> None:
+    """Let the oldest recent state go, to the kept ones if it is relevant; take in the new one."""
+    recent, scores = memory.recent[b], memory.recent_score[b]
+    kept, kept_scores = memory.kept[b], memory.kept_score[b]
+    if recent[0] >= 0 and kept.shape[0]:
+        place, least = 0, np.inf
+        for i in range(kept.shape[0]):
+            value = kept_scores[i] if kept[i] >= 0 else -np.inf
+            if value < least:
+                place, least = i, value
+        if scores[0] > least:
+            kept[place], kept_scores[place] = recent[0], scores[0]
+    last = recent.shape[0] - 1
+    for i in range(last):
+        recent[i], scores[i] = recent[i + 1], scores[i + 1]
+    recent[last], scores[last] = where, first
+
+
+@njit(**PART)
+def surprise(
+    choices: Any,
+    weights: Any,
+    expected: Any,
+    projected: Any,
+    product: Any,
+    total: Any,
+    cell: Any,
+    new: Any,
+) -> Any:
+    """Return how far the state is from where the expected input would have brought it.
+
+    The expectation, a running mean of inputs as they are projected, then takes in the present one.
+    """
+    size, distance = new.shape[0], new.dtype.type(0)
+    silence, rate = weights.silence, new.dtype.type(choices.rate)
+    for j in range(expected.shape[0]):
+        total[j] = product[j] + silence[j] + expected[j]
+        expected[j] += rate * (projected[j] - silence[j] - expected[j])
+    alone, after = np.empty(size, new.dtype), np.empty(size, new.dtype)
+    if choices.step == LSTM:
+        gates(total, cell, after, alone)
+    else:
+        elman(choices.step, total, weights.threshold, alone)
+    for j in range(size):
+        distance += (new[j] - alone[j]) ** 2
+    return distance
+
+
+@njit(**PART)
+def log_sigmoid(x: Any) -> Any:
+    """Return log σ(x)."""
+    zero = type(x)(0)
+    return min(x, zero) - np.log1p(np.exp(-abs(x)))
+
+
+@njit(**PART)
+def relevance(weights: Any, state: Any) -> Any:
+    """Return the learned score of a state."""
+    size = state.shape[0]
+    return dot(weights.relevance[:size], state) + weights.relevance[size]
+
+
+@njit(**PART)
+def relevance_backward(weights: Any, gradients: Any, at: int, b: int, state: Any) -> None:
+    """Bring the gradient of a learned score to its state and its weights."""
+    size = state.shape[0]
+    slope = gradients.scores[at, b] * sigmoid(-relevance(weights, state))
+    add_scaled(gradients.states[at, b], slope, weights.relevance[:size])
+    add_scaled(gradients.relevance[:size], slope, state)
+    gradients.relevance[size] += slope

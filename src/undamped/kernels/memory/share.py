@@ -1,0 +1,252 @@
+"""The samples that one thread takes through time: what it keeps, forward and backward.
+
+Kept for the backward pass: hidden states, what the recurrence read, an LSTM's cells, attention
+weights and the indices of what was attended to. Keys, scores, gates and contexts are computed
+again, the products of a chunk of time at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undamped.kernels.memory import backward, forward
+from undamped.kernels.memory.arrays import (
+    BY_SCORE,
+    LEARNED,
+    LSTM,
+    Arrays,
+    Choices,
+    Gradients,
+    Memory,
+    Weights,
+)
+from undamped.kernels.memory.plan import Marks, Plan
+from undamped.kernels.shared.gemm import product_address
+
+CHUNK_BYTES = 1 << 20
+
+
+class Share:
+    """The samples that one thread takes through time."""
+
+    def __init__(
+        self, plan: Plan, part: slice, x: Tensor, marks: Marks, t: dict[str, Tensor]
+    ) -> None:
+        self.plan, self.part, self.tensors = plan, part, t
+        self.x = x[:, part].contiguous()
+        self.steps, self.batch, _ = self.x.shape
+        self.hidden, self.width = t["key"].shape[1], t["input"].shape[0]
+        self.slots = t["slots"].shape[0]
+        self.grows = plan.screening < 0
+        alive = torch.full((self.batch,), self.steps)
+        if plan.lengths is not None:
+            alive = plan.lengths.to("cpu", torch.int64)[part]
+        self.alive = alive.numpy()
+        self.marks = marks.of(part)
+        self.seen = self.marks.seen != 0
+        self.blas = product_address(x.dtype)
+        per_step = 2 * self.batch * (self.width + self.hidden) * x.element_size()
+        self.chunk = max(1, min(self.steps, CHUNK_BYTES // per_step))
+        self.choices = Choices(
+            plan.step, plan.alignment, plan.mix, plan.screening, self.slots, 1 / max(1, plan.recent)
+        )
+
+    def empty(self, *shape: int) -> Tensor:
+        """Return a new tensor."""
+        return self.x.new_empty(shape)
+
+    def weights(self, recurrent: Tensor, key: Tensor, mixing: Tensor) -> Weights:
+        """Return the trained numbers, with the matrices turned as a loop reads them."""
+        t = self.tensors
+        small = [t[name].contiguous().numpy() for name in ("vector", "threshold", "relevance")]
+        return Weights(
+            recurrent.contiguous().numpy(),
+            key.contiguous().numpy(),
+            small[0],
+            mixing.contiguous().numpy(),
+            small[1],
+            small[2],
+            t["silence"].contiguous().numpy().reshape(-1),
+        )
+
+    def forward(self) -> None:
+        """Run; what is needed later stays in this object."""
+        t, steps, batch, hidden = self.tensors, self.steps, self.batch, self.hidden
+        total = self.slots + steps
+        self.states = self.empty(total, batch, hidden)
+        self.states[: self.slots] = t["slots"][:, self.part]
+        keys = self.empty(total, batch, hidden)
+        if self.slots:
+            torch.matmul(self.states[: self.slots], t["key"].t(), out=keys[: self.slots])
+        self.mixed = self.empty(steps + 1, batch, hidden)
+        self.mixed[0] = t["mixed"][self.part]
+        lstm = self.plan.step == LSTM
+        self.cells = self.empty(*((steps + 1, batch, hidden) if lstm else (1, batch, 0)))
+        if lstm:
+            self.cells[0] = t["cell"][self.part]
+        self._index(total)
+        arrays = self._arrays(keys)
+        weights = self.weights(t["recurrent"].t(), t["key"].t(), t["mixing"].t())
+        product = self.empty(batch, self.width + hidden).numpy()
+        joined = torch.zeros(batch, 2 * hidden, dtype=self.x.dtype).numpy()
+        for begin in range(0, steps, self.chunk):
+            projected = self._projected(begin).numpy()
+            forward.forward(
+                self.blas,
+                begin,
+                self.choices,
+                weights,
+                arrays,
+                self.memory,
+                projected,
+                product,
+                joined,
+                self.alive,
+            )
+
+    def _projected(self, begin: int) -> Tensor:
+        inputs = self.x[begin : begin + self.chunk]
+        bias = self.tensors["bias"]
+        flat, weight = inputs.reshape(-1, inputs.shape[2]), self.tensors["input"].t()
+        result = torch.addmm(bias, flat, weight) if bias.numel() else flat @ weight
+        return result.view(inputs.shape[0], self.batch, self.width)
+
+    def _index(self, total: int) -> None:
+        """Say which rows the slots of the start are, and make room for weights and indices."""
+        plan, batch, steps = self.plan, self.batch, self.steps
+        places = torch.arange(self.slots).expand(batch, -1)
+        places = torch.where(self.seen, places, -1)
+        scores = self.marks.scores
+        self.memory = Memory(
+            places[:, : plan.recent].to(torch.int32).numpy().copy(),
+            scores[:, : plan.recent].numpy().copy(),
+            places[:, plan.recent :].to(torch.int32).numpy().copy(),
+            scores[:, plan.recent :].numpy().copy(),
+            self.marks.expected.numpy().copy(),
+        )
+        if self.grows:
+            rows = torch.cat((places, torch.arange(self.slots, total).expand(batch, -1)), dim=1)
+            self.index = rows.to(torch.int32).contiguous().view(-1)
+            size = batch * (steps * self.slots + steps * (steps + 1) // 2)
+        else:
+            size = steps * batch * (plan.recent + plan.kept)
+            self.index = torch.empty(size, dtype=torch.int32)
+        self.attention = self.empty(size)
+
+    def _arrays(self, keys: Tensor) -> Arrays:
+        return Arrays(
+            self.states.numpy(),
+            keys.numpy(),
+            self.mixed.numpy(),
+            self.cells.numpy(),
+            self.attention.numpy(),
+            self.index.numpy(),
+        )
+
+    def finals(self) -> tuple[Tensor, ...]:
+        """Return mixed, cell, slots, scores, flags and expectation after the last step."""
+        if self.grows:
+            steps = torch.arange(self.steps)
+            seen = torch.cat((self.seen, steps < torch.from_numpy(self.alive).unsqueeze(1)), dim=1)
+            slots, scores = self.states, self.marks.scores.clone()
+        else:
+            self.places = torch.from_numpy(
+                np.concatenate((self.memory.recent, self.memory.kept), axis=1)
+            ).long()
+            parts = (self.memory.recent_score, self.memory.kept_score)
+            scores, seen = torch.from_numpy(np.concatenate(parts, axis=1)), self.places >= 0
+            chosen = self.places.clamp_min(0).t().unsqueeze(-1).expand(-1, -1, self.hidden)
+            slots = self.states.gather(0, chosen) * seen.t().unsqueeze(-1)
+        expected = torch.from_numpy(self.memory.expected)
+        return self.mixed[-1], self.cells[-1], slots, scores, seen.to(self.x.dtype), expected
+
+    def backward(
+        self, output: Tensor, mixed: Tensor, cell: Tensor, slots: Tensor
+    ) -> dict[str, Tensor]:
+        """Return the gradients of the tensors, and of x under "x"."""
+        t, steps, batch, hidden = self.tensors, self.steps, self.batch, self.hidden
+        flat = self.states.view(-1, hidden)
+        keys = (flat @ t["key"].t()).view_as(self.states)
+        states_gradient = torch.zeros_like(self.states)
+        if self.grows:
+            states_gradient += slots[:, self.part]
+        else:
+            seen = (self.places >= 0).t().unsqueeze(-1)
+            chosen = self.places.clamp_min(0).t().unsqueeze(-1).expand(-1, -1, hidden)
+            states_gradient.scatter_add_(0, chosen, slots[:, self.part] * seen)
+        learned = self.plan.mix == LEARNED
+        found = {name: torch.zeros_like(t[name]) for name in ("vector", "threshold", "relevance")}
+        found |= {
+            "mixed": mixed[self.part].clone(),
+            "cell": cell[self.part].clone(),
+            "mixing": torch.zeros_like(t["mixing"]),
+            "recurrent": torch.zeros_like(t["recurrent"]),
+            "input": torch.zeros_like(t["input"]),
+            "bias": torch.zeros_like(t["bias"]),
+            "x": torch.empty_like(self.x),
+        }
+        by_score = self.plan.screening == BY_SCORE
+        gradients = Gradients(
+            states_gradient.numpy(),
+            (keys_gradient := torch.zeros_like(self.states)).numpy(),
+            found["vector"].numpy(),
+            found["mixing"].numpy(),
+            found["threshold"].numpy(),
+            found["relevance"].numpy(),
+            (scores := self.x.new_zeros(self.states.shape[:2] if by_score else (1, 1))).numpy(),
+            found["mixed"].numpy(),
+            found["cell"].numpy(),
+        )
+        weights = self.weights(t["recurrent"], t["key"], t["mixing"])
+        arrays = self._arrays(keys)
+        width = self.width + hidden
+        for begin in reversed(range(0, steps, self.chunk)):
+            inputs = self.x[begin : begin + self.chunk]
+            count = inputs.shape[0]
+            before = self.mixed[begin : begin + count].view(-1, hidden)
+            product = (before @ t["recurrent"].t()).view(count, batch, width)
+            product[:, :, : self.width] += self._projected(begin)
+            gradient = self.empty(count, batch, width)
+            joined = self.x.new_zeros((count, batch, 3 * hidden) if learned else (1, 1, 0))
+            backward.backward(
+                self.blas,
+                begin,
+                self.choices,
+                weights,
+                arrays,
+                gradients,
+                output[begin : begin + count, self.part].contiguous().numpy(),
+                product.numpy(),
+                gradient.numpy(),
+                joined.numpy(),
+                self.alive,
+            )
+            flat = gradient.view(-1, width)
+            found["recurrent"].addmm_(flat.t(), before)
+            drive = flat[:, : self.width]
+            found["input"].addmm_(drive.t(), inputs.reshape(-1, inputs.shape[2]))
+            if t["bias"].numel():
+                found["bias"] += drive.sum(0)
+            found["x"][begin : begin + count] = (drive @ t["input"]).view_as(inputs)
+            if learned:
+                rows = joined.view(-1, 3 * hidden)
+                found["mixing"].addmm_(rows[:, 2 * hidden :].t(), rows[:, : 2 * hidden])
+        flat = self.states.view(-1, hidden)
+        found["key"] = keys_gradient.view(-1, hidden).t() @ flat
+        found["slots"] = states_gradient[: self.slots]
+        if self.slots:
+            found["slots"] = found["slots"] + keys_gradient[: self.slots] @ t["key"]
+        if by_score and self.slots:
+            self._score_of_slots(found, scores)
+        return found
+
+    def _score_of_slots(self, found: dict[str, Tensor], scores: Tensor) -> None:
+        """Bring the gradient of learned scores to the slots that a pass began with."""
+        weight = self.tensors["relevance"]
+        states, given = self.states[: self.slots], scores[: self.slots]
+        slope = given * torch.sigmoid(-(states @ weight[:-1] + weight[-1]))
+        found["slots"] = found["slots"] + slope.unsqueeze(-1) * weight[:-1]
+        found["relevance"][:-1] += torch.einsum("nb,nbh->h", slope, states)
+        found["relevance"][-1] += slope.sum()

@@ -1,0 +1,80 @@
+"""The recurrent step of one sample, forward and backward: φ of an RNN, or the gates of an LSTM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from undamped.kernels.memory.arrays import MODRELU, RELU, TANH
+from undamped.kernels.memory.attend import PART
+from undamped.kernels.shared.jit import njit
+from undamped.kernels.shared.tanh import sigmoid, tanh
+
+
+@njit(**PART)
+def move(row: Any, to: Any) -> None:
+    """Copy a row."""
+    for j in range(to.shape[0]):
+        to[j] = row[j]
+
+
+@njit(**PART)
+def elman(kind: int, total: Any, threshold: Any, new: Any) -> None:
+    """Write h = φ(total)."""
+    zero = total.dtype.type(0)
+    for j in range(new.shape[0]):
+        value = total[j]
+        if kind == TANH:
+            new[j] = tanh(value)
+        elif kind == RELU:
+            new[j] = zero if value <= zero else value
+        elif kind == MODRELU:
+            size = max(abs(value) + threshold[j], zero)
+            new[j] = zero if value == zero else (size if value > zero else -size)
+        else:
+            new[j] = value
+
+
+@njit(**PART)
+def gates(total: Any, before: Any, after: Any, new: Any) -> None:
+    """Write the cell and the hidden state of an LSTM; `total` holds i, f, g, o."""
+    size = new.shape[0]
+    for j in range(size):
+        after[j] = sigmoid(total[size + j]) * before[j]
+    for j in range(size):
+        after[j] += sigmoid(total[j]) * tanh(total[2 * size + j])
+    for j in range(size):
+        new[j] = sigmoid(total[3 * size + j]) * tanh(after[j])
+
+
+@njit(**PART)
+def elman_backward(kind: int, new: Any, given: Any, gradient: Any, threshold_gradient: Any) -> None:
+    """Write the gradient of `total`, given that of h; add to that of the threshold."""
+    one, zero = new.dtype.type(1), new.dtype.type(0)
+    for j in range(new.shape[0]):
+        if kind == TANH:
+            gradient[j] = given[j] * (one - new[j] * new[j])
+        elif kind == RELU:
+            gradient[j] = given[j] if new[j] > zero else zero
+        elif kind == MODRELU:
+            gradient[j] = zero if new[j] == zero else given[j]
+            threshold_gradient[j] += gradient[j] if new[j] > zero else -gradient[j]
+        else:
+            gradient[j] = given[j]
+
+
+@njit(**PART)
+def gates_backward(
+    total: Any, before: Any, after: Any, given: Any, carried: Any, gradient: Any
+) -> None:
+    """Write the gradient of `total`; bring `carried`, that of the cell, to the step before."""
+    size, one = given.shape[0], given.dtype.type(1)
+    for j in range(size):
+        i, f = sigmoid(total[j]), sigmoid(total[size + j])
+        g, o = tanh(total[2 * size + j]), sigmoid(total[3 * size + j])
+        shown = tanh(after[j])
+        carried[j] += given[j] * o * (one - shown * shown)
+        gradient[3 * size + j] = given[j] * shown * o * (one - o)
+        gradient[j] = carried[j] * g * i * (one - i)
+        gradient[size + j] = carried[j] * before[j] * f * (one - f)
+        gradient[2 * size + j] = carried[j] * i * (one - g * g)
+        carried[j] *= f
