@@ -107,6 +107,10 @@ def test_attention_is_read_from_networks_with_memory():
     np.testing.assert_allclose(whole.weights.sum(1), 1, rtol=1e-5)
     assert (whole.weights[-1] > 0).all()
     assert net(x)[0].shape == (20, 4, 6)  # nothing is left behind
+    sparse = attention_of(undamped.SAB(2, 6, keep_every=4, top=2), x)[0]
+    assert not sparse.weights[:4].any()  # nothing is remembered yet
+    np.testing.assert_allclose(sparse.weights[4:].sum(1), 1, rtol=1e-5)
+    assert set(np.flatnonzero(sparse.weights[-1])) <= {3, 7, 11, 15}
 
 
 def test_kept_steps_are_those_of_the_state():

@@ -26,6 +26,9 @@ VARIANTS = [
     *((name, options) for name in ("relrnn", "rellstm") for options in SCREENED),
     *(("relrnn", {**SMALL, "nonlinearity": kind}) for kind in ("relu", "modrelu")),
     *(("relrnn", {**SMALL, "recurrence": kind}) for kind in ("exprnn", "scornn", "rnn", "gru")),
+    ("sab", {"keep_every": 2, "top": 3, "truncate": 4}),
+    ("sab", {"keep_every": 3, "top": 2, "truncate": 0, "scores": "released"}),
+    ("sab", {"keep_every": 1, "top": 50, "truncate": 5}),
 ]
 STEADY = [(name, options) for name, options in VARIANTS if name.startswith("rel")]
 
@@ -75,12 +78,14 @@ def test_screening_is_the_papers(name, options, plain):
         assert there == {tuple(row.tolist()) for row in output[steps, b].detach().round(decimals=9)}
 
 
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "compiled"])
 @pytest.mark.parametrize("scores", ["paper", "released"])
-def test_sparse_backtracking_is_the_papers(scores):
+def test_sparse_backtracking_is_the_papers(scores, plain):
     net = build("sab", keep_every=2, top=3, truncate=0, scores=scores)
     x = inputs(30)
     expected = sparse_attentive_backtracking(x.numpy(), net.cell(0))
-    torch.testing.assert_close(net(x)[0], torch.from_numpy(expected))
+    with undamped.plain_loops() if plain else contextlib.nullcontext():
+        torch.testing.assert_close(net(x)[0], torch.from_numpy(expected))
 
 
 def test_the_released_scores_do_not_see_the_query():

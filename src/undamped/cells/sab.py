@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -10,10 +10,14 @@ from torch.nn import functional as F
 
 from undamped.cells.bases.attention import Alignment, weights_of
 from undamped.cells.bases.cell import State
-from undamped.cells.bases.memory import MemoryCell
+from undamped.cells.bases.memory import CompiledStep, MemoryCell
 from undamped.cells.lstm import LSTMCell
 from undamped.cells.registry import network
 from undamped.options import NonNegativeInt, PositiveInt
+
+if TYPE_CHECKING:
+    from undamped.kernels.memory.record import Record
+    from undamped.kernels.memory.sparse_share import SparseMarks, SparsePlan
 
 
 @network("sab", "SAB")
@@ -118,29 +122,90 @@ class SABCell(MemoryCell):
         """Not used: `advance` attends before it remembers."""
         raise NotImplementedError
 
+    @property
+    def _place(self) -> int:
+        """Which of the scores, from the largest, is subtracted from all."""
+        return self.top + (self.scores == "paper")
+
     def _weights(self, query: Tensor, states: Tensor, seen: Tensor) -> Tensor:
         scores = self.attention.scores(query, states)
-        place = self.top + (self.scores == "paper")
-        if states.shape[1] < place:
+        if states.shape[1] < self._place:
             return weights_of(scores, seen)
         hidden = scores.masked_fill(~seen, -torch.inf)
-        limit = hidden.topk(place, dim=1).values[:, -1:]
+        limit = hidden.topk(self._place, dim=1).values[:, -1:]
         full = limit > -torch.inf  # more are remembered than are attended to
         above = F.relu(scores - torch.where(full, limit, scores.amin(1, keepdim=True))) * seen
         total = above.sum(1, keepdim=True)
         sparse = above / torch.where(total > 0, total, 1)
         return torch.where(full, sparse, weights_of(scores, seen))
 
-    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """Run over (time, batch, input) in a plain loop."""
-        return self.plain_scan(x, state, lengths)
+    def compiled_scan(
+        self,
+        step: CompiledStep,
+        x: Tensor,
+        state: State,
+        lengths: Tensor | None,
+        constants: State,
+    ) -> tuple[Tensor, State]:
+        """Run over (time, batch, input) with the compiled loops."""
+        from undamped.kernels.memory.scan import memory_scan
+        from undamped.kernels.memory.sparse_share import SparseShare
+
+        arguments = self._sparse_arguments(step, x, state, lengths)
+        output, final = memory_scan(SparseShare, *arguments)
+        carried = (final[name] for name in ("hidden", "context", "cell"))
+        past = final["slots"].transpose(0, 1).flatten(1)
+        return output, (*carried, past, final["seen"], final["clock"])
+
+    def record(self, x: Tensor, state: State, lengths: Tensor | None = None) -> Record:
+        """Run over (time, batch, input) and say what was attended to."""
+        from undamped.kernels.memory.record import sparse_record
+
+        step = self.compiled_step(self.constants())
+        assert step is not None  # an LSTM
+        return sparse_record(*self._sparse_arguments(step, x, state, lengths))
+
+    def _sparse_arguments(
+        self, step: CompiledStep, x: Tensor, state: State, lengths: Tensor | None
+    ) -> tuple[SparsePlan, Tensor, dict[str, Tensor], SparseMarks]:
+        from undamped.kernels.memory.sparse_share import SparseMarks, SparsePlan
+
+        hidden, context, memory, past, seen, clock = state
+        steps = torch.arange(1, x.shape[0] + 1).unsqueeze(1)
+        due = (clock.detach().cpu().long().t() + steps) % self.keep_every == 0
+        if lengths is not None:
+            due &= steps <= lengths.cpu()
+        plan = SparsePlan(
+            keep_every=self.keep_every,
+            place=self._place,
+            truncate=self.truncate if torch.is_grad_enabled() else 0,
+            lengths=lengths,
+            times=due.any(1).nonzero().squeeze(1).numpy(),
+        )
+        attention = self.attention
+        assert attention.score is not None
+        tensors = {
+            "hidden": hidden,
+            "context": context,
+            "cell": memory,
+            "slots": past.view(x.shape[1], -1, self.hidden_size).transpose(0, 1),
+            "input": step.projection[0],
+            **dict(zip(("bias",), step.projection[1:], strict=False)),
+            "recurrent": step.matrix,
+            "query": attention.query,
+            "key": attention.key,
+            "vector": attention.score,
+        }
+        return plan, x, tensors, SparseMarks(seen, clock)
 
     def hold(self, new: State, old: State, running: Tensor) -> State:
         """Samples that are over remember nothing more."""
         *carried, past, seen, clock = new
         *before, old_past, _, old_clock = old
         more = past.shape[1] - old_past.shape[1]
-        if more:
+        if more and not bool((running & (seen[:, -1:] != 0)).any()):  # none of those that go on
+            past, seen = old_past, seen[:, :-1]
+        elif more:
             past = torch.cat((past[:, :-more], torch.where(running, past[:, -more:], 0)), dim=-1)
             seen = torch.cat((seen[:, :-1], seen[:, -1:] * running), dim=-1)
         return (

@@ -170,7 +170,7 @@ class MemoryCell(Cell):
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """Run over (time, batch, input) with the compiled loops, or plainly where they cannot."""
         constants = self.steady_constants()
-        step = self._compiled_step(constants)
+        step = self.compiled_step(constants)
         if step is None or not runs_compiled(x, *state, *step.tensors):
             return self.plain_scan(x, state, lengths)
         return self.compiled_scan(step, x, state, lengths, constants)
@@ -192,7 +192,7 @@ class MemoryCell(Cell):
             outputs.append(self.output(state) * running)
         return torch.stack(outputs), state
 
-    def _compiled_step(self, constants: State) -> CompiledStep | None:
+    def compiled_step(self, constants: State) -> CompiledStep | None:
         """Return what the compiled loops need of the recurrence, or None if they do not know it."""
         inner = self.recurrence
         if isinstance(inner, LSTMCell):
@@ -218,8 +218,10 @@ class MemoryCell(Cell):
     ) -> tuple[Tensor, State]:
         """Run over (time, batch, input) with the compiled loops."""
         from undamped.kernels.memory.scan import memory_scan
+        from undamped.kernels.memory.share import Share
 
-        output, final = memory_scan(*self._scan_arguments(step, x, state, lengths, constants))
+        arguments = self._scan_arguments(step, x, state, lengths, constants)
+        output, final = memory_scan(Share, *arguments)
         last = output[-1]
         if lengths is not None:
             ends = (lengths - 1).view(1, -1, 1).expand(1, -1, self.hidden_size)
@@ -234,7 +236,7 @@ class MemoryCell(Cell):
         from undamped.kernels.memory.record import attention_record
 
         constants = self.constants()
-        step = self._compiled_step(constants)
+        step = self.compiled_step(constants)
         if step is None:
             raise OptionError(
                 explain(

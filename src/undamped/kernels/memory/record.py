@@ -9,6 +9,7 @@ from torch import Tensor
 
 from undamped.kernels.memory.plan import TENSORS, Marks, Plan
 from undamped.kernels.memory.share import Share
+from undamped.kernels.memory.sparse_share import SparseMarks, SparsePlan, SparseShare
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,25 @@ class Record:
 
     weights: Tensor
     kept: Tensor
+
+
+def sparse_record(
+    plan: SparsePlan, x: Tensor, tensors: dict[str, Tensor], marks: SparseMarks
+) -> Record:
+    """Run sparse attentive backtracking over (time, batch, input); return what was attended to."""
+    named = {name: tensors.get(name, x.new_empty(0)).detach() for name in SparseShare.names}
+    steps, batch, _ = x.shape
+    share = SparseShare(plan, slice(0, batch), x.detach(), marks, named)
+    share.forward()
+    # The rows that a pass began with have no step of their own; they go to one column too many.
+    times = torch.full((share.slots + len(plan.times),), steps)
+    times[share.slots :] = torch.from_numpy(plan.times)
+    index = torch.from_numpy(share.index).long()
+    rows = torch.where(index >= 0, share.attention, 0)
+    weights = x.new_zeros(batch, steps, steps + 1)
+    if len(times):
+        weights.scatter_add_(2, times[index.clamp_min(0)].transpose(0, 1), rows.transpose(0, 1))
+    return Record(weights[:, :, :steps], torch.empty(batch, steps, 0, dtype=torch.long))
 
 
 def attention_record(plan: Plan, x: Tensor, tensors: dict[str, Tensor], marks: Marks) -> Record:

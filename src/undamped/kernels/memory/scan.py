@@ -1,4 +1,8 @@
-"""`memory_scan`: a recurrence that attends to remembered states, as one differentiable pass."""
+"""A pass of a network with memory as one differentiable function.
+
+The batch is shared among threads; a share (`BatchShare`) knows how to run through time, what to
+keep and how to go back.
+"""
 
 from __future__ import annotations
 
@@ -9,76 +13,63 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.kernels.memory.plan import TENSORS, Marks, Plan
-from undamped.kernels.memory.share import Share
+from undamped.kernels.memory.chunks import BatchShare
 from undamped.kernels.shared.eager_function import refuse_second_derivatives
 from undamped.kernels.shared.threads import run_in_parallel, split_batch
 
-FINALS = ("mixed", "cell", "slots", "scores", "seen", "expected")
-"""What is known after the last step; `slots` is (slots, batch, hidden), all else (batch, …)."""
-
 
 def memory_scan(
-    plan: Plan, x: Tensor, tensors: dict[str, Tensor], marks: Marks
+    kind: type[BatchShare], plan: Any, x: Tensor, tensors: dict[str, Tensor], marks: Any
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Run over (time, batch, input); return hidden states and what a state is made of.
+    """Run over (time, batch, input); return outputs and what a state is made of.
 
     Args:
+        kind: What to run: `Share` or `SparseShare`.
         plan: What is not a tensor.
         x: The input.
-        tensors: By the names in `TENSORS`.
+        tensors: By the names in `kind.names`; those that are not there are empty.
         marks: What the memory knows besides states.
     """
-    given = [tensors.get(name, x.new_empty(0)) for name in TENSORS]
-    output, *final = _MemoryScan.apply(plan, x, marks, *given)  # type: ignore[misc]
-    return output, dict(zip(FINALS, final, strict=True))
+    given = [tensors.get(name, x.new_empty(0)) for name in kind.names]
+    output, *final = _MemoryScan.apply(kind, plan, x, marks, *given)  # type: ignore[misc]
+    return output, dict(zip(kind.finals, final, strict=True))
 
 
 class _MemoryScan(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, plan: Plan, x: Tensor, marks: Marks, *tensors: Tensor
+        ctx: Any, kind: type[BatchShare], plan: Any, x: Tensor, marks: Any, *tensors: Tensor
     ) -> tuple[Tensor, ...]:
-        named = {name: tensor.detach() for name, tensor in zip(TENSORS, tensors, strict=True)}
+        named = {name: tensor.detach() for name, tensor in zip(kind.names, tensors, strict=True)}
         steps, batch, _ = x.shape
         parts = split_batch(steps, batch, 4 * named["key"].shape[0])
-        shares = [Share(plan, part, x.detach(), marks, named) for part in parts]
+        shares = [kind(plan, part, x.detach(), marks, named) for part in parts]
         run_in_parallel([share.forward for share in shares])
-        finals = [share.finals() for share in shares]
-        output = _joined([share.states[share.slots :] for share in shares], 1)
-        mixed, cell, slots, *known = (
-            _joined(list(parts), int(name == "slots"))
-            for name, parts in zip(FINALS, zip(*finals, strict=True), strict=True)
-        )
+        output = _joined([share.output for share in shares], 1)
+        ends = zip(*(share.final() for share in shares), strict=True)
+        final = [_joined(part, dim) for part, dim in zip(ends, kind.finals.values(), strict=True)]
         ctx.shares = shares
         # Kept so that changing them, or the outputs, before the backward pass is noticed.
-        ctx.save_for_backward(x, *tensors, *(share.states for share in shares))
-        ctx.mark_non_differentiable(*known)
-        return output, mixed.clone(), cell.clone(), slots, *known
+        ctx.save_for_backward(x, *tensors, *(share.guarded for share in shares))
+        ctx.mark_non_differentiable(*final[kind.carried :])
+        return output, *final
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:  # type: ignore[override]
         refuse_second_derivatives()
         _ = ctx.saved_tensors
-        output, mixed, cell, slots, *_ = gradients
-        shares: list[Share] = ctx.shares
-        found = run_in_parallel(
-            [partial(share.backward, output, mixed, cell, slots) for share in shares]
-        )
+        shares: list[BatchShare] = ctx.shares
+        kind = type(shares[0])
+        needed = gradients[: 1 + kind.carried]
+        found = run_in_parallel([partial(share.backward, *needed) for share in shares])
+        joined = {**kind.batched, "x": 1}
         sums = {
-            name: _summed([part[name] for part in found])
-            for name in TENSORS
-            if name in found[0] and name not in ("mixed", "cell", "slots")
+            name: _joined(parts, joined[name]) if name in joined else _summed(parts)
+            for name in found[0]
+            for parts in [[part[name] for part in found]]
         }
-        for name, dim in (("mixed", 0), ("cell", 0), ("slots", 1), ("x", 1)):
-            sums[name] = _joined([part[name] for part in found], dim)
-        wanted = ctx.needs_input_grad[3:]
-        return (
-            None,
-            sums["x"],
-            None,
-            *(sums.get(name) if want else None for name, want in zip(TENSORS, wanted, strict=True)),
-        )
+        wanted = zip(kind.names, ctx.needs_input_grad[4:], strict=True)
+        return None, None, sums["x"], None, *(sums.get(n) if want else None for n, want in wanted)
 
 
 def _joined(parts: Sequence[Tensor], dim: int) -> Tensor:

@@ -7,6 +7,8 @@ again, the products of a chunk of time at once.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -22,40 +24,37 @@ from undamped.kernels.memory.arrays import (
     Memory,
     Weights,
 )
-from undamped.kernels.memory.plan import Marks, Plan
-from undamped.kernels.shared.gemm import product_address
-
-CHUNK_BYTES = 1 << 20
+from undamped.kernels.memory.chunks import BatchShare
+from undamped.kernels.memory.plan import TENSORS, Marks, Plan
 
 
-class Share:
+class Share(BatchShare):
     """The samples that one thread takes through time."""
 
+    names: ClassVar = TENSORS
+    finals: ClassVar = {"mixed": 0, "cell": 0, "slots": 1, "scores": 0, "seen": 0, "expected": 0}
+    carried: ClassVar = 3
+    batched: ClassVar = {"mixed": 0, "cell": 0, "slots": 1}
+
     def __init__(
-        self, plan: Plan, part: slice, x: Tensor, marks: Marks, t: dict[str, Tensor]
+        self, plan: Plan, part: slice, x: Tensor, marks: Marks, tensors: dict[str, Tensor]
     ) -> None:
-        self.plan, self.part, self.tensors = plan, part, t
-        self.x = x[:, part].contiguous()
-        self.steps, self.batch, _ = self.x.shape
-        self.hidden, self.width = t["key"].shape[1], t["input"].shape[0]
-        self.slots = t["slots"].shape[0]
+        super().__init__(plan, part, x, marks, tensors)
         self.grows = plan.screening < 0
-        alive = torch.full((self.batch,), self.steps)
-        if plan.lengths is not None:
-            alive = plan.lengths.to("cpu", torch.int64)[part]
-        self.alive = alive.numpy()
-        self.marks = marks.of(part)
         self.seen = self.marks.seen != 0
-        self.blas = product_address(x.dtype)
-        per_step = 2 * self.batch * (self.width + self.hidden) * x.element_size()
-        self.chunk = max(1, min(self.steps, CHUNK_BYTES // per_step))
         self.choices = Choices(
             plan.step, plan.alignment, plan.mix, plan.screening, self.slots, 1 / max(1, plan.recent)
         )
 
-    def empty(self, *shape: int) -> Tensor:
-        """Return a new tensor."""
-        return self.x.new_empty(shape)
+    @property
+    def output(self) -> Tensor:
+        """The hidden states."""
+        return self.states[self.slots :]
+
+    @property
+    def guarded(self) -> Tensor:
+        """All states, of which the output is a part."""
+        return self.states
 
     def weights(self, recurrent: Tensor, key: Tensor, mixing: Tensor) -> Weights:
         """Return the trained numbers, with the matrices turned as a loop reads them."""
@@ -92,7 +91,7 @@ class Share:
         product = self.empty(batch, self.width + hidden).numpy()
         joined = torch.zeros(batch, 2 * hidden, dtype=self.x.dtype).numpy()
         for begin in range(0, steps, self.chunk):
-            projected = self._projected(begin).numpy()
+            projected = self.projected(begin).numpy()
             forward.forward(
                 self.blas,
                 begin,
@@ -105,13 +104,6 @@ class Share:
                 joined,
                 self.alive,
             )
-
-    def _projected(self, begin: int) -> Tensor:
-        inputs = self.x[begin : begin + self.chunk]
-        bias = self.tensors["bias"]
-        flat, weight = inputs.reshape(-1, inputs.shape[2]), self.tensors["input"].t()
-        result = torch.addmm(bias, flat, weight) if bias.numel() else flat @ weight
-        return result.view(inputs.shape[0], self.batch, self.width)
 
     def _index(self, total: int) -> None:
         """Say which rows the slots of the start are, and make room for weights and indices."""
@@ -145,7 +137,7 @@ class Share:
             self.index.numpy(),
         )
 
-    def finals(self) -> tuple[Tensor, ...]:
+    def final(self) -> tuple[Tensor, ...]:
         """Return mixed, cell, slots, scores, flags and expectation after the last step."""
         if self.grows:
             steps = torch.arange(self.steps)
@@ -160,12 +152,12 @@ class Share:
             chosen = self.places.clamp_min(0).t().unsqueeze(-1).expand(-1, -1, self.hidden)
             slots = self.states.gather(0, chosen) * seen.t().unsqueeze(-1)
         expected = torch.from_numpy(self.memory.expected)
-        return self.mixed[-1], self.cells[-1], slots, scores, seen.to(self.x.dtype), expected
+        ends = self.mixed[-1].clone(), self.cells[-1].clone()
+        return *ends, slots, scores, seen.to(self.x.dtype), expected
 
-    def backward(
-        self, output: Tensor, mixed: Tensor, cell: Tensor, slots: Tensor
-    ) -> dict[str, Tensor]:
+    def backward(self, output: Tensor, *carried: Tensor) -> dict[str, Tensor]:
         """Return the gradients of the tensors, and of x under "x"."""
+        mixed, cell, slots = carried
         t, steps, batch, hidden = self.tensors, self.steps, self.batch, self.hidden
         flat = self.states.view(-1, hidden)
         keys = (flat @ t["key"].t()).view_as(self.states)
@@ -203,11 +195,10 @@ class Share:
         arrays = self._arrays(keys)
         width = self.width + hidden
         for begin in reversed(range(0, steps, self.chunk)):
-            inputs = self.x[begin : begin + self.chunk]
-            count = inputs.shape[0]
+            count = min(self.chunk, steps - begin)
             before = self.mixed[begin : begin + count].view(-1, hidden)
             product = (before @ t["recurrent"].t()).view(count, batch, width)
-            product[:, :, : self.width] += self._projected(begin)
+            product[:, :, : self.width] += self.projected(begin)
             gradient = self.empty(count, batch, width)
             joined = self.x.new_zeros((count, batch, 3 * hidden) if learned else (1, 1, 0))
             backward.backward(
@@ -225,11 +216,7 @@ class Share:
             )
             flat = gradient.view(-1, width)
             found["recurrent"].addmm_(flat.t(), before)
-            drive = flat[:, : self.width]
-            found["input"].addmm_(drive.t(), inputs.reshape(-1, inputs.shape[2]))
-            if t["bias"].numel():
-                found["bias"] += drive.sum(0)
-            found["x"][begin : begin + count] = (drive @ t["input"]).view_as(inputs)
+            self.add_input_gradients(found, begin, flat[:, : self.width])
             if learned:
                 rows = joined.view(-1, 3 * hidden)
                 found["mixing"].addmm_(rows[:, 2 * hidden :].t(), rows[:, : 2 * hidden])

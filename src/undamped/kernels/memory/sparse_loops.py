@@ -1,0 +1,296 @@
+"""Sparse attentive backtracking over a chunk of time, forward and backward.
+
+An LSTM whose new state, plus what attention brings, is remembered every so many steps. Remembered
+states are rows of one array, as for the other networks with memory; which of its samples hold
+something in a row is a flag. A step attends to a few rows only, so that it keeps their indices and
+weights, and where the weights came from: `limit`, the row of the largest score that was left out
+(−1 where all are attended to by softmax), and `total`, the sum of what is above it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from undamped.kernels.memory.attend import (
+    ADDITIVE,
+    LOOP,
+    PART,
+    add_scaled,
+    dot,
+    score,
+    score_backward,
+    softmax,
+)
+from undamped.kernels.memory.steps import gates, gates_backward, move
+from undamped.kernels.shared.gemm import multiply
+from undamped.kernels.shared.jit import njit
+
+
+class SparseWeights(NamedTuple):
+    """The trained numbers, the matrices turned as a loop reads them."""
+
+    recurrent: Any
+    query: Any
+    key: Any
+    vector: Any
+
+
+class SparseArrays(NamedTuple):
+    """What a pass keeps."""
+
+    hidden: Any
+    """(steps + 1, samples, hidden), sums of state and context."""
+    context: Any
+    cells: Any
+    rows: Any
+    """(slots + columns, samples, hidden), what is remembered."""
+    keys: Any
+    seen: Any
+    """(slots + columns, samples)."""
+    column: Any
+    """(steps,), the row that a step's states are remembered in, or −1."""
+    weights: Any
+    """(steps, samples, attended)."""
+    index: Any
+    limit: Any
+    total: Any
+
+
+class SparseGradients(NamedTuple):
+    """What the backward pass adds up, each like what it is the gradient of."""
+
+    hidden: Any
+    """(samples, hidden), at the time that is reached."""
+    cells: Any
+    rows: Any
+    keys: Any
+    vector: Any
+
+
+@njit(**PART)
+def _choose(scores: Any, seen: Any, b: int, count: int, best: Any) -> int:
+    """Fill `best` with the rows of the largest scores, the largest first; return how many."""
+    found, most = 0, best.shape[0]
+    for i in range(count):
+        if not seen[i, b]:
+            continue
+        place = found if found < most else most
+        nan = scores[i] != scores[i]  # the largest of all, so that it is not lost
+        while place > 0 and (nan or scores[best[place - 1]] < scores[i]):
+            place -= 1
+        if place == most:
+            continue
+        last = found if found < most else most - 1
+        for k in range(last, place, -1):
+            best[k] = best[k - 1]
+        best[place] = i
+        found = min(found + 1, most)
+    return found
+
+
+@njit(**PART)
+def _weigh(arrays: Any, t: int, b: int, scores: Any, best: Any, found: int) -> None:
+    """Write the indices and weights of what is attended to."""
+    row, index = arrays.weights[t, b], arrays.index[t, b]
+    index[:] = -1
+    row[:] = 0
+    arrays.limit[t, b] = -1
+    if found < best.shape[0]:  # all of them, by softmax
+        for i in range(found):
+            index[i], row[i] = best[i], scores[best[i]]
+        softmax(row, index)
+        return
+    least = best[found - 1]
+    arrays.limit[t, b] = least
+    total = row.dtype.type(0)
+    for i in range(found - 1):
+        above = scores[best[i]] - scores[least]
+        if above > 0 or above != above:
+            index[i], row[i] = best[i], above
+            total += above
+    arrays.total[t, b] = total
+    for i in range(found - 1):
+        if index[i] >= 0:
+            row[i] /= total
+
+
+@njit(**LOOP)
+def forward(
+    blas: int,
+    begin: int,
+    slots: int,
+    place: int,
+    weights: Any,
+    arrays: Any,
+    projected: Any,
+    due: Any,
+    alive: Any,
+) -> None:
+    """Run through a chunk that begins at step `begin`; `due` is (steps, samples)."""
+    batch, size = arrays.hidden.shape[1:]
+    dtype = arrays.hidden.dtype
+    product, query = np.empty((batch, 4 * size), dtype), np.empty((batch, size), dtype)
+    raw, scores = np.zeros((batch, size), dtype), np.empty(arrays.rows.shape[0], dtype)
+    best, count = np.empty(place, np.int64), slots
+    for t in range(begin):
+        count += arrays.column[t] >= 0
+    for t in range(begin, begin + projected.shape[0]):
+        multiply(blas, arrays.hidden[t], weights.recurrent, product, False)
+        for b in range(batch):
+            if t < alive[b]:
+                for j in range(4 * size):
+                    product[b, j] += projected[t - begin, b, j]
+                gates(product[b], arrays.cells[t, b], arrays.cells[t + 1, b], raw[b])
+        multiply(blas, raw, weights.query, query, False)
+        for b in range(batch):
+            if t >= alive[b]:
+                arrays.index[t, b, :] = -1
+                move(arrays.hidden[t, b], arrays.hidden[t + 1, b])
+                move(arrays.context[t, b], arrays.context[t + 1, b])
+                move(arrays.cells[t, b], arrays.cells[t + 1, b])
+                continue
+            for i in range(count):
+                if arrays.seen[i, b]:
+                    scores[i] = score(ADDITIVE, query[b], arrays.keys[i, b], weights.vector)
+            found = _choose(scores, arrays.seen, b, count, best)
+            _weigh(arrays, t, b, scores, best, found)
+            context = arrays.context[t + 1, b]
+            context[:] = 0
+            for i in range(arrays.index.shape[2]):
+                at = arrays.index[t, b, i]
+                if at >= 0:
+                    add_scaled(context, arrays.weights[t, b, i], arrays.rows[at, b])
+            for j in range(size):
+                arrays.hidden[t + 1, b, j] = raw[b, j] + context[j]
+        at = arrays.column[t]
+        if at >= 0:
+            for b in range(batch):
+                arrays.seen[at, b] = due[t, b]
+                arrays.rows[at, b] = 0
+                if due[t, b]:
+                    move(arrays.hidden[t + 1, b], arrays.rows[at, b])
+            multiply(blas, arrays.rows[at], weights.key, arrays.keys[at], False)
+            count += 1
+
+
+@njit(**PART)
+def _attend_backward(
+    weights: Any,
+    arrays: Any,
+    gradients: Any,
+    t: int,
+    b: int,
+    query: Any,
+    context_gradient: Any,
+    query_gradient: Any,
+) -> None:
+    """Bring the gradient of the context to rows, keys, query and v."""
+    row, index = arrays.weights[t, b], arrays.index[t, b]
+    limit, mean = arrays.limit[t, b], query.dtype.type(0)
+    slope = np.zeros(row.shape[0], query.dtype)
+    for i in range(row.shape[0]):
+        if index[i] >= 0:
+            slope[i] = dot(context_gradient, arrays.rows[index[i], b])
+            mean += row[i] * slope[i]
+    rest = query.dtype.type(0)
+    for i in range(row.shape[0]):
+        at = index[i]
+        if at < 0:
+            continue
+        add_scaled(gradients.rows[at, b], row[i], context_gradient)
+        if limit < 0:
+            slope[i] = row[i] * (slope[i] - mean)
+        else:
+            slope[i] = (slope[i] - mean) / arrays.total[t, b]
+            rest -= slope[i]
+        score_backward(
+            ADDITIVE,
+            slope[i],
+            query,
+            arrays.keys[at, b],
+            weights.vector,
+            query_gradient,
+            gradients.keys[at, b],
+            gradients.vector,
+        )
+    if limit >= 0 and rest != 0:
+        score_backward(
+            ADDITIVE,
+            rest,
+            query,
+            arrays.keys[limit, b],
+            weights.vector,
+            query_gradient,
+            gradients.keys[limit, b],
+            gradients.vector,
+        )
+
+
+@njit(**LOOP)
+def backward(
+    blas: int,
+    begin: int,
+    weights: Any,
+    arrays: Any,
+    gradients: Any,
+    hidden_gradient: Any,
+    context_gradient: Any,
+    product: Any,
+    query: Any,
+    gates_gradient: Any,
+    query_gradient: Any,
+    due: Any,
+    cut: Any,
+    alive: Any,
+) -> None:
+    """Go back through a chunk.
+
+    `product` and `query` are those of the chunk, (steps, samples, …), and their gradients are
+    filled; `cut` is (steps, samples), whether the gradient ends before a step.
+    """
+    steps, batch, size = hidden_gradient.shape
+    dtype = product.dtype
+    pulled, into = np.empty((batch, size), dtype), np.empty(size, dtype)
+    for step in range(steps - 1, -1, -1):
+        t = begin + step
+        at = arrays.column[t]
+        if at >= 0:
+            multiply(blas, gradients.keys[at], weights.key, pulled, False)
+        for b in range(batch):
+            query_gradient[step, b, :] = 0
+            if t >= alive[b]:
+                gates_gradient[step, b, :] = 0
+                continue
+            flow = gradients.hidden[b]
+            for j in range(size):
+                flow[j] += hidden_gradient[step, b, j]
+            if at >= 0 and due[t, b]:
+                for j in range(size):
+                    flow[j] += gradients.rows[at, b, j] + pulled[b, j]
+            for j in range(size):
+                into[j] = flow[j] + context_gradient[step, b, j]
+            _attend_backward(
+                weights, arrays, gradients, t, b, query[step, b], into, query_gradient[step, b]
+            )
+        multiply(blas, query_gradient[step], weights.query, pulled, False)
+        for b in range(batch):
+            if t < alive[b]:
+                for j in range(size):
+                    into[j] = gradients.hidden[b, j] + pulled[b, j]
+                gates_backward(
+                    product[step, b],
+                    arrays.cells[t, b],
+                    arrays.cells[t + 1, b],
+                    into,
+                    gradients.cells[b],
+                    gates_gradient[step, b],
+                )
+        multiply(blas, gates_gradient[step], weights.recurrent, pulled, False)
+        for b in range(batch):
+            if t < alive[b]:
+                move(pulled[b], gradients.hidden[b])
+                if cut[t, b]:
+                    gradients.hidden[b, :] = 0
+                    gradients.cells[b, :] = 0
