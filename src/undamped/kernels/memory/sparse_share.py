@@ -213,8 +213,10 @@ class SparseShare(BatchShare):
 
     def _weights(self, *, transposed: bool) -> SparseWeights:
         matrices = [self.tensors[name] for name in ("recurrent", "query", "key")]
-        turned = [(m.t() if transposed else m).contiguous().numpy() for m in matrices]
-        return SparseWeights(*turned, self.tensors["vector"].contiguous().numpy())
+        recurrent, query, key = (
+            (matrix.t() if transposed else matrix).contiguous().numpy() for matrix in matrices
+        )
+        return SparseWeights(recurrent, query, key, self.tensors["vector"].contiguous().numpy())
 
     def _arrays(self, keys: Tensor) -> SparseArrays:
         return SparseArrays(
