@@ -242,6 +242,16 @@ def test_early_stopping_and_the_best_weights(tmp_path):
     assert run.result["best_step"] == at == rows[-1]["step"] - 2
 
 
+def test_a_goal_ends_a_training_and_somebody_may_be_told(tmp_path):
+    told = []
+    run = fit("gru", "adding", model_options={"hidden_size": 4}, task_options={"length": 8},
+              train={"steps": 100, "goal": 1e6, "validate_every": 3}, out=tmp_path,
+              progress=told.append)  # fmt: skip
+    assert run.result["stopped_early"] and run.result["steps"] == 3
+    assert run.result["cpu_seconds"] > 0
+    assert "loss" in told[0]
+
+
 def test_budgets(tmp_path):
     run = fit("gru", "digits", model_options={"hidden_size": 4}, task_options={"length": 8},
               train={"epochs": 2, "batch_size": 300}, out=tmp_path, progress=False)  # fmt: skip

@@ -42,7 +42,7 @@ def fit(
     train: Mapping[str, Any] | TrainOptions | None = None,
     seed: int = 0,
     out: str | Path = "runs",
-    progress: bool = True,
+    progress: bool | Callable[[str], None] = True,
     command: str | None = None,
     started: Callable[[Run], None] | None = None,
 ) -> Run:
@@ -57,7 +57,8 @@ def fit(
             the task, `Task.recipes`.
         seed: Where all random numbers come from.
         out: The folder in which the run's folder is made.
-        progress: Whether to show a progress bar.
+        progress: Whether to show a progress bar; or a function that is told, now and then, how
+            it goes.
         command: What to write down as the command that made the run.
         started: Called with the run when its folder is there and before the first batch.
 
@@ -76,7 +77,7 @@ def fit(
     built_task = _build_task(task, merged(task_class, model_name, said)["task"], seed)
     settings = merged(built_task, model_name, said, built_task.suggest(model_name))
     options = TrainOptions(**check("train", TrainOptions, settings["train"]))
-    if progress and built_task.notes():
+    if progress is True and built_task.notes():
         sys.stderr.write("\n".join(built_task.notes()) + "\n")
     if built_task.carries_state and options.devices * options.nodes > 1:
         raise OptionError(
@@ -124,12 +125,12 @@ def fit(
         return _train(run, built_model, built_task, options, seed, progress)
 
 
-def resume(path: str | Path, *, progress: bool = True) -> Run:
+def resume(path: str | Path, *, progress: bool | Callable[[str], None] = True) -> Run:
     """Go on with an interrupted run, to the numbers it would have had without the interruption.
 
     Args:
         path: The run folder.
-        progress: Whether to show a progress bar.
+        progress: Whether to show a progress bar; or a function that is told how it goes.
     """
     run = Run.open(path)
     if run.settings["status"] == "finished":
@@ -150,7 +151,7 @@ def _train(
     task: Task,
     options: TrainOptions,
     seed: int,
-    progress: bool,
+    progress: bool | Callable[[str], None],
 ) -> Run:
     from undamped.training.checkpoint import load_checkpoint
     from undamped.training.devices import make_fabric
@@ -158,10 +159,13 @@ def _train(
 
     checkpoint = load_checkpoint(run.checkpoint) if run.checkpoint.exists() else None
     settings = run.settings
-    title = f"{settings['model']['name']} on {settings['task']['name']}" if progress else None
+    title = f"{settings['model']['name']} on {settings['task']['name']}"
+    shown = title if progress is True else None
+    # A function does not travel to other processes.
+    tell = progress if callable(progress) and options.devices * options.nodes == 1 else None
     reset_peak_memory()
     try:
-        training = Training(model, task, options, seed, run, checkpoint, title)
+        training = Training(model, task, options, seed, run, checkpoint, shown, tell)
         stoppable = stop_gently(training.stop, options.devices * options.nodes)
         with _random_numbers(seed), stoppable, hushed():
             fabric = make_fabric(options, run.path)
@@ -178,6 +182,7 @@ def _train(
     result: dict[str, Any] = {
         "steps": state.step,
         "seconds": round(state.seconds, 3),
+        "cpu_seconds": round(state.cpu_seconds, 3),
         "peak_memory_bytes": peak,
         "stopped_early": state.stopped_early,
         "best_step": state.best_step,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ class Training:
         run: Where results go.
         checkpoint: Where to go on, if not at the beginning.
         title: What the progress bar says; none is drawn without it.
+        tell: Called now and then with a line that says how it goes, instead of a bar.
     """
 
     model: TaskModel
@@ -51,6 +53,7 @@ class Training:
     run: Run
     checkpoint: Checkpoint | None = None
     title: str | None = None
+    tell: Callable[[str], None] | None = None
     stop: Stop = field(default_factory=Stop)
 
     def __post_init__(self) -> None:
@@ -85,6 +88,7 @@ def train(fabric: Fabric, training: Training) -> None:
     share = (fabric.global_rank, fabric.world_size)
     learner, schedule = _set_up(fabric, training)
     clock = time.perf_counter() - progress.seconds
+    cpu_clock = time.process_time() - progress.cpu_seconds
     if progress.step == 0:
         # From here on the folder always holds weights that work and a place to go on from.
         if fabric.is_global_zero:
@@ -107,6 +111,7 @@ def train(fabric: Fabric, training: Training) -> None:
                 bar.draw(update)
                 continue
             progress.seconds = time.perf_counter() - clock
+            progress.cpu_seconds = time.process_time() - cpu_clock
             _save(fabric, training, learner, schedule)
             bar.draw(update)
             if done or stopped or progress.stopped_early:
@@ -147,7 +152,8 @@ def _validate(fabric: Fabric, training: Training, schedule: Schedule, last: Upda
         context=fabric.autocast(),
     )
     better = progress.close_row(training.task, scores, last)
-    progress.stopped_early = options.patience is not None and progress.stalled >= options.patience
+    stalled = options.patience is not None and progress.stalled >= options.patience
+    progress.stopped_early = stalled or progress.reached(training.task, options.goal)
     schedule.validated(better)
     if fabric.is_global_zero:
         if better:

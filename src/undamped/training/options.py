@@ -41,6 +41,7 @@ class TrainOptions:
         warmup_steps: Steps over which the step size grows from zero.
         clip: Largest norm of the whole gradient.
         patience: Stop when so many validations in a row brought nothing better.
+        goal: Stop when a validation is as good as this, in the task's own metric.
         validate_every: Steps between validations, each of which also saves a checkpoint;
             chosen from the budget if none is given.
         truncate: Let gradients reach back only so many steps; the state is carried on.
@@ -70,6 +71,7 @@ class TrainOptions:
     warmup_steps: NonNegativeInt = 0
     clip: PositiveFloat | None = None
     patience: PositiveInt | None = None
+    goal: float | None = None
     validate_every: PositiveInt | None = None
     truncate: PositiveInt | None = None
     precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"] = "32-true"

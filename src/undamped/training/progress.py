@@ -19,6 +19,8 @@ class Progress:
 
     step: int = 0
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    """Of all threads of this process: what a busy machine takes longer for is not in it."""
     best_metric: float | None = None
     best_loss: float | None = None
     best_step: int = 0
@@ -77,6 +79,17 @@ class Progress:
             self.best_step = self.step
         self.stalled = 0 if better else self.stalled + 1
         return better
+
+    def reached(self, task: Task, goal: float | None) -> bool:
+        """Say whether the best validation is as good as a goal.
+
+        Args:
+            task: The task, which knows what good is.
+            goal: The metric that is wanted; None is never reached.
+        """
+        if goal is None or self.best_metric is None:
+            return False
+        return self.best_metric >= goal if task.higher_is_better else self.best_metric <= goal
 
     def _is_better(self, task: Task, scores: Scores) -> bool:
         """Compare by the metric, and by the loss where that is equal.

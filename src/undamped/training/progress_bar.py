@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 class ProgressBar:
     """Shows how a training goes, on standard error.
 
-    On a terminal it is a bar; in a file or a pipe it is a line per validation.
+    On a terminal it is a bar; in a file or a pipe it is a line per validation. Where somebody else
+    draws, lines are told to them.
 
     Args:
         training: The training.
@@ -67,15 +68,17 @@ class ProgressBar:
 
     def draw(self, update: Update) -> None:
         """Move the bar, at most ten times a second; or print a line for a new validation."""
-        if not self.shown:
+        if not (self.shown or self.training.tell):
             return
-        now = time.perf_counter()
-        if self._bar is None:
+        now, spent = time.perf_counter(), min(1.0, self.training.spent)
+        if self.shown and self._bar is None:
             self._print_new_row(update)
         elif now - self._drawn > 0.1:
             self._drawn = now
-            spent = min(1.0, self.training.spent)
-            self._bar.update(self._line, completed=spent, numbers=self._numbers(update))
+            if self.training.tell is not None:
+                self.training.tell(f"{100 * spent:.0f} %  {self._numbers(update)}")
+            else:
+                self._bar.update(self._line, completed=spent, numbers=self._numbers(update))
 
     def _print_new_row(self, update: Update) -> None:
         rows = self.training.progress.rows
