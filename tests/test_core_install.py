@@ -43,7 +43,9 @@ def run(code):
 LAYERS = """
 from contextlib import nullcontext
 import torch, undamped
+from undamped.networks.physics.base import MotionModel
 from undamped.networks.recurrent import Recurrent
+from undamped.networks.task_model import TaskModel
 from undamped.options import options_of
 from undamped.registry import models, solvers
 from undamped.solvers import LinearRotating
@@ -63,6 +65,10 @@ for name in models:
         with nullcontext() if name in ("unicornn", "cornn") else undamped.plain_loops():
             train(net, lambda: net(torch.randn(6, 2, 3))[0].square().mean())
         net.step(torch.randn(2, 3))
+    elif issubclass(models[name], TaskModel):
+        net = models[name](models[name].example_shape())
+        if issubclass(models[name], MotionModel):
+            train(net, lambda: net(torch.randn(5, 4)).square().mean())
     else:
         known = options_of(models[name])
         sizes = {"input_size": 4, "output_size": 2, "hidden_size": 3}

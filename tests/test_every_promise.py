@@ -9,16 +9,15 @@ import torch
 
 import undamped
 import undamped.report
+from member_groups import CELLS, OF_VECTORS, WHOLE, small_whole
 from undamped.analysis.promises import measure
 from undamped.docstrings import sections
 from undamped.flows import continuous_flow
-from undamped.networks.recurrent import Recurrent
 from undamped.options import options_of
 from undamped.promises import Kind, Promise
 from undamped.registry import models, solvers
 
-CELLS = [name for name in models if issubclass(models[name], Recurrent)]
-OTHERS = [name for name in models if name not in CELLS]
+OTHERS = [*OF_VECTORS, *WHOLE]
 VARIANTS = {
     "stable-residual": [
         {"kind": kind}
@@ -29,10 +28,17 @@ VARIANTS = {
     "depth-variant-node": [{"basis": basis} for basis in ("fourier", "stacked", "piecewise")],
     "data-controlled-node": [{}, {"adaptive_depth": True}],
     "ffjord": [{}, {"context_size": 3}, {"bottleneck_size": 1}],
+    "hnn": [
+        {},
+        {"method": "leapfrog", "step_size": 0.1},
+        {"method": "implicit-midpoint", "step_size": 0.1},
+    ],
 }
 
 
 def build(name, **options):
+    if name in WHOLE:
+        return small_whole(name, **options)
     known = options_of(models[name])
     wanted = {"input_size": 9 if "colours" in known else 2, "output_size": 2}
     return undamped.build(name, **{k: v for k, v in wanted.items() if k in known}, **options)

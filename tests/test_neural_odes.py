@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import undamped
+from member_groups import OF_VECTORS
 from undamped.errors import OptionError
 from undamped.fields import (
     Augmentation,
@@ -347,7 +348,7 @@ def test_fixed_steps_by_name(name, options):
 
 
 def test_every_model_with_a_method_has_a_step():
-    with_method = {name for name in models if "method" in options_of(models[name])}
+    with_method = {name for name in OF_VECTORS if "method" in options_of(models[name])}
     assert with_method - {"rk-net"} == {name for name, _ in SOLVING}
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 import undamped
+from member_groups import OF_VECTORS
 from undamped import report
 from undamped.analysis.gradient_flow import summarise
 from undamped.errors import OptionError, RunError, UndampedError
@@ -108,9 +109,7 @@ def test_diagnose_every_registered_recurrent_model(name):
     assert "recall" in found.results
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in models if not hasattr(models[name], "cell_class")]
-)
+@pytest.mark.parametrize("name", OF_VECTORS)
 def test_diagnose_every_registered_model_of_continuous_depth(name):
     torch.manual_seed(0)
     # A density answers with points and their densities; its points are followed.

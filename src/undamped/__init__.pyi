@@ -101,6 +101,8 @@ from undamped.networks.encoder_decoder import Decoder as Decoder
 from undamped.networks.encoder_decoder import EncoderDecoder as EncoderDecoder
 from undamped.networks.models import build as build
 from undamped.networks.penalty import penalty as penalty
+from undamped.networks.physics.hnn import HNN as HNN
+from undamped.networks.physics.plain_ode import PlainODE as PlainODE
 from undamped.networks.sequence_model import SequenceModel as SequenceModel
 from undamped.solvers import odeint as odeint
 from undamped.solvers import odeint_adjoint as odeint_adjoint

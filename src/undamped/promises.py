@@ -61,6 +61,18 @@ class Kind(Enum):
     """A state takes as many bytes after many steps as after a few."""
     DIRECT_PATH = "direct-path"
     """A remembered state reaches what the next step reads in one step, by its attention weight."""
+    KEPT_ENERGY = "kept-energy"
+    """Without inputs the field does not change its energy: ∇E · f = 0."""
+    DIVERGENCE_FREE = "divergence-free"
+    """The field keeps the volume of phase space: tr ∂f/∂z = 0."""
+    POWER_BALANCE = "power-balance"
+    """The energy changes by the power that inputs supply, by no more and no less."""
+    PASSIVE = "passive"
+    """The energy never grows by more than the power that inputs supply."""
+    POSITIVE_MASS = "positive-mass"
+    """The mass matrix, or its inverse, is positive: no eigenvalue below `smallest_mass`."""
+    KEPT_CONSTRAINTS = "kept-constraints"
+    """The field does not change what `constraints(state)` returns."""
     CORRECTED_ERROR = "corrected-error"
     """A correction within δ of the residual leaves an error of δ h^{p+1} in a step."""
 
@@ -306,4 +318,70 @@ class HasResidual(Protocol):
 
     def step(self, field: Any, t: Any, h: Any, state: Any, /) -> tuple[Any, Any]:
         """Take a step."""
+        ...
+
+
+@runtime_checkable
+class HasMotion(Protocol):
+    """A model of a moving system with an energy of its own."""
+
+    def example_states(self, count: int, generator: Any) -> tuple[Tensor, Tensor]:
+        """Return random states and inputs."""
+        ...
+
+    def derivative(self, states: Tensor, u: Tensor | None = None) -> Tensor:
+        """Return the rates of states."""
+        ...
+
+    def energy(self, states: Tensor) -> Tensor:
+        """Return the energy of states, (batch,)."""
+        ...
+
+    def supplied(self, states: Tensor, u: Tensor | None) -> Tensor:
+        """Return the power that inputs supply, (batch,)."""
+        ...
+
+
+@runtime_checkable
+class HasPhaseStep(Protocol):
+    """A model that takes steps in phase space."""
+
+    def phase_states(self, count: int, generator: Any) -> Tensor:
+        """Return random states: positions in the first half, momenta in the second."""
+        ...
+
+    def phase_step(self, states: Tensor) -> Tensor:
+        """Take a step of the model's own method and size."""
+        ...
+
+
+@runtime_checkable
+class HasMass(Protocol):
+    """A model with a mass matrix, or with the inverse of one."""
+
+    smallest_mass: float
+
+    def example_states(self, count: int, generator: Any) -> tuple[Tensor, Tensor]:
+        """Return random states and inputs."""
+        ...
+
+    def mass_matrix(self, states: Tensor) -> Tensor:
+        """Return the matrix that is to be positive, (batch, n, n)."""
+        ...
+
+
+@runtime_checkable
+class HasConstraints(Protocol):
+    """A model whose states keep to constraints."""
+
+    def example_states(self, count: int, generator: Any) -> tuple[Tensor, Tensor]:
+        """Return random states that keep to them, and inputs."""
+        ...
+
+    def derivative(self, states: Tensor, u: Tensor | None = None) -> Tensor:
+        """Return the rates of states."""
+        ...
+
+    def constraints(self, states: Tensor) -> Tensor:
+        """Return what has to stay as it is, (batch, constraints)."""
         ...

@@ -50,6 +50,12 @@ def bars(rows: list[tuple[str, float, str]], task: Task) -> Table:
     return table
 
 
+def scores_line(part: str, scores: dict[str, float]) -> str:
+    """Write all scores of a part of the data in one line."""
+    shown = (f"{name.replace('_', ' ')} {value:.3g}" for name, value in scores.items())
+    return f"  {part}: {', '.join(shown)}"
+
+
 def megabytes(count: float) -> str:
     """Write a number of bytes for a person."""
     return f"{count / 2**20:.0f} MB"

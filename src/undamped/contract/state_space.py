@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from undamped.errors import OptionError, explain
 
-Coordinate = Literal["position", "velocity", "momentum", "angle", "other"]
+Coordinate = Literal["position", "velocity", "momentum", "angle", "cosine", "sine", "other"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class StateSpace:
 
     Args:
         names: What the coordinates are called, for pictures and tables.
-        kinds: What each of them is; an angle is a position that comes round again after 2π.
+        kinds: What each of them is; an angle is a position that comes round again after 2π, and
+            may be given by its cosine and its sine instead.
         inputs: What the inputs u are called: forces and the like, given and not predicted.
 
     Example:
@@ -42,6 +43,18 @@ class StateSpace:
                     remedy="Name every coordinate and say what it is.",
                 )
             )
+
+    @classmethod
+    def canonical(cls, freedoms: int, inputs: int = 0) -> StateSpace:
+        """Return the space of positions q and momenta p, and of some inputs u.
+
+        Args:
+            freedoms: Positions; as many momenta.
+            inputs: Inputs.
+        """
+        names = tuple(f"{letter}{k + 1}" for letter in "qp" for k in range(freedoms))
+        kinds: tuple[Coordinate, ...] = ("position",) * freedoms + ("momentum",) * freedoms
+        return cls(names, kinds, tuple(f"u{k + 1}" for k in range(inputs)))
 
     @property
     def size(self) -> int:

@@ -23,6 +23,8 @@ from undamped.networks.encoder_decoder import Decoder as Decoder
 from undamped.networks.encoder_decoder import EncoderDecoder as EncoderDecoder
 from undamped.networks.models import build as build
 from undamped.networks.oscillators import OscillatorNetwork as OscillatorNetwork
+from undamped.networks.physics.hnn import HNN as HNN
+from undamped.networks.physics.plain_ode import PlainODE as PlainODE
 from undamped.networks.point_model import PointModel as PointModel
 from undamped.networks.recurrent import Recurrent as Recurrent
 from undamped.networks.sequence_model import SequenceModel as SequenceModel

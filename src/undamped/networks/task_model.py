@@ -65,6 +65,16 @@ class TaskModel(nn.Module, ABC):
             if isinstance(count := getattr(counted, name, None), int)
         }
 
+    def notes(self) -> list[str]:
+        """Return sentences about what was chosen, for the person who trains."""
+        return []
+
+    @classmethod
+    def example_shape(cls) -> TaskShape:
+        """Return the shape of a small task that the model can answer, to try it on."""
+        kind, sequential = sorted(cls.input_kinds)[0], cls.sequential is not False
+        return TaskShape(2, 2, kind, sequential=sequential, answer=sorted(cls.answers)[0])
+
     def parts_for_guard(self, batch: Batch) -> Iterator[tuple[str, Any]]:
         """Go through a pass part by part: what each is called, and its values.
 

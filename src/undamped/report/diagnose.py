@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.gradient_flow import GradientFlow, Loss, gradient_flow
+from undamped.analysis.kept_promises import KeptPromises
 from undamped.analysis.recall import Recall
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.flows.continuous_flow import ContinuousFlow
@@ -90,7 +91,7 @@ def diagnose(
     )
     flow, recall = results.get("gradient_flow"), results.get("recall")
     if not isinstance(flow, GradientFlow):
-        return report
+        return _judged_by_promises(report) if probe.moves else report
     verdict = _verdict(flow, _lstm_flow(probe, flow, say) if compare else None)
     tone: Literal["good", "bad"] = "good" if flow.verdict == "steady" else "bad"
     if probe.in_depth:
@@ -98,6 +99,18 @@ def diagnose(
     remembered = recall if isinstance(recall, Recall) else None
     advice = remedies(model, flow, remembered, command=prefix, model=entered, settings=settings)
     return replace(report, verdict=verdict, tone=tone, remedies=advice)
+
+
+def _judged_by_promises(report: ModelReport) -> ModelReport:
+    """Add the verdict about a model whose promises are what it is chosen for."""
+    found = report.results.get("promises")
+    if not isinstance(found, KeptPromises):
+        return replace(report, verdict="it promises nothing that nature keeps")
+    broken = [m.promise.claim for m in found.measurements if not m.kept]
+    if broken:
+        return replace(report, verdict=f"broken: {'; '.join(broken)}", tone="bad")
+    kept = "; ".join(m.promise.claim for m in found.measurements)
+    return replace(report, verdict=f"kept: {kept}", tone="good")
 
 
 def measure_all(
@@ -114,6 +127,9 @@ def measure_all(
     chosen = sorted(names or standard, key=lambda name: instruments[name].place)
     results, left_out = {}, {}
     for name in chosen:
+        if probe.moves and not instruments[name].of_motion:
+            left_out[name] = "it says how a state moves, and has no steps to remember"
+            continue
         if tick is not None:
             tick(name.replace("_", " "))
         try:

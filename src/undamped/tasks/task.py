@@ -86,10 +86,7 @@ class Task(ABC):
 
     def generator(self, split: Split, number: int, part: int = 0) -> torch.Generator:
         """Return the source of random numbers of one batch."""
-        words = np.random.SeedSequence(
-            [self.seed, _SPLIT_NUMBER[split], number, part]
-        ).generate_state(2)
-        return torch.Generator().manual_seed(int(words[0]) << 32 | int(words[1]))
+        return generator_of(self.seed, split, number, part)
 
     @abstractmethod
     def batch(self, split: Split, number: int, size: int) -> Batch:
@@ -160,6 +157,10 @@ class Task(ABC):
             return (prediction.argmax(-1) == targets).sum().double(), targets.numel()
         return (prediction - targets).double().square().sum(), targets.numel()
 
+    def more_scores(self, prediction: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
+        """Return further scores of predictions, each as a sum and a count; usually none."""
+        return {}
+
     def answers(self, batch: Batch) -> int:
         """Return over how many answers `loss` is a mean; padding does not count."""
         mask = batch.target_mask
@@ -196,6 +197,12 @@ class Task(ABC):
     def describe(self) -> str:
         """Say in one line what a model is asked to do."""
         return (type(self).__doc__ or "").splitlines()[0]
+
+
+def generator_of(seed: int, split: Split, number: int, part: int = 0) -> torch.Generator:
+    """Return a source of random numbers that depends on these four and on nothing else."""
+    words = np.random.SeedSequence([seed, _SPLIT_NUMBER[split], number, part]).generate_state(2)
+    return torch.Generator().manual_seed(int(words[0]) << 32 | int(words[1]))
 
 
 def known_answers(prediction: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:

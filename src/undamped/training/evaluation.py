@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,10 +15,11 @@ from undamped.tasks.task import Split, Task
 
 @dataclass(frozen=True)
 class Scores:
-    """Mean loss and metric over a part of the data."""
+    """Mean loss and metric over a part of the data, and whatever else its task scores."""
 
     loss: float
     metric: float
+    more: dict[str, float] = field(default_factory=dict)
 
 
 def detach_state(state: Any) -> Any:
@@ -56,6 +57,7 @@ def evaluate(
     was_training = model.training
     model.eval()
     state = None
+    further: dict[str, tuple[float, float]] = {}
     with context or nullcontext():
         for number in range(rank, count, world):
             batch = task.batch(split, number, batch_size).to(device)
@@ -66,7 +68,14 @@ def evaluate(
             sums += torch.tensor(
                 [loss.item() * weight, weight, metric.item(), metric_count], dtype=torch.float64
             )
+            for name, (total, number_of) in task.more_scores(prediction, batch).items():
+                before = further.get(name, (0.0, 0.0))
+                further[name] = before[0] + total, before[1] + number_of
     model.train(was_training)
     if world > 1:
         torch.distributed.all_reduce(sums)
-    return Scores(loss=float(sums[0] / sums[1]), metric=task.finish(float(sums[2] / sums[3])))
+    return Scores(
+        loss=float(sums[0] / sums[1]),
+        metric=task.finish(float(sums[2] / sums[3])),
+        more={name: total / number_of for name, (total, number_of) in further.items()},
+    )

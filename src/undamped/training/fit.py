@@ -97,6 +97,8 @@ def fit(
         )
         if vectors is not None and isinstance(model, str):
             built_model.start_embedding(vectors)
+        if progress and built_model.notes():
+            sys.stderr.write("\n".join(built_model.notes()) + "\n")
         _check_number_format(built_model, options.precision)
         _try_one_batch(built_model, built_task, options)
     run = Run.create(out, f"{task_name}-{model_name}")
@@ -191,7 +193,7 @@ def _train(
     }
     for name, part in task.test_parts().items():
         scores = evaluate(model, part, "test", options.batch_size)
-        result[name] = {"loss": scores.loss, task.metric: scores.metric}
+        result[name] = {"loss": scores.loss, part.metric: scores.metric, **scores.more}
     run.update(status="finished", result=result)
     return run
 

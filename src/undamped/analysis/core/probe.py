@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from undamped.errors import OptionError
 from undamped.networks import Recurrent, SequenceModel
+from undamped.networks.physics.base import MotionModel
 from undamped.networks.point_model import PointModel
 from undamped.tasks.task import Task
 
@@ -49,11 +50,16 @@ class Probe:
         return self.model.network if whole else self.model  # type: ignore[return-value]
 
     @property
+    def moves(self) -> bool:
+        """Whether the model is one of a system that moves: what it solves is time, not depth."""
+        return isinstance(self.network, MotionModel)
+
+    @property
     def in_depth(self) -> bool:
         """Whether the model reads single vectors and its state flows through layers or an ODE."""
         from undamped.analysis.depth_flow import flows_in_depth
 
-        return self.inputs.dim() == 2 and flows_in_depth(self.model)
+        return self.inputs.dim() == 2 and not self.moves and flows_in_depth(self.model)
 
     @property
     def batch_first(self) -> bool:

@@ -53,6 +53,8 @@ class Result(Record, ABC):
     """The function in the same file that measures, if it is not called as the instrument is."""
     on_request: ClassVar[bool] = False
     """Whether it is measured only when it is asked for by name."""
+    of_motion: ClassVar[bool] = False
+    """Whether it also has something to say about models of systems that move."""
     columns: ClassVar[tuple[str, ...]] = ()
     """Headings of `rows`."""
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from undamped import promises
-from undamped.analysis.promises import density, flow, matrix, memory, solver, step
+from undamped.analysis.promises import density, flow, matrix, memory, motion, solver, step
 from undamped.analysis.promises.result import Result
 from undamped.errors import explain
 from undamped.promises import Kind, Promise, Promising
@@ -51,7 +51,7 @@ LARGEST = 256
 
 
 def measure(subject: Promising, *, seed: int = 0) -> list[Measurement]:
-    """Measure every promise of a cell, a model of continuous depth or a method of solution.
+    """Measure every promise of a cell, a whole model or a method of solution.
 
     Promises that take the Jacobian of a state of more than 256 numbers are left out.
 
@@ -104,7 +104,10 @@ _MEASURES: dict[Kind, tuple[Any, Callable[[Any, torch.Generator], Result]]] = {
         promises.HasSteps | promises.HasLayers,
         step.measure_volume_preserving,
     ),
-    Kind.SYMPLECTIC: (promises.HasSteps | promises.HasLayers, step.measure_symplectic),
+    Kind.SYMPLECTIC: (
+        promises.HasSteps | promises.HasLayers | promises.HasPhaseStep,
+        step.measure_symplectic,
+    ),
     Kind.BOUNDED_STATE: (promises.HasStateBound, step.measure_bounded_state),
     Kind.FIXED_STATE: (promises.HasSteps, memory.measure_fixed_state),
     Kind.DIRECT_PATH: (promises.HasMemory, memory.measure_direct_path),
@@ -123,6 +126,12 @@ _MEASURES: dict[Kind, tuple[Any, Callable[[Any, torch.Generator], Result]]] = {
     Kind.BOUNDED_VELOCITY: (promises.HasDampedFlow, flow.measure_bounded_velocity),
     Kind.LOG_DETERMINANT: (promises.HasDensity, density.measure_log_determinant),
     Kind.NORMALISED_DENSITY: (promises.HasDensity, density.measure_normalised_density),
+    Kind.KEPT_ENERGY: (promises.HasMotion, motion.measure_kept_energy),
+    Kind.DIVERGENCE_FREE: (promises.HasMotion, motion.measure_divergence_free),
+    Kind.POWER_BALANCE: (promises.HasMotion, motion.measure_power_balance),
+    Kind.PASSIVE: (promises.HasMotion, motion.measure_passive),
+    Kind.POSITIVE_MASS: (promises.HasMass, motion.measure_positive_mass),
+    Kind.KEPT_CONSTRAINTS: (promises.HasConstraints, motion.measure_kept_constraints),
     Kind.CORRECTED_ERROR: (promises.HasResidual, solver.measure_corrected_error),
 }
 """Each kind: what it asks of its subject, and how it is measured."""

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from undamped.analysis.promises.motion import measure_symplectic_step
 from undamped.analysis.promises.result import Result
 from undamped.promises import (
     HasEquilibrium,
     HasLayers,
     HasMomentum,
+    HasPhaseStep,
     HasStateBound,
     HasStepGradientBound,
     HasStepInverse,
@@ -106,8 +108,12 @@ def measure_volume_preserving(subject: HasSteps | HasLayers, generator: torch.Ge
     return max(errors), ROUNDING, "largest |det J − 1|"
 
 
-def measure_symplectic(subject: HasSteps | HasLayers, generator: torch.Generator) -> Result:
+def measure_symplectic(
+    subject: HasSteps | HasLayers | HasPhaseStep, generator: torch.Generator
+) -> Result:
     """Compare JᵀΩJ with Ω."""
+    if isinstance(subject, HasPhaseStep):
+        return measure_symplectic_step(subject, generator)
     worst = 0.0
     for step in _steps(subject, generator):
         size = step.state[0].shape[-1]

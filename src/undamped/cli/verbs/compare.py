@@ -106,16 +106,21 @@ def compare(
         _print(task, built, rows)
 
 
+def _metrics(task: Task) -> dict[str, str]:
+    """Return the parts a task is tested on, and what is scored there."""
+    return {name: part.metric for name, part in task.test_parts().items()} or {"valid": task.metric}
+
+
 def _summary(name: str, runs: list[Run], failures: list[str], task: Task) -> dict[str, Any]:
-    parts = list(task.test_parts()) or ["valid"]
+    parts = _metrics(task)
     found = [run.settings for run in runs]
     row: dict[str, Any] = {"model": name, "runs": [str(run.path) for run in runs]}
     if failures:
         row["failures"] = failures
     if not found:
         return row
-    for part in parts:
-        scores = [settings["result"][part][task.metric] for settings in found]
+    for part, metric in parts.items():
+        scores = [settings["result"][part][metric] for settings in found]
         row[part] = {
             "mean": statistics.fmean(scores),
             "std": statistics.stdev(scores) if len(scores) > 1 else 0.0,
@@ -135,11 +140,12 @@ def _print(name: str, task: Task, rows: list[dict[str, Any]]) -> None:
     from undamped.cli.screen import bars, console, duration, megabytes, metric_name, number
 
     screen = console()
-    parts = list(task.test_parts()) or ["valid"]
+    parts = _metrics(task)
     table = Table(title=f"{name}: {metric_name(task)} on the test part", title_justify="left")
     table.add_column("model")
-    for part in parts:
-        table.add_column(part if len(parts) > 1 else metric_name(task), justify="right")
+    for part, metric in parts.items():
+        words = part if metric == task.metric else f"{part}: {metric.replace('_', ' ')}"
+        table.add_column(words if len(parts) > 1 else metric_name(task), justify="right")
     for column in ("parameters", "steps", "time", "peak memory"):
         table.add_column(column, justify="right")
     for row in rows:
@@ -156,5 +162,6 @@ def _print(name: str, task: Task, rows: list[dict[str, Any]]) -> None:
             megabytes(row["peak_memory_bytes"]),
         )
     screen.print(table)
-    drawn = [(row["model"], row[parts[0]]["mean"], "") for row in rows if parts[0] in row]
+    first = next(iter(parts))
+    drawn = [(row["model"], row[first]["mean"], "") for row in rows if first in row]
     screen.print(bars([*drawn, ("a guess", task.chance.metric, task.chance.guess)], task))

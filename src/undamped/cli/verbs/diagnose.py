@@ -157,17 +157,42 @@ def _on_noise(
 ) -> ModelReport:
     import torch
 
+    from undamped.networks.task_model import TaskModel
     from undamped.registry import models
     from undamped.report import diagnose as measure
 
     inputs = None
     options = {"hidden_size": 64, "input_size": 1, **given}
+    if issubclass(models[model], TaskModel):
+        return _on_example(model, given, words, steps, seed, common)
     if not hasattr(models[model], "cell_class"):  # it works in depth, not in time
         options = {**_small(model, given), **given}
         inputs = torch.randn(64 if options["input_size"] < 100 else 16, options["input_size"])
     network = models.build(model, **options)
     said = _given(words) if steps == STEPS else [*_given(words), f"--steps {steps}"]
     return measure(network, inputs, steps=steps, seed=seed, name=model, settings=said, **common)
+
+
+def _on_example(
+    model: str,
+    given: dict[str, Any],
+    words: list[str],
+    steps: int,
+    seed: int,
+    common: dict[str, Any],
+) -> ModelReport:
+    """Measure a whole model on noise in the shape of a small task that it can answer."""
+    import torch
+
+    from undamped.networks.for_task import model_for
+    from undamped.registry import models
+    from undamped.report import diagnose as measure
+
+    shape = models[model].example_shape()
+    first = (steps, 8) if shape.sequential else (64,)
+    inputs = torch.randn(*first, shape.input_size)
+    network = model_for(shape, model, given)
+    return measure(network, inputs, seed=seed, name=model, settings=_given(words), **common)
 
 
 def _on_task(

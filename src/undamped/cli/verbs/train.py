@@ -149,13 +149,14 @@ def _print(run: Run, other: Run | None) -> None:
     from rich.panel import Panel
 
     from undamped.cli.next_steps import next_steps
-    from undamped.cli.screen import bars, console, duration, megabytes, metric_name
+    from undamped.cli.screen import bars, console, duration, megabytes, metric_name, scores_line
     from undamped.training.origins import with_words
 
     settings, task = run.settings, run.task()
     result, model = settings["result"], settings["model"]
-    parts = list(task.test_parts()) or ["valid"]
-    held = "test" if task.test_parts() else "validation"
+    found = task.test_parts()
+    parts = [name for name, part in found.items() if part.metric == task.metric] or ["valid"]
+    held = "test" if found else "validation"
     notes = {
         "model": f"{model['parameters']:,} parameters, {result['steps']:,} steps",
         "chance": task.chance.guess,
@@ -185,6 +186,9 @@ def _print(run: Run, other: Run | None) -> None:
     screen.print(f"{metric_name(task)} on the {held} part, {direction}", style="dim")
     screen.print("")
     screen.print(bars(rows, task))
+    for name, part in found.items():
+        if part.metric != task.metric:
+            screen.print(scores_line(name, result[name]))
     screen.print("")
     screen.print(
         f"Trained in {duration(result['seconds'])}, peak memory "

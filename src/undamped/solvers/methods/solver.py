@@ -43,6 +43,10 @@ class Solver(ABC):
     """A step forward and a step of the opposite size cancel."""
     symplectic: ClassVar[bool] = False
     """The Jacobian of a step keeps the symplectic form, for the Hamiltonian fields it is for."""
+    needs_separable: ClassVar[bool] = False
+    """It does so only where H = T(p) + V(q); other fields are stepped, but nothing is kept."""
+    doubles_state: ClassVar[bool] = False
+    """It does so for two copies of the state together, and not for the one that is given out."""
     reversible: ClassVar[bool] = False
     """`reverse` undoes a step algebraically, to rounding."""
     phase_space: ClassVar[bool] = False

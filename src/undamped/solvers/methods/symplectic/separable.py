@@ -20,6 +20,7 @@ class SymplecticEuler(Solver):
 
     order = 1
     symplectic = True
+    needs_separable = True
     phase_space = True
     reversible = True
 
@@ -49,6 +50,7 @@ class Leapfrog(Solver):
     order = 2
     symmetric = True
     symplectic = True
+    needs_separable = True
     phase_space = True
     reversible = True
 
@@ -86,6 +88,7 @@ class Yoshida4(Solver):
     order = 4
     symmetric = True
     symplectic = True
+    needs_separable = True
     phase_space = True
     reversible = True
     _outer = 1 / (2 - 2 ** (1 / 3))

@@ -33,6 +33,7 @@ class Tao(Solver):
     order = 2
     symmetric = True
     symplectic = True
+    doubles_state = True
     phase_space = True
     reversible = True
 

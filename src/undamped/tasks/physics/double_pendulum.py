@@ -1,0 +1,108 @@
+"""A pendulum that hangs from a pendulum."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Unpack
+
+import torch
+from torch import Tensor
+
+from undamped.checked import checked
+from undamped.contract import StateSpace
+from undamped.fields.physics.hamiltonian import HamiltonianField
+from undamped.options import NonNegativeInt, PositiveFloat
+from undamped.registry import tasks
+from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
+from undamped.tasks.physics.system import System, uniform
+
+
+class DoublePendulumField(HamiltonianField):
+    """Two point masses on massless rods.
+
+    Equation:
+        H = (m₂ l₂² p₁² + (m₁+m₂) l₁² p₂² − 2 m₂ l₁ l₂ p₁ p₂ cos(q₁−q₂))
+        / (2 m₂ l₁² l₂² (m₁ + m₂ sin²(q₁−q₂))) − (m₁+m₂) g l₁ cos q₁ − m₂ g l₂ cos q₂
+
+    Args:
+        masses: m₁ and m₂.
+        lengths: l₁ and l₂.
+        gravity: g.
+    """
+
+    def __init__(
+        self,
+        masses: tuple[float, float] = (1.0, 1.0),
+        lengths: tuple[float, float] = (1.0, 1.0),
+        gravity: float = 9.8,
+    ) -> None:
+        super().__init__(2)
+        self.masses, self.lengths, self.gravity = masses, lengths, gravity
+
+    def hamiltonian(self, t: Any, q: Tensor, p: Tensor) -> Tensor:
+        """Return H."""
+        (m1, m2), (l1, l2), g = self.masses, self.lengths, self.gravity
+        (q1, q2), (p1, p2) = q.unbind(-1), p.unbind(-1)
+        apart = q1 - q2
+        above = m2 * l2**2 * p1**2 + (m1 + m2) * l1**2 * p2**2
+        above = above - 2 * m2 * l1 * l2 * p1 * p2 * torch.cos(apart)
+        below = 2 * m2 * l1**2 * l2**2 * (m1 + m2 * torch.sin(apart) ** 2)
+        return above / below - (m1 + m2) * g * l1 * torch.cos(q1) - m2 * g * l2 * torch.cos(q2)
+
+
+class DoublePendulumSystem(System[DoublePendulumField]):
+    """Masses and rods of length one.
+
+    Args:
+        gravity: g.
+        swing: Largest angle to start from, at rest.
+    """
+
+    space = StateSpace(("q1", "q2", "p1", "p2"), ("angle", "angle", "momentum", "momentum"))
+    trajectories: ClassVar[int] = 100
+    readings: ClassVar[int] = 31
+
+    def __init__(self, gravity: float = 9.8, swing: float = math.pi / 2) -> None:
+        self.field = DoublePendulumField(gravity=gravity)
+        self.swing = swing
+
+    def constants(self) -> dict[str, Any]:
+        """Return masses, lengths and gravity."""
+        of = self.field
+        return {"masses": list(of.masses), "lengths": list(of.lengths), "gravity": of.gravity}
+
+    def starts(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw angles, at rest."""
+        angles = uniform(generator, -self.swing, self.swing, count, 2)
+        return torch.cat((angles, torch.zeros_like(angles)), dim=1)
+
+
+@tasks.register("double-pendulum")
+class DoublePendulum(MotionTask):
+    """A pendulum that hangs from a pendulum.
+
+    Point masses of 1 on rods of length 1; chaotic where it swings high. 100 trajectories of 31
+    readings on [0, 3], from rest.
+
+    Args:
+        gravity: g: 9.8 as for LNN; SympNet has 1.
+        swing: Largest angle to start from.
+        seed: Where the order of training comes from.
+
+    Example:
+        >>> build("double-pendulum", gravity=1.0)
+
+    Reference:
+        Constants of M. Cranmer and others. Lagrangian neural networks. ICLR workshop, 2020.
+    """
+
+    @checked
+    def __init__(
+        self,
+        *,
+        gravity: PositiveFloat = 9.8,
+        swing: PositiveFloat = math.pi / 2,
+        seed: NonNegativeInt = 0,
+        **options: Unpack[MotionOptions],
+    ) -> None:
+        super().__init__(DoublePendulumSystem(gravity, swing), seed, options)

@@ -1,0 +1,22 @@
+"""The registry of models by what they are: networks of cells, models of vectors, whole models."""
+
+import torch
+
+from undamped.networks.for_task import model_for
+from undamped.networks.physics.base import MotionModel
+from undamped.networks.recurrent import Recurrent
+from undamped.networks.task_model import TaskModel
+from undamped.registry import models
+
+CELLS = [name for name in models if issubclass(models[name], Recurrent)]
+WHOLE = [name for name in models if issubclass(models[name], TaskModel)]
+"""Models whose constructor takes the shape of a task."""
+MOVING = [name for name in WHOLE if issubclass(models[name], MotionModel)]
+"""Models of systems that move."""
+OF_VECTORS = [name for name in models if name not in (*CELLS, *WHOLE)]
+
+
+def small_whole(name, **options):
+    """Build a whole model for a small task that it can answer."""
+    torch.manual_seed(0)
+    return model_for(models[name].example_shape(), name, options)

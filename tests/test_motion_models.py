@@ -1,0 +1,164 @@
+"""Models of moving systems: trained, scored, resumed, diagnosed, and honest about their steps."""
+
+import json
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import undamped
+from undamped import cli
+from undamped.analysis.promises import measure
+from undamped.contract import Batch, StateSpace
+from undamped.errors import OptionError, ShapeError
+from undamped.networks.physics.base import shape_of
+from undamped.training import Run, fit, resume
+
+QUICK = {"steps": 30, "batch_size": 32, "validate_every": 10}
+FEW = {"trajectories": 6, "readings": 8}
+
+
+@pytest.fixture(scope="module")
+def pendulum(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs")
+    words = ["train.steps=30", "train.batch_size=32", "train.validate_every=10"]
+    few = ["task.trajectories=6", "task.readings=8", "model.hidden_size=16"]
+    said = CliRunner().invoke(
+        cli.app, ["train", "pendulum", "hnn", *words, *few, "--out", str(out)]
+    )
+    assert said.exit_code == 0, said.output
+    return out / "pendulum-hnn-1", said.output
+
+
+def test_train_prints_scores_of_trajectories_longer_than_learnt(pendulum):
+    path, said = pendulum
+    for words in ("to t = 3: ", "to t = 12: ", "relative error", "energy mse", "valid time"):
+        assert words in said
+    result = Run.open(path).result
+    assert result["test"]["mse"] < result["chance"]["mse"]
+    assert set(result["to t = 12"]) == {"loss", "relative_error", "energy_mse", "valid_time"}
+    assert 0 < result["to t = 3"]["relative_error"] < 1
+    assert Run.open(path).settings["system"] == {
+        "name": "PendulumSystem", "kinetic": 1.0, "gravity": 3.0,
+    }  # fmt: skip
+
+
+def test_a_run_is_diagnosed_reported_and_answers(pendulum, tmp_path):
+    path, _ = pendulum
+    said = CliRunner().invoke(
+        cli.app, ["diagnose", str(path), "--out", str(tmp_path / "page.html"), "--json"]
+    )
+    assert said.exit_code == 0, said.output
+    (found,) = json.loads(said.stdout)["models"]
+    assert found["verdict"].startswith("kept: the field keeps its energy")
+    assert [m["kept"] for m in found["promises"]["measurements"]] == [True, True]
+    assert "∇E · f = 0" in (tmp_path / "page.html").read_text()
+    said = CliRunner().invoke(cli.app, ["predict", str(path), "--json"])
+    assert said.exit_code == 0 and len(json.loads(said.stdout)["examples"][0]["answer"]) == 2
+
+
+def test_a_run_resumes_with_the_same_bits(pendulum):
+    path, _ = pendulum
+    run = Run.open(path)
+    before = run.result
+    run.update(status="interrupted")
+    assert resume(path, progress=False).result["test"] == before["test"]
+
+
+@pytest.mark.parametrize("model", ["hnn", "plain-ode"])
+def test_models_learn_from_trajectories_too(model, tmp_path):
+    run = fit(
+        model, "spring", model_options={"hidden_size": 16, "tolerance": 1e-3},
+        task_options={**FEW, "form": "trajectory", "window": 2},
+        train={**QUICK, "learning_rate": 1e-2}, out=tmp_path, progress=False,
+    )  # fmt: skip
+    assert run.result["test"]["mse"] < run.result["chance"]["mse"]
+    assert run.metrics()[-1]["evaluations"] > 0
+
+
+def test_rates_and_trajectories_are_of_one_field():
+    torch.manual_seed(0)
+    model = undamped.HNN(2, hidden_size=8, tolerance=1e-8).double()
+    z = torch.randn(3, 4).double()
+    path = model.trajectory(z, [1e-3, 2e-3])
+    torch.testing.assert_close((path[0] - z) / 1e-3, model(z), atol=1e-2, rtol=1e-2)
+    own = torch.tensor([[1e-3, 1e-3, 2e-3], [2e-3, 3e-3, 4e-3]]).double()
+    each = model(Batch(z, target_times=own))
+    torch.testing.assert_close(each[0, :2], path[0, :2])
+    torch.testing.assert_close(each[0, 2], path[1, 2])
+    with pytest.raises(OptionError, match="the same for all samples"):
+        undamped.HNN(2, method="rk4", step_size=0.1)(Batch(z, target_times=own))
+
+
+def test_states_in_another_order_move_alike():
+    space = StateSpace(("p1", "q1", "q2", "p2"), ("momentum", "position", "position", "momentum"))
+    torch.manual_seed(0)
+    other = undamped.HNN(shape_of(space))
+    plain = undamped.HNN(2)
+    plain.load_state_dict(other.state_dict())
+    z, order = torch.randn(5, 4), [1, 2, 0, 3]
+    torch.testing.assert_close(other(z)[:, order], plain(z[:, order]))
+    torch.testing.assert_close(other.energy(z), plain.energy(z[:, order]))
+    path = other.trajectory(z, [0.1, 0.2])
+    torch.testing.assert_close(path[..., order], plain.trajectory(z[:, order], [0.1, 0.2]))
+
+
+def test_a_promise_belongs_to_field_and_solver():
+    def kinds(**options):
+        return [m.promise.kind.value for m in measure(undamped.HNN(2, **options))]
+
+    assert kinds() == ["kept-energy", "divergence-free"]
+    fixed = {"step_size": 0.1}
+    assert kinds(method="leapfrog", **fixed) == kinds()
+    assert kinds(method="implicit-midpoint", **fixed) == [*kinds(), "symplectic"]
+    (note,) = undamped.HNN(2, method="leapfrog", **fixed).notes()
+    assert "not of the form T(p) + V(q): no symplectic step is promised" in note
+    assert not undamped.HNN(2, method="implicit-midpoint", **fixed).notes()
+    # And rightly so: the steps of leapfrog are not symplectic here.
+    from undamped.analysis.promises.motion import measure_symplectic_step
+
+    torch.manual_seed(0)
+    model = undamped.HNN(2, method="leapfrog", **fixed).double()
+    value, limit, _ = measure_symplectic_step(model, torch.Generator().manual_seed(0))
+    assert value > 1e3 * limit
+
+
+def test_a_wrong_gradient_would_not_pass(monkeypatch):
+    from undamped.fields.physics import PerceptronHamiltonian
+
+    plain = PerceptronHamiltonian.gradient
+
+    def wrong(self, t, q, p):
+        by_q, by_p = plain(self, t, q, p)
+        return 1.001 * by_q, by_p
+
+    monkeypatch.setattr(PerceptronHamiltonian, "gradient", wrong)
+    assert [m.kept for m in measure(undamped.HNN(2))] == [False, False]
+
+
+def test_bad_states_are_refused():
+    with pytest.raises(ShapeError, match=r"HNN states: expected \(batch, 4\)"):
+        undamped.HNN(2)(torch.randn(5, 3))
+    with pytest.raises(OptionError, match="a momentum or velocity for each"):
+        undamped.HNN(StateSpace(("x", "y", "z"), ("position", "position", "momentum")))
+    with pytest.raises(OptionError, match="expected a model with an energy"):
+        undamped.PlainODE(1).energy(torch.randn(2, 2))
+
+
+def test_a_trajectory_that_breaks_off_is_lost_and_not_an_error(tmp_path):
+    class Wild(undamped.PlainODE):
+        def __init__(self, shape):
+            super().__init__(shape, hidden_size=4)
+            self.flow.max_steps = 3
+
+    task = undamped.tasks.build("spring", **FEW)
+    run = fit(Wild(task.task_shape), task, train=QUICK, out=tmp_path, progress=False)
+    assert 0 < run.result["to t = 12"]["lost"] <= 1
+
+
+def test_diagnose_by_name_alone(tmp_path):
+    said = CliRunner().invoke(
+        cli.app, ["diagnose", "hnn", "--out", str(tmp_path / "page.html"), "--json"]
+    )
+    assert said.exit_code == 0, said.output
+    assert json.loads(said.stdout)["models"][0]["verdict"].startswith("kept: ")
