@@ -3,7 +3,7 @@
 import torch
 
 from undamped.networks.for_task import model_for
-from undamped.networks.physics.base import MotionModel
+from undamped.networks.physics.state_model import StateModel
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.task_model import TaskModel
 from undamped.registry import models
@@ -11,7 +11,7 @@ from undamped.registry import models
 CELLS = [name for name in models if issubclass(models[name], Recurrent)]
 WHOLE = [name for name in models if issubclass(models[name], TaskModel)]
 """Models whose constructor takes the shape of a task."""
-MOVING = [name for name in WHOLE if issubclass(models[name], MotionModel)]
+MOVING = [name for name in WHOLE if issubclass(models[name], StateModel)]
 """Models of systems that move."""
 OF_VECTORS = [name for name in models if name not in (*CELLS, *WHOLE)]
 

@@ -33,6 +33,9 @@ VARIANTS = {
         {"method": "leapfrog", "step_size": 0.1},
         {"method": "implicit-midpoint", "step_size": 0.1},
     ],
+    "srnn": [{}, {"method": "yoshida4"}, {"method": "rk4"}],
+    "symoden": [{}, {"friction": True}],
+    "sympnet": [{}, {"kind": "LA"}, {"conditioned": True}],
 }
 
 

@@ -11,7 +11,7 @@ from undamped import cli
 from undamped.analysis.promises import measure
 from undamped.contract import Batch, StateSpace
 from undamped.errors import OptionError, ShapeError
-from undamped.networks.physics.base import shape_of
+from undamped.networks.physics.state_model import shape_of
 from undamped.training import Run, fit, resume
 
 QUICK = {"steps": 30, "batch_size": 32, "validate_every": 10}

@@ -102,7 +102,13 @@ from undamped.networks.encoder_decoder import EncoderDecoder as EncoderDecoder
 from undamped.networks.models import build as build
 from undamped.networks.penalty import penalty as penalty
 from undamped.networks.physics.hnn import HNN as HNN
+from undamped.networks.physics.nssnn import NSSNN as NSSNN
 from undamped.networks.physics.plain_ode import PlainODE as PlainODE
+from undamped.networks.physics.srnn import SRNN as SRNN
+from undamped.networks.physics.ssinn import SSINN as SSINN
+from undamped.networks.physics.symoden import SymODEN as SymODEN
+from undamped.networks.physics.sympnet import SympNet as SympNet
+from undamped.networks.physics.taylor_net import TaylorNet as TaylorNet
 from undamped.networks.sequence_model import SequenceModel as SequenceModel
 from undamped.solvers import odeint as odeint
 from undamped.solvers import odeint_adjoint as odeint_adjoint

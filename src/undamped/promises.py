@@ -356,6 +356,15 @@ class HasPhaseStep(Protocol):
 
 
 @runtime_checkable
+class HasPhaseInverse(HasPhaseStep, Protocol):
+    """A model whose steps in phase space can be taken back."""
+
+    def phase_undo(self, states: Tensor) -> Tensor:
+        """Take a step back."""
+        ...
+
+
+@runtime_checkable
 class HasMass(Protocol):
     """A model with a mass matrix, or with the inverse of one."""
 

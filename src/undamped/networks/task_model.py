@@ -65,6 +65,17 @@ class TaskModel(nn.Module, ABC):
             if isinstance(count := getattr(counted, name, None), int)
         }
 
+    def further_predictions(self) -> list[Tensor]:
+        """Return predictions of the last pass that are to be as good as the one it returned.
+
+        Training adds the task's loss of each; usually there are none.
+        """
+        return []
+
+    def found(self) -> list[str]:
+        """Return sentences about what the weights say, for the person who trained them."""
+        return []
+
     def notes(self) -> list[str]:
         """Return sentences about what was chosen, for the person who trains."""
         return []

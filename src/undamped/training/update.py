@@ -49,7 +49,10 @@ class Objective(nn.Module):
         """Return loss with penalties, loss, prediction and the state after the batch."""
         prediction, state = self.model.run(batch, state)
         loss = self.task.loss(prediction, batch)
-        return loss + penalty(self.model, loss), loss, prediction, state
+        total = loss + penalty(self.model, loss)
+        for further in self.model.further_predictions():
+            total = total + self.task.loss(further, batch)
+        return total, loss, prediction, state
 
 
 def penalty(model: nn.Module, like: Tensor) -> Tensor:

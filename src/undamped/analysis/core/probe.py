@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from undamped.errors import OptionError
 from undamped.networks import Recurrent, SequenceModel
-from undamped.networks.physics.base import MotionModel
+from undamped.networks.physics.state_model import StateModel
 from undamped.networks.point_model import PointModel
 from undamped.tasks.task import Task
 
@@ -52,7 +52,7 @@ class Probe:
     @property
     def moves(self) -> bool:
         """Whether the model is one of a system that moves: what it solves is time, not depth."""
-        return isinstance(self.network, MotionModel)
+        return isinstance(self.network, StateModel)
 
     @property
     def in_depth(self) -> bool:

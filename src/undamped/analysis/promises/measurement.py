@@ -99,7 +99,10 @@ _MEASURES: dict[Kind, tuple[Any, Callable[[Any, torch.Generator], Result]]] = {
     ),
     Kind.STARTS_ISOMETRIC: (promises.HasRecurrentMatrix, matrix.measure_isometric),
     Kind.ISOMETRIC: (promises.HasRecurrentMatrix, matrix.measure_isometric),
-    Kind.INVERTIBLE: (promises.HasStepInverse | promises.HasLayers, step.measure_invertible),
+    Kind.INVERTIBLE: (
+        promises.HasStepInverse | promises.HasLayers | promises.HasPhaseInverse,
+        step.measure_invertible,
+    ),
     Kind.VOLUME_PRESERVING: (
         promises.HasSteps | promises.HasLayers,
         step.measure_volume_preserving,

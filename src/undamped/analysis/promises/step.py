@@ -14,6 +14,7 @@ from undamped.promises import (
     HasEquilibrium,
     HasLayers,
     HasMomentum,
+    HasPhaseInverse,
     HasPhaseStep,
     HasStateBound,
     HasStepGradientBound,
@@ -91,8 +92,14 @@ def measure_bounded_step_gradient(cell: HasStepGradientBound, generator: torch.G
 
 
 @torch.no_grad()
-def measure_invertible(subject: HasStepInverse | HasLayers, generator: torch.Generator) -> Result:
+def measure_invertible(
+    subject: HasStepInverse | HasLayers | HasPhaseInverse, generator: torch.Generator
+) -> Result:
     """Take a step and take it back."""
+    if isinstance(subject, HasPhaseInverse):
+        states = subject.phase_states(SAMPLES, generator)
+        error = (subject.phase_undo(subject.phase_step(states)) - states).abs().max().item()
+        return error, ROUNDING, "largest error after a step forth and back"
     worst = 0.0
     for step in _steps(subject, generator):
         for found, true in zip(step.undo(step.advance(step.state)), step.state, strict=True):

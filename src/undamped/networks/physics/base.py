@@ -8,22 +8,21 @@ its class, knows what it promises.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
-from undamped.contract import Answer, Batch, InputKind, StateSpace, TaskShape, Use
-from undamped.errors import OptionError, ShapeError, explain
-from undamped.fields.physics.coordinates import Coordinates, split_inputs
+from undamped.contract import StateSpace
+from undamped.errors import OptionError, explain
+from undamped.fields.physics.coordinates import Coordinates
 from undamped.fields.physics.ports import Driven
-from undamped.flows.input_checks import fitting, type_of
 from undamped.flows.neural_ode import NeuralODE
 from undamped.flows.solve_options import TOLERANCE, SolveOptions
 from undamped.networks.physics.promised import cautions, promises_of
-from undamped.networks.task_model import TaskModel
+from undamped.networks.physics.state_model import StateModel, output_times
+from undamped.networks.task_model import EVALUATIONS
 from undamped.options import Default, PositiveFloat
-from undamped.promises import Promise
 from undamped.solvers import Solver, solve
 from undamped.solvers.settings import choose_solver
 from undamped.solvers.solve import OnFailure
@@ -35,27 +34,16 @@ class MotionSolveOptions(SolveOptions, total=False):
     tolerance: Annotated[PositiveFloat, Default(1e-6, TOLERANCE)]
 
 
-class MotionModel(TaskModel):
-    """A model of a system that moves: of a state it says the rates, or where it will be.
+class MotionModel(StateModel):
+    """A model of a moving system by a field and what solves it.
 
-    Subclasses build a field and hand it to `_build`. Asked for a batch without `target_times` it
-    answers with dz/dt, (batch, size); with them, with the states at those times, (outputs, batch,
-    size), had by solving the field.
+    Subclasses build a field and hand it to `_build`.
 
     Args:
         shape: The shape of the task; a `StateSpace`, or a number of positions that have a
             momentum each, will do.
     """
 
-    uses = frozenset[Use]({"target_times"})
-    answers = frozenset[Answer]({"number", "trajectory"})
-    input_kinds = frozenset[InputKind]({"states"})
-    sequential = False
-    own_data = "trajectories"
-    promises: tuple[Promise, ...] = ()
-    recipe: ClassVar[dict[str, dict[str, Any]]] = {}
-
-    space: StateSpace
     flow: NeuralODE
     coordinates: Coordinates | None = None
     """How states are sorted for the field; None where it takes them as they are."""
@@ -99,28 +87,11 @@ class MotionModel(TaskModel):
         """What takes the steps."""
         return choose_solver(self.flow.method)
 
-    @property
-    def evaluations_of_last(self) -> dict[str, int]:
-        """Field evaluations of the last pass."""
-        return {
-            "evaluations": self.flow.evaluations,
-            "evaluations_backward": self.flow.evaluations_backward,
-        }
-
     def evaluations(self) -> dict[str, int]:
-        """Return how often the last pass called the field; nothing where it called it once."""
-        return self.evaluations_of_last if self.flow.solution is not None else {}
-
-    def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
-        """Return rates (batch, size), or states (outputs, batch, size) at the target times."""
-        dtype = type_of(self)
-        assert dtype is not None
-        z, u = split_inputs(self.space, self._fitting(batch.inputs.to(dtype)))
-        if batch.target_times is None:
-            return self.derivative(z, u), None
-        # One trajectory that cannot be followed to its end must not hide how well others were.
-        failed = "raise" if self.training else "return"
-        return self.trajectory(z, batch.target_times, u, on_failure=failed), None
+        """Return how often the last solve called the field; nothing where there was none."""
+        if self.flow.solution is None:
+            return {}
+        return {name: getattr(self.flow, name) for name in EVALUATIONS}
 
     def derivative(self, states: Tensor, u: Tensor | None = None) -> Tensor:
         """Return dz/dt of states (…, size), with inputs (…, inputs)."""
@@ -136,27 +107,15 @@ class MotionModel(TaskModel):
         *,
         on_failure: OnFailure = "raise",
     ) -> Tensor:
-        """Return the states at some times after the start, (times, batch, size).
-
-        Args:
-            start: States (batch, size) at time zero.
-            times: Rising times: one list for all, or (times, batch).
-            u: Inputs (batch, inputs), the same all along.
-            on_failure: Raise an error where a solve cannot go on, or return NaN from there on.
-        """
-        when = torch.as_tensor(times, dtype=torch.float64).to(start.device)
-        if when.dim() == 2 and bool((when == when[:, :1]).all()):
-            when = when[:, 0]
-        begins_later = bool((when[0] > 0).any())
-        if begins_later:
-            when = torch.cat((torch.zeros_like(when[:1]), when))
+        """Return the states at some times after the start; see `StateModel.trajectory`."""
+        when, later = output_times(times, start)
         if when.dim() == 2:
             self._refuse_own_times()
         field = self.field if u is None else Driven(self.field, u)
         values = self.flow.solve(
             self._sorted(start), when, field=field, on_failure=on_failure
         ).values
-        return self._unsorted(values[1:] if begins_later else values)
+        return self._unsorted(values[1:] if later else values)
 
     def _refuse_own_times(self) -> None:
         solver = self.solver
@@ -173,37 +132,11 @@ class MotionModel(TaskModel):
     def energy(self, states: Tensor) -> Tensor:
         """Return the learned energy of states (…, size); an error where there is none."""
         energy = getattr(self.field, "energy", None)
-        if energy is None:
-            raise OptionError(
-                explain(
-                    type(self).__name__,
-                    expected="a model with an energy",
-                    got="one that learns rates alone",
-                    remedy="Choose 'hnn', or another of 'undamped list' that has one.",
-                )
-            )
-        return energy(self._sorted(states))
+        return super().energy(states) if energy is None else energy(self._sorted(states))
 
     def supplied(self, states: Tensor, u: Tensor | None) -> Tensor:
         """Return the power that inputs supply to the learned energy, (…,)."""
         return self.field.supplied(self._sorted(states), u)  # type: ignore[operator]
-
-    def _fitting(self, given: Tensor) -> Tensor:
-        wanted = self.space.size + len(self.space.inputs)
-        return fitting(given, wanted, type_of(self), f"{type(self).__name__} states", rows=True)
-
-    @classmethod
-    def example_shape(cls) -> TaskShape:
-        """Return the shape of a task with two positions and two momenta."""
-        return shape_of(StateSpace.canonical(2))
-
-    # What promises are measured on
-
-    def example_states(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return random states and inputs, (count, size) and (count, inputs)."""
-        numbers = self.space.size + len(self.space.inputs)
-        drawn = torch.randn(count, numbers, generator=generator, dtype=torch.float64)
-        return drawn[:, : self.space.size], drawn[:, self.space.size :]
 
     def phase_states(self, count: int, generator: torch.Generator) -> Tensor:
         """Return random states whose first half are positions and whose second half momenta."""
@@ -221,36 +154,3 @@ class MotionModel(TaskModel):
             gradient="backprop",
         )
         return found.final
-
-
-def space_of(shape: TaskShape | StateSpace | int, owner: str) -> StateSpace:
-    """Return the state space of a task, or the one that was given."""
-    if isinstance(shape, StateSpace):
-        return shape
-    if isinstance(shape, int):
-        return StateSpace.canonical(shape)
-    if shape.state_space is None:
-        raise ShapeError(
-            explain(
-                f"{owner}.shape",
-                expected="a task that says what the coordinates of its states are",
-                got="one without a state_space",
-                remedy="Give the task a StateSpace.",
-            )
-        )
-    return shape.state_space
-
-
-def shape_of(space: StateSpace, answer: Answer = "number") -> TaskShape:
-    """Return the shape of a task about states of a space."""
-    needs = frozenset[Use]({"target_times"}) if answer == "trajectory" else frozenset[Use]()
-    size = space.size + len(space.inputs)
-    return TaskShape(
-        size,
-        space.size,
-        "states",
-        sequential=False,
-        answer=answer,
-        needs=needs,
-        state_space=space,
-    )

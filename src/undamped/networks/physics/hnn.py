@@ -10,8 +10,9 @@ from undamped.fields.physics.coordinates import Coordinates
 from undamped.fields.physics.energies import PerceptronHamiltonian
 from undamped.fields.physics.smooth_perceptron import SmoothActivation
 from undamped.flows.solve_options import solver_arguments
-from undamped.networks.physics.base import MotionModel, MotionSolveOptions, space_of
+from undamped.networks.physics.base import MotionModel, MotionSolveOptions
 from undamped.networks.physics.promised import ENERGY, SYMPLECTIC, VOLUME
+from undamped.networks.physics.state_model import space_of
 from undamped.options import PositiveInt
 from undamped.registry import models
 

@@ -10,7 +10,8 @@ from undamped.errors import OptionError, explain
 from undamped.fields.physics.plain import PlainField
 from undamped.fields.physics.smooth_perceptron import SmoothActivation
 from undamped.flows.solve_options import solver_arguments
-from undamped.networks.physics.base import MotionModel, MotionSolveOptions, space_of
+from undamped.networks.physics.base import MotionModel, MotionSolveOptions
+from undamped.networks.physics.state_model import space_of
 from undamped.options import PositiveInt
 from undamped.registry import models
 

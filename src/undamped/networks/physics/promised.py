@@ -5,7 +5,6 @@ from __future__ import annotations
 from torch import nn
 
 from undamped.fields.physics.hamiltonian import HamiltonianField
-from undamped.fields.physics.lagrangian import LagrangianField
 from undamped.promises import Kind, Promise
 from undamped.solvers import Solver
 
@@ -13,6 +12,8 @@ ENERGY = Promise(Kind.KEPT_ENERGY, "the field keeps its energy: ∇E · f = 0")
 VOLUME = Promise(Kind.DIVERGENCE_FREE, "the field keeps phase volume: div f = 0")
 BALANCE = Promise(Kind.POWER_BALANCE, "energy changes by the power of the inputs: dE/dt = yᵀu")
 PASSIVE = Promise(Kind.PASSIVE, "energy never grows by more than the power supplied: dE/dt ≤ yᵀu")
+MASS = Promise(Kind.POSITIVE_MASS, "masses are positive: no eigenvalue of M⁻¹ below its bound")
+CIRCLE = Promise(Kind.KEPT_CONSTRAINTS, "angles stay angles: the field keeps cos² + sin²")
 SYMPLECTIC = Promise(Kind.SYMPLECTIC, "every step is symplectic: DᵀJD = J")
 
 
@@ -23,9 +24,9 @@ def promises_of(field: nn.Module, solver: Solver) -> tuple[Promise, ...]:
         field: The field.
         solver: The method.
     """
-    if not isinstance(field, HamiltonianField | LagrangianField):
+    if not hasattr(field, "energy"):
         return ()
-    ports = field.ports
+    ports = getattr(field, "ports", None)
     if ports is not None and ports.friction is not None:
         return (PASSIVE,)
     found = [ENERGY] if ports is None or ports.inputs is None else [ENERGY, BALANCE]

@@ -32,6 +32,10 @@ class MotionOptions(TypedDict, total=False):
     window: Annotated[
         PositiveInt, Default(4, "Readings that follow a start, where form is trajectory.")
     ]
+    error: Annotated[
+        Literal["squared", "absolute"],
+        Default("squared", "Whether training makes squared errors small, or absolute ones."),
+    ]
     noise: Annotated[
         NonNegativeFloat,
         Default(0.0, "Standard deviation of the noise on readings; rates have none."),
@@ -80,6 +84,7 @@ class MotionTask(ArrayTask):
         self.form: Form = options["form"]
         self.answer: Answer = "number" if self.form == "derivative" else "trajectory"
         self.window: int = options["window"]
+        self.absolute = options["error"] == "absolute"
         self.noise: float = options["noise"]
         self.trajectories: int = options["trajectories"] or system.trajectories
         self.readings: int = options["readings"] or system.readings
@@ -161,10 +166,16 @@ class MotionTask(ArrayTask):
         return Batch(
             read[when, who],
             read[following, who.expand_as(following)][..., :size],
-            target_times=times.float(),
+            target_times=times,
         )
 
     # Scores
+
+    def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
+        """Mean squared or absolute error."""
+        if not self.absolute:
+            return super().loss(prediction, batch)
+        return (prediction - batch.targets.to(prediction.dtype)).abs().mean()
 
     @property
     def chance(self) -> Chance:
@@ -181,8 +192,10 @@ class MotionTask(ArrayTask):
         else:
             guess = batch.inputs[:, : self.output_size].expand_as(batch.targets)
             words = "it stays where it is"
-        error = (guess - batch.targets).double().square().mean().item()
-        return Chance(loss=error, metric=error, guess=words)
+        error = (guess - batch.targets).double()
+        squared = error.square().mean().item()
+        loss = error.abs().mean().item() if self.absolute else squared
+        return Chance(loss=loss, metric=squared, guess=words)
 
     def test_parts(self) -> dict[str, Task]:
         """Test states, then whole trajectories of unseen starts, and longer ones than learnt."""
@@ -239,7 +252,7 @@ class Rollout(RolloutScores):
         """Return starts, and where they lead."""
         given, states = self.data
         times = self.times[1:].unsqueeze(1).expand(-1, len(index))
-        return Batch(given[index].float(), states[1:, index].float(), target_times=times.float())
+        return Batch(given[index].float(), states[1:, index].float(), target_times=times)
 
     def energy(self, states: Tensor) -> Tensor:
         """Return the true energy."""

@@ -77,3 +77,26 @@ class Tao(Solver):
     def reverse(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
         """Step with the opposite sign: the method is symmetric."""
         return self.step(field, t + h, -h, state)[0]
+
+
+class TaoOfCopies(Tao):
+    """Tao's method where the state already holds both copies side by side, (q, p, x, y).
+
+    Whoever wants to see both, and not only the first, starts from two and gets two.
+
+    Args:
+        omega: Strength ω of the tie.
+    """
+
+    name = "tao"
+
+    def start(self, field: Field, t: Number, y: Tensor) -> SolverState:
+        """Begin with the copies that were given."""
+        return (y,)
+
+    def step(
+        self, field: Field, t: Number, h: Number, state: SolverState
+    ) -> tuple[SolverState, Tensor | None]:
+        """Step both."""
+        copies = state[0].chunk(2, dim=-1)
+        return (torch.cat(super().step(field, t, h, copies)[0], dim=-1),), None
