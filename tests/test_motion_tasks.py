@@ -42,7 +42,7 @@ def test_windows_are_what_follows_their_start():
     assert batch.inputs.shape == (8, 4) and batch.targets.shape == (2, 8, 4)
     torch.testing.assert_close(batch.inputs[5], states[1, 1])
     torch.testing.assert_close(batch.targets[:, 5], states[2:4, 1])
-    torch.testing.assert_close(batch.target_times[:, 0], torch.tensor([1.0, 2.0]))
+    torch.testing.assert_close(batch.target_times[:, 0], torch.tensor([1.0, 2.0]).double())
 
 
 def test_noise_is_on_readings_and_not_on_rates_or_tests():
@@ -57,7 +57,7 @@ def test_noise_is_on_readings_and_not_on_rates_or_tests():
 def test_the_spring_is_a_circle():
     part = tasks.build("spring", trajectories=8).test_parts()["to t = 12"]
     batch = part.batch("test", 0, 8)
-    angle = 2 * batch.target_times
+    angle = 2 * batch.target_times.float()
     q, p = batch.inputs.unbind(-1)
     wanted = torch.stack((q * angle.cos() + p * angle.sin(), p * angle.cos() - q * angle.sin()), -1)
     torch.testing.assert_close(batch.targets, wanted, rtol=1e-4, atol=1e-5)

@@ -11,7 +11,8 @@ from undamped.registry import models, tasks
 from undamped.training.options import TrainOptions
 
 PARTS = ("task", "model", "train")
-OWN_DATA = "recordings"
+OWN_DATA = ("recordings", "trajectories")
+"""Tasks made of files of one's own, whose options need no prefix."""
 
 
 def without_part(key: str, names: Sequence[str]) -> UndampedError:
@@ -39,7 +40,7 @@ def _full_names(names: Sequence[str]) -> dict[str, str]:
     """Return what may be set, by its last name; what the task knows comes before the rest."""
     chosen_tasks = [name for name in names if name in tasks] or list(tasks)
     chosen_models = [name for name in names if name in models] or list(models)
-    before = "" if list(names[:1]) == [OWN_DATA] else "task."
+    before = "" if names[:1] and names[0] in OWN_DATA else "task."
     found = {option: f"train.{option}" for option in options_of(TrainOptions)}
     for name in chosen_models:
         found |= {option: f"model.{option}" for option in model_options(name)}

@@ -66,8 +66,18 @@ def _take_file(settings: Settings) -> None:
         return
     if looks_like_data(settings.names[0]):
         file = str(Path(settings.names[0]).expanduser().absolute())
-        settings.names[0] = OWN_DATA
+        settings.names[0] = _own_task(settings.names[1:])
         settings.parts.setdefault("task", {})["file"] = file
+
+
+def _own_task(chosen: list[str]) -> str:
+    """Return the task that a file becomes for a model, or for the usual ones."""
+    member = models[chosen[0]] if chosen and chosen[0] in models else None
+    return getattr(member, "own_data", OWN_DATA[0])
+
+
+def _is_own(settings: Settings) -> bool:
+    return bool(settings.names) and settings.names[0] in OWN_DATA
 
 
 def _enter(settings: Settings, key: str, value: Any) -> None:
@@ -76,7 +86,7 @@ def _enter(settings: Settings, key: str, value: Any) -> None:
         settings.seed = convert(NonNegativeInt, value, "seed", text=True)
     elif dot and (part in PARTS or part in models):
         settings.parts.setdefault(part, {})[name] = value
-    elif settings.names[:1] == [OWN_DATA] and key in options_of(tasks[OWN_DATA]):
+    elif _is_own(settings) and key in options_of(tasks[settings.names[0]]):
         settings.parts.setdefault("task", {})[key] = value
     elif not dot:
         raise without_part(key, settings.names)

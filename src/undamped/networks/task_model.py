@@ -42,6 +42,8 @@ class TaskModel(nn.Module, ABC):
     """What kinds of inputs the model reads."""
     sequential: ClassVar[bool | None] = None
     """Whether it reads sequences (True), single points (False), or both (None)."""
+    own_data: ClassVar[str] = "recordings"
+    """The task that files of one's own become for this model."""
     carries_on: bool = False
     """Whether `run` can go on from the state that an earlier one returned."""
 

@@ -194,7 +194,8 @@ def _train(
     for name, part in task.test_parts().items():
         scores = evaluate(model, part, "test", options.batch_size)
         result[name] = {"loss": scores.loss, part.metric: scores.metric, **scores.more}
-    run.update(status="finished", result=result)
+    told = {"found": found} if (found := model.found()) else {}
+    run.update(status="finished", result=result, **told)
     return run
 
 

@@ -212,7 +212,7 @@ def _on_task(
     options = merged(tasks[task], model, {"model": given})["model"]
     data = tasks.build(task, **settings.task_options(task))
     built = model_for(data.task_shape, model, options)
-    file = settings.parts.get("task", {}).get("file") if task == OWN_DATA else None
+    file = settings.parts.get("task", {}).get("file") if task in OWN_DATA else None
     said = _given([*([f"task.file={file}"] if file else []), *words])
     name = f"{model} on {task}"
     return diagnose_task(built, data, name=name, verb="diagnose", settings=said, **common)

@@ -22,7 +22,8 @@ def predict(
     data: Annotated[
         Path | None,
         typer.Argument(
-            help="For a run on recordings: a file or folder such as it was trained on. For others: "
+            help="For a run on recordings: a file or folder such as it was trained on. For a "
+            "system that moves: a file of states, whose first rows are followed. For others: "
             "a .npy file, (time, features) or (sequences, time, features), or a .csv file with one "
             "row per time step. Without it, the test part of the run's task."
         ),
@@ -43,6 +44,7 @@ def predict(
     Example: `undamped predict runs/digits-unicornn-1`
     """
     from undamped.errors import OptionError
+    from undamped.networks.physics.state_model import StateModel
     from undamped.networks.sequence_model import SequenceModel
     from undamped.training.run import Run
 
@@ -54,6 +56,13 @@ def predict(
         from undamped.cli.predict_recordings import answer_recordings
 
         answer_recordings(opened, model, preparation, data, out, as_json)
+        return
+    if isinstance(model, StateModel) and data is not None:
+        if prompt is not None:
+            raise _no_text(opened)
+        from undamped.cli.predict_trajectories import follow_file
+
+        follow_file(opened, model, data, out, as_json)
         return
     if out is not None:
         raise OptionError(

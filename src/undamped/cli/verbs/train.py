@@ -189,6 +189,8 @@ def _print(run: Run, other: Run | None) -> None:
     for name, part in found.items():
         if part.metric != task.metric:
             screen.print(scores_line(name, result[name]))
+    for sentence in settings.get("found", ()):
+        screen.print(f"  {sentence}", markup=False, soft_wrap=True)
     screen.print("")
     screen.print(
         f"Trained in {duration(result['seconds'])}, peak memory "

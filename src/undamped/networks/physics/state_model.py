@@ -33,6 +33,7 @@ class StateModel(TaskModel):
     answers = frozenset[Answer]({"number", "trajectory"})
     input_kinds = frozenset[InputKind]({"states"})
     sequential = False
+    own_data = "trajectories"
     promises: tuple[Promise, ...] = ()
     recipe: ClassVar[dict[str, dict[str, Any]]] = {}
     """Settings the model wants on any task: whether it learns from rates or from trajectories."""

@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, TypedDict
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
-from undamped.contract import Answer, Batch
+from undamped.contract import Batch
 from undamped.errors import OptionError, explain
 from undamped.options import Default, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from undamped.tasks.physics.learns_motion import LearningOptions, LearnsMotion
 from undamped.tasks.physics.scores import RolloutScores
 from undamped.tasks.physics.system import System
-from undamped.tasks.task import ArrayTask, Chance, Split, Task, generator_of
+from undamped.tasks.task import Split, Task, generator_of
 
-Form = Literal["derivative", "trajectory"]
 _STARTS, _NOISE = 0, 1  # what random numbers are drawn for
 
 
-class MotionOptions(TypedDict, total=False):
-    """What to learn from, how much of it, and how noisy."""
+class MotionOptions(LearningOptions, total=False):
+    """What to learn from a simulated system, how much of it, and how noisy."""
 
-    form: Annotated[
-        Form,
-        Default(
-            "derivative",
-            "Whether states come with their rates, or with the readings that follow them.",
-        ),
-    ]
-    window: Annotated[
-        PositiveInt, Default(4, "Readings that follow a start, where form is trajectory.")
-    ]
-    error: Annotated[
-        Literal["squared", "absolute"],
-        Default("squared", "Whether training makes squared errors small, or absolute ones."),
-    ]
     noise: Annotated[
         NonNegativeFloat,
         Default(0.0, "Standard deviation of the noise on readings; rates have none."),
@@ -52,7 +38,7 @@ class MotionOptions(TypedDict, total=False):
     data_seed: Annotated[NonNegativeInt, Default(0, "Where starts and noise come from.")]
 
 
-class MotionTask(ArrayTask):
+class MotionTask(LearnsMotion):
     """A task about a simulated system; subclasses name the system.
 
     Args:
@@ -61,30 +47,10 @@ class MotionTask(ArrayTask):
         options: See `MotionOptions`; complete, as `checked` hands them on.
     """
 
-    recipes: ClassVar = {
-        "*": {
-            "model": {"hidden_size": 200},
-            "train": {
-                "steps": 2000,
-                "batch_size": 256,
-                "learning_rate": 1e-3,
-                "schedule": "cosine",
-            },
-        }
-    }
-    sequential: ClassVar[bool] = False
-    input_kind = "states"
-    higher_is_better = False
-    metric = "mse"
-
     def __init__(self, system: System[Any], seed: int, options: Any) -> None:
-        super().__init__(seed)
+        super().__init__(seed, options)
         self.system = system
         self.state_space = system.space
-        self.form: Form = options["form"]
-        self.answer: Answer = "number" if self.form == "derivative" else "trajectory"
-        self.window: int = options["window"]
-        self.absolute = options["error"] == "absolute"
         self.noise: float = options["noise"]
         self.trajectories: int = options["trajectories"] or system.trajectories
         self.readings: int = options["readings"] or system.readings
@@ -168,34 +134,6 @@ class MotionTask(ArrayTask):
             read[following, who.expand_as(following)][..., :size],
             target_times=times,
         )
-
-    # Scores
-
-    def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """Mean squared or absolute error."""
-        if not self.absolute:
-            return super().loss(prediction, batch)
-        return (prediction - batch.targets.to(prediction.dtype)).abs().mean()
-
-    @property
-    def chance(self) -> Chance:
-        """The mean rate of training, or no motion at all, on the test part."""
-        return self._chance
-
-    @cached_property
-    def _chance(self) -> Chance:
-        index = torch.arange(self.sequences("test"))
-        batch = self.take("test", index, self.generator("test", 0))
-        if self.form == "derivative":
-            guess = self._readings_of("train")[1].mean((0, 1)).expand_as(batch.targets)
-            words = "always the mean rate"
-        else:
-            guess = batch.inputs[:, : self.output_size].expand_as(batch.targets)
-            words = "it stays where it is"
-        error = (guess - batch.targets).double()
-        squared = error.square().mean().item()
-        loss = error.abs().mean().item() if self.absolute else squared
-        return Chance(loss=loss, metric=squared, guess=words)
 
     def test_parts(self) -> dict[str, Task]:
         """Test states, then whole trajectories of unseen starts, and longer ones than learnt."""

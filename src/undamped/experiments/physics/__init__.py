@@ -1,0 +1,1 @@
+"""Experiments about systems that move: what their papers print, and what comes out here."""
