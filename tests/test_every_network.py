@@ -41,6 +41,23 @@ def same(a, b, tolerance=1e-11):
         torch.testing.assert_close(left, right, atol=tolerance, rtol=tolerance)
 
 
+@every
+def test_some_samples_begin_anew(name):
+    net = build(name, num_layers=1)
+    with torch.no_grad():
+        _, state = net(inputs())
+        again = net.restart(state, torch.tensor([False, True, False]))
+        goes_on, _ = net(inputs(seed=1), again)
+        same(goes_on[:, 1:2], net(inputs(seed=1)[:, 1:2])[0])
+        same(goes_on[:, 0], net(inputs(seed=1), state)[0][:, 0])
+        anew = net.restart(state, torch.ones(3))
+        assert [part.shape for part in parts(anew)] == [
+            part.shape for part in parts(net.initial_state(3))
+        ]
+    with pytest.raises(ShapeError, match="restart: ended"):
+        net.restart(state, torch.ones(2))
+
+
 def alike(part, other):
     """Return as much of a state that grows as another has; what is left over must be empty."""
     if part.shape == other.shape:

@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from undamped.cells.bases.cell import Cell, State
 from undamped.cells.bases.penalised import Penalised
 from undamped.docstrings import documented_arguments
-from undamped.errors import OptionError, explain
+from undamped.errors import OptionError, ShapeError, explain
 from undamped.memory import refuse_beyond_memory
 from undamped.networks.call_checks import check_lengths, check_shape, check_state, check_type
 from undamped.networks.full_precision import in_full_precision
@@ -228,6 +228,39 @@ class Recurrent(Penalised):
         """Return the state from which a sequence starts when none is given."""
         like = next(self.parameters())
         return self._join_states([c.initial_state(batch, like) for c in self._all_cells()])
+
+    def restart(self, state: Tensor | State, ended: Tensor) -> Tensor | State:
+        """Return a state in which some samples begin anew, as agents do after an episode.
+
+        Args:
+            state: As a call returned it.
+            ended: (batch,), true for the samples that begin anew.
+
+        Example:
+            >>> state = net.restart(state, torch.tensor([False, True]))
+        """
+        parts = (state,) if isinstance(state, Tensor) else tuple(state)
+        batch, dtype = parts[0].shape[1], parts[0].dtype
+        parts = self._state_parts(state, batch, dtype)
+        if ended.shape != (batch,):
+            raise ShapeError(
+                explain(
+                    f"{type(self).__name__}.restart: ended",
+                    expected=f"({batch},), one entry for every sample",
+                    got=tuple(ended.shape),
+                    remedy="Say for each sample whether it begins anew.",
+                )
+            )
+        where = (ended != 0).view(1, -1, 1)
+        first = self.initial_state(batch)
+        begins = (first,) if isinstance(first, Tensor) else first
+        fresh = tuple(
+            # A part that grows has nothing in it at the beginning, and zero means empty.
+            torch.where(where, begin.to(part) if begin.shape == part.shape else 0, part)
+            for part, begin in zip(parts, begins, strict=True)
+        )
+        joined = self.cell(0).trimmed(fresh)
+        return joined[0] if len(joined) == 1 else joined
 
     def _all_cells(self) -> list[Cell]:
         return [

@@ -158,6 +158,10 @@ class Cell(nn.Module, ABC):
         """Return the state before the first step: zeros, of the device and type of `like`."""
         return tuple(like.new_zeros(batch, size or 0) for size in self.state_sizes)
 
+    def trimmed(self, state: State) -> State:
+        """Drop from a state that grows, (…, batch, …) each, what is empty for every sample."""
+        return state
+
     def inverse(self, projected: Tensor, state: State, constants: State) -> State:
         """Take one step back; only cells that say `invertible` can."""
         raise OptionError(

@@ -167,6 +167,17 @@ class MemoryCell(Cell):
         """Leave samples alone whose sequence is over; `running` is (batch, 1)."""
         return tuple(torch.where(running, n, o) for n, o in zip(new, old, strict=True))
 
+    def trimmed(self, state: State) -> State:
+        """Drop the slots that hold nothing for any sample, where a memory grows."""
+        if not self.state_grows:
+            return state
+        names = list(self.state_names)
+        past, seen = (state[names.index(name)] for name in ("past", "seen"))
+        held = (seen != 0).flatten(0, -2).any(0)
+        slots = past.unflatten(-1, (-1, self.hidden_size))[..., held, :].flatten(-2)
+        kept = {"past": slots, "seen": seen[..., held]}
+        return tuple(kept.get(name, part) for name, part in zip(names, state, strict=True))
+
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """Run over (time, batch, input) with the compiled loops, or plainly where they cannot."""
         constants = self.steady_constants()

@@ -1,0 +1,55 @@
+"""The networks that remember symbols, with the settings that each is trained with.
+
+Names and order are those of tables 4.1, 4.2 and B.2 of the thesis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from undamped.options import unknown_name
+
+UNITS = 128
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A network and how it is trained.
+
+    Args:
+        model: Its registry name.
+        options: Options of the network.
+        train: Options of training.
+    """
+
+    model: str
+    options: dict[str, Any] = field(default_factory=dict)
+    train: dict[str, Any] = field(default_factory=dict)
+
+
+ROTATION = {"optimizer": "rmsprop", "learning_rate": 1e-3, "constrained_learning_rate": 1e-4}
+MEMORY = {"recent": 10, "kept": 15}
+CONTENDERS: dict[str, Contender] = {
+    "orth-rnn": Contender(
+        "rnn-orth", {"initialisation": "random", "nonlinearity": "modrelu"}, ROTATION
+    ),
+    "exprnn": Contender("exprnn", {}, ROTATION),
+    "lstm": Contender("lstm"),
+    "h-detach": Contender("lstm", {"h_detach": 0.25}),
+    "goru": Contender("goru", {}, {"optimizer": "rmsprop"}),
+    "memrnn": Contender("memrnn"),
+    "memlstm": Contender("memlstm"),
+    "sab": Contender("sab"),
+    "relrnn": Contender("relrnn", MEMORY),
+    "rellstm": Contender("rellstm", MEMORY),
+}
+
+
+def chosen(names: Sequence[str]) -> dict[str, Contender]:
+    """Return the contenders of these names, or say which there are."""
+    for name in names:
+        if name not in CONTENDERS:
+            raise unknown_name("network of this experiment", name, list(CONTENDERS))
+    return {name: CONTENDERS[name] for name in names}
