@@ -6,6 +6,7 @@ import torch
 from undamped.contract import StateSpace
 from undamped.errors import OptionError
 from undamped.fields.physics.hamiltonian import by_autograd
+from undamped.fields.physics.lagrangian import LagrangianField
 from undamped.registry import tasks
 from undamped.tasks.physics.motion_task import MotionTask
 from undamped.tasks.physics.scores import relative_error, valid_time
@@ -19,13 +20,19 @@ def test_every_system_moves_as_its_energy_says(name):
     system, field = task.system, task.system.field
     given, states = task.data("train")
     assert given.shape == (3, task.input_size) and states.shape == (4, 3, task.output_size)
-    energy = system.energy(states)
+    free = given.clone()
+    free[:, system.space.size :] = 0
+    energy = system.energy(system.simulate(free, task.times))
     torch.testing.assert_close(energy, energy[:1].expand_as(energy), rtol=1e-9, atol=1e-10)
-    z = given[:, : system.space.size]
+    z, u = given[:, : system.space.size], given[:, system.space.size :]
     rates = system.derivative(given)
     if hasattr(field, "hamiltonian"):
         slopes = by_autograd(lambda q, p: field.hamiltonian(0.0, q, p), *z.chunk(2, dim=1))
         torch.testing.assert_close(rates, torch.cat((slopes[1], -slopes[0]), dim=1))
+    if isinstance(field, LagrangianField):
+        force = 0.0 if field.ports is None else field.ports.driven(z.chunk(2, dim=1)[0], u)
+        again = LagrangianField.acceleration(field, *z.chunk(2, dim=1), force)
+        torch.testing.assert_close(rates.chunk(2, dim=1)[1], again)
     times = torch.tensor([0.0, 1e-4]).double()
     ahead = system.simulate(given, times)
     torch.testing.assert_close((ahead[1] - ahead[0]) / 1e-4, rates, rtol=1e-2, atol=1e-2)

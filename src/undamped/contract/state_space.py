@@ -22,6 +22,8 @@ class StateSpace:
         kinds: What each of them is; an angle is a position that comes round again after 2π, and
             may be given by its cosine and its sine instead.
         inputs: What the inputs u are called: forces and the like, given and not predicted.
+        rods: Pairs of bodies that are kept at a distance, where positions are places of bodies
+            in the plane one after the other: numbers count from 1, and 0 is the origin.
 
     Example:
         >>> pendulum = StateSpace(("θ", "p"), ("angle", "momentum"))
@@ -32,6 +34,7 @@ class StateSpace:
     names: tuple[str, ...]
     kinds: tuple[Coordinate, ...]
     inputs: tuple[str, ...] = ()
+    rods: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.names) != len(self.kinds) or not self.names:
@@ -66,10 +69,15 @@ class StateSpace:
         return tuple(i for i, kind in enumerate(self.kinds) if kind in kinds)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for run.json."""
-        return asdict(self)
+        """Return plain values for run.json; rods are left out where there are none."""
+        plain = asdict(self)
+        if not self.rods:
+            del plain["rods"]
+        return plain
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> StateSpace:
         """Read what `to_dict` wrote."""
-        return cls(**{name: tuple(value) for name, value in stored.items()})
+        values = {name: tuple(value) for name, value in stored.items()}
+        values["rods"] = tuple((a, b) for a, b in values.get("rods", ()))
+        return cls(**values)

@@ -22,10 +22,11 @@ SmoothActivation = Literal["tanh", "softplus", "sigmoid", "silu"]
 
 
 class Curve(NamedTuple):
-    """An activation and its slope, from the input and the value."""
+    """An activation; its slope, from input and value; its second derivative, from slope too."""
 
     value: Callable[[Tensor], Tensor]
     slope: Callable[[Tensor, Tensor], Tensor]
+    bend: Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def _silu_slope(x: Tensor, y: Tensor) -> Tensor:
@@ -33,11 +34,18 @@ def _silu_slope(x: Tensor, y: Tensor) -> Tensor:
     return gate + y * (1 - gate)
 
 
+def _silu_bend(x: Tensor, y: Tensor, slope: Tensor) -> Tensor:
+    gate = torch.sigmoid(x)
+    return gate * (1 - gate) * (2 + x * (1 - 2 * gate))
+
+
 CURVES: dict[str, Curve] = {
-    "tanh": Curve(torch.tanh, lambda x, y: 1 - y * y),
-    "softplus": Curve(nn.functional.softplus, lambda x, y: torch.sigmoid(x)),
-    "sigmoid": Curve(torch.sigmoid, lambda x, y: y * (1 - y)),
-    "silu": Curve(nn.functional.silu, _silu_slope),
+    "tanh": Curve(torch.tanh, lambda x, y: 1 - y * y, lambda x, y, s: -2 * y * s),
+    "softplus": Curve(
+        nn.functional.softplus, lambda x, y: torch.sigmoid(x), lambda x, y, s: s * (1 - s)
+    ),
+    "sigmoid": Curve(torch.sigmoid, lambda x, y: y * (1 - y), lambda x, y, s: s * (1 - 2 * y)),
+    "silu": Curve(nn.functional.silu, _silu_slope, _silu_bend),
 }
 
 

@@ -33,7 +33,8 @@ class MotionOptions(LearningOptions, total=False):
     readings: Annotated[PositiveInt | None, Default(None, "Readings of each, likewise.")]
     span: Annotated[PositiveFloat | None, Default(None, "The time they cover, likewise.")]
     horizon: Annotated[
-        PositiveFloat, Default(4.0, "How many times that the longest test goes on for.")
+        PositiveFloat | None,
+        Default(None, "How many times that the longest test goes on for, likewise."),
     ]
     data_seed: Annotated[NonNegativeInt, Default(0, "Where starts and noise come from.")]
 
@@ -55,7 +56,7 @@ class MotionTask(LearnsMotion):
         self.trajectories: int = options["trajectories"] or system.trajectories
         self.readings: int = options["readings"] or system.readings
         self.span: float = options["span"] or system.span
-        self.horizon: float = options["horizon"]
+        self.horizon: float = options["horizon"] or system.horizon
         self.data_seed: int = options["data_seed"]
         self.output_size = system.space.size
         self.input_size = system.space.size + len(system.space.inputs)

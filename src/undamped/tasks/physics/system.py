@@ -37,6 +37,8 @@ class System(ABC, Generic[FieldT]):
     """How many readings each has, the start among them."""
     span: ClassVar[float] = 3.0
     """The time they cover."""
+    horizon: ClassVar[float] = 4.0
+    """How many times that the longest test goes on for."""
 
     @abstractmethod
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
@@ -67,29 +69,50 @@ class System(ABC, Generic[FieldT]):
         Returns:
             States (readings, count, size).
         """
-        parts = []
-        for part in given.double().split(_TOGETHER):
-            start, u = split_inputs(self.space, part)
-            field = self.field if u is None else Driven(self.field, u)
-            try:
-                found = solve(field, start, times.double(), **TIGHT)
-            except SolveError as error:
-                raise DataError(
-                    explain(
-                        f"{type(self).__name__} over a time of {float(times[-1]):g}",
-                        expected="trajectories that can be followed",
-                        got=str(error).split(". ")[0],
-                        remedy="Bodies may have met: choose a shorter task.span or another "
-                        "task.data_seed.",
-                    )
-                ) from error
-            parts.append(found.values)
-        return torch.cat(parts, dim=1)
+        start, u = split_inputs(self.space, given.double())
+        return follow(self.field, start, times, u, owner=type(self).__name__)
+
+
+@torch.no_grad()
+def follow(
+    field: nn.Module, start: Tensor, times: Tensor, u: Tensor | None = None, *, owner: str
+) -> Tensor:
+    """Return where a field leads to, to tight tolerance, (readings, count, size).
+
+    Args:
+        field: The field, called with (t, state, u).
+        start: Where it begins, (count, size).
+        times: Rising times from zero on, (readings,).
+        u: Inputs (count, inputs), which stay as they are.
+        owner: Whose motion it is, for the message where it cannot be followed.
+    """
+    parts = []
+    for number, part in enumerate(start.split(_TOGETHER)):
+        driven = field if u is None else Driven(field, u.split(_TOGETHER)[number])
+        try:
+            parts.append(solve(driven, part, times.double(), **TIGHT).values)
+        except SolveError as error:
+            raise DataError(
+                explain(
+                    f"{owner} over a time of {float(times[-1]):g}",
+                    expected="trajectories that can be followed",
+                    got=str(error).split(". ")[0],
+                    remedy="Bodies may have met: choose a shorter task.span or another "
+                    "task.data_seed.",
+                )
+            ) from error
+    return torch.cat(parts, dim=1)
 
 
 def uniform(generator: torch.Generator, low: float, high: float, *shape: int) -> Tensor:
     """Draw numbers evenly from an interval, in double precision."""
     return low + (high - low) * torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+
+def levels(generator: torch.Generator, largest: float, count: int) -> Tensor:
+    """Draw inputs (count, 1) from five values, evenly from the largest to its opposite."""
+    steps = torch.randint(-2, 3, (count, 1), generator=generator)
+    return largest / 2 * steps.double()
 
 
 def on_rings(count: int, low: float, high: float, generator: torch.Generator) -> Tensor:
