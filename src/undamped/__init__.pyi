@@ -101,7 +101,9 @@ from undamped.networks.encoder_decoder import Decoder as Decoder
 from undamped.networks.encoder_decoder import EncoderDecoder as EncoderDecoder
 from undamped.networks.models import build as build
 from undamped.networks.penalty import penalty as penalty
+from undamped.networks.physics.delan import DeLaN as DeLaN
 from undamped.networks.physics.hnn import HNN as HNN
+from undamped.networks.physics.lnn import LNN as LNN
 from undamped.networks.physics.nssnn import NSSNN as NSSNN
 from undamped.networks.physics.plain_ode import PlainODE as PlainODE
 from undamped.networks.physics.srnn import SRNN as SRNN

@@ -59,6 +59,18 @@ class StateSpace:
         kinds: tuple[Coordinate, ...] = ("position",) * freedoms + ("momentum",) * freedoms
         return cls(names, kinds, tuple(f"u{k + 1}" for k in range(inputs)))
 
+    @classmethod
+    def moving(cls, freedoms: int, inputs: int = 0) -> StateSpace:
+        """Return the space of positions q and velocities v, and of some inputs u.
+
+        Args:
+            freedoms: Positions; as many velocities.
+            inputs: Inputs.
+        """
+        names = tuple(f"{letter}{k + 1}" for letter in "qv" for k in range(freedoms))
+        kinds: tuple[Coordinate, ...] = ("position",) * freedoms + ("velocity",) * freedoms
+        return cls(names, kinds, tuple(f"u{k + 1}" for k in range(inputs)))
+
     @property
     def size(self) -> int:
         """The number of coordinates."""

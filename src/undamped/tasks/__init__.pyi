@@ -16,11 +16,14 @@ from undamped.tasks.images import MNISTImages as MNISTImages
 from undamped.tasks.imdb import IMDB as IMDB
 from undamped.tasks.lorenz96 import Lorenz96 as Lorenz96
 from undamped.tasks.noise_cifar import NoisePaddedCIFAR10 as NoisePaddedCIFAR10
+from undamped.tasks.physics.acrobot import Acrobot as Acrobot
 from undamped.tasks.physics.bodies import ThreeBody as ThreeBody
 from undamped.tasks.physics.bodies import TwoBody as TwoBody
+from undamped.tasks.physics.cart_pole import CartPole as CartPole
 from undamped.tasks.physics.chain import Chain as Chain
 from undamped.tasks.physics.double_pendulum import DoublePendulum as DoublePendulum
 from undamped.tasks.physics.henon_heiles import HenonHeiles as HenonHeiles
+from undamped.tasks.physics.links import Links as Links
 from undamped.tasks.physics.nonseparable import Nonseparable as Nonseparable
 from undamped.tasks.physics.pendulum import Pendulum as Pendulum
 from undamped.tasks.physics.spring import Spring as Spring

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from undamped.networks.for_task import model_options
+from undamped.options import options_of
 from undamped.registry import models
 from undamped.tasks.task import Settings, Task
 
@@ -39,7 +40,7 @@ def recommended(task: Task | type[Task], model: str, suggested: Settings | None 
     """
     settings: Settings = {"model": {}, "task": {}, "train": {}}
     special = [task.recipes.get(key, {}) for key in (ANY, model)]
-    for recipe in (FOR_ALL, _of_model(model), suggested or {}, *special):
+    for recipe in (FOR_ALL, _of_model(model, task), suggested or {}, *special):
         for part, values in recipe.items():
             if any(name in values for name in _BUDGETS):
                 _forget_budget(settings[part])
@@ -47,12 +48,15 @@ def recommended(task: Task | type[Task], model: str, suggested: Settings | None 
     return settings
 
 
-def _of_model(model: str) -> Settings:
-    """Return what a model wants on any task."""
+def _of_model(model: str, task: Task | type[Task]) -> Settings:
+    """Return what a model wants on any task, as far as this one lets itself be told."""
     if model not in models:
         return {}
     member = models[model]
-    return getattr(getattr(member, "cell_class", member), "recipe", {})
+    wanted: Settings = getattr(getattr(member, "cell_class", member), "recipe", {})
+    known = options_of(task if isinstance(task, type) else type(task))
+    of_task = {k: v for k, v in wanted.get("task", {}).items() if k in known}
+    return {**wanted, "task": of_task} if "task" in wanted else wanted
 
 
 def merged(

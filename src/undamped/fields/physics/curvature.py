@@ -69,9 +69,7 @@ class Curvature:
         """
         total: Tensor | None = None
         last = len(self._slopes) - 1
-        for layer, (slope, bent) in enumerate(
-            zip(self._slopes, reversed(self._bent), strict=True)
-        ):
+        for layer, (slope, bent) in enumerate(zip(self._slopes, reversed(self._bent), strict=True)):
             part = (moved * bent.unsqueeze(-2)) @ moved.mT
             total = part if total is None else total + part
             if layer < last:

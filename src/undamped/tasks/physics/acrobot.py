@@ -46,11 +46,11 @@ class AcrobotField(LagrangianField):
 
     def masses(self, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return M₁₁, M₁₂ and M₂₂, (…,)."""
-        m, l, c, inertia = self.mass, self.length, self.centre, self.inertia
+        m, long, c, inertia = self.mass, self.length, self.centre, self.inertia
         cosine = q[..., 1].cos()
-        first = m * c**2 + m * (l**2 + c**2 + 2 * l * c * cosine) + 2 * inertia
+        first = m * c**2 + m * (long**2 + c**2 + 2 * long * c * cosine) + 2 * inertia
         last = torch.full_like(cosine, m * c**2 + inertia)
-        return first, m * (c**2 + l * c * cosine) + inertia, last
+        return first, m * (c**2 + long * c * cosine) + inertia, last
 
     def lagrangian(self, q: Tensor, v: Tensor) -> Tensor:
         """Return L."""

@@ -44,16 +44,18 @@ class CartPoleField(LagrangianField):
     def lagrangian(self, q: Tensor, v: Tensor) -> Tensor:
         """Return L."""
         angle, (along, turning) = q[..., 1], v.unbind(-1)
-        m, l = self.pole, self.half_length
-        kinetic = (self.cart + m) * along**2 / 2 + m * l * angle.cos() * along * turning
-        return kinetic + 2 / 3 * m * l**2 * turning**2 - m * self.gravity * l * angle.cos()
+        m, half = self.pole, self.half_length
+        kinetic = (self.cart + m) * along**2 / 2 + m * half * angle.cos() * along * turning
+        return kinetic + 2 / 3 * m * half**2 * turning**2 - m * self.gravity * half * angle.cos()
 
     def acceleration(self, q: Tensor, v: Tensor, force: Tensor | float = 0.0) -> Tensor:
         """Return ẍ and θ̈, by the inverse of a matrix of two rows."""
         cosine, sine = q[..., 1].cos(), q[..., 1].sin()
-        m, l = self.pole, self.half_length
-        a, b, c = self.cart + m, m * l * cosine, 4 / 3 * m * l**2
-        right = torch.stack((m * l * sine * v[..., 1] ** 2, m * self.gravity * l * sine), dim=-1)
+        m, half = self.pole, self.half_length
+        a, b, c = self.cart + m, m * half * cosine, 4 / 3 * m * half**2
+        right = torch.stack(
+            (m * half * sine * v[..., 1] ** 2, m * self.gravity * half * sine), dim=-1
+        )
         first, second = (right + force).unbind(-1)
         found = torch.stack((c * first - b * second, a * second - b * first), dim=-1)
         return found / (a * c - b * b).unsqueeze(-1)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.checked import checked
-from undamped.contract import StateSpace
+from undamped.contract import Coordinate, StateSpace
 from undamped.fields.physics.lagrangian import LagrangianField
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import tasks
@@ -129,9 +129,7 @@ class LinksSystem(System[Any]):
     span: ClassVar[float] = 0.12
     horizon: ClassVar[float] = 25.0
 
-    def __init__(
-        self, links: int = 2, gravity: float = 1.0, coordinates: Where = "angles"
-    ) -> None:
+    def __init__(self, links: int = 2, gravity: float = 1.0, coordinates: Where = "angles") -> None:
         self.in_angles = LinksField(links, gravity)
         self.links, self.coordinates = links, coordinates
         self.field = self.in_angles if coordinates == "angles" else PlaneField(self.in_angles)
@@ -142,9 +140,9 @@ class LinksSystem(System[Any]):
         else:
             places = tuple(f"{letter}{k}" for k in numbers for letter in "xy")
             names = (*places, *(f"v_{name}" for name in places))
-            kinds = ("position",) * len(places) + ("velocity",) * len(places)
+            half: tuple[Coordinate, ...] = ("position",) * len(places)
             rods = tuple((k - 1, k) for k in numbers)
-            self.space = StateSpace(names, kinds, rods=rods)
+            self.space = StateSpace(names, half + ("velocity",) * len(places), rods=rods)
 
     def constants(self) -> dict[str, Any]:
         """Return how many links there are, and gravity."""

@@ -12,6 +12,7 @@ from undamped.contract import Batch
 from undamped.errors import OptionError, explain
 from undamped.options import Default, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.tasks.physics.learns_motion import LearningOptions, LearnsMotion
+from undamped.tasks.physics.partners import Partners, with_partners
 from undamped.tasks.physics.scores import RolloutScores
 from undamped.tasks.physics.system import System
 from undamped.tasks.task import Split, Task, generator_of
@@ -22,6 +23,13 @@ _STARTS, _NOISE = 0, 1  # what random numbers are drawn for
 class MotionOptions(LearningOptions, total=False):
     """What to learn from a simulated system, how much of it, and how noisy."""
 
+    partners: Annotated[
+        Partners,
+        Default(
+            "own",
+            "What goes with positions: what the system has, or momenta, or velocities.",
+        ),
+    ]
     noise: Annotated[
         NonNegativeFloat,
         Default(0.0, "Standard deviation of the noise on readings; rates have none."),
@@ -50,8 +58,8 @@ class MotionTask(LearnsMotion):
 
     def __init__(self, system: System[Any], seed: int, options: Any) -> None:
         super().__init__(seed, options)
-        self.system = system
-        self.state_space = system.space
+        self.system = with_partners(system, options["partners"])
+        self.state_space = self.system.space
         self.noise: float = options["noise"]
         self.trajectories: int = options["trajectories"] or system.trajectories
         self.readings: int = options["readings"] or system.readings
@@ -147,7 +155,7 @@ class MotionTask(LearnsMotion):
 
     def record(self) -> dict[str, Any]:
         """What a run has to remember about the system."""
-        return {"system": {"name": type(self.system).__name__, **self.system.constants()}}
+        return {"system": {"name": self.system.title, **self.system.constants()}}
 
     def describe(self) -> str:
         """Say in one line what a model is asked to do."""

@@ -44,6 +44,11 @@ class System(ABC, Generic[FieldT]):
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw states to start from, (count, size), with their inputs behind them."""
 
+    @property
+    def title(self) -> str:
+        """What the system is called in run.json."""
+        return type(self).__name__
+
     def constants(self) -> dict[str, Any]:
         """Return the numbers that define the system, for run.json."""
         return {}
