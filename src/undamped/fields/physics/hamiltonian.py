@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.fields.physics.ports import Ports
+from undamped.fields.physics.ports import Mechanics, Ports
 from undamped.solvers.methods.symplectic.phase import split
 
 
@@ -87,6 +87,13 @@ class HamiltonianField(nn.Module, ABC):
         if self.ports is None:
             return state.new_zeros(state.shape[:-1])
         return self.ports.supplied(q, self.gradient(0.0, q, p)[1], u)
+
+    def mechanics(self, state: Tensor) -> Mechanics:
+        """Return positions, velocities, the slope of H at rest, and how inputs act."""
+        q, p = split(state)
+        acting = None if self.ports is None or self.ports.inputs is None else self.ports.inputs(q)
+        at_rest = self.gradient(0.0, q, torch.zeros_like(p))[0]
+        return Mechanics(q, self.gradient(0.0, q, p)[1], at_rest, acting)
 
 
 class SeparableField(HamiltonianField):

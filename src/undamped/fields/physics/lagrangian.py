@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from undamped.errors import NonFiniteError, explain
 from undamped.fields.physics.hamiltonian import by_autograd, seen_by_autograd
-from undamped.fields.physics.ports import Ports, times
+from undamped.fields.physics.ports import Mechanics, Ports, times
 from undamped.solvers.methods.symplectic.phase import split
 
 
@@ -84,6 +84,14 @@ class LagrangianField(nn.Module, ABC):
         if self.ports is None:
             return state.new_zeros(state.shape[:-1])
         return self.ports.supplied(q, v, u)
+
+    def mechanics(self, state: Tensor) -> Mechanics:
+        """Return positions, velocities, the slope of −L at rest, and how inputs act."""
+        q, v = split(state)
+        acting = None if self.ports is None or self.ports.inputs is None else self.ports.inputs(q)
+        still = torch.zeros_like(v)
+        (slope,) = by_autograd(lambda place: -self.lagrangian(place, still), q)
+        return Mechanics(q, v, slope, acting)
 
 
 def _row(part: Tensor, q: Tensor, v: Tensor, recording: bool) -> tuple[Tensor, ...]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from undamped.fields.physics.angles import PositionFeatures
 from undamped.fields.physics.hamiltonian import HamiltonianField
-from undamped.fields.physics.ports import Ports, times
+from undamped.fields.physics.ports import Mechanics, Ports, times
 from undamped.fields.physics.positive_matrix import PositiveMatrix
 from undamped.fields.physics.smooth_perceptron import SmoothActivation, SmoothPerceptron
 
@@ -191,6 +191,16 @@ class VelocityField(nn.Module):
         """Return the power that the inputs supply, (…,)."""
         place, v = self._split(state)
         return self.ports.supplied(self.seen(place), v, u)
+
+    def mechanics(self, state: Tensor) -> Mechanics:
+        """Return positions (angles from cosine and sine), velocities, ∂V/∂q, and how inputs act."""
+        given, v = self._split(state)
+        x = self.seen(given)
+        pull = self.seen.pull(x, self.parts.potential.linearise(x).gradient())
+        straight, cosine, sine = given.split((self.straight, self.turning, self.turning), dim=-1)
+        place = torch.cat((straight, torch.atan2(sine, cosine)), dim=-1)
+        acting = None if self.ports.inputs is None else self.ports.inputs(x)
+        return Mechanics(place, v, self.of_given.pull(given, pull), acting)
 
     def inverse_mass(self, state: Tensor) -> Tensor:
         """Return M⁻¹ at states, (…, freedoms, freedoms)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +41,19 @@ class Ports(nn.Module):
     def supplied(self, q: Tensor, velocity: Tensor, u: Tensor | None) -> Tensor:
         """Return the power that the inputs supply, q̇ᵀ g u, (…,)."""
         return (velocity * self.driven(q, u)).sum(-1)
+
+
+class Mechanics(NamedTuple):
+    """What a controller has to know about a state, sample by sample."""
+
+    place: Tensor
+    """Positions q, (…, freedoms)."""
+    speed: Tensor
+    """Velocities q̇, (…, freedoms)."""
+    slope: Tensor
+    """∂V/∂q, the slope of the energy at rest, (…, freedoms)."""
+    acting: Tensor | None
+    """g(q), (…, freedoms, inputs); None without inputs."""
 
 
 class ConstantInput(nn.Module):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Unpack
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Unpack
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from undamped.checked import checked
-from undamped.contract import StateSpace
+from undamped.contract import Coordinate, StateSpace
 from undamped.fields.physics.hamiltonian import SeparableField
+from undamped.fields.physics.ports import ConstantInput, Ports
 from undamped.options import NonNegativeInt, PositiveFloat
 from undamped.registry import tasks
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
-from undamped.tasks.physics.system import System, on_rings
+from undamped.tasks.physics.system import System, on_rings, uniform
 
 
 class PendulumField(SeparableField):
@@ -22,10 +25,11 @@ class PendulumField(SeparableField):
     Args:
         kinetic: a.
         gravity: b.
+        torque: Whether there is an input, which acts on the momentum.
     """
 
-    def __init__(self, kinetic: float = 1.0, gravity: float = 3.0) -> None:
-        super().__init__(1)
+    def __init__(self, kinetic: float = 1.0, gravity: float = 3.0, torque: bool = False) -> None:
+        super().__init__(1, Ports(ConstantInput(1, (0,))) if torque else None)
         self.a, self.b = kinetic, gravity
 
     def kinetic(self, p: Tensor) -> Tensor:
@@ -45,27 +49,80 @@ class PendulumField(SeparableField):
         return self.b * torch.sin(q)
 
 
-class PendulumSystem(System[PendulumField]):
-    """H = a p² + b (1 − cos q), radii from 1.3 to 2.3, 45 readings on [0, 3].
+class EmbeddedPendulumField(nn.Module):
+    """The same pendulum in the cosine and sine of its angle, and its velocity.
+
+    Equation:
+        ċ = −s ω,  ṡ = c ω,  ω̇ = 2a (u − b s)
 
     Args:
         kinetic: a.
         gravity: b.
     """
 
-    space = StateSpace(("q", "p"), ("angle", "momentum"))
+    def __init__(self, kinetic: float = 1.0, gravity: float = 3.0) -> None:
+        super().__init__()
+        self.a, self.b = kinetic, gravity
+
+    def forward(self, t: Any, state: Tensor, u: Tensor | None = None) -> Tensor:
+        """Return the rates."""
+        c, s, w = state.unbind(-1)
+        push = 0.0 if u is None else u[..., 0]
+        return torch.stack((-s * w, c * w, 2 * self.a * (push - self.b * s)), dim=-1)
+
+    def energy(self, state: Tensor) -> Tensor:
+        """Return ω²/4a + b (1 − c)."""
+        c, _, w = state.unbind(-1)
+        return w.square() / (4 * self.a) + self.b * (1 - c)
+
+
+class PendulumSystem(System[PendulumField | EmbeddedPendulumField]):
+    """H = a p² + b (1 − cos q): on rings of angle and momentum, or over the whole circle.
+
+    Args:
+        kinetic: a.
+        gravity: b.
+        embedded: Whether states are cosine, sine and velocity, in place of angle and momentum.
+        torques: Inputs to draw from, one for every trajectory; none for a pendulum left alone.
+    """
+
     readings: ClassVar[int] = 45
 
-    def __init__(self, kinetic: float = 1.0, gravity: float = 3.0) -> None:
-        self.field = PendulumField(kinetic, gravity)
+    def __init__(
+        self,
+        kinetic: float = 1.0,
+        gravity: float = 3.0,
+        *,
+        embedded: bool = False,
+        torques: Sequence[float] = (),
+    ) -> None:
+        self.torques, self.embedded = tuple(torques), embedded
+        inputs = ("u",) if torques else ()
+        if embedded:
+            self.field = EmbeddedPendulumField(kinetic, gravity)
+            kinds: tuple[Coordinate, ...] = ("cosine", "sine", "velocity")
+            self.space = StateSpace(("cos q", "sin q", "ω"), kinds, inputs)
+        else:
+            self.field = PendulumField(kinetic, gravity, bool(torques))
+            self.space = StateSpace(("q", "p"), ("angle", "momentum"), inputs)
 
     def constants(self) -> dict[str, Any]:
-        """Return a and b."""
-        return {"kinetic": self.field.a, "gravity": self.field.b}
+        """Return a, b and the torques."""
+        torques = {"torques": list(self.torques)} if self.torques else {}
+        return {"kinetic": self.field.a, "gravity": self.field.b, **torques}
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw points of a ring in the plane of angle and momentum."""
-        return on_rings(count, 1.3, 2.3, generator)
+        """Draw angles and momenta, and torques behind them."""
+        if self.embedded:
+            angle = uniform(generator, -math.pi, math.pi, count)
+            speed = uniform(generator, -1, 1, count)
+            states = torch.stack((angle.cos(), angle.sin(), speed), dim=1)
+        else:
+            states = on_rings(count, 1.3, 2.3, generator)
+        if not self.torques:
+            return states
+        chosen = torch.randint(len(self.torques), (count, 1), generator=generator)
+        return torch.cat((states, torch.tensor(self.torques, dtype=torch.float64)[chosen]), dim=1)
 
 
 @tasks.register("pendulum")
@@ -74,11 +131,14 @@ class Pendulum(MotionTask):
 
     H = a p² + b (1 − cos q); 25 trajectories of 45 readings on [0, 3], from radii between 1.3 and
     2.3. Papers differ in their constants: HNN has a = 1, b = 3; SymODEN 1.5, 5; SSINN 0.25, 2;
-    SympNet and Taylor-net 0.5, 1.
+    SympNet and Taylor-net 0.5, 1. With coordinates=embedded a state is (cos q, sin q, q̇) and starts
+    lie all over the circle.
 
     Args:
         kinetic: a.
         gravity: b.
+        coordinates: Angle and momentum, or cosine and sine of the angle and its velocity.
+        torques: Inputs, one of which acts on each trajectory; none for a pendulum left alone.
         seed: Where the order of training comes from.
 
     Example:
@@ -95,7 +155,11 @@ class Pendulum(MotionTask):
         *,
         kinetic: PositiveFloat = 1.0,
         gravity: PositiveFloat = 3.0,
+        coordinates: Literal["momentum", "embedded"] = "momentum",
+        torques: Sequence[float] = (),
         seed: NonNegativeInt = 0,
         **options: Unpack[MotionOptions],
     ) -> None:
-        super().__init__(PendulumSystem(kinetic, gravity), seed, options)
+        embedded = coordinates == "embedded"
+        system = PendulumSystem(kinetic, gravity, embedded=embedded, torques=torques)
+        super().__init__(system, seed, options)

@@ -1,0 +1,49 @@
+"""One comparison of the benchmark of physics networks: a table and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from undamped.bench.timing import Timing
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table with its sentences.
+
+    Args:
+        title: What was compared.
+        heads: Headings.
+        rows: One text for each heading.
+        sentences: What was wanted, and what came.
+        numbers: Everything measured, for JSON.
+    """
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    sentences: tuple[str, ...]
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers for JSON."""
+        return {"title": self.title, **self.numbers}
+
+    def markdown(self) -> str:
+        """Return table and sentences for a page."""
+        lines = [
+            f"| {' | '.join(self.heads)} |",
+            "|---|" + "---:|" * (len(self.heads) - 1),
+            *(f"| {' | '.join(row)} |" for row in self.rows),
+        ]
+        return "\n\n".join([f"**{self.title}**", "\n".join(lines), *self.sentences])
+
+
+def timing_rows(timings: Mapping[str, Timing], ours: str) -> tuple[tuple[str, ...], ...]:
+    """Return names, milliseconds, and how many times as long as ours each takes."""
+    return tuple(
+        (name, f"{1e3 * timing.median:.2f}", f"{timing.over(timings[ours]):.2f}")
+        for name, timing in timings.items()
+    )

@@ -1,0 +1,99 @@
+"""Energy shaping: the controller of a known energy, and what it refuses."""
+
+import math
+
+import pytest
+import torch
+
+import undamped
+from undamped.contract import StateSpace
+from undamped.errors import OptionError
+from undamped.networks.physics.energy_shaping import EnergyShaping, control_loop
+from undamped.tasks.physics.pendulum import EmbeddedPendulumField, PendulumField
+
+EMBEDDED = StateSpace(("c", "s", "w"), ("cosine", "sine", "velocity"), ("u",))
+KINETIC, GRAVITY = 1.5, 5.0
+
+
+@pytest.fixture
+def pendulum():
+    """A SymODEN that knows the pendulum: its perceptrons are replaced by the truth, times 0.4."""
+    torch.manual_seed(0)
+    model = undamped.SymODEN(EMBEDDED, hidden_size=4).double()
+    parts = model.field.parts
+
+    class At:
+        def __init__(self, x):
+            self.x = x
+
+        def gradient(self):
+            slope = torch.zeros_like(self.x)
+            slope[..., 0] = -0.4 * GRAVITY
+            return slope
+
+    parts.potential.linearise = At
+    parts.ports.inputs.forward = lambda x: torch.full((*x.shape[:-1], 1, 1), 0.4).to(x)
+    return model
+
+
+def test_the_inputs_are_those_of_the_formula(pendulum):
+    angle, w = torch.tensor([0.3, 2.0]).double(), torch.tensor([0.5, -1.0]).double()
+    states = torch.stack((angle.cos(), angle.sin(), w), 1)
+    bowl = EnergyShaping(pendulum, [math.pi], position_gain=4.0, damping_gain=2.0)
+    # V and g are known up to a factor of 0.4, and it does not matter.
+    wanted = GRAVITY * angle.sin() - 4.0 * (angle - math.pi) - 2.0 * w
+    torch.testing.assert_close(bowl(0.0, states)[:, 0], wanted)
+    upside_down = EnergyShaping(pendulum, [math.pi], damping_gain=2.0, potential="inverted")
+    wanted = 2 * GRAVITY * angle.sin() - 2.0 * w
+    torch.testing.assert_close(upside_down(0.0, states)[:, 0], wanted)
+
+
+@pytest.mark.parametrize("potential", ["quadratic", "inverted"])
+def test_a_pendulum_is_brought_upright_and_held(pendulum, potential):
+    control = EnergyShaping(pendulum, [math.pi], damping_gain=3.0, potential=potential)
+    start = torch.tensor([[math.cos(0.1), math.sin(0.1), 0.0]]).double()
+    states, inputs = control_loop(
+        EmbeddedPendulumField(KINETIC, GRAVITY), control, start, 0.05, 120
+    )
+    assert states.shape == (121, 1, 3) and inputs.shape == (120, 1, 1)
+    assert bool((states[-20:, 0, 0] < math.cos(math.pi - 0.05)).all())
+
+
+def test_angles_go_the_shorter_way_round(pendulum):
+    control = EnergyShaping(pendulum, [math.pi], damping_gain=0.0)
+    for angle in (math.pi - 0.1, -math.pi + 0.1):
+        state = torch.tensor([[math.cos(angle), math.sin(angle), 0.0]]).double()
+        away = -0.1 if angle > 0 else 0.1
+        wanted = GRAVITY * math.sin(angle) - 5.0 * away
+        assert control(0.0, state).item() == pytest.approx(wanted)
+
+
+def test_momenta_work_too():
+    torch.manual_seed(0)
+    space = StateSpace(("q", "p"), ("angle", "momentum"), ("u",))
+    model = undamped.SymODEN(space, hidden_size=4).double()
+    control = EnergyShaping(model, [1.0])
+    states, _ = control_loop(
+        PendulumField(torque=True), control, torch.tensor([[0.5, 0.0]]).double(), 0.1, 3
+    )
+    assert bool(states.isfinite().all())
+
+
+def test_what_cannot_be_shaped_is_refused(pendulum):
+    hybrid = StateSpace(
+        ("x", "c", "s", "v", "w"), ("position", "cosine", "sine", "velocity", "velocity"), ("u",)
+    )
+    with pytest.raises(OptionError, match=r"an input for every one of 2 freedoms.*got 1"):
+        EnergyShaping(undamped.SymODEN(hybrid), [0.0, math.pi])
+    with pytest.raises(OptionError, match="got no inputs"):
+        EnergyShaping(undamped.HNN(1), [0.0])
+    with pytest.raises(OptionError, match="has learned an energy"):
+        EnergyShaping(undamped.PlainODE(1), [0.0])
+    with pytest.raises(OptionError, match="expected 1 numbers, one for every position, got 2"):
+        EnergyShaping(pendulum, [0.0, 1.0])
+    pendulum.field.parts.ports.inputs.forward = lambda x: x[..., :1, None] * 1.0
+    two = StateSpace(("a", "b", "v", "w"), ("position",) * 2 + ("velocity",) * 2, ("u", "r"))
+    flat = undamped.SymODEN(two).double()
+    flat.field.parts.ports.inputs.forward = lambda x: torch.ones(*x.shape[:-1], 2, 2).to(x)
+    with pytest.raises(OptionError, match="inputs that act in every direction"):
+        EnergyShaping(flat, [0.0, 0.0])

@@ -1,0 +1,51 @@
+"""Experiments about moving systems, as small as they get: every number and picture is made."""
+
+import pytest
+
+from undamped.errors import UnknownNameError
+from undamped.experiments.physics.goals import Goal
+from undamped.registry import benchmarks, experiments
+
+TINY = {
+    "hnn": {
+        "systems": ("spring", "pendulum"), "seeds": (0,), "steps": 3, "body_steps": 3,
+        "trajectories": 4, "hidden_size": 8,
+    },
+    "ssinn": {"seeds": (0,), "pairs": 16, "steps": 3},
+    "nssnn": {"seeds": (0,), "pairs": 16, "steps": 3, "predicted": 20},
+    "taylor-net": {"systems": ("pendulum",), "seeds": (0,), "steps": 3, "later": 20},
+    "symoden": {"steps": 3, "trajectories": 8, "hidden_size": 8, "baseline": False},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_every_experiment_says_what_it_found_and_what_was_wanted(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("undamped.experiments.physics.hnn.ENDS", {"spring": 1.0, "pendulum": 1.0})
+    ticks = []
+    result = experiments[name](**TINY[name], out=str(tmp_path), tick=ticks.append)
+    told = result.to_dict()
+    assert ticks and all({"words", "value", "limit", "met"} <= set(g) for g in told["goals"])
+    page = result.markdown()
+    assert all(goal.words in page for goal in result.goals) and result.goals
+    assert all(figure.axes for figure in result.figures().values())
+
+
+def test_a_goal_is_met_or_not():
+    assert Goal("error", 1.0, 1.0).met and not Goal("error", float("nan"), 1.0).met
+    assert Goal("error", 2.0, 1.0).line() == "- ✗ error: 2, at most 1 wanted."
+
+
+def test_the_benchmark_measures_what_it_says(monkeypatch):
+    def here(prepare, *given):
+        prepare(*given)()
+        return 1_000_000  # a process of its own for each takes its time
+
+    monkeypatch.setattr("undamped.bench.physics_hamiltonian.peak_memory", here)
+    found = benchmarks["physics"](quick=True, rounds=1)
+    told = found.to_dict()["sections"]
+    assert told[0]["autograd_over_closed"] > 0
+    assert told[1]["gradient_difference"] < 1e-10
+    assert set(told[1]["peak_bytes"]) == {"reversible", "backprop"}
+    assert "SRNN" in found.markdown() and found.summary().renderables
+    with pytest.raises(UnknownNameError, match="section of this benchmark 'hn'"):
+        benchmarks["physics"](only=("hn",))
