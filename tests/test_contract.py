@@ -18,7 +18,7 @@ from toy_members import (
 )
 from undamped import cli
 from undamped.analysis import gradient_flow
-from undamped.contract import NO_TARGETS, Batch, StateSpace, TaskShape
+from undamped.contract import NO_TARGETS, Batch, Clock, StateSpace, TaskShape
 from undamped.errors import OptionError, ShapeError
 from undamped.networks import SequenceModel
 from undamped.networks.for_task import check_options, model_for
@@ -110,14 +110,55 @@ def test_a_recurrent_network_sees_gaps_and_what_was_measured():
     values, observed, gap = seen[..., :2], seen[..., 2:4], seen[..., 4]
     assert torch.equal(observed.bool(), batch.observed)
     assert torch.equal(values[batch.observed], batch.inputs[batch.observed])
-    assert not values[~batch.observed].any()
-    assert not gap[0].any()
-    torch.testing.assert_close(gap[1:], batch.times[1:] - batch.times[:-1])
+    for t, b, c in (~batch.observed).nonzero().tolist():  # the first ones are all observed
+        assert values[t, b, c] == values[t - 1, b, c]
+    since = torch.diff(batch.times, dim=0, prepend=batch.times[:1])
+    torch.testing.assert_close(gap, torch.log1p(since))
     # One sample at a time gives the same answer.
     state, answer = None, None
     for t in range(7):
-        answer, state = model.step(batch.inputs[t], state, gap=gap[t], observed=batch.observed[t])
+        answer, state = model.step(batch.inputs[t], state, since[t], observed=batch.observed[t])
     torch.testing.assert_close(answer, model(batch._replace(lengths=None)))
+
+
+def test_a_recurrent_network_answers_at_given_times_from_what_it_knew_then():
+    batch = LateRamp().batch("train", 0, 3)
+    model = SequenceModel(
+        "lstm", 2, 1, reads=("times", "observed", "target_times"), hidden_size=4, gap=0.7
+    ).double()
+    asked = torch.tensor([[0.0] * 3, [1.9] * 3, [99.0] * 3], dtype=torch.float64)
+    whole = batch._replace(target_times=asked)
+    answers = model(whole)
+    assert answers.shape == (3, 3, 1)
+    outputs, _ = model.network(model.encode(batch), None, batch.lengths)
+    for b in range(3):
+        stamps = batch.times[: batch.lengths[b], b].double()
+        last = int((stamps <= 1.9).sum()) - 1
+        for row, known, since in ((1, last, 1.9 - stamps[last]), (2, -1, 99 - stamps[-1])):
+            features = outputs[len(stamps) - 1 if known < 0 else known, b]
+            ago = torch.log1p(since / 0.7).view(1)
+            hidden = torch.tanh(model.head.hidden(torch.cat([features, ago])))
+            torch.testing.assert_close(answers[row, b], model.head.readout(hidden))
+    # Before the first sample nothing is known, whoever is asked.
+    assert torch.equal(answers[0, 0], answers[0, 1])
+    late = whole._replace(inputs=torch.where(batch.times.unsqueeze(-1) > 1.9, 7.0, batch.inputs))
+    torch.testing.assert_close(model(late)[:2], answers[:2])
+    # A stream looks ahead from its last sample.
+    state, said = None, None
+    for t in range(3):
+        since = batch.times[t] - (batch.times[t - 1] if t else batch.times[0])
+        said, state = model.step(
+            batch.inputs[t].double(),
+            state,
+            since.double(),
+            observed=batch.observed[t],
+            ahead=torch.tensor([0.3, 2.0]),
+        )
+    short = batch.during(slice(0, 3), every=False)._replace(lengths=None)
+    ahead = short.times[-1] + torch.tensor([[0.3], [2.0]])
+    torch.testing.assert_close(
+        said, model(short._replace(target_times=ahead)), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_a_model_without_its_times_is_refused():
@@ -199,6 +240,30 @@ def test_each_of_the_numbered_inputs_is_seen_once():
     for one in (batch, numbered, batch.during(slice(1, 2), every=False)):
         torch.testing.assert_close(one.each_input(look), one.expanded().each_input(look))
     assert seen[1::2] == [35, 35, 7] and seen[0] <= 6 and seen[2] == 2 and seen[4] <= 4
+
+
+def test_a_clock_is_stored_with_the_shape():
+    shape = TaskShape(2, 1, clock=Clock(0.05, 5.0), horizon=3)
+    assert TaskShape.from_dict(json.loads(json.dumps(shape.to_dict()))) == shape
+    with pytest.raises(OptionError, match="a gap and a span above 0, got 0 and 1"):
+        Clock(gap=0.0)
+
+
+def test_a_model_may_have_an_objective_of_its_own(toys, tmp_path):
+    class Doubtful(DecayingModel):
+        def objective(self, batch, loss, state=None):
+            aim = super().objective(batch, loss, state)
+            return aim._replace(total=aim.total * 0 + self.rate.square().sum())
+
+    task = LateRamp()
+    model = Doubtful(task.task_shape)
+    with torch.no_grad():
+        model.rate.fill_(1.0)
+    run = fit(model, task, train=QUICK, out=tmp_path, progress=False)
+    # What it wants small is small; what is reported is the task's loss, as for any model.
+    assert model.rate.detach().square().sum().item() < 4 < 8
+    rows = run.metrics()
+    assert rows[-1]["train_loss"] > 0.1 and rows[-1]["valid_loss"] > 0.1
 
 
 def test_a_state_space_says_what_its_coordinates_are():

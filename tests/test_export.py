@@ -182,12 +182,15 @@ def prepared(**changes):
 
 @pytest.mark.parametrize("readout", ["last", "every", "mean"])
 @pytest.mark.parametrize("missing", ["interpolate", "mask"])
-@pytest.mark.parametrize("time_channel", [False, True])
-def test_raw_samples_are_prepared_inside(missing, time_channel, readout):
-    preparation = prepared(
-        missing=missing, time_channel=time_channel, typical_gap=0.25, classes=list("wxyz")
+@pytest.mark.parametrize("stamps", [False, True])
+def test_raw_samples_are_prepared_inside(missing, stamps, readout):
+    preparation = prepared(missing=missing, stamps=stamps, typical_gap=0.25, classes=list("wxyz"))
+    model = build(
+        "unicornn",
+        readout=readout,
+        input_size=preparation.input_size,
+        reads=tuple(preparation.needs),
     )
-    model = build("unicornn", readout=readout, input_size=preparation.input_size)
     subject = Subject(model, preparation, tuple("wxyz"))
     # The check draws samples with gaps in them.
     assert check.check_sequence(sequence_model(subject), subject) < 1e-5

@@ -162,18 +162,32 @@ def test_preparation_is_a_plain_standardisation_of_the_training_part():
 
 def test_masked_stream_equals_transform():
     data = gappy()
-    prepared = Preparation.fit(data, kind="classification", missing="mask", time_channel=True)
-    assert prepared.input_size == 5
+    prepared = Preparation.fit(data, kind="classification", missing="mask", stamps=True)
+    assert prepared.input_size == 2 and prepared.needs == {"times", "observed"}
     assert data.times is not None
-    whole = prepared.transform(data.series[1], data.times[1])
+    whole = prepared.prepare(data.series[1], data.times[1])
     stream = prepared.stream()
     rows = [stream.push(x, t) for x, t in zip(data.series[1], data.times[1], strict=True)]
-    np.testing.assert_array_equal(whole, np.stack(rows))
-    assert set(np.unique(whole[:, 2:4])) == {0.0, 1.0}
+    np.testing.assert_array_equal(whole.inputs, np.stack([row.inputs for row in rows]))
+    np.testing.assert_array_equal(whole.observed, np.stack([row.observed for row in rows]))
+    np.testing.assert_array_equal(whole.observed, ~np.isnan(data.series[1][:, :2]))
+    gaps = np.concatenate([np.diff(times) for times in data.times])
+    expected = (data.times[1] - data.times[1][0]) / np.median(gaps)
+    np.testing.assert_allclose(whole.times, expected)
+    np.testing.assert_allclose(np.cumsum([row.dt for row in rows]), expected)
+
+
+def test_gaps_are_filled_along_lines_in_time():
+    series = np.array([[0.0], [np.nan], [10.0]])
+    data = SeriesSet.of(
+        [series, series + 1], targets=[0, 1], times=[np.array([0.0, 9.0, 10.0])] * 2
+    )
+    prepared = Preparation.fit(data, kind="classification", stamps=True, standardise=False)
+    np.testing.assert_allclose(prepared.transform(series, data.times[0])[:, 0], [0, 9, 10])
 
 
 def test_preparation_survives_json():
-    prepared = Preparation.fit(gappy(), kind="classification", time_channel=True)
+    prepared = Preparation.fit(gappy(), kind="classification", stamps=True)
     assert Preparation.from_dict(json.loads(json.dumps(prepared.to_dict()))) == prepared
 
 
@@ -201,7 +215,7 @@ def test_preparation_says_what_is_wrong():
     with pytest.raises(DataError, match=r"channel 'x'.*only missing"):
         data.series[0][:, 0] = np.nan
         Preparation.fit(data.take([0]), kind="classification")
-    prepared = Preparation.fit(gappy(), kind="classification", time_channel=True)
+    prepared = Preparation.fit(gappy(), kind="classification", stamps=True)
     with pytest.raises(ShapeError, match="3 channels"):
         prepared.transform(np.zeros((4, 1)))
     with pytest.raises(DataError, match="time stamps"):

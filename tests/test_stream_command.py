@@ -12,12 +12,15 @@ from typer.testing import CliRunner
 
 from undamped import cli
 from undamped.data.recordings.preparation import Preparation
+from undamped.data.recordings.prepared import batch_of
+from undamped.data.recordings.series import SeriesSet
 from undamped.errors import OptionError, UndampedError
 from undamped.export import Subject
 from undamped.export.live import LiveModel
 from undamped.export.sample_lines import SampleLines
 from undamped.files import read_json, write_json
 from undamped.networks.sequence_model import SequenceModel
+from undamped.training.prediction import predict_series
 from undamped.training.run import Run
 
 
@@ -110,7 +113,7 @@ def test_columns_by_name_and_gaps(runs):
     assert answers(run.path, "\n".join(map(json.dumps, rows))) == named
     prepared = run.preparation()
     causal = prepared.stream()
-    features = np.stack([causal.push(row) for row in samples])
+    features = np.stack([causal.push(row).inputs for row in samples])
     with torch.no_grad():
         outputs = run.model()(torch.from_numpy(features).unsqueeze(1))
     assert named[-1] == {"step": 5, **prepared.answer(outputs.numpy())[0]}
@@ -188,7 +191,12 @@ def live(readout="last", name="unicornn", **changes):
     }
     prepared = Preparation(**chosen)
     model = SequenceModel(
-        name, prepared.input_size, prepared.output_size, hidden_size=5, readout=readout
+        name,
+        prepared.input_size,
+        prepared.output_size,
+        hidden_size=5,
+        readout=readout,
+        reads=tuple(prepared.needs | ({"target_times"} if prepared.at_times else set())),
     ).eval()
     return Subject(model, prepared)
 
@@ -197,7 +205,7 @@ def live(readout="last", name="unicornn", **changes):
 @pytest.mark.parametrize("missing", ["mask", "interpolate"])
 def test_times_gaps_and_means(name, missing):
     """All at once: time stamps, missing values, a running mean, original units."""
-    subject = live("mean", name, missing=missing, time_channel=True, typical_gap=0.5)
+    subject = live("mean", name, missing=missing, stamps=True, typical_gap=0.5)
     random = np.random.default_rng(0)
     samples = random.normal(size=(12, 3)).astype(np.float32)
     if missing == "mask":
@@ -206,13 +214,34 @@ def test_times_gaps_and_means(name, missing):
     stream = LiveModel(subject)
     for row, time in zip(samples, times, strict=True):
         stream.push(row, time)
-    features = torch.from_numpy(subject.preparation.transform(samples, times)).unsqueeze(1)
-    wanted = subject.preparation.answer(subject.model(features).detach().numpy())[0]
+    batch = batch_of([subject.preparation.prepare(samples, times)])
+    wanted = subject.preparation.answer(subject.model(batch).detach().numpy())[0]
     assert stream.answer()["value"] == pytest.approx(wanted["value"], rel=1e-6)
 
 
+def test_a_stream_forecasts_by_time():
+    subject = live(
+        kind="forecast",
+        horizon=2,
+        forecast=["b"],
+        stamps=True,
+        missing="mask",
+        typical_gap=0.5,
+    )
+    samples = np.array([[1.0, 0, np.nan], [2.0, 0, 7.0]], dtype=np.float32)
+    times = np.array([3.0, 4.0])
+    stream = LiveModel(subject)
+    for row, time in zip(samples, times, strict=True):
+        stream.push(row, time)
+    series_set = SeriesSet.of([samples], channels=["a", "constant", "b"], times=[times])
+    (outputs,) = predict_series(subject.model, subject.preparation, series_set)
+    wanted = subject.preparation.answer(outputs)[0]["forecast"]["b"]
+    assert stream.answer()["forecast"]["b"] == pytest.approx(wanted, rel=1e-5)
+    assert len(wanted) == 2
+
+
 def test_times_are_read_as_numbers_or_dates():
-    subject = live(time_channel=True)
+    subject = live(stamps=True)
     assert SampleLines(subject).read("7,1,2,3") == [([1.0, 2.0, 3.0], 7.0)]
     lines = SampleLines(subject, "when")
     assert lines.read("a,when,b") == []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from undamped.data.recordings.preparation import Preparation
     from undamped.data.recordings.series import SeriesSet
-    from undamped.networks.sequence_model import SequenceModel
+    from undamped.networks.task_model import TaskModel
     from undamped.training.run import Run
 
 SHOWN = 20
@@ -18,7 +18,7 @@ SHOWN = 20
 
 def answer_recordings(
     run: Run,
-    model: SequenceModel,
+    model: TaskModel,
     preparation: Preparation,
     data: Path | None,
     out: Path | None,

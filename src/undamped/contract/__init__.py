@@ -1,6 +1,7 @@
 """What tasks and models have to agree on, though neither knows the other."""
 
 from undamped.contract.batch import NO_TARGETS, Batch
+from undamped.contract.clock import Clock
 from undamped.contract.shape import Answer, InputKind, TaskReadout, TaskShape, Use
 from undamped.contract.state_space import Coordinate, StateSpace
 
@@ -8,6 +9,7 @@ __all__ = [
     "NO_TARGETS",
     "Answer",
     "Batch",
+    "Clock",
     "Coordinate",
     "InputKind",
     "StateSpace",

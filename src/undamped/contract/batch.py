@@ -7,7 +7,7 @@ prediction, instruments and export hand on the whole batch and know nothing of w
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,10 +27,14 @@ class Batch(NamedTuple):
         targets: (batch, …) for one answer, (time, batch, …) for one at every step,
             (outputs, batch, …) for a trajectory at `target_times`.
         lengths: (batch,) true lengths of the sequences.
-        times: (time, batch) when each input was taken, where that is not every step alike.
-        observed: (time, batch, features) which inputs were measured; the others may be anything.
-        target_times: (outputs, batch) when each answer is asked for; rising, and for trajectories
-            counted from the initial state's time, 0.
+        times: (time, batch) when each input was taken, where that is not every step alike: never
+            falling, and counted from a moment 0 that all sequences of the task share, so that no
+            answer depends on what else is in the batch. Beyond a sequence's length, anything. In
+            double precision where they may be long: a model takes differences first.
+        observed: (time, batch, features) which inputs were measured; the others may be anything,
+            NaN included. Channels may be measured at different times.
+        target_times: (outputs, batch) when each answer is asked for, on the clock of `times`;
+            never falling, and for trajectories from a state counted from that state's time, 0.
         target_mask: Which targets are known, in the shape of `targets` or without its last
             dimension; the others may be anything.
         distinct: (distinct, …) the inputs that occur, each once, where the same ones come again
@@ -77,19 +81,23 @@ class Batch(NamedTuple):
         return self.map(lambda part: part.to(device))
 
     def cast(self, dtype: torch.dtype) -> Batch:
-        """Return a batch whose inputs and times have the type of a model's weights.
+        """Return a batch whose inputs have the type of a model's weights.
 
-        Targets keep theirs: a loss knows what they mean.
+        Times are never made narrower: differences of large ones would be noise. Targets keep their
+        type: a loss knows what they mean.
         """
 
-        def change(part: Tensor | None) -> Tensor | None:
+        def values(part: Tensor | None) -> Any:
             return part.to(dtype) if part is not None and part.is_floating_point() else part
 
+        def stamps(part: Tensor | None) -> Tensor | None:
+            return None if part is None else part.to(torch.promote_types(part.dtype, dtype))
+
         return self._replace(
-            inputs=self.inputs.to(dtype) if self.inputs.is_floating_point() else self.inputs,
-            times=change(self.times),
-            target_times=change(self.target_times),
-            distinct=change(self.distinct),
+            inputs=values(self.inputs),
+            times=stamps(self.times),
+            target_times=stamps(self.target_times),
+            distinct=values(self.distinct),
         )
 
     def part(self, chosen: slice, *, inputs_axis: int, targets_axis: int) -> Batch:

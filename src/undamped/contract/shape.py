@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from undamped.contract.clock import Clock
 from undamped.contract.state_space import StateSpace
 
 InputKind = Literal["vectors", "symbols", "pixels", "pictures", "states"]
@@ -34,6 +35,9 @@ class TaskShape:
         state_space: What the coordinates of a state are.
         segments: How many steps each part of a sequence has, where all sequences are alike:
             (2, 2, 2) are three pairs, (9,) is one row. Empty where lengths differ.
+        clock: How time runs, where a batch has times.
+        horizon: How many steps to come a number is about, where it is a forecast of regular steps:
+            an answer then holds so many values, one after the other.
     """
 
     input_size: int
@@ -46,6 +50,8 @@ class TaskShape:
     picture_shape: tuple[int, int, int] | None = None
     state_space: StateSpace | None = None
     segments: tuple[int, ...] = ()
+    clock: Clock | None = None
+    horizon: int = 0
 
     @property
     def length(self) -> int | None:
@@ -70,6 +76,10 @@ class TaskShape:
             plain["state_space"] = self.state_space.to_dict()
         if self.segments:
             plain["segments"] = list(self.segments)
+        if self.clock is not None:
+            plain["clock"] = self.clock.to_dict()
+        if self.horizon:
+            plain["horizon"] = self.horizon
         return plain
 
     @classmethod
@@ -84,4 +94,6 @@ class TaskShape:
         if values.get("state_space") is not None:
             values["state_space"] = StateSpace.from_dict(values["state_space"])
         values["segments"] = tuple(values.get("segments", ()))
+        if values.get("clock") is not None:
+            values["clock"] = Clock(**values["clock"])
         return cls(**values)

@@ -37,8 +37,8 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         validation_fraction: Share of the series held back; with 0 nothing is held back, and
             training goes on to the end of its budget.
         patience: Stop when so many validations in a row brought nothing better.
-        missing: What to do about NaN: "interpolate" draws a line over the gap, "mask" holds the
-            last value and tells the network so.
+        missing: What to do about NaN: "interpolate" draws a line over the gap, "mask" tells the
+            network what is missing, "auto" does that where time stamps are irregular.
         random_state: Where random numbers come from; with a whole number two fits agree bit for
             bit.
         verbose: Whether to show a progress bar.
@@ -63,7 +63,9 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         """Learn from labelled series.
 
         Args:
-            X: (n, time, channels), (n, time), a list of (time, channels), or pandas frames.
+            X: (n, time, channels), (n, time), a list of (time, channels), or pandas frames. Time
+                stamps are those of a frame's index of (series, time), of frames with an index of
+                dates, or of a `SeriesSet`.
             y: A label for each series (n,).
             groups: What each series belongs to (n,), such as a subject; a group is never both
                 learned from and used to validate.
@@ -76,6 +78,7 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
             np.asarray(y).ravel(),
             groups=groups_of(groups, len(collection.series)),
             source="X",
+            times=collection.times,
             blurred=collection.blurred,
         )
         self._remember_channels(collection)
@@ -90,20 +93,26 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         check_is_fitted(self, "model_")
         collection = collect(X)
         self._check_channels(collection)
-        return self._probabilities(self._outputs(collection.series))
+        return self._probabilities(self._outputs(collection.series, collection.times))
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the likeliest class of each series (n,)."""
         likeliest = self.predict_proba(X).argmax(1)
         return self.classes_[likeliest]
 
-    def stream(self, samples: Iterable[Any]) -> Iterator[np.ndarray]:
+    def stream(
+        self, samples: Iterable[Any], times: Iterable[float] | None = None
+    ) -> Iterator[np.ndarray]:
         """Yield the probabilities (classes,) after each sample (channels,) of one long series.
 
         Memory does not grow. After the last sample of a series the probabilities are those of
         `predict_proba`, unless values are missing and were interpolated, which needs the future.
+
+        Args:
+            samples: The samples.
+            times: Their time stamps, where the model was trained with such.
         """
-        for outputs in self._stream_outputs(samples):
+        for outputs in self._stream_outputs(samples, times):
             yield self._probabilities(outputs[None])[0]
 
     def _probabilities(self, outputs: np.ndarray) -> np.ndarray:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -21,10 +22,11 @@ from undamped.estimators.frozen import freeze, thaw
 from undamped.estimators.inputs import Collection
 from undamped.estimators.selection import EstimatorTask
 from undamped.estimators.settings import starting_from
-from undamped.networks.sequence_model import SequenceModel
+from undamped.networks.task_model import TaskModel
 from undamped.options import Range, convert
 from undamped.training import Run, fit
 from undamped.training.prediction import answers_to
+from undamped.training.streaming import push_sample
 
 _Share = Annotated[float, Range(low=0, high=1, open_high=True)]
 _BUDGETS = ("epochs", "steps", "seconds", "minutes")
@@ -37,7 +39,7 @@ class SequenceEstimator(BaseEstimator):
     task_class: ClassVar[type[EstimatorTask]] = EstimatorTask
 
     # Set by fit.
-    model_: SequenceModel
+    model_: TaskModel
     preparation_: Preparation
     history_: list[dict[str, float]]
     n_iter_: int
@@ -59,7 +61,7 @@ class SequenceEstimator(BaseEstimator):
         train_options: Mapping[str, Any] | None = None,
         validation_fraction: float = 0.2,
         patience: int | None = None,
-        missing: Missing = "interpolate",
+        missing: Missing | Literal["auto"] = "auto",
         random_state: Any = None,
         verbose: bool = False,
         device: str = "auto",
@@ -99,7 +101,7 @@ class SequenceEstimator(BaseEstimator):
                     remedy="Give more series, or validation_fraction=0.",
                 )
             )
-        missing = convert(Missing, self.missing, f"{type(self).__name__}.missing")
+        missing = convert(Missing | Literal["auto"], self.missing, f"{type(self).__name__}.missing")
         seed = self._seed()
         task = self.task_class(
             series_set,
@@ -180,11 +182,8 @@ class SequenceEstimator(BaseEstimator):
             raise KeyboardInterrupt("training was stopped before its end")
         with torch.random.fork_rng(devices=[]):  # fresh weights are drawn before they are replaced
             model = run.model()
-        assert isinstance(model, SequenceModel)
         self.model_ = model
-        options = settings["model"]["options"]
-        options = {name: value for name, value in options.items() if name != "readout"}
-        self._built_with = {"name": settings["model"]["name"], "options": options}
+        self._built_with = {n: settings["model"][n] for n in ("name", "options", "shape")}
         self.preparation_ = task.preparation
         self.history_ = run.metrics()
         if not len(task.parts["valid"]):  # what was looked at instead is the training part
@@ -223,19 +222,25 @@ class SequenceEstimator(BaseEstimator):
         self.n_features_in_ = collection.width
         self._named = collection.channels is not None
 
-    def _outputs(self, series: list[np.ndarray]) -> np.ndarray:
+    def _outputs(
+        self, series: list[np.ndarray], times: list[np.ndarray] | None = None
+    ) -> np.ndarray:
         """Return what the network says to each series (n, outputs), float64."""
-        prepared = [torch.from_numpy(self.preparation_.transform(one)) for one in series]
-        return np.concatenate(answers_to(self.model_, prepared))
+        stamps = [None] * len(series) if times is None else times
+        prepare = self.preparation_.prepare
+        prepared = [prepare(one, own) for one, own in zip(series, stamps, strict=True)]
+        return np.concatenate(answers_to(self.model_, self.preparation_, prepared))
 
-    def _stream_outputs(self, samples: Iterable[Any]) -> Iterator[np.ndarray]:
+    def _stream_outputs(
+        self, samples: Iterable[Any], times: Iterable[float] | None = None
+    ) -> Iterator[np.ndarray]:
         """Yield the outputs after each sample; memory does not grow."""
         check_is_fitted(self, "model_")
         prepare, state = self.preparation_.stream(), None
-        for sample in samples:
-            row = torch.from_numpy(prepare.push(np.atleast_1d(np.asarray(sample))))
-            with torch.inference_mode():
-                output, state = self.model_.step(row[None], state)
+        stamps = itertools.repeat(None) if times is None else times
+        for sample, time in zip(samples, stamps, strict=False):
+            row = prepare.push(np.atleast_1d(np.asarray(sample)), time)
+            output, state = push_sample(self.model_, self.preparation_, row, state)
             yield output[0].double().numpy()
 
     # Pickles

@@ -26,7 +26,9 @@ class SequenceForecaster(SequenceEstimator):
     Direct: the network reads a window of the past and says the next `horizon` values of all
     channels at once, as changes from the last value. More values than that are made in blocks,
     each reading the forecasts before it. The future of every series is held back to choose the
-    best weights; no held-back value is ever learned from.
+    best weights; no held-back value is ever learned from. Steps count, not the time between them:
+    for values at given times train a model that uses those, such as ode-rnn, on recordings with
+    time stamps.
 
     Args:
         horizon: How many values to come the network learns to say.
@@ -44,8 +46,8 @@ class SequenceForecaster(SequenceEstimator):
         validation_fraction: Share of every series, at its end, that is held back; with 0, or if
             the series are too short for it, training goes on to the end of its budget.
         patience: Stop when so many validations in a row brought nothing better.
-        missing: What to do about NaN: "interpolate" draws a line over the gap, "mask" holds the
-            last value and tells the network so.
+        missing: What to do about NaN: "interpolate" draws a line over the gap, "mask" tells the
+            network what is missing.
         random_state: Where random numbers come from; with a whole number two fits agree bit for
             bit.
         verbose: Whether to show a progress bar.

@@ -10,40 +10,36 @@ from typing import Any
 
 import torch
 
-from undamped.networks.sequence_model import SequenceModel
+from undamped.contract import TaskShape
+from undamped.networks.for_task import model_for
+from undamped.networks.task_model import TaskModel
 
 Frozen = dict[str, Any]
 
 
-def freeze(model: SequenceModel, name: str, options: dict[str, Any]) -> Frozen:
+def freeze(model: TaskModel, name: str, options: dict[str, Any], shape: dict[str, Any]) -> Frozen:
     """Return a model as plain values.
 
     Args:
         model: The trained model.
-        name: The registry name of its network.
+        name: Its registry name.
         options: The options it was built with.
+        shape: The shape of its task, as plain values.
     """
     return {
-        "network": name,
-        "input_size": model.input_size,
-        "output_size": model.head.out_features,
-        "readout": model.readout,
+        "name": name,
+        "shape": shape,
         "options": options,
         # A copy: the arrays must not change when the module is trained on.
         "weights": {key: value.cpu().numpy().copy() for key, value in model.state_dict().items()},
     }
 
 
-def thaw(frozen: Frozen) -> SequenceModel:
+def thaw(frozen: Frozen) -> TaskModel:
     """Build a model again, ready to predict, without touching anybody's random numbers."""
     with torch.random.fork_rng(devices=[]):
-        model = SequenceModel(
-            frozen["network"],
-            frozen["input_size"],
-            frozen["output_size"],
-            readout=frozen["readout"],
-            **frozen["options"],
-        )
+        shape = TaskShape.from_dict(frozen["shape"])
+        model = model_for(shape, frozen["name"], frozen["options"])
     weights = {key: torch.as_tensor(value) for key, value in frozen["weights"].items()}
     model.load_state_dict(weights)
     return model.eval()

@@ -34,11 +34,13 @@ class Collection:
         series: One float32 array (time, channels) per series; NaN where a value is missing.
         channels: The names of the channels, if the input had any.
         blurred: Channels whose values single precision cannot tell apart.
+        times: Time stamps (time,) of each series, if the input had any.
     """
 
     series: list[np.ndarray]
     channels: list[str] | None = None
     blurred: tuple[str, ...] = ()
+    times: list[np.ndarray] | None = None
 
     @property
     def width(self) -> int:
@@ -59,6 +61,7 @@ def collect(X: Any, what: str = "X", *, shortest: int = SHORTEST) -> Collection:
         shortest: How many steps a series must have.
     """
     raw, channels = _series_of(X, what)
+    times = _stamps_of(X, raw, what)
     if not raw:
         raise DataError(
             explain(what, expected="at least one series", got="0 samples", remedy="Give some data.")
@@ -66,13 +69,13 @@ def collect(X: Any, what: str = "X", *, shortest: int = SHORTEST) -> Collection:
     series = [_matrix(values, f"{what}[{at}]") for at, values in enumerate(raw)]
     _check(series, what, shortest)
     if isinstance(X, SeriesSet):
-        return Collection(series, channels, X.blurred)
+        return Collection(series, channels, X.blurred, times)
     resolution = Resolution()
     for values, one in zip(raw, series, strict=True):
         exact = np.asarray(values)
         if exact.dtype.kind in "iuf":
             resolution.add(exact.reshape(one.shape), one)
-    found = Collection(series, channels)
+    found = Collection(series, channels, times=times)
     return replace(found, blurred=resolution.blurred(found.names()))
 
 
@@ -131,6 +134,50 @@ def _series_of(X: Any, what: str) -> tuple[list[Any], list[str] | None]:
             )
         )
     return list(array), None
+
+
+def _stamps_of(X: Any, raw: list[Any], what: str) -> list[np.ndarray] | None:
+    """Return the time stamps of each series, if the input says any."""
+    if isinstance(X, SeriesSet):
+        return X.times
+    if not raw or not all(_is_frame(one) for one in raw):
+        return None
+    maybe = [_stamps_of_index(one.index, pairs=_is_frame(X)) for one in raw]
+    found = [stamps for stamps in maybe if stamps is not None]
+    if len(found) < len(raw):
+        return None
+    for at, stamps in enumerate(found):
+        if not (np.isfinite(stamps).all() and (np.diff(stamps) > 0).all()):
+            raise DataError(
+                explain(
+                    f"{what}[{at}]",
+                    expected="an index of times, each later than the one before",
+                    got="others",
+                    remedy="Sort the rows and drop repeated ones, or reset the index.",
+                )
+            )
+    return found
+
+
+def _stamps_of_index(index: Any, pairs: bool) -> np.ndarray | None:
+    """Return an index of dates in seconds, or of numbers as they are; of others nothing.
+
+    Args:
+        index: The index of one series.
+        pairs: Whether it is one of (series, time): then whole numbers are times as well, which
+            otherwise are numbers of rows.
+    """
+    import pandas as pd
+
+    values = index.get_level_values(-1)
+    if isinstance(values, pd.DatetimeIndex):
+        utc = values.tz_convert("UTC") if values.tz is not None else values.tz_localize("UTC")
+        return ((utc - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(1, "s")).to_numpy(np.float64)
+    if isinstance(values, pd.TimedeltaIndex):
+        return (values / pd.Timedelta(1, "s")).to_numpy(np.float64)
+    if values.dtype.kind in ("iuf" if pairs else "f"):
+        return values.to_numpy(np.float64)
+    return None
 
 
 def _series_of_frame(frame: pd.DataFrame, what: str) -> tuple[list[Any], list[str] | None]:

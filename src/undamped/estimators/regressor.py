@@ -36,8 +36,8 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         validation_fraction: Share of the series held back; with 0 nothing is held back, and
             training goes on to the end of its budget.
         patience: Stop when so many validations in a row brought nothing better.
-        missing: What to do about NaN: "interpolate" draws a line over the gap, "mask" holds the
-            last value and tells the network so.
+        missing: What to do about NaN: "interpolate" draws a line over the gap, "mask" tells the
+            network what is missing, "auto" does that where time stamps are irregular.
         random_state: Where random numbers come from; with a whole number two fits agree bit for
             bit.
         verbose: Whether to show a progress bar.
@@ -59,7 +59,9 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         """Learn from series and their numbers.
 
         Args:
-            X: (n, time, channels), (n, time), a list of (time, channels), or pandas frames.
+            X: (n, time, channels), (n, time), a list of (time, channels), or pandas frames. Time
+                stamps are those of a frame's index of (series, time), of frames with an index of
+                dates, or of a `SeriesSet`.
             y: A number for each series (n,).
             groups: What each series belongs to (n,), such as a subject; a group is never both
                 learned from and used to validate.
@@ -71,6 +73,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
             numbers(y, len(collection.series)),
             groups=groups_of(groups, len(collection.series)),
             source="X",
+            times=collection.times,
             blurred=collection.blurred,
         )
         self._remember_channels(collection)
@@ -82,15 +85,21 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         check_is_fitted(self, "model_")
         collection = collect(X)
         self._check_channels(collection)
-        return self._numbers(self._outputs(collection.series))
+        return self._numbers(self._outputs(collection.series, collection.times))
 
-    def stream(self, samples: Iterable[Any]) -> Iterator[float]:
+    def stream(
+        self, samples: Iterable[Any], times: Iterable[float] | None = None
+    ) -> Iterator[float]:
         """Yield the number after each sample (channels,) of one long series.
 
         Memory does not grow. After the last sample of a series the number is that of `predict`,
         unless values are missing and were interpolated, which needs the future.
+
+        Args:
+            samples: The samples.
+            times: Their time stamps, where the model was trained with such.
         """
-        for outputs in self._stream_outputs(samples):
+        for outputs in self._stream_outputs(samples, times):
             yield float(self._numbers(outputs[None])[0])
 
     def _numbers(self, outputs: np.ndarray) -> np.ndarray:

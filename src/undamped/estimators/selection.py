@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from undamped.tasks.series import SeriesTask
@@ -49,7 +50,9 @@ class ChangesToCome(EstimatorTask):
 
     def _to_come(self, number: int) -> Tensor:
         ahead = super()._to_come(number).view(-1, len(self.preparation.forecast))
-        return (ahead - self._inputs(number)[-1, : ahead.shape[1]]).flatten()
+        return (
+            ahead - torch.from_numpy(self._inputs(number).inputs[-1, : ahead.shape[1]])
+        ).flatten()
 
     def record(self) -> dict[str, Any]:
         """What a run has to remember."""

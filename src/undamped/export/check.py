@@ -8,7 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped.contract import Batch
+from undamped.data.recordings.prepared import batch_of
 from undamped.export.subject import Subject
+from undamped.training.streaming import sample_tensors
 
 if TYPE_CHECKING:
     import onnx
@@ -64,15 +67,21 @@ def check_step(model: onnx.ModelProto, subject: Subject, *, seed: int = 0) -> fl
             feeds["times"] = times[:, t]
         answers = _ask(session, feeds)
         feeds = {name.removesuffix("_out"): v for name, v in answers.items() if "_out" in name}
-        x = torch.from_numpy(samples[:, t])
+        x, dt, observed = torch.from_numpy(samples[:, t]), None, None
         if streams:
             rows = [
-                stream.push(samples[i, t], None if times is None else times[i, t])
+                sample_tensors(
+                    stream.push(samples[i, t], None if times is None else times[i, t]),
+                    subject.dtype,
+                )
                 for i, stream in enumerate(streams)
             ]
-            x = torch.from_numpy(np.stack(rows))
+            x, dt, observed = (
+                None if column[0] is None else torch.cat(column)
+                for column in zip(*rows, strict=True)
+            )
         with torch.no_grad():
-            outputs, state = subject.model.step(x, state)
+            outputs, state = subject.model.step(x, state, dt, observed=observed)
         truth = _answers(subject, outputs)
         worst = max(worst, *(difference(answers[name], truth[name]) for name in truth))
     return worst
@@ -94,7 +103,7 @@ def random_samples(
         places = [prepared.raw_channels.index(name) for name in prepared.channels]
         samples[..., places] = samples[..., places] * prepared.std + prepared.mean
         samples[random.random(shape) < 0.1] = np.nan
-        if prepared.time_channel:
+        if prepared.stamps:
             gaps = prepared.typical_gap * random.uniform(0.5, 2.0, (batch, steps))
             times = gaps.cumsum(1)
     return samples.astype(torch.empty(0, dtype=subject.dtype).numpy().dtype), times
@@ -105,18 +114,23 @@ def expected(
 ) -> dict[str, np.ndarray]:
     """Return what PyTorch answers to raw samples (batch, time, …), by output."""
     prepared, x = subject.preparation, torch.from_numpy(samples).transpose(0, 1)
+    batch = Batch(x, lengths=None if lengths is None else torch.from_numpy(lengths))
     if prepared is not None:
-        batch, steps = samples.shape[:2]
-        rows = torch.zeros(steps, batch, prepared.input_size)
-        for i in range(batch):
-            end = steps if lengths is None else int(lengths[i])
-            one = prepared.transform(samples[i, :end], None if times is None else times[i, :end])
-            rows[:end, i] = torch.from_numpy(one)
-        x = rows
+        count, steps = samples.shape[:2]
+        ends = [steps] * count if lengths is None else lengths.tolist()
+        whole = [
+            prepared.prepare(one[:end], None if times is None else times[i, :end])
+            for i, (one, end) in enumerate(zip(samples, ends, strict=True))
+        ]
+        batch = batch_of(whole)
     with torch.no_grad():
-        outputs = subject.model(x, None if lengths is None else torch.from_numpy(lengths))
+        outputs = subject.model(batch)
     if subject.model.readout == "every":
         outputs = outputs.transpose(0, 1)
+        missing = samples.shape[1] - outputs.shape[1]
+        if missing:  # padded to the longest; the file answers to all steps
+            bias = subject.model.head.bias.detach().expand(len(outputs), missing, -1)
+            outputs = torch.cat([outputs, bias], 1)
     return _answers(subject, outputs)
 
 

@@ -8,8 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped.data.recordings.prepared import PreparedSample
 from undamped.errors import DataError, OptionError, explain
 from undamped.export.subject import Subject
+from undamped.networks.sequence_model import SequenceModel
+from undamped.networks.task_model import StreamingModel
+from undamped.training.streaming import push_sample, sample_tensors, whole_sequences_only
 
 
 class LiveModel:
@@ -28,8 +32,8 @@ class LiveModel:
     """
 
     def __init__(self, subject: Subject) -> None:
-        network = subject.network
-        if network.bidirectional:
+        model = subject.model
+        if isinstance(model, SequenceModel) and model.network.bidirectional:
             raise OptionError(
                 explain(
                     "stream",
@@ -38,11 +42,18 @@ class LiveModel:
                     remedy="A stream has no end to start from; use 'undamped predict'.",
                 )
             )
+        if not isinstance(model, StreamingModel):
+            raise whole_sequences_only(model)
         self.subject = subject
         self._prepared = subject.preparation.stream() if subject.preparation else None
-        self._stream = network.stream()
-        self._features: Tensor | None = None
-        self._mean = subject.model.readout == "mean"
+        # A recurrent network has a snapshot of its own that is faster than its step; where a
+        # forecast is asked for by time, the model's step has to look ahead.
+        ahead = subject.preparation is not None and subject.preparation.at_times
+        self._fast = (
+            model.network.stream() if isinstance(model, SequenceModel) and not ahead else None
+        )
+        self._state: Any = None
+        self._outputs: Tensor | None = None
         self._total: Tensor | None = None
         self.steps = 0
         """How many samples were taken."""
@@ -55,17 +66,33 @@ class LiveModel:
             sample: The sample.
             time: When it was taken, for models that were trained with time stamps.
         """
-        model = self.subject.model
+        model, prepared = self.subject.model, None
         if self._prepared is not None:
             # Rounded as the recordings were that the model was trained on.
-            raw = np.asarray(sample, dtype=np.float32)
-            vectors = torch.from_numpy(self._prepared.push(raw, time)).unsqueeze(0)
+            prepared = self._prepared.push(np.asarray(sample, dtype=np.float32), time)
+        if self._fast is None:
+            self._push_step(sample, prepared)
+        elif prepared is not None:
+            self._push_fast(model.encode_features(*sample_tensors(prepared, model.dtype)))
         else:
-            dtype = torch.int64 if model.input_kind == "symbols" else self.subject.dtype
-            vectors = model.encode(torch.tensor([sample], dtype=dtype))
-        features = self._stream.push(vectors)
+            dtype = torch.int64 if model.input_kind == "symbols" else model.dtype
+            self._push_fast(model.encode(torch.tensor([sample], dtype=dtype)))
         self.steps += 1
-        if self._mean:
+
+    def _push_step(self, sample: Any, prepared: PreparedSample | None) -> None:
+        subject = self.subject
+        if prepared is not None and subject.preparation is not None:
+            self._outputs, self._state = push_sample(
+                subject.model, subject.preparation, prepared, self._state
+            )
+        else:
+            x = torch.tensor([sample], dtype=subject.model.dtype)
+            self._outputs, self._state = subject.model.step(x, self._state)
+
+    def _push_fast(self, vectors: Tensor) -> None:
+        assert self._fast is not None
+        features = self._fast.push(vectors)
+        if self.subject.model.readout == "mean":
             # In double precision: a stream may be longer than single precision can count.
             wide = features.double()
             self._total = wide if self._total is None else self._total + wide
@@ -74,8 +101,10 @@ class LiveModel:
     @torch.no_grad()
     def outputs(self) -> Tensor:
         """Return what the network says after the samples so far, (1, output)."""
-        if self._features is None:
+        if not self.steps:
             raise DataError("stream: expected at least one sample, got none. Push one first.")
+        if self._outputs is not None:
+            return self._outputs
         features = self._features
         if self._total is not None:
             features = (self._total / self.steps).to(features.dtype)

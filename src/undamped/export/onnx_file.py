@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from undamped.errors import OptionError, RunError, explain
 from undamped.export.subject import Subject
 from undamped.files import write_atomically
-from undamped.networks.sequence_model import SequenceModel
 from undamped.training.run import Run
 
 if TYPE_CHECKING:
@@ -64,8 +63,9 @@ def export_onnx(subject: Subject, path: Path, *, step: bool = False) -> dict[Pat
 
 def subject_of(run: Run) -> Subject:
     """Return the model of a run with its best weights, ready for export or for a stream."""
-    model = run.model()
-    if not isinstance(model, SequenceModel):
+    model, prepared = run.model(), run.preparation()
+    shape = run.shape
+    if not shape.sequential:
         raise OptionError(
             explain(
                 str(run.path),
@@ -74,23 +74,22 @@ def subject_of(run: Run) -> Subject:
                 remedy="Load it with undamped.training.Run and call its model.",
             )
         )
-    if model.reads:
+    if shape.needs and prepared is None:
         raise OptionError(
             explain(
                 str(run.path),
-                expected="a model that reads samples alone",
-                got=f"one that also reads {' and '.join(sorted(model.reads))}",
-                remedy="Call its model.step(x, state, gap=…, observed=…) from Python.",
+                expected="a model that reads samples alone, or one of recordings",
+                got=f"one that also uses {' and '.join(sorted(shape.needs))}",
+                remedy="Call its model.step(x, state, dt, observed=…) from Python.",
             )
         )
-    prepared = run.preparation()
     if prepared is not None:
         names = None if prepared.classes is None else tuple(prepared.classes)
         return Subject(model, prepared, names, run.path.name)
     if run.shape.answer != "class":
         return Subject(model, None, None, run.path.name)
     # Only a text has names for its classes, and only then is the task's data looked at.
-    symbols = run.task() if model.input_kind == "symbols" else None
+    symbols = run.task() if getattr(model, "input_kind", "") == "symbols" else None
     return Subject(model, None, tuple(getattr(symbols, "vocabulary", ())), run.path.name)
 
 

@@ -32,9 +32,9 @@ class SampleLines:
 
     def __init__(self, subject: Subject, time: str = "time") -> None:
         prepared = subject.preparation
-        self._symbols = subject.model.input_kind == "symbols"
+        self._symbols = subject.input_kind == "symbols"
         self._gaps = prepared is not None
-        self._time = time if prepared is not None and prepared.time_channel else None
+        self._time = time if prepared is not None and prepared.stamps else None
         if prepared is not None:
             choices = [prepared.raw_channels, prepared.channels]
         else:

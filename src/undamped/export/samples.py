@@ -53,10 +53,12 @@ def is_there(graph: Graph, x: str) -> str:
     return graph.node("Not", graph.node("IsNaN", x))
 
 
-def log_gap(graph: Graph, prepared: Preparation, gap: str) -> str:
-    """The logarithm of a time between steps, relative to the typical one."""
-    typical = graph.constant(np.array(prepared.typical_gap))
-    return graph.node("Log", graph.node("Div", gap, typical))
+def gap_feature(graph: Graph, subject: Subject, gap: str) -> str:
+    """A time between steps as the network sees it: ln(1 + gap/usual)."""
+    assert subject.preparation is not None
+    usual = graph.constant(np.array(subject.preparation.typical_gap * subject.model.gap))
+    one = graph.constant(np.array(1.0))
+    return graph.node("Log", graph.node("Add", one, graph.node("Div", gap, usual)))
 
 
 def prepare_sequence(
@@ -68,7 +70,7 @@ def prepare_sequence(
         graph: Where the nodes go.
         subject: The model with its preparation.
         x: (time, batch, channels).
-        times: (time, batch), if the time between steps is a feature.
+        times: (time, batch), if the model is told when the steps were.
         running: (time, batch, 1), false where a sequence is over.
     """
     prepared = subject.preparation
@@ -77,22 +79,36 @@ def prepare_sequence(
     values = graph.node("Where", running, standardise(graph, prepared, x), missing)
     there = is_there(graph, values)
     if prepared.missing == "mask":
-        parts = [_held(graph, values, there)[0], there]
+        parts = [_held(graph, values, there, _steps(graph, values))[0], there]
+    elif times is None:
+        parts = [_interpolated(graph, values, there, _steps(graph, values))]
     else:
-        parts = [_interpolated(graph, values, there)]
+        first = graph.node("Slice", times, graph.whole(0), graph.whole(1), graph.whole(0))
+        since = graph.node("Unsqueeze", graph.node("Sub", times, first), graph.whole(2))
+        parts = [_interpolated(graph, values, there, since)]
     if times is not None:
         whole = graph.whole
         later = graph.node("Slice", times, whole(1), whole(np.iinfo(np.int64).max), whole(0))
         sooner = graph.node("Slice", times, whole(0), whole(-1), whole(0))
-        gaps = log_gap(graph, prepared, graph.node("Sub", later, sooner))
+        gaps = gap_feature(graph, subject, graph.node("Sub", later, sooner))
         pads = whole(1, 0, 0, 0)  # the first step has no gap before it: 0
         padded = graph.node("Pad", gaps, pads)
         parts.append(graph.node("Unsqueeze", padded, whole(2)))
     return features(graph, subject, parts)
 
 
-def _held(graph: Graph, values: str, there: str, *, backwards: bool = False) -> list[str]:
-    """Return the last value that was there, and at which step; 0 and −1 if there was none."""
+def _held(
+    graph: Graph, values: str, there: str, steps: str, *, backwards: bool = False
+) -> list[str]:
+    """Return the last value that was there, and when; 0 and −1 if there was none.
+
+    Args:
+        graph: Where the nodes go.
+        values: (time, batch, channels).
+        there: Which of them are.
+        steps: (time, 1, 1) or (time, batch, 1) when they were.
+        backwards: Whether to look from the end.
+    """
     shape = graph.node("Shape", values, start=1)
     zeros = graph.node("Expand", graph.constant(np.array(0.0)), shape)
     none = graph.node("Expand", graph.constant(np.array(-1.0)), shape)
@@ -105,37 +121,41 @@ def _held(graph: Graph, values: str, there: str, *, backwards: bool = False) -> 
     sequences = {
         "values": (values, WIDE),
         "there": (there, torch.bool),
-        "step": (_steps(graph, values), WIDE),
+        "step": (steps, WIDE),
     }
     states = {"value": (zeros, WIDE), "place": (none, WIDE)}
     return graph.scan(states, sequences, step, [WIDE, WIDE], backwards=backwards)[1]
 
 
-def _interpolated(graph: Graph, values: str, there: str) -> str:
+def _interpolated(graph: Graph, values: str, there: str, steps: str) -> str:
     """Fill gaps along lines; at the ends with the nearest value; all missing, with 0."""
-    left, left_place = _held(graph, values, there)
-    right, right_place = _held(graph, values, there, backwards=True)
+    left, left_place = _held(graph, values, there, steps)
+    right, right_place = _held(graph, values, there, steps, backwards=True)
     zero = graph.constant(np.array(0.0))
     no_left = graph.node("Less", left_place, zero)
     no_right = graph.node("Less", right_place, zero)
     # Where a side is missing the other one stands on both; where both are, both are 0.
     from_left = graph.node("Where", no_left, right, left)
     from_right = graph.node("Where", no_right, left, right)
-    step = graph.node("Unsqueeze", _steps(graph, values), graph.whole(1, 2))
-    one = graph.constant(np.array(1.0))
-    width = graph.node("Max", graph.node("Sub", right_place, left_place), one)
+    width = graph.node("Sub", right_place, left_place)
+    # Where a side is missing there is no slope, and no width to divide by.
+    level = graph.node("Or", no_left, no_right)
+    width = graph.node(
+        "Where", graph.node("Or", level, there), graph.constant(np.array(1.0)), width
+    )
     slope = graph.node("Div", graph.node("Sub", from_right, from_left), width)
     line = graph.node(
-        "Add", from_left, graph.node("Mul", slope, graph.node("Sub", step, left_place))
+        "Add", from_left, graph.node("Mul", slope, graph.node("Sub", steps, left_place))
     )
     return graph.node("Where", there, values, line)
 
 
 def _steps(graph: Graph, values: str) -> str:
-    """0, 1, 2, … for each step of a sequence."""
+    """0, 1, 2, … for each step of a sequence, (time, 1, 1)."""
     count = graph.node("Squeeze", graph.node("Shape", values, start=0, end=1), graph.whole(0))
     zero, one = graph.constant(np.array(0)), graph.constant(np.array(1))
-    return graph.node("Cast", graph.node("Range", zero, count, one), to=element_kind(WIDE))
+    steps = graph.node("Cast", graph.node("Range", zero, count, one), to=element_kind(WIDE))
+    return graph.node("Unsqueeze", steps, graph.whole(1, 2))
 
 
 def prepare_sample(
@@ -147,7 +167,7 @@ def prepare_sample(
         graph: Where the nodes go.
         subject: The model with its preparation.
         x: (batch, channels).
-        time: (batch,) the time of the sample, if the time between steps is a feature.
+        time: (batch,) the time of the sample, if the model is told it.
         held: (batch, channels) the last values that were there, standardised.
         before: (batch,) the time of the sample before; NaN if there was none.
 
@@ -161,7 +181,7 @@ def prepare_sample(
     filled = graph.node("Where", there, values, held)
     parts = [filled, there] if prepared.missing == "mask" else [filled]
     if time is not None and before is not None:
-        gap = log_gap(graph, prepared, graph.node("Sub", time, before))
+        gap = gap_feature(graph, subject, graph.node("Sub", time, before))
         first = graph.node("IsNaN", before)
         chosen = graph.node("Where", first, graph.constant(np.array(0.0)), gap)
         parts.append(graph.node("Unsqueeze", chosen, graph.whole(1)))

@@ -24,7 +24,7 @@ def sequence_model(subject: Subject) -> onnx.ModelProto:
     """Return the ONNX model of whole sequences.
 
     Inputs: `samples` (batch, time, channels), or (batch, time) for symbols; `times`
-    (batch, time) if the time between steps is a feature. These may be left out: `lengths`
+    (batch, time) if the model is told when the steps were. These may be left out: `lengths`
     (batch,), the true length of each sequence, if not all of them are full; the state
     (cells, batch, size) from which they go on, one input for each part of it.
 
@@ -38,7 +38,7 @@ def sequence_model(subject: Subject) -> onnx.ModelProto:
     x = _time_first(graph, samples, len(shape))
     prepared = subject.preparation
     times = None
-    if prepared is not None and prepared.time_channel:
+    if prepared is not None and prepared.stamps:
         given = graph.input("times", torch.float64, ("batch", "time"))
         times = _time_first(graph, given, 2)
     lengths, running = _lengths(graph, x)

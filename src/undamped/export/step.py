@@ -106,7 +106,7 @@ def _vectors(graph: Graph, subject: Subject, samples: str, carried: _Carried) ->
     shape = (SHARED, len(prepared.channels))
     held = carried.take("held", torch.zeros(1, shape[1], dtype=WIDE), shape)
     time = before = None
-    if prepared.time_channel:
+    if prepared.stamps:
         time = graph.input("times", WIDE, ("batch",))
         nothing = torch.tensor([torch.nan], dtype=WIDE)
         before = carried.take("time_before", nothing, (SHARED,))

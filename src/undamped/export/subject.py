@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -24,14 +24,14 @@ class Subject:
     """A model with everything an answer depends on.
 
     Args:
-        model: The model; it is not changed.
+        model: The model, a `TaskModel` that reads sequences; it is not changed.
         preparation: What is done to raw samples; if none is given they go in as they are.
         classes: The names of the classes where answers are classes: all of them, or nothing in
             them if they have no names. None where answers are numbers.
         source: Where the model comes from, for the reader of the file.
     """
 
-    model: SequenceModel
+    model: Any
     preparation: Preparation | None = None
     classes: tuple[str, ...] | None = None
     source: str = ""
@@ -42,23 +42,31 @@ class Subject:
         return self.model.network
 
     @property
+    def input_kind(self) -> str:
+        """What the samples are."""
+        return getattr(self.model, "input_kind", "vectors")
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """What of a sample beside its values the model uses."""
+        return self.preparation.needs if self.preparation is not None else frozenset()
+
+    @property
     def dtype(self) -> torch.dtype:
         """The type the network computes in."""
-        return self.model.head.weight.dtype
+        return self.model.dtype
 
     @property
     def sample_dtype(self) -> torch.dtype:
         """The type of raw samples."""
-        return {"symbols": torch.int64, "pixels": torch.uint8}.get(
-            self.model.input_kind, self.dtype
-        )
+        return {"symbols": torch.int64, "pixels": torch.uint8}.get(self.input_kind, self.dtype)
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
         """The shape of one raw sample: channels, or nothing for a symbol."""
         if self.preparation is not None:
             return (len(self.preparation.raw_channels),)
-        return () if self.model.input_kind == "symbols" else (self.model.input_size,)
+        return () if self.input_kind == "symbols" else (self.model.input_size,)
 
     @property
     def kind(self) -> str:
@@ -102,13 +110,14 @@ class Subject:
 def export_form(subject: Subject) -> Subject:
     """Return a copy that can be translated: matrices formed, nothing random."""
     model = copy.deepcopy(subject.model).cpu().eval()
-    if not isinstance(model, SequenceModel):
+    if not isinstance(model, SequenceModel) or model.at_times:
+        flows = isinstance(model, SequenceModel)
         raise OptionError(
             explain(
                 "export",
-                expected="a model that reads sequences",
-                got=f"a {type(model).__name__}",
-                remedy="Only recurrent models are exported.",
+                expected="a recurrent network and answers by the step",
+                got="answers at given times" if flows else f"a {type(model).__name__}",
+                remedy="Use `undamped stream RUN` or `undamped predict RUN`.",
             )
         )
     if not model.network.cell_class.exportable:

@@ -2,13 +2,15 @@
 
 The input may be vectors, symbols (whole numbers, one-hot or embedded) or pixels (bytes, scaled
 to [0, 1]). Where a task's samples come at times of their own, or not all of them were measured, a
-network sees that as further features: the time since the sample before, and a one for each
-feature that was measured. The readout sees the last output at each sequence's true end, every
-output, or their mean over the true length.
+network sees that as further features: the logarithm of the time since the sample before, and a one
+for each feature that was measured, beside the last value that was. The readout sees the last
+output at each sequence's true end, every output, or their mean over the true length; where answers
+are asked for at given times, the output at the last sample before, and how long ago that was.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
@@ -16,11 +18,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from undamped.contract import Batch, TaskShape, Use
+from undamped.contract import Answer, Batch, TaskShape, Use
 from undamped.errors import OptionError, ShapeError, explain
+from undamped.networks.head_at_times import HeadAtTimes
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.sequence_tensors import padding_mask
-from undamped.networks.task_model import TaskModel, refuse_unfit
+from undamped.networks.stamped import gap_feature, gaps, hold_last, stamps_of
+from undamped.networks.task_model import StreamingModel, refuse_unfit
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
 
@@ -28,15 +32,16 @@ InputKind = Literal["vectors", "symbols", "pixels", "states"]
 Readout = Literal["last", "every", "mean"]
 
 
-class MeanState(NamedTuple):
-    """The state of a stream whose readout is the mean of all outputs so far."""
+class StreamState(NamedTuple):
+    """What a stream has to remember beside the state of its network."""
 
     network: Any
-    total: Tensor  # (batch, features)
-    steps: int
+    total: Tensor | None = None  # (batch, features), the sum of all outputs, for their mean
+    steps: int = 0
+    held: Tensor | None = None  # (batch, input), the last values that were measured
 
 
-class SequenceModel(TaskModel):
+class SequenceModel(StreamingModel):
     """Input → recurrent network → readout.
 
     Args:
@@ -46,9 +51,11 @@ class SequenceModel(TaskModel):
         input_kind: Vectors, symbols or pixels; states are vectors.
         readout: Which outputs the readout sees.
         embedding_size: Size of a trained embedding of symbols; 0 means one-hot.
-        reads: What else of a batch the network sees, as further features: "times" is the time since
-            the sample before (0 for the first), "observed" a one for each feature that was
-            measured; features that were not are zero.
+        reads: What else of a batch is used: "times" is a further feature, ln(1 + time since the
+            sample before / usual gap); "observed" a further one for each feature, whether it was
+            measured, and those that were not hold their last value; with "target_times" answers
+            are given at those times.
+        gap: The usual time between two samples.
         network_options: The options of the network, hidden_size among them.
 
     Example:
@@ -57,7 +64,8 @@ class SequenceModel(TaskModel):
         torch.Size([4, 5])
     """
 
-    uses: ClassVar[frozenset[Use]] = frozenset({"times", "observed"})
+    uses: ClassVar[frozenset[Use]] = frozenset({"times", "observed", "target_times"})
+    answers: ClassVar[frozenset[Answer]] = frozenset({"class", "number", "trajectory"})
     input_kinds = frozenset(get_args(InputKind))
     sequential = True
     settable: ClassVar[tuple[str, ...]] = ("embedding_size", "readout")
@@ -72,7 +80,8 @@ class SequenceModel(TaskModel):
         input_kind: InputKind = "vectors",
         readout: Readout = "last",
         embedding_size: NonNegativeInt = 0,
-        reads: Sequence[Literal["times", "observed"]] = (),
+        reads: Sequence[Literal["times", "observed", "target_times"]] = (),
+        gap: PositiveFloat = 1.0,
         **network_options: Any,
     ) -> None:
         super().__init__()
@@ -100,14 +109,24 @@ class SequenceModel(TaskModel):
         self.input_kind = input_kind
         self.readout = readout
         self.reads = frozenset(reads)
+        self.gap = gap
         self.embedding = nn.Embedding(input_size, embedding_size) if embedding_size else None
         width = embedding_size or input_size
         width += int("times" in self.reads) + ("observed" in self.reads) * input_size
         self.network: Recurrent = models.build(network, input_size=width, **network_options)
         self.carries_on = not self.network.bidirectional
+        self.head: Any
+        if self.at_times:
+            self.head = HeadAtTimes(self.network.output_size, output_size, gap=gap)
+            return
         self.head = nn.Linear(self.network.output_size, output_size)
         nn.init.kaiming_normal_(self.head.weight, nonlinearity="linear")
         nn.init.zeros_(self.head.bias)
+
+    @property
+    def at_times(self) -> bool:
+        """Whether answers are given at times that a batch asks for."""
+        return "target_times" in self.reads
 
     @classmethod
     def for_task(cls, shape: TaskShape, name: str, options: Mapping[str, Any]) -> SequenceModel:
@@ -119,8 +138,9 @@ class SequenceModel(TaskModel):
             shape.input_size,
             shape.output_size,
             input_kind=shape.input_kind,  # type: ignore[arg-type] (pictures are a need)
-            readout=options.get("readout", shape.readout),
+            readout=_readout(shape, options),
             reads=tuple(sorted(shape.needs)),  # type: ignore[arg-type] (all are met)
+            gap=shape.clock.gap if shape.clock is not None else 1.0,
             **{key: value for key, value in options.items() if key != "readout"},
         )
 
@@ -131,10 +151,22 @@ class SequenceModel(TaskModel):
         """
         if isinstance(x, Batch):
             x = x.expanded()
-            return self._encode(x.inputs, gaps(x.times), x.observed)
-        return self._encode(x, None, None)
+            held = x.inputs
+            if x.observed is not None and "observed" in self.reads:
+                held = hold_last(x.inputs, x.observed)
+            return self.encode_features(held, gaps(x.times), x.observed)
+        return self.encode_features(x, None, None)
 
-    def _encode(self, x: Tensor, gap: Tensor | None, observed: Tensor | None) -> Tensor:
+    def encode_features(
+        self, x: Tensor, gap: Tensor | None = None, observed: Tensor | None = None
+    ) -> Tensor:
+        """Turn raw input, the time since the one before and what was measured into features.
+
+        Args:
+            x: (…, features); what was not measured holds its last value already.
+            gap: (…,) or None.
+            observed: (…, features) or None.
+        """
         for name, given in (("times", gap), ("observed", observed)):
             if (given is None) == (name in self.reads):
                 raise ShapeError(
@@ -147,15 +179,16 @@ class SequenceModel(TaskModel):
                         else f"Build the model with reads=('{name}',) to use it.",
                     )
                 )
-        dtype = self.head.weight.dtype
+        dtype = self.dtype
         if self.input_kind == "symbols":
             vectors = self._encode_symbols(x)
         else:
             vectors = (x / 255 if self.input_kind == "pixels" else x).to(dtype)
         if observed is not None:
-            vectors = torch.cat([vectors.masked_fill(~observed, 0), observed.to(dtype)], -1)
+            vectors = torch.cat([vectors, observed.to(dtype)], -1)
         if gap is not None:
-            vectors = torch.cat([vectors, gap.unsqueeze(-1).to(dtype)], -1)
+            ago = gap_feature(gap, self.gap).unsqueeze(-1).to(dtype)
+            vectors = torch.cat([vectors, ago], -1)
         return vectors
 
     def _encode_symbols(self, x: Tensor) -> Tensor:
@@ -172,14 +205,19 @@ class SequenceModel(TaskModel):
             )
         if self.embedding is not None:
             return self.embedding(x)
-        return F.one_hot(x.long(), self.input_size).to(self.head.weight.dtype)
+        return F.one_hot(x.long(), self.input_size).to(self.dtype)
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
         """Return the answers and the final state, for sequences that go on in the next call.
 
-        Answers are (batch, output), or (time, batch, output) with `readout="every"`.
+        Answers are (batch, output), (time, batch, output) with `readout="every"`, or
+        (outputs, batch, output) at the times a batch asks for.
         """
         vectors, lengths = self.encode(batch), batch.lengths
+        state = state.network if isinstance(state, StreamState) else state
+        if self.at_times:
+            features, state = self.network(vectors, state, lengths)
+            return self._answer_at_times(features, batch), state
         if self.readout == "last":
             features, state = self.network.last(vectors, state, lengths)
         else:
@@ -187,6 +225,28 @@ class SequenceModel(TaskModel):
             if self.readout == "mean":
                 features = _mean_over_time(features, lengths)
         return self.head(features), state
+
+    def on_features(self) -> nn.Module:
+        """Return the model as it is behind `encode`: it reads features, and nothing beside them.
+
+        Network and readout are the same objects. Where the readout needs times, the network alone
+        is returned.
+        """
+        if self.at_times:
+            return self.network
+        behind = copy.copy(self)
+        behind.input_size, behind.input_kind = self.network.input_size, "vectors"
+        behind.reads = frozenset()
+        return behind
+
+    def _answer_at_times(self, features: Tensor, batch: Batch) -> Tensor:
+        if batch.target_times is None:
+            raise ShapeError(
+                "batch.target_times: expected a tensor, got none. The model was built to answer at "
+                "given times."
+            )
+        times = stamps_of(batch, self.gap)
+        return self.head(features, times, batch.lengths, batch.target_times)
 
     def parts_for_guard(self, batch: Batch) -> Iterator[tuple[str, Any]]:
         """Go through the states of the layers, then the answer."""
@@ -200,31 +260,46 @@ class SequenceModel(TaskModel):
         self,
         x: Tensor,
         state: Any = None,
+        dt: Tensor | float | None = None,
         *,
-        gap: Tensor | None = None,
         observed: Tensor | None = None,
+        ahead: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
         """Take one sample of a stream (batch, …); return the answer so far and the state.
 
-        With `readout="mean"` the state holds the sum and the number of outputs too; a state
-        that `run` returned starts a new mean.
+        With `readout="mean"` the state holds the sum and the number of outputs too, and with
+        missing features the last values; a state that `run` returned starts these anew.
 
         Args:
             x: The sample.
             state: What the step before returned.
-            gap: (batch,) the time since the sample before, for a model that reads times.
+            dt: (batch,) the time since the sample before, for a model that reads times; 0 for the
+                first.
             observed: (batch, features) what was measured, for a model that reads that.
+            ahead: (outputs,) how long after the sample answers are asked for, of a model that
+                answers at given times: (outputs, batch, output) is returned then; at the moment
+                of the sample if none are given.
         """
-        mean = state if isinstance(state, MeanState) else None
-        vectors = self._encode(x, gap, observed)
-        features, state = self.network.step(vectors, mean.network if mean else state)
-        if self.readout != "mean":
-            return self.head(features), state
-        # In double precision: a stream may go on for longer than single precision can count.
-        total = features.double() if mean is None else mean.total + features
-        steps = 1 if mean is None else mean.steps + 1
-        answer = self.head((total / steps).to(features.dtype))
-        return answer, MeanState(state, total, steps)
+        before = state if isinstance(state, StreamState) else StreamState(state)
+        if observed is not None and "observed" in self.reads:
+            x = hold_last(x.unsqueeze(0), observed.unsqueeze(0), before.held).squeeze(0)
+        gap = None if dt is None else torch.as_tensor(dt, device=x.device).expand(len(x))
+        features, state = self.network.step(self.encode_features(x, gap, observed), before.network)
+        held = x if "observed" in self.reads else None
+        if self.at_times:
+            now = features.new_zeros(1, len(x))
+            asked = now if ahead is None else ahead.to(now).unsqueeze(1).expand(-1, len(x))
+            answers = self.head(features.unsqueeze(0), now, None, asked)
+            answer = answers[0] if ahead is None else answers
+        elif self.readout != "mean":
+            answer = self.head(features)
+        else:
+            # In double precision: a stream may go on for longer than single precision can count.
+            total = features.double() if before.total is None else before.total + features
+            steps = before.steps + 1
+            answer = self.head((total / steps).to(features.dtype))
+            return answer, StreamState(state, total, steps, held)
+        return answer, state if held is None else StreamState(state, held=held)
 
     @torch.no_grad()
     def generate(
@@ -291,6 +366,16 @@ def _mean_over_time(features: Tensor, lengths: Tensor | None) -> Tensor:
     return kept.sum(0) / lengths.to(features.dtype).unsqueeze(-1)
 
 
-def gaps(times: Tensor | None) -> Tensor | None:
-    """Return the time since the step before, of times (time, batch); 0 for the first step."""
-    return None if times is None else torch.diff(times, dim=0, prepend=times[:1])
+def _readout(shape: TaskShape, options: Mapping[str, Any]) -> Readout:
+    """Return which outputs the readout sees; at times that are asked for there is no choice."""
+    asked = options.get("readout")
+    if shape.answer == "trajectory" and asked is not None:
+        raise OptionError(
+            explain(
+                "model.readout",
+                expected="none, since answers are asked for at given times",
+                got=f"'{asked}'",
+                remedy="Leave it out.",
+            )
+        )
+    return asked or shape.readout

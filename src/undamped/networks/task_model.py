@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any, ClassVar, get_args
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,26 @@ from undamped.registry import models
 
 EVALUATIONS = ("evaluations", "evaluations_backward")
 """What a model with a field counts in a pass: calls of the field, forward and backward."""
+
+
+TaskLoss = Callable[[Tensor, Batch], Tensor]
+"""The loss of a task: predictions and their batch in, one number out."""
+
+
+class Aim(NamedTuple):
+    """What one pass of training came to.
+
+    Args:
+        total: What training makes small.
+        loss: The task's loss of the prediction, comparable with the loss of any other model.
+        prediction: The answers, for the metric.
+        state: The state at the end of the batch.
+    """
+
+    total: Tensor
+    loss: Tensor
+    prediction: Tensor
+    state: Any = None
 
 
 class TaskModel(nn.Module, ABC):
@@ -51,6 +71,32 @@ class TaskModel(nn.Module, ABC):
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
         """Return the predictions for a batch, and the state at its end (None if there is none)."""
 
+    def objective(self, batch: Batch, loss: TaskLoss, state: Any = None) -> Aim:
+        """Return what training makes small, and what it may report beside it.
+
+        The task's loss, unless a model has a better one: a likelihood of all it saw, a bound on
+        it from several draws, a weight that grows while it learns. Such an objective needs parts
+        of the model that no prediction shows, so it is the model's and not the task's; and since
+        every model has this method, training calls it and never asks what kind of model it has.
+        Validation and tests compare predictions with the task's own loss and metric.
+
+        Args:
+            batch: What to learn from.
+            loss: The loss of the task.
+            state: Where to go on from.
+        """
+        prediction, state = self.run(batch, state)
+        value = loss(prediction, batch)
+        total = value
+        for further in self.further_predictions():
+            total = total + loss(further, batch)
+        return Aim(total, value, prediction, state)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type the model computes in."""
+        return next(self.parameters()).dtype
+
     def forward(
         self, inputs: Tensor | Batch, lengths: Tensor | None = None, state: Any = None
     ) -> Tensor:
@@ -70,7 +116,7 @@ class TaskModel(nn.Module, ABC):
     def further_predictions(self) -> list[Tensor]:
         """Return predictions of the last pass that are to be as good as the one it returned.
 
-        Training adds the task's loss of each; usually there are none.
+        `objective` adds the task's loss of each; usually there are none.
         """
         return []
 
@@ -114,6 +160,32 @@ class TaskModel(nn.Module, ABC):
     def declared_options(cls) -> dict[str, Option]:
         """Return the options of the constructor; `shape` is the task's, not the user's."""
         return {n: option for n, option in signature_options(cls).items() if n != "shape"}
+
+
+class StreamingModel(TaskModel):
+    """A model that can also be fed one sample after the other."""
+
+    @abstractmethod
+    def step(
+        self,
+        x: Tensor,
+        state: Any = None,
+        dt: Tensor | float | None = None,
+        *,
+        observed: Tensor | None = None,
+        ahead: Tensor | None = None,
+    ) -> tuple[Tensor, Any]:
+        """Take one sample of a stream; return the answer so far and the state.
+
+        Args:
+            x: The sample, (batch, …).
+            state: What the step before returned.
+            dt: (batch,) the time since the sample before, for a model that uses times; 0 for the
+                first.
+            observed: (batch, features) what was measured, for a model that uses that.
+            ahead: (outputs,) how long after the sample answers are asked for, of a model that
+                answers at given times: (outputs, batch, …) is returned then.
+        """
 
 
 def refuse_unfit(

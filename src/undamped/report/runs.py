@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from torch import nn
 
+from undamped.analysis.core.stamped_model import for_instruments
 from undamped.report.diagnose import diagnose
 from undamped.report.model_report import ModelReport, Score
 from undamped.tasks.task import Task
@@ -98,11 +98,11 @@ def diagnose_task(
     """
     from undamped.registry import tasks
 
-    batch = task.batch("test", 0, BATCH).expanded()
+    seen, inputs = for_instruments(model, task.batch("test", 0, BATCH))
     entered = tasks.name_of(type(task)) or type(task).__name__
     return diagnose(
-        model,
-        batch.inputs.to(_dtype(model)) if batch.inputs.is_floating_point() else batch.inputs,
+        seen,
+        inputs,
         task=task,
         name=name,
         measured=measured,
@@ -123,10 +123,6 @@ def _task_settings(options: Mapping[str, Any]) -> list[str]:
             plain = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
             words.append(shlex.quote(f"task.{name}={plain}"))
     return words
-
-
-def _dtype(model: nn.Module) -> torch.dtype:
-    return next(p.dtype for p in model.parameters() if p.is_floating_point())
 
 
 def _score(settings: dict[str, Any], task: Task) -> Score | None:

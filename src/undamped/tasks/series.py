@@ -18,19 +18,23 @@ from undamped.data.recordings.preparation import (
     Preparation,
     sorted_labels,
 )
+from undamped.data.recordings.prepared import PreparedSeries, batch_of, pad_stamps
 from undamped.data.recordings.series import SeriesSet, pieces
 from undamped.options import NonNegativeInt
+from undamped.tasks.series_chance import NO_ANSWER, series_chance
 from undamped.tasks.series_choices import (
+    LONG_PAST,
     forecast_window,
     irregular,
     kind_of,
     labelled,
+    long_enough,
     stride_of,
+    without_stamps,
 )
 from undamped.tasks.series_defaults import suggest
-from undamped.tasks.task import ArrayTask, Batch, Chance, Settings, Split
+from undamped.tasks.task import ArrayTask, Batch, Chance, Clock, Settings, Split
 
-NO_ANSWER = -100  # what cross entropy leaves out
 _IN_MEMORY = 1 << 28  # bytes of prepared series that are kept
 
 
@@ -69,7 +73,11 @@ class SeriesTask(ArrayTask):
         self.kind: Kind = kind_of(series_set, asked["kind"], horizon, self._said)
         self.horizon = horizon if self.kind == "forecast" else None
         series_set = labelled(series_set, self.kind, self._said)
-        if self.kind == "forecast":
+        stamps = self._stamped(series_set, asked["stamps"])
+        if self.kind == "forecast" and window is None and stamps and not _long(series_set):
+            series_set = long_enough(series_set, horizon + 1, self._said)
+            self._say(f"All of a series but its last {horizon} steps goes in.")
+        elif self.kind == "forecast":
             assert horizon is not None
             window = window or forecast_window(series_set, horizon)
             stride = stride or stride_of(series_set, horizon)
@@ -92,18 +100,16 @@ class SeriesTask(ArrayTask):
             "sizes": {name: len(index) for name, index in self.parts.items()},
             "hash": splits.hash_of(self.parts),
         }
-        time_channel = asked["time_channel"]
-        if time_channel is None:
-            time_channel = irregular(series_set)
-            if time_channel:
-                self._say("Time stamps are irregular: the time between steps is a channel.")
+        missing = asked["missing"]
+        if missing == "auto":
+            missing = "mask" if stamps and _has_gaps(series_set) else "interpolate"
         stepwise = self.kind in ("steps", "classification")
         self.preparation = Preparation.fit(
             series_set.take(self.parts["train"]),
             kind=self.kind,
-            missing=asked["missing"],
+            missing=missing,
             standardise=asked["standardise"],
-            time_channel=time_channel,
+            stamps=stamps,
             classes=sorted_labels(series_set.targets) if stepwise else None,
             horizon=horizon or 0,
             forecast=asked["forecast"],
@@ -113,11 +119,18 @@ class SeriesTask(ArrayTask):
         self.input_size = self.preparation.input_size
         self.output_size = self.preparation.output_size
         self.readout = self.preparation.readout
+        self.needs = self.preparation.needs
+        if stamps:
+            self.clock = Clock(gap=1.0, span=self.preparation.span)
         self.counts_classes = self.preparation.classes is not None
         self.answer = "class" if self.counts_classes else "number"
+        if self.preparation.at_times:
+            self.answer = "trajectory"
+        elif self.horizon is not None:
+            self.steps_ahead = self.horizon
         self.metric = "accuracy" if self.counts_classes else "rmse"
         self.higher_is_better = self.counts_classes
-        self._prepared: dict[int, Tensor] = {}
+        self._prepared: dict[int, PreparedSeries] = {}
         self._kept = 0
 
     def suggest(self, model: str) -> Settings:
@@ -125,6 +138,17 @@ class SeriesTask(ArrayTask):
         lengths = self.series_set.lengths[self.parts["train"]] - (self.horizon or 0)
         typical = int(np.median(lengths))
         return suggest(typical, len(lengths), self.input_size, self.kind, model)
+
+    def _stamped(self, series_set: SeriesSet, asked: bool | None) -> bool:
+        """Return whether models are told the time stamps, and say so where nobody did."""
+        if asked is not None:
+            if asked and series_set.times is None:
+                raise without_stamps(series_set)
+            return asked
+        found = irregular(series_set)
+        if found:
+            self._say("Time stamps are irregular: models are told them.")
+        return found
 
     # Saying aloud
 
@@ -157,7 +181,7 @@ class SeriesTask(ArrayTask):
             how = (
                 "filled along lines"
                 if prepared.missing == "interpolate"
-                else "filled with the last value and flagged"
+                else "models are told which"
             )
             self._say(f"{gaps:,} of {total:,} values ({gaps / total:.1%}) are missing: {how}.")
         if standardise:
@@ -216,33 +240,44 @@ class SeriesTask(ArrayTask):
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
         """Prepare the chosen series and pad them to the longest."""
         numbers = self._members(split)[index.numpy()]
-        inputs = [self._inputs(int(number)) for number in numbers]
-        lengths = torch.tensor([len(one) for one in inputs])
-        padded = torch.nn.utils.rnn.pad_sequence(inputs)
+        batch = batch_of([self._inputs(int(number)) for number in numbers])
         targets = self._targets(numbers)
-        equal = bool((lengths == lengths[0]).all())
-        return Batch(padded, targets, None if equal else lengths)
+        if not self.preparation.at_times:
+            return batch._replace(targets=targets)
+        ahead = pad_stamps([self._times_to_come(int(number)) for number in numbers])
+        return batch._replace(
+            targets=targets, target_times=ahead, target_mask=~torch.isnan(targets)
+        )
 
-    def _inputs(self, number: int) -> Tensor:
+    def _inputs(self, number: int) -> PreparedSeries:
         kept = self._prepared.get(number)
         if kept is not None:
             return kept
         times = None if self.series_set.times is None else self.series_set.times[number]
         raw = self.series_set.series[number]
         stop = len(raw) - (self.horizon or 0)
-        made = torch.from_numpy(
-            self.preparation.transform(raw[:stop], None if times is None else times[:stop])
-        )
-        size = made.numel() * made.element_size()
-        if self._kept + size <= _IN_MEMORY:
+        made = self.preparation.prepare(raw[:stop], None if times is None else times[:stop])
+        if self._kept + made.nbytes <= _IN_MEMORY:
             self._prepared[number] = made
-            self._kept += size
+            self._kept += made.nbytes
         return made
+
+    def _times_to_come(self, number: int) -> Tensor:
+        """Return the times of the values to come (horizon,), in usual gaps since the first step."""
+        assert self.series_set.times is not None and self.horizon is not None
+        times = self.series_set.times[number]
+        ahead = (times[-self.horizon :] - times[0]) / self.preparation.typical_gap
+        return torch.from_numpy(ahead)
 
     def _targets(self, numbers: np.ndarray) -> Tensor:
         prepared, targets = self.preparation, self.series_set.targets
         if self.kind == "forecast":
-            return torch.stack([self._to_come(int(number)) for number in numbers])
+            ahead = torch.stack([self._to_come(int(number)) for number in numbers])
+            if not self.preparation.at_times:
+                return ahead
+            return ahead.unflatten(1, (cast(int, self.horizon), -1)).transpose(
+                0, 1
+            )  # (horizon, batch, …)
         if isinstance(targets, list):
             padding = NO_ANSWER if self.counts_classes else float("nan")
             columns = [torch.from_numpy(prepared.encode(targets[number])) for number in numbers]
@@ -292,7 +327,8 @@ class SeriesTask(ArrayTask):
             return super().score(prediction, batch)[0], self.answers(batch)
         scale = torch.tensor(self.preparation.target_std, dtype=torch.float64)
         if self.kind == "forecast":
-            scale = scale.repeat(cast(int, self.horizon)).expand_as(batch.targets)
+            times = 1 if self.preparation.at_times else cast(int, self.horizon)
+            scale = scale.repeat(times).expand_as(batch.targets)
             scale = scale[~torch.isnan(batch.targets)]
         errors = self._errors(prediction.cpu(), Batch(batch.inputs, batch.targets.cpu()))
         return (errors.double() * scale).square().sum(), self.answers(batch)
@@ -309,51 +345,13 @@ class SeriesTask(ArrayTask):
     def chance(self) -> Chance:
         """The commonest class, the training mean, or the last value, on the test part."""
         split: Split = "test" if len(self.parts["test"]) else "valid"
-        if self.kind == "forecast":
-            return self._chance_of_the_last_value(self._members(split))
-        known, asked = (self._all_targets(self._members(part)) for part in ("train", split))
-        if not self.counts_classes:
-            error = asked[~np.isnan(asked)] * self.preparation.target_std[0]  # the mean is 0
-            root = float(np.sqrt(np.mean(error**2)))
-            loss = (root / self.preparation.target_std[0]) ** 2
-            return Chance(loss=loss, metric=root, guess="always the training mean")
-        known, asked = known[known != NO_ANSWER], asked[asked != NO_ANSWER]
-        counts = np.bincount(known, minlength=self.output_size)
-        shares = (counts + 1) / (counts + 1).sum()  # one more of each: the test may hold it anew
-        commonest = int(counts.argmax())
-        label = (self.preparation.classes or [])[commonest]
-        return Chance(
-            loss=float(-np.log(shares[asked]).mean()),
-            metric=float((asked == commonest).mean()),
-            guess=f"always '{label}', the commonest in training",
-        )
+        known, asked = (self._members(part) for part in ("train", split))
+        return series_chance(self.series_set, self.preparation, known, asked)
 
-    def _all_targets(self, numbers: np.ndarray) -> np.ndarray:
-        targets, prepared = self.series_set.targets, self.preparation
-        if isinstance(targets, list):
-            return np.concatenate([prepared.encode(targets[number]) for number in numbers])
-        assert targets is not None
-        return prepared.encode(targets[numbers])
 
-    def _chance_of_the_last_value(self, numbers: np.ndarray) -> Chance:
-        prepared, horizon = self.preparation, cast(int, self.horizon)
-        places = [self.series_set.channels.index(name) for name in prepared.forecast]
-        scale, squares, standard, count = np.array(prepared.target_std), 0.0, 0.0, 0
-        for number in numbers:
-            raw = np.asarray(self.series_set.series[int(number)], dtype=np.float64)[:, places]
-            past, ahead = raw[:-horizon], raw[-horizon:]
-            seen = np.maximum.accumulate(
-                np.where(np.isnan(past), -1, np.arange(len(past))[:, None]), axis=0
-            )[-1]
-            last = np.where(seen >= 0, past[seen, range(len(places))], prepared.target_mean)
-            errors = ahead - last
-            there = ~np.isnan(errors)
-            squares += float(np.square(errors[there]).sum())
-            standard += float(np.square((errors / scale)[there]).sum())
-            count += int(there.sum())
-        count = max(1, count)
-        return Chance(
-            loss=standard / count,
-            metric=float(np.sqrt(squares / count)),
-            guess="always the last value",
-        )
+def _long(series_set: SeriesSet) -> bool:
+    return int(series_set.lengths.max()) > LONG_PAST
+
+
+def _has_gaps(series_set: SeriesSet) -> bool:
+    return any(np.isnan(one[piece]).any() for one in series_set.series for piece in pieces(one))

@@ -13,7 +13,8 @@ from undamped.data.recordings.target_kinds import are_numbers, known_numbers, lo
 from undamped.errors import DataError, OptionError, explain
 
 _MANY_WINDOWS = 20_000
-_LONG_PAST = 200
+LONG_PAST = 200
+"""Steps of the longest past that is looked at as a whole."""
 
 
 def kind_of(
@@ -70,7 +71,10 @@ def kind_of(
 def labelled(series_set: SeriesSet, kind: Kind, said: list[str]) -> SeriesSet:
     """Return the series that can be used, or say why none can."""
     short = np.flatnonzero(series_set.lengths < 2)
-    if len(short):
+    if len(short) and series_set.times is not None and len(short) < len(series_set):
+        # A patient may have come once; if all did, the id column is another.
+        said.append(f"{len(short):,} series have a single observation.")
+    elif len(short):
         name = series_set.ids[int(short[0])]
         raise DataError(
             explain(
@@ -158,12 +162,42 @@ def _check_channels(series_set: SeriesSet) -> None:
 def forecast_window(series_set: SeriesSet, horizon: int) -> int:
     """Return how much of the past a forecast looks at: up to a tenth of the longest series."""
     longest = int(series_set.lengths.max())
-    return max(1, min(_LONG_PAST, max(longest // 10, 2 * horizon), longest - horizon))
+    return max(1, min(LONG_PAST, max(longest // 10, 2 * horizon), longest - horizon))
 
 
 def stride_of(series_set: SeriesSet, horizon: int) -> int:
     """Return a stride that lets every value be predicted once, and keeps windows countable."""
     return max(1, min(horizon, 8), int(series_set.lengths.sum()) // _MANY_WINDOWS)
+
+
+def long_enough(series_set: SeriesSet, steps: int, said: list[str]) -> SeriesSet:
+    """Return the series with at least so many steps, and say how many were left out."""
+    there = series_set.lengths >= steps
+    if not there.any():
+        raise DataError(
+            explain(
+                series_set.source,
+                expected=f"a series of at least {steps} steps",
+                got=int(series_set.lengths.max()),
+                remedy="Choose a smaller horizon.",
+            )
+        )
+    if not there.all():
+        said.append(f"{int((~there).sum()):,} series of fewer than {steps} steps are left out.")
+        series_set = series_set.take(np.flatnonzero(there))
+    return series_set
+
+
+def without_stamps(series_set: SeriesSet) -> DataError:
+    """Return the error for a set that is asked for stamps it does not have."""
+    return DataError(
+        explain(
+            f"{series_set.source}: stamps",
+            expected="time stamps, since stamps=true",
+            got="none",
+            remedy="Name their column with time=.",
+        )
+    )
 
 
 def irregular(series_set: SeriesSet) -> bool:

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from undamped.contract import (
     Answer,
     Batch,
+    Clock,
     InputKind,
     StateSpace,
     TaskReadout,
@@ -67,6 +68,10 @@ class Task(ABC):
     """What the coordinates are, where inputs are states."""
     segments: tuple[int, ...] = ()
     """How many steps each part of a sequence has, where all are alike; see `TaskShape`."""
+    clock: Clock | None = None
+    """How time runs, where batches have times."""
+    steps_ahead: int = 0
+    """How many regular steps to come an answer is about, where it is a forecast of such."""
     metric: str = "accuracy"
     higher_is_better: bool = True
     sequential: ClassVar[bool] = True
@@ -120,6 +125,8 @@ class Task(ABC):
             self.picture_shape,
             self.state_space,
             self.segments,
+            self.clock,
+            self.steps_ahead,
         )
 
     def share(self, batch: Batch, rank: int, world: int) -> Batch:

@@ -236,7 +236,7 @@ def _try_one_batch(model: TaskModel, task: Task, options: TrainOptions) -> None:
     trial = copy.deepcopy(model)
     if options.precision == "64-true":
         trial = trial.double()
-    task.loss(trial.run(batch)[0], batch).backward()
+    trial.objective(batch, task.loss).total.backward()
 
 
 def _check_number_format(model: nn.Module, precision: str) -> None:

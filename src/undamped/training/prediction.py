@@ -5,20 +5,23 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from undamped.contract import Batch
 from undamped.data.recordings.preparation import Preparation
+from undamped.data.recordings.prepared import PreparedSeries, batch_of
 from undamped.data.recordings.series import SeriesSet
-from undamped.networks.sequence_model import SequenceModel
+from undamped.networks.task_model import TaskModel
 
 _AT_ONCE = 1 << 23  # outputs of a network held at once, 32 MB
 
 
 def predict_series(
-    model: SequenceModel, preparation: Preparation, series_set: SeriesSet
+    model: TaskModel, preparation: Preparation, series_set: SeriesSet
 ) -> list[np.ndarray]:
     """Return the outputs of a model for every series.
 
     A model that learnt from windows answers for every window of a series, and its answers are
-    averaged; one that forecasts sees the last window.
+    averaged; one that forecasts sees the last window, and where it answers at given times it is
+    asked for the values one usual gap after the other.
 
     Args:
         model: The trained model, in evaluation mode.
@@ -34,35 +37,48 @@ def predict_series(
     for number, raw in enumerate(series_set.series):
         times = None if series_set.times is None else series_set.times[number]
         for span in _spans(len(raw), preparation):
-            stamps = None if times is None else times[span]
-            inputs.append(torch.from_numpy(preparation.transform(raw[span], stamps)))
+            inputs.append(preparation.prepare(raw[span], None if times is None else times[span]))
             owner.append(number)
     outputs: list[list[np.ndarray]] = [[] for _ in series_set.series]
-    for number, answer in zip(owner, answers_to(model, inputs), strict=True):
+    for number, answer in zip(owner, answers_to(model, preparation, inputs), strict=True):
         outputs[number].append(answer)
     return [np.mean(found, axis=0) for found in outputs]
 
 
 @torch.inference_mode()
-def answers_to(model: SequenceModel, inputs: list[torch.Tensor]) -> list[np.ndarray]:
-    """Return what a model says to prepared series (time, features), in batches of like length.
+def answers_to(
+    model: TaskModel, preparation: Preparation, inputs: list[PreparedSeries]
+) -> list[np.ndarray]:
+    """Return what a model says to prepared series, in batches of like length.
 
     Returns:
         Per series (1, output), or (time, output) for a model that answers at every step.
     """
     answers: list[np.ndarray] = [np.empty(0)] * len(inputs)
-    for batch in _batches(inputs, model.network.output_size):
-        lengths = torch.tensor([len(inputs[i]) for i in batch])
-        padded = torch.nn.utils.rnn.pad_sequence([inputs[i] for i in batch])
-        equal = bool((lengths == lengths[0]).all())
-        prediction = model(padded, None if equal else lengths)
-        for place, i in enumerate(batch):
-            if model.readout == "every":
-                answer = prediction[: lengths[place], place]
+    dtype = next(model.parameters()).dtype
+    network = getattr(model, "network", model)
+    for numbers in _batches(inputs, getattr(network, "output_size", 64)):
+        chosen = [inputs[i] for i in numbers]
+        batch = batch_of(chosen).cast(dtype)
+        if preparation.at_times:
+            batch = batch._replace(target_times=steps_ahead(batch, preparation.horizon))
+        prediction = model(batch)
+        for place, i in enumerate(numbers):
+            if preparation.readout == "every":
+                answer = prediction[: len(inputs[i].inputs), place]
+            elif preparation.at_times:
+                answer = prediction[:, place].reshape(1, -1)
             else:
                 answer = prediction[place : place + 1]
             answers[i] = answer.double().numpy()
     return answers
+
+
+def steps_ahead(batch: Batch, horizon: int) -> torch.Tensor:
+    """Return times (horizon, batch), a usual gap apart, after the last input of each series."""
+    assert batch.times is not None
+    last = batch.times[-1]  # stamps are padded with their last
+    return last + torch.arange(1, horizon + 1, dtype=last.dtype).unsqueeze(1)
 
 
 def _spans(length: int, preparation: Preparation) -> list[slice]:
@@ -74,11 +90,11 @@ def _spans(length: int, preparation: Preparation) -> list[slice]:
     return [slice(start, start + window) for start in range(0, length - window + 1, window)]
 
 
-def _batches(inputs: list[torch.Tensor], width: int) -> list[list[int]]:
+def _batches(inputs: list[PreparedSeries], width: int) -> list[list[int]]:
     """Return numbers of series of like length, as many as give no more outputs than allowed."""
     batches: list[list[int]] = []
-    for number in sorted(range(len(inputs)), key=lambda i: len(inputs[i])):
-        size = len(inputs[number]) * width
+    for number in sorted(range(len(inputs)), key=lambda i: len(inputs[i].inputs)):
+        size = len(inputs[number].inputs) * width
         if batches and size * (len(batches[-1]) + 1) <= _AT_ONCE:
             batches[-1].append(number)
         else:

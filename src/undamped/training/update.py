@@ -46,13 +46,9 @@ class Objective(nn.Module):
         self.task = task
 
     def forward(self, batch: Batch, state: Any) -> tuple[Tensor, Tensor, Tensor, Any]:
-        """Return loss with penalties, loss, prediction and the state after the batch."""
-        prediction, state = self.model.run(batch, state)
-        loss = self.task.loss(prediction, batch)
-        total = loss + penalty(self.model, loss)
-        for further in self.model.further_predictions():
-            total = total + self.task.loss(further, batch)
-        return total, loss, prediction, state
+        """Return what is made small, loss, prediction and the state after the batch."""
+        aim = self.model.objective(batch, self.task.loss, state)
+        return aim.total + penalty(self.model, aim.total), aim.loss, aim.prediction, aim.state
 
 
 def penalty(model: nn.Module, like: Tensor) -> Tensor:
@@ -143,7 +139,7 @@ class Learner:
         """Change the weights once."""
         self.optimizer.zero_grad()
         total, loss, prediction, state = self.objective(batch, self.carried)
-        check_loss(loss, step, self.model, batch)
+        check_loss(total, step, self.model, batch)
         self.fabric.backward(total)
         norm = self._check_and_clip(step)
         self.optimizer.step()
@@ -154,7 +150,7 @@ class Learner:
         self.carried = detach_state(state)
         metric, count = self.task.score(prediction.detach(), batch)
         return Update(
-            loss=loss.item(),
+            loss=loss.detach().item(),
             gradient_norm=norm,
             metric_sum=metric.item(),
             metric_count=count,

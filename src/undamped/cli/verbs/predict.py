@@ -50,7 +50,7 @@ def predict(
 
     opened = Run.open(run)
     model, preparation = opened.model(), opened.preparation()
-    if preparation is not None and isinstance(model, SequenceModel):
+    if preparation is not None:
         if prompt is not None:
             raise _no_text(opened)
         from undamped.cli.predict_recordings import answer_recordings

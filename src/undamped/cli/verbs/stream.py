@@ -54,7 +54,7 @@ def stream(
     reader = SampleLines(
         subject, time or opened.settings["task"].get("options", {}).get("time") or "time"
     )
-    if subject.model.input_kind == "symbols" and subject.classes:
+    if subject.input_kind == "symbols" and subject.classes:
         reader = TextLines(subject.classes)
     try:
         _answer_lines(live, reader, sys.stdin.buffer, every, skip, as_json)

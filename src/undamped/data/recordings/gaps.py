@@ -13,11 +13,19 @@ def hold(values: np.ndarray, there: np.ndarray) -> np.ndarray:
     return np.where(last >= 0, held, 0.0)
 
 
-def interpolate(values: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Fill gaps along lines; at the ends with the nearest value; all missing, with the mean."""
+def interpolate(
+    values: np.ndarray, there: np.ndarray, times: np.ndarray | None = None
+) -> np.ndarray:
+    """Fill gaps along lines; at the ends with the nearest value; all missing, with the mean.
+
+    Args:
+        values: (time, channels).
+        there: Which of them are.
+        times: (time,) when they were, rising; even steps if none are given.
+    """
     if there.all():
         return values
-    filled, steps = values.copy(), np.arange(len(values))
+    filled, steps = values.copy(), np.arange(len(values)) if times is None else times
     for channel in np.flatnonzero(~there.all(0)):
         known = there[:, channel]
         filled[:, channel] = (

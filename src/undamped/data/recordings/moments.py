@@ -64,3 +64,10 @@ def typical_gap(training: SeriesSet) -> float:
     assert training.times is not None
     gaps = np.concatenate([np.diff(times) for times in training.times])
     return float(np.median(gaps)) if len(gaps) else 1.0
+
+
+def longest_span(training: SeriesSet) -> float:
+    """Return how long the longest series lasts; a usual gap where all have one step."""
+    assert training.times is not None
+    longest = max(float(times[-1] - times[0]) for times in training.times)
+    return longest if longest > 0 else typical_gap(training)

@@ -42,11 +42,11 @@ class PreparationOptions(TypedDict, total=False):
     """How values are prepared, and which of the possible splits is taken."""
 
     missing: Annotated[
-        Missing,
+        Missing | Literal["auto"],
         Default(
-            "interpolate",
-            'How gaps are filled: "interpolate" draws lines, "mask" holds the last value and adds '
-            "a flag per channel.",
+            "auto",
+            'What becomes of missing values: "interpolate" draws lines over them, "mask" tells '
+            'models which they are; "auto" masks them where time stamps are irregular.',
         ),
     ]
     standardise: Annotated[
@@ -67,9 +67,13 @@ class SeriesOptions(PreparationOptions, total=False):
             "the values to come.",
         ),
     ]
-    time_channel: Annotated[
+    stamps: Annotated[
         bool | None,
-        Default(None, "Whether the time between steps is a feature; by default where it varies."),
+        Default(
+            None,
+            "Whether models are told when each step was; by default where the time between steps "
+            "varies.",
+        ),
     ]
     split: Annotated[
         By | Literal["auto"],

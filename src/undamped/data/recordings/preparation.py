@@ -12,24 +12,33 @@ from typing import Any, Literal
 
 import numpy as np
 
+from undamped.contract import Use
 from undamped.data.recordings.gaps import hold, interpolate
 from undamped.data.recordings.labels import as_labels, comparable, sorted_labels
-from undamped.data.recordings.moments import channel_moments, target_moments, typical_gap
+from undamped.data.recordings.moments import (
+    channel_moments,
+    longest_span,
+    target_moments,
+    typical_gap,
+)
+from undamped.data.recordings.prepared import PreparedSample, PreparedSeries
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, ShapeError, explain
+from undamped.errors import DataError, RunError, ShapeError, explain
 from undamped.options import unknown_name
 
 Kind = Literal["classification", "regression", "steps", "step-regression", "forecast"]
 Missing = Literal["interpolate", "mask"]
+LONGEST_GAP = 1e5
+"""In usual gaps: what is longer is two recordings in one, or a wrong stamp."""
 
 
 @dataclass(frozen=True)
 class Preparation:
     """What was done to the data before a network saw it.
 
-    Features of a step are the standardised channels; with `missing="mask"` one flag per channel
-    that says whether its value was there; with `time_channel` the logarithm of the time since the
-    step before, relative to the typical one.
+    Features of a step are the standardised channels. With `missing="mask"` a model is told beside
+    them what was there, and with `stamps` when: times are counted from the first step of a series,
+    in usual gaps.
 
     Args:
         kind: What is asked: one class or number per series, one per step, or the values to come.
@@ -37,10 +46,11 @@ class Preparation:
         channels: Those that are used.
         mean: Mean of each used channel.
         std: Standard deviation of each used channel.
-        missing: How gaps are filled: along a line between their neighbours, or with the last
-            value and a flag.
-        time_channel: Whether the time between steps is a feature.
+        missing: What becomes of missing values: they are filled along a line between their
+            neighbours, or models are told that they are missing, and hold the last value.
+        stamps: Whether models are told when the steps were.
         typical_gap: The median time between steps.
+        span: How long the longest series lasts, in typical gaps.
         classes: The labels, for classification.
         target_mean: Mean of the target; for forecasts, of each channel that is predicted.
         target_std: Its standard deviation.
@@ -64,8 +74,9 @@ class Preparation:
     mean: list[float]
     std: list[float]
     missing: Missing = "interpolate"
-    time_channel: bool = False
+    stamps: bool = False
     typical_gap: float = 1.0
+    span: float = 1.0
     classes: list[str] | None = None
     target_mean: list[float] = field(default_factory=lambda: [0.0])
     target_std: list[float] = field(default_factory=lambda: [1.0])
@@ -81,7 +92,7 @@ class Preparation:
         kind: Kind,
         missing: Missing = "interpolate",
         standardise: bool = True,
-        time_channel: bool = False,
+        stamps: bool = False,
         classes: Sequence[str] | None = None,
         horizon: int = 0,
         forecast: Sequence[str] | None = None,
@@ -92,9 +103,9 @@ class Preparation:
         Args:
             training: The training part and nothing else.
             kind: What is asked.
-            missing: How gaps are filled.
+            missing: What becomes of missing values.
             standardise: Whether channels are brought to mean 0 and standard deviation 1.
-            time_channel: Whether the time between steps becomes a feature.
+            stamps: Whether models are told when the steps were.
             classes: All labels there are, should the training part lack some.
             horizon: For forecasts, how many values.
             forecast: For forecasts, which channels; all if none are named.
@@ -118,6 +129,7 @@ class Preparation:
             target_mean, target_std = target_moments(training)
         if not standardise:
             mean, scale = np.zeros_like(mean), np.ones_like(scale)
+        gap = typical_gap(training) if stamps else 1.0
         return cls(
             kind=kind,
             raw_channels=list(training.channels),
@@ -125,8 +137,9 @@ class Preparation:
             mean=[float(mean[i]) for i in used],
             std=[float(scale[i]) for i in used],
             missing=missing,
-            time_channel=time_channel,
-            typical_gap=typical_gap(training) if time_channel else 1.0,
+            stamps=stamps,
+            typical_gap=gap,
+            span=longest_span(training) / gap if stamps else 1.0,
             classes=list(classes) if classes is not None else None,
             target_mean=[float(v) for v in target_mean],
             target_std=[float(v) for v in target_std],
@@ -140,14 +153,30 @@ class Preparation:
     @property
     def input_size(self) -> int:
         """Features per step."""
-        flags = len(self.channels) if self.missing == "mask" else 0
-        return len(self.channels) + flags + self.time_channel
+        return len(self.channels)
+
+    @property
+    def needs(self) -> frozenset[Use]:
+        """What of a batch, beside its inputs, a model has to use."""
+        told: set[Use] = set()
+        if self.stamps:
+            told.add("times")
+        if self.missing == "mask":
+            told.add("observed")
+        return frozenset(told)
+
+    @property
+    def at_times(self) -> bool:
+        """Whether values to come are asked for by their times; otherwise by their steps."""
+        return self.kind == "forecast" and self.stamps
 
     @property
     def output_size(self) -> int:
         """Numbers a network answers with."""
         if self.classes is not None:
             return len(self.classes)
+        if self.at_times:
+            return len(self.forecast)
         return max(1, self.horizon * len(self.forecast))
 
     @property
@@ -162,6 +191,15 @@ class Preparation:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Preparation:
         """Return what `to_dict` wrote down."""
+        if values.get("input_size", 0) > len(values["channels"]):
+            raise RunError(
+                explain(
+                    "preparation",
+                    expected="time stamps and missing values beside the channels",
+                    got="an older form, in which they were channels",
+                    remedy="Train the model again, or use the version of undamped that made it.",
+                )
+            )
         known = {one.name for one in fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in known})
 
@@ -189,18 +227,32 @@ class Preparation:
             )
         )
 
-    def transform(self, series: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
-        """Return the features (time, features) of one raw series (time, channels), float32."""
+    def prepare(self, series: np.ndarray, times: np.ndarray | None = None) -> PreparedSeries:
+        """Return one raw series (time, channels) as a network takes it.
+
+        Args:
+            series: The series, NaN where a value is missing.
+            times: (time,) its stamps; needed where models are told them.
+        """
         values = self._standardised(np.asarray(series, dtype=np.float64))
         there = ~np.isnan(values)
-        filled = hold(values, there) if self.missing == "mask" else interpolate(values, there)
-        features = [filled, there] if self.missing == "mask" else [filled]
-        if self.time_channel:
-            features.append(self._gaps(times, len(values))[:, None])
-        return np.concatenate(features, axis=1, dtype=np.float32)
+        stamps = self._stamps(times, len(values)) if self.stamps else None
+        if self.missing == "mask":
+            filled = hold(values, there)
+        else:
+            filled = interpolate(values, there, stamps)
+        return PreparedSeries(
+            filled.astype(np.float32),
+            stamps,
+            there if self.missing == "mask" else None,
+        )
+
+    def transform(self, series: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
+        """Return the features (time, channels) of one raw series (time, channels), float32."""
+        return self.prepare(series, times).inputs
 
     def stream(self) -> Stream:
-        """Return the causal form: one raw sample in, one row of features out."""
+        """Return the causal form: one raw sample in, one prepared sample out."""
         return Stream(self)
 
     def _standardised(self, values: np.ndarray) -> np.ndarray:
@@ -222,19 +274,33 @@ class Preparation:
             )
         return (values - np.array(self.mean)) / np.array(self.std)
 
-    def _gaps(self, times: np.ndarray | None, steps: int) -> np.ndarray:
+    def _stamps(self, times: np.ndarray | None, steps: int) -> np.ndarray:
+        """Return stamps in usual gaps since the first one, float64."""
         if times is None:
             raise DataError(
                 "time stamps: expected one per step, since the model was trained with them, got "
                 "none. Name their column with time=."
             )
-        gaps = np.diff(np.asarray(times, dtype=np.float64))
-        if len(gaps) != steps - 1 or not (gaps > 0).all():
+        stamps = np.asarray(times, dtype=np.float64)
+        gaps = np.diff(stamps)
+        if len(stamps) != steps or not (gaps > 0).all():
             raise DataError(
                 "time stamps: expected one per step, each later than the one before, got others. "
                 "Sort the rows and remove repeated stamps."
             )
-        return np.concatenate([[0.0], np.log(gaps / self.typical_gap)])
+        longest = float(gaps.max(initial=0.0)) / self.typical_gap
+        if longest > LONGEST_GAP:
+            raise DataError(
+                explain(
+                    "time stamps",
+                    expected=f"gaps of up to {LONGEST_GAP:,.0f} times the usual one, "
+                    f"{self.typical_gap:.6g}",
+                    got=f"one of {longest:,.0f} times",
+                    remedy="Correct the stamp, give what comes after it an id of its own, or say "
+                    "stamps=false.",
+                )
+            )
+        return (stamps - stamps[:1]) / self.typical_gap
 
     # Targets, and the way back
 
@@ -283,7 +349,7 @@ class Preparation:
 class Stream:
     """One sample at a time: nothing of the future is used, so gaps are filled with the last value.
 
-    With `missing="mask"`, or where nothing is missing, the rows are those of `transform`.
+    With `missing="mask"`, or where nothing is missing, the rows are those of `prepare`.
 
     Args:
         preparation: What to do to a sample.
@@ -294,18 +360,16 @@ class Stream:
         self._held = np.zeros(len(preparation.channels))
         self._time: float | None = None
 
-    def push(self, sample: Any, time: float | None = None) -> np.ndarray:
-        """Take one raw sample (channels,); return its features (features,), float32."""
+    def push(self, sample: Any, time: float | None = None) -> PreparedSample:
+        """Take one raw sample (channels,), and its time for models that are told it."""
         prepared = self.preparation
         values = prepared._standardised(np.asarray(sample, dtype=np.float64))
         there = ~np.isnan(values)
-        features = [np.where(there, values, self._held)]
-        if prepared.missing == "mask":
-            features.append(there)
-        if prepared.time_channel:
-            known = None if time is None else np.array([time])
-            if self._time is not None and time is not None:
-                known = np.array([self._time, time])
-            features.append(prepared._gaps(known, 0 if known is None else len(known))[-1:])
-        self._held, self._time = features[0], time
-        return np.concatenate(features, dtype=np.float32)
+        filled, dt = np.where(there, values, self._held), None
+        if prepared.stamps:
+            known = [t for t in (self._time, time) if t is not None]
+            stamps = np.array(known) if time is not None else None
+            dt = float(prepared._stamps(stamps, len(known))[-1])
+        self._held, self._time = filled, time
+        observed = there if prepared.missing == "mask" else None
+        return PreparedSample(filled.astype(np.float32), dt, observed)

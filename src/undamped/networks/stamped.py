@@ -1,0 +1,74 @@
+"""Sequences with time stamps and missing values: gaps, held values, what was last before a time."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from undamped.contract import Batch
+
+
+def gaps(times: Tensor | None) -> Tensor | None:
+    """Return the time since the step before, of times (time, batch); 0 for the first step."""
+    return None if times is None else torch.diff(times, dim=0, prepend=times[:1])
+
+
+def gap_feature(gap: Tensor, usual: float) -> Tensor:
+    """Return a gap as a network should see it: ln(1 + gap/usual).
+
+    Repeated stamps are 0, usual gaps about 1, and one that is a thousand times longer is 7 and
+    not 1000.
+    """
+    return torch.log1p(gap / usual)
+
+
+def stamps_of(batch: Batch, usual: float) -> Tensor:
+    """Return the times of the inputs (time, batch), even steps where a batch has none.
+
+    Args:
+        batch: The batch; steps or points come first.
+        usual: How far apart even steps are.
+    """
+    if batch.times is not None:
+        return batch.times
+    steps, size = batch.inputs.shape[:2]
+    like = batch.inputs if batch.inputs.is_floating_point() else None
+    even = torch.arange(steps, device=batch.inputs.device) * usual
+    return even.to(like.dtype if like is not None else torch.float32)[:, None].expand(steps, size)
+
+
+def hold_last(x: Tensor, observed: Tensor, before: Tensor | None = None) -> Tensor:
+    """Return (time, batch, features) with the last measured value where none was measured.
+
+    Args:
+        x: Values, anything where not observed.
+        observed: What was measured.
+        before: (batch, features) the values to hold at the beginning; zeros if none are given.
+    """
+    steps = torch.arange(len(x), device=x.device).view(-1, 1, 1)
+    last = torch.where(observed, steps, -1).cummax(0).values
+    start = x.new_zeros(x.shape[1:]) if before is None else before
+    return torch.where(last >= 0, x.gather(0, last.clamp(min=0)), start)
+
+
+def last_before(times: Tensor, lengths: Tensor | None, asked: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which step was the last at or before each asked time, and how long ago it was.
+
+    Args:
+        times: (time, batch) when the steps were.
+        lengths: (batch,) how many of them count; all if None.
+        asked: (outputs, batch) the times in question.
+
+    Returns:
+        Steps (outputs, batch), −1 where there was none before; and the time since then, or since
+        time 0 where there was none.
+    """
+    own = times.T
+    if lengths is not None:
+        steps = torch.arange(len(times), device=times.device)
+        own = torch.where(steps < lengths.unsqueeze(1), own, torch.inf)
+    place = torch.searchsorted(own.contiguous(), asked.T.contiguous(), right=True).T - 1
+    stamp = times.gather(0, place.clamp(min=0))
+    since = asked - torch.where(place >= 0, stamp, torch.zeros_like(stamp))
+    # A time asked for before moment 0 has nothing before it either.
+    return place, since.clamp(min=0)

@@ -1,0 +1,72 @@
+"""What a guess scores on recordings: the commonest class, the mean, or the last value."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from undamped.data.recordings.preparation import Preparation
+from undamped.data.recordings.series import SeriesSet
+from undamped.tasks.task import Chance
+
+NO_ANSWER = -100  # what cross entropy leaves out
+
+
+def series_chance(
+    series_set: SeriesSet, prepared: Preparation, known: np.ndarray, asked: np.ndarray
+) -> Chance:
+    """Return what a guess scores that has seen the training part.
+
+    Args:
+        series_set: All series.
+        prepared: How they are prepared.
+        known: Numbers of the series of the training part.
+        asked: Numbers of those it is scored on.
+    """
+    if prepared.kind == "forecast":
+        return _last_value(series_set, prepared, asked)
+    seen, truth = (_targets(series_set, prepared, numbers) for numbers in (known, asked))
+    if prepared.classes is None:
+        error = truth[~np.isnan(truth)] * prepared.target_std[0]  # the mean is 0
+        root = float(np.sqrt(np.mean(error**2)))
+        loss = (root / prepared.target_std[0]) ** 2
+        return Chance(loss=loss, metric=root, guess="always the training mean")
+    seen, truth = seen[seen != NO_ANSWER], truth[truth != NO_ANSWER]
+    counts = np.bincount(seen, minlength=len(prepared.classes))
+    shares = (counts + 1) / (counts + 1).sum()  # one more of each: the test may hold it anew
+    commonest = int(counts.argmax())
+    return Chance(
+        loss=float(-np.log(shares[truth]).mean()),
+        metric=float((truth == commonest).mean()),
+        guess=f"always '{prepared.classes[commonest]}', the commonest in training",
+    )
+
+
+def _targets(series_set: SeriesSet, prepared: Preparation, numbers: np.ndarray) -> np.ndarray:
+    targets = series_set.targets
+    if isinstance(targets, list):
+        return np.concatenate([prepared.encode(targets[number]) for number in numbers])
+    assert targets is not None
+    return prepared.encode(targets[numbers])
+
+
+def _last_value(series_set: SeriesSet, prepared: Preparation, numbers: np.ndarray) -> Chance:
+    places = [series_set.channels.index(name) for name in prepared.forecast]
+    scale, squares, standard, count = np.array(prepared.target_std), 0.0, 0.0, 0
+    for number in numbers:
+        raw = np.asarray(series_set.series[int(number)], dtype=np.float64)[:, places]
+        past, ahead = raw[: -prepared.horizon], raw[-prepared.horizon :]
+        seen = np.maximum.accumulate(
+            np.where(np.isnan(past), -1, np.arange(len(past))[:, None]), axis=0
+        )[-1]
+        last = np.where(seen >= 0, past[seen, range(len(places))], prepared.target_mean)
+        errors = ahead - last
+        there = ~np.isnan(errors)
+        squares += float(np.square(errors[there]).sum())
+        standard += float(np.square((errors / scale)[there]).sum())
+        count += int(there.sum())
+    count = max(1, count)
+    return Chance(
+        loss=standard / count,
+        metric=float(np.sqrt(squares / count)),
+        guess="always the last value",
+    )
