@@ -203,3 +203,17 @@ def test_what_cannot_be_is_refused():
         undamped.RelLSTM(3, 5, recent=3)(torch.randn(4, 2, 3), state)
     top = undamped.SAB(3, 5, keep_every=1, top=50)(torch.randn(4, 2, 3))[0]
     assert top.isfinite().all()  # fewer are stored than may be attended to
+
+
+@pytest.mark.parametrize("name", ["lstm", "rellstm", "memlstm", "sab"])
+def test_how_an_lstm_begins(name):
+    torch.manual_seed(0)
+    cell = undamped.build(name, input_size=30, hidden_size=40, input_std=1.0, forget_bias=2.0).cell(
+        0
+    )
+    inner = getattr(cell, "recurrence", cell)
+    assert abs(float(inner.weight_ih.detach().std()) - 1) < 0.05
+    bias = (inner.bias_ih + inner.bias_hh).detach()
+    assert torch.equal(bias.view(4, 40)[1], torch.full((40,), 2.0)) and bias.count_nonzero() == 40
+    with pytest.raises(OptionError, match="forget_bias"):
+        undamped.LSTM(3, 4, bias=False, forget_bias=1.0)

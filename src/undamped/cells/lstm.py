@@ -10,8 +10,9 @@ from undamped.cells.bases.cell import State, reference_scan
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.bases.torch_kernels import gate_parameters, kernel_scan, summed_bias
 from undamped.cells.registry import network
+from undamped.errors import OptionError, explain
 from undamped.kernels.coupled import Step, steps
-from undamped.options import Fraction, PositiveInt
+from undamped.options import Fraction, PositiveFloat, PositiveInt
 
 
 @network("lstm", "LSTM")
@@ -37,6 +38,11 @@ class LSTMCell(CoupledCell):
             only through c (Kanuparthi et al., 2019); the paper uses 0.25 to 0.5. Values are not
             changed, and the fused kernel is not used while it is on.
         bias: Whether there are biases.
+        input_std: Standard deviation with which the input matrix is drawn; none draws it as
+            torch.nn.LSTM does, uniformly within 1/√n. Symbols as one-hot vectors want 1: within
+            1/√n the network hardly tells them apart at first.
+        forget_bias: What the bias of the forget gate starts with, all others starting at zero;
+            none draws them as torch.nn.LSTM does.
 
     Example:
         >>> net = undamped.LSTM(3, 16, num_layers=2)
@@ -60,6 +66,8 @@ class LSTMCell(CoupledCell):
         *,
         h_detach: Fraction = 0.0,
         bias: bool = True,
+        input_std: PositiveFloat | None = None,
+        forget_bias: float | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size)
         self.h_detach = h_detach
@@ -68,6 +76,27 @@ class LSTMCell(CoupledCell):
         self.bias_ih: Tensor | None
         self.bias_hh: Tensor | None
         gate_parameters(self, input_size, hidden_size, gates=4, bias=bias)
+        self.begin(input_std, forget_bias)
+
+    @torch.no_grad()
+    def begin(self, input_std: float | None, forget_bias: float | None) -> None:
+        """Draw the input matrix and set the biases as the options of the same names say."""
+        if input_std is not None:
+            nn.init.normal_(self.weight_ih, std=input_std)
+        if forget_bias is None:
+            return
+        if self.bias_ih is None or self.bias_hh is None:
+            raise OptionError(
+                explain(
+                    "forget_bias",
+                    expected="none without biases",
+                    got=forget_bias,
+                    remedy="Build it with bias=True.",
+                )
+            )
+        self.bias_ih.zero_()
+        self.bias_hh.zero_()
+        self.bias_ih[self.hidden_size : 2 * self.hidden_size] = forget_bias
 
     @property
     def _detaching(self) -> bool:

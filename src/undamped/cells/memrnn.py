@@ -9,7 +9,7 @@ from undamped.cells.bases.attention import Alignment, Mix
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.memory import MemoryCell, Nonlinearity, recurrence_of
 from undamped.cells.registry import network
-from undamped.options import PositiveInt
+from undamped.options import PositiveFloat, PositiveInt
 
 
 @network("memrnn", "MemRNN")
@@ -126,6 +126,8 @@ class MemLSTMCell(MemRNNCell):
         hidden_size: Number of hidden units.
         attention: Additive, as in the equation, or a scaled dot product (W s)ᵀ(K h_i)/√n.
         mix: The function f: half is (h + c)/2, sum is h + c, learned is a matrix times both.
+        input_std: Standard deviation with which the input matrix is drawn, as for LSTM.
+        forget_bias: What the bias of the forget gate starts with, as for LSTM.
 
     Example:
         >>> net = undamped.MemLSTM(3, 16)
@@ -145,5 +147,8 @@ class MemLSTMCell(MemRNNCell):
         *,
         attention: Alignment = "additive",
         mix: Mix = "half",
+        input_std: PositiveFloat | None = None,
+        forget_bias: float | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, recurrence="lstm", attention=attention, mix=mix)
+        self.recurrence.begin(input_std, forget_bias)  # type: ignore[operator]

@@ -12,7 +12,7 @@ from undamped.cells.bases.attention import Alignment, Mix, weights_of
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.memory import MemoryCell, Nonlinearity, recurrence_of
 from undamped.cells.registry import network
-from undamped.options import NonNegativeInt, PositiveInt
+from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise
 
 Screening = Literal["attention", "share", "surprise", "learned"]
@@ -239,6 +239,8 @@ class RelLSTMCell(RelRNNCell):
         screening: What makes a state relevant, as for RelRNN.
         attention: Additive, or a scaled dot product.
         mix: The function f: half is (h + c)/2, sum is h + c, learned is a matrix times both.
+        input_std: Standard deviation with which the input matrix is drawn, as for LSTM.
+        forget_bias: What the bias of the forget gate starts with, as for LSTM.
 
     Example:
         >>> net = undamped.RelLSTM(3, 16, recent=5, kept=5)
@@ -261,6 +263,8 @@ class RelLSTMCell(RelRNNCell):
         screening: Screening = "attention",
         attention: Alignment = "additive",
         mix: Mix = "half",
+        input_std: PositiveFloat | None = None,
+        forget_bias: float | None = None,
     ) -> None:
         super().__init__(
             input_size,
@@ -272,6 +276,7 @@ class RelLSTMCell(RelRNNCell):
             attention=attention,
             mix=mix,
         )
+        self.recurrence.begin(input_std, forget_bias)  # type: ignore[operator]
 
 
 def screen(kept: State, leaving: State) -> State:

@@ -13,7 +13,7 @@ from undamped.cells.bases.cell import State
 from undamped.cells.bases.memory import CompiledStep, MemoryCell
 from undamped.cells.lstm import LSTMCell
 from undamped.cells.registry import network
-from undamped.options import NonNegativeInt, PositiveInt
+from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 
 if TYPE_CHECKING:
     from undamped.kernels.memory.record import Record
@@ -47,6 +47,8 @@ class SABCell(MemoryCell):
         scores: As in the paper, or as in the program released with it: e_i = vᵀ tanh(K h_{ki}) and
             e₍ₗ₎ subtracted, whose weights do not depend on ĥ_t (its part cancels) and where l − 1
             states are left.
+        input_std: Standard deviation with which the input matrix is drawn, as for LSTM.
+        forget_bias: What the bias of the forget gate starts with, as for LSTM.
 
     Example:
         >>> net = undamped.SAB(3, 16, keep_every=5, top=3)
@@ -72,11 +74,12 @@ class SABCell(MemoryCell):
         top: PositiveInt = 10,
         truncate: NonNegativeInt = 10,
         scores: Literal["paper", "released"] = "paper",
+        input_std: PositiveFloat | None = None,
+        forget_bias: float | None = None,
     ) -> None:
         alignment: Alignment = "additive"
-        super().__init__(
-            input_size, hidden_size, LSTMCell(input_size, hidden_size), alignment, "sum"
-        )
+        inner = LSTMCell(input_size, hidden_size, input_std=input_std, forget_bias=forget_bias)
+        super().__init__(input_size, hidden_size, inner, alignment, "sum")
         self.keep_every, self.top, self.truncate = keep_every, top, truncate
         self.scores: Literal["paper", "released"] = scores
         if scores == "released":

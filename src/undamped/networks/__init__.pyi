@@ -292,6 +292,8 @@ class LSTM(TorchLike):
         orthogonality_penalty: float = 0.0,
         h_detach: float = 0.0,
         bias: bool = True,
+        input_std: float | None = None,
+        forget_bias: float | None = None,
     ) -> None: ...
 
 class LipschitzRNN(Recurrent):
@@ -326,6 +328,8 @@ class MemLSTM(Recurrent):
         bidirectional: bool = False,
         attention: Literal['additive', 'dot'] = 'additive',
         mix: Literal['half', 'sum', 'learned'] = 'half',
+        input_std: float | None = None,
+        forget_bias: float | None = None,
     ) -> None: ...
 
 class MemRNN(Recurrent):
@@ -501,6 +505,8 @@ class RelLSTM(Recurrent):
         screening: Literal['attention', 'share', 'surprise', 'learned'] = 'attention',
         attention: Literal['additive', 'dot'] = 'additive',
         mix: Literal['half', 'sum', 'learned'] = 'half',
+        input_std: float | None = None,
+        forget_bias: float | None = None,
     ) -> None: ...
 
 class RelRNN(Recurrent):
@@ -577,6 +583,8 @@ class SAB(Recurrent):
         top: int = 10,
         truncate: int = 10,
         scores: Literal['paper', 'released'] = 'paper',
+        input_std: float | None = None,
+        forget_bias: float | None = None,
     ) -> None: ...
 
 class SRU(Recurrent):
