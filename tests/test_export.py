@@ -31,7 +31,7 @@ NETWORKS = [
     for name in models
     if isinstance(models[name], type) and issubclass(models[name], Recurrent)
 ]
-EXPORTED = [name for name in NETWORKS if models[name].cell_class.exportable]
+EXPORTED = [name for name in NETWORKS if not models[name].cell_class.state_grows]
 
 
 def build(name="gru", **options):
@@ -133,6 +133,10 @@ def test_readouts(name, readout):
         ("exprnn", {"nonlinearity": "tanh"}),
         ("ornn", {"nonlinearity": "modrelu", "reflections": 2}),
         ("unicornn", {"dt": [0.1, 0.3], "alpha": 0.0}),
+        ("rellstm", {"recent": 3, "kept": 2, "screening": "surprise", "attention": "dot"}),
+        ("rellstm", {"recent": 3, "kept": 2, "screening": "learned", "mix": "learned"}),
+        ("relrnn", {"recent": 3, "kept": 2, "screening": "share", "recurrence": "gru"}),
+        ("relrnn", {"recent": 2, "kept": 0, "mix": "sum"}),
     ],
 )
 def test_options_of_cells(name, options):

@@ -75,9 +75,17 @@ def scan_layer(
     return (outputs[0] if every else None), [last[name] for name in names]
 
 
+def sizes_of(cell: Cell) -> list[int]:
+    """Return the number of features of each part of a state; networks whose state grows are refused
+    before."""
+    sizes = [size for size in cell.state_sizes if size is not None]
+    assert len(sizes) == len(cell.state_sizes)
+    return sizes
+
+
 def output_of(graph: Graph, cell: Cell, state: Sequence[str], dtype: torch.dtype) -> str:
     """Return what the next layer sees of a state."""
-    inputs = [(part, cell.state_size) for part in state]
+    inputs = list(zip(state, sizes_of(cell), strict=True))
     return apply(graph, lambda *parts: cell.output(parts), inputs, dtype)[0]
 
 
@@ -97,5 +105,5 @@ def _advance(
     def advance(into: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
         return cell.advance(into, parts, constants)
 
-    inputs = [(projected, size), *((part, cell.state_size) for part in state)]
+    inputs = [(projected, size), *zip(state, sizes_of(cell), strict=True)]
     return apply(graph, advance, inputs, dtype)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from undamped.errors import OptionError, explain
 from undamped.export.graph import Graph
+from undamped.export.slot_operators import SLOT_OPERATORS, of_type
 from undamped.torch_internals import TorchDispatchMode, tree_leaves
 
 EXAMPLES = 3
@@ -146,7 +147,8 @@ def _product(record: _Record, result: Tensor, a: Any, b: Any) -> Value:
     left, right = record.value(a), record.value(b)
     if isinstance(left, ComplexValue) and isinstance(right, str):
         return ComplexValue(*(record.graph.node("Mul", part, right) for part in left))
-    return record.node("Mul", a, b)
+    factors = [of_type(record, factor, result.dtype) for factor in (a, b)]
+    return record.graph.node("Mul", *factors)
 
 
 def _modulus(record: _Record, result: Tensor, x: Tensor) -> Value:
@@ -173,6 +175,9 @@ def _part(index: int) -> Callable[..., Value]:
 def _linear(
     record: _Record, result: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = None
 ) -> Value:
+    if x.dim() > 2:
+        product = record.graph.node("MatMul", record.real(x), record.graph.constant(weight.t()))
+        return product if bias is None else record.graph.node("Add", product, record.real(bias))
     inputs = [x, weight] if bias is None else [x, weight, bias]
     return record.node("Gemm", *inputs, transB=1)
 
@@ -224,8 +229,8 @@ def _stack(record: _Record, result: Tensor, parts: Sequence[Tensor], dim: int = 
 def _total(
     record: _Record, result: Tensor, x: Tensor, dims: Sequence[int], keepdim: bool = False
 ) -> Value:
-    places = record.graph.whole(*dims)
-    return record.graph.node("ReduceSum", record.real(x), places, keepdims=int(keepdim))
+    places, value = record.graph.whole(*dims), of_type(record, x, result.dtype)
+    return record.graph.node("ReduceSum", value, places, keepdims=int(keepdim))
 
 
 def _remainder(record: _Record, result: Tensor, x: Tensor, divisor: float) -> Value:
@@ -252,6 +257,7 @@ def _inverse_root(record: _Record, result: Tensor, x: Tensor) -> Value:
 
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "abs": _modulus,
+    "alias": _same,
     "add.Tensor": _sum("Add"),
     "addmm": _product_and_sum,
     "cat": _join,
@@ -281,4 +287,5 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "sub.Tensor": _sum("Sub"),
     "sum.dim_IntList": _total,
     "tanh": _plain("Tanh"),
+    **SLOT_OPERATORS,
 }

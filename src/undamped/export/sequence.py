@@ -9,7 +9,7 @@ import torch
 
 from undamped.export.answers import declare_answers, head
 from undamped.export.graph import Graph
-from undamped.export.layers import output_of, scan_layer
+from undamped.export.layers import output_of, scan_layer, sizes_of
 from undamped.export.samples import encode, prepare_sequence
 from undamped.export.subject import Subject, export_form
 
@@ -67,9 +67,9 @@ def sequence_model(subject: Subject) -> onnx.ModelProto:
             count = graph.node("CastLike", graph.node("Unsqueeze", lengths, graph.whole(1)), total)
             ends = graph.node("Div", total, count)
         declare_answers(graph, subject, head(graph, subject, ends), ("batch",))
-    size = subject.network.cell(0).state_size
-    for name, value in finals.items():
-        cells = len(subject.network.cells)
+    cells = len(subject.network.cells)
+    sizes = sizes_of(subject.network.cell(0))
+    for (name, value), size in zip(finals.items(), sizes, strict=True):
         graph.output(f"{name}_out", value, dtype, (cells, "batch", size))
     return graph.model(subject.metadata())
 
@@ -108,10 +108,10 @@ def _network(
 def _states(graph: Graph, subject: Subject, batch: str) -> dict[str, list[str]]:
     """Declare the state as inputs; return it cell by cell, (batch, size) each."""
     network, found = subject.network, {}
-    size = network.cell(0).state_size
-    whole = graph.node("Concat", batch, graph.whole(size), axis=0)
+    cells = len(network.cells)
     for name, start in subject.starts().items():
-        cells = len(network.cells)
+        size = start.shape[-1]
+        whole = graph.node("Concat", batch, graph.whole(size), axis=0)
         given = graph.optional_input(name, start, (cells, SHARED, size))
         parts = [
             graph.node("Gather", given, graph.constant(np.array(i)), axis=0) for i in range(cells)

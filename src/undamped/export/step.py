@@ -10,7 +10,7 @@ import torch
 from undamped.errors import OptionError, explain
 from undamped.export.answers import declare_answers, head
 from undamped.export.graph import Graph
-from undamped.export.layers import output_of, step_layer
+from undamped.export.layers import output_of, sizes_of, step_layer
 from undamped.export.samples import WIDE, encode, prepare_sample
 from undamped.export.sequence import SHARED
 from undamped.export.subject import Subject, export_form
@@ -47,9 +47,9 @@ def step_model(subject: Subject) -> onnx.ModelProto:
     batch = graph.node("Shape", samples, start=0, end=1)
     carried = _Carried(graph, batch)
     vectors = _vectors(graph, subject, samples, carried)
-    size, cells = network.cell(0).state_size, network.num_layers
+    cells = network.num_layers
     starts = {
-        name: carried.take(name, start, (cells, SHARED, size))
+        name: carried.take(name, start, (cells, SHARED, start.shape[-1]))
         for name, start in subject.starts().items()
     }
     outputs, finals = [vectors], {name: [] for name in starts}
@@ -66,7 +66,7 @@ def step_model(subject: Subject) -> onnx.ModelProto:
     if subject.model.readout == "mean":
         features = _running_mean(graph, subject, features, carried)
     declare_answers(graph, subject, head(graph, subject, features), ("batch",))
-    for name, values in finals.items():
+    for (name, values), size in zip(finals.items(), sizes_of(network.cell(0)), strict=True):
         joined = graph.node("Concat", *values, axis=0)
         graph.output(f"{name}_out", joined, dtype, (cells, "batch", size))
     carried.declare_outputs()

@@ -86,7 +86,7 @@ class Subject:
         """The first value of each part of the state, (cells, 1, size), by its name in the file."""
         state = self.network.initial_state(1)
         parts = (state,) if isinstance(state, Tensor) else state
-        names = self.network.cell_class.state_names
+        names = self.network.cell(0).state_names
         return {
             name.replace(" ", "_"): part.detach() for name, part in zip(names, parts, strict=True)
         }
@@ -120,12 +120,12 @@ def export_form(subject: Subject) -> Subject:
                 remedy="Use `undamped stream RUN` or `undamped predict RUN`.",
             )
         )
-    if not model.network.cell_class.exportable:
+    if model.network.cell_class.state_grows:
         raise OptionError(
             explain(
                 "export",
                 expected="a network whose step can be written as ONNX nodes",
-                got=f"{type(model.network).__name__}, which attends to remembered states",
+                got=f"{type(model.network).__name__}, whose state grows with every step",
                 remedy="Use `undamped stream RUN`, which answers sample by sample.",
             )
         )

@@ -45,8 +45,8 @@ class Cell(nn.Module, ABC):
     of the family the cell was made from; most cells give none."""
     invertible: ClassVar[bool] = False
     fused: ClassVar[bool] = False
-    exportable: ClassVar[bool] = True
-    """Whether a step can be written as ONNX nodes."""
+    state_grows: ClassVar[bool] = False
+    """Whether a state is larger after more steps; such a network is not written as ONNX nodes."""
     dense: ClassVar[bool] = False
     """Whether free square matrices read the state: `recurrent_matrices` returns them."""
     costly_constants: ClassVar[bool] = False

@@ -98,10 +98,7 @@ class MemoryCell(Cell):
         mix: The function f in s = f(h, c).
     """
 
-    exportable = False
     needs_full_precision = True
-    state_grows: ClassVar[bool] = False
-    """Whether a state is larger after more steps."""
     screened_by: str | None = None
     """How the compiled loops call the screening; None where everything is remembered."""
     expects: bool = False
