@@ -2,10 +2,11 @@
 
     python docs/draw_pictures.py theory --out docs/images
     python docs/draw_pictures.py depth --out docs/images
+    python docs/draw_pictures.py memory --out docs/images
     python docs/draw_pictures.py figure gradient-denoise.json --out docs/images
 
-`theory` and `depth` compute their figures anew, in seconds. `figure` takes the JSON file that
-`python -m undamped.experiments.gradient_pictures` wrote.
+`theory`, `depth` and `memory` compute their figures anew, in seconds. `figure` takes the JSON file
+that `python -m undamped.experiments.gradient_pictures` wrote.
 """
 
 import json
@@ -31,6 +32,12 @@ def theory(out: Out = Path("docs/images")) -> None:
 def depth(out: Out = Path("docs/images")) -> None:
     """Stiffness and vanishing adjoints of first- and second-order neural ODEs."""
     draw({"stiffness-damping": stiffnesses(), "adjoint-decay": adjoints()}, out)
+
+
+@app.command()
+def memory(out: Out = Path("docs/images")) -> None:
+    """Gradients under uniform attention beside the bound of the thesis."""
+    draw({"uniform-attention": uniform_attention()}, out)
 
 
 @app.command()
@@ -85,6 +92,32 @@ def phases() -> Any:
     from undamped.analysis import phase_diagram
 
     return phase_diagram("tanh").plot().to_plotly_json()
+
+
+def uniform_attention() -> Any:
+    from undamped.analysis import attention_exponent, uniform_attention_gradient
+    from undamped.analysis.core.figures import add_line, new_figure
+
+    figure = new_figure(
+        "Gradient under uniform attention, linear recurrence",
+        "length T",
+        "|ds(T)/dh(1)|",
+        "1/T is no bound: imaginary λ fall below it. With the half nothing rises.",
+        log_x=True,
+        log_y=True,
+    )
+    at = np.unique(np.logspace(0, 12, 49, base=2).astype(int))
+    for index, (eigenvalue, mix) in enumerate(
+        [(0.6, "sum"), (0.3, "sum"), (0.9j, "sum"), (0.9, "half"), (0.9j, "half")]
+    ):
+        sizes = np.abs(uniform_attention_gradient(eigenvalue, 4096, mix=mix))[at - 1]
+        power = attention_exponent(eigenvalue, mix=mix)
+        form = "h + c" if mix == "sum" else "(h + c)/2"
+        shown = f"{eigenvalue.imag:g}i" if isinstance(eigenvalue, complex) else f"{eigenvalue:g}"
+        name = f"λ = {shown}, {form}: T^{power:.2f}"
+        add_line(figure, at, sizes, name, index)
+    add_line(figure, at, 1 / at, "1/T", 6)
+    return figure.to_plotly_json()
 
 
 def stiffnesses() -> Any:

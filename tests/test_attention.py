@@ -29,6 +29,14 @@ def test_attention_to_the_step_before_makes_one_long_chain():
     assert found.depth == 6
 
 
+def test_in_a_recurrent_network_a_chain_goes_on_from_the_step_before():
+    """s_7 reads h_6, which is made from s_5, which reads h_4, …"""
+    found = attention(np.diag(np.ones(7), -1), recurrent=True)
+    np.testing.assert_array_equal(found.depths, [3, -1, 2, -1, 1, -1, 0])
+    own = attention(np.eye(5), recurrent=True)  # every step reads its own state
+    np.testing.assert_array_equal(own.depths, [4, 3, 2, 1])
+
+
 def test_chains_that_are_too_weak_do_not_count():
     weights = np.zeros((5, 5))
     weights[4, 3] = weights[3, 1] = 0.3

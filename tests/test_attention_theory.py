@@ -11,6 +11,8 @@ from undamped.analysis import (
     attention_exponent,
     attention_of,
     kept_steps,
+    sparse_attention_bound,
+    sparse_attention_gradient,
     uniform_attention_gradient,
 )
 from undamped.cells.bases.cell import Cell
@@ -81,6 +83,52 @@ def test_the_recursion_is_a_power_of_the_length(mix, eigenvalue):
     at = 2 ** np.arange(first, first + 5)
     slope = np.polyfit(np.log(at), np.log(sizes[at - 1]), 1)[0]
     assert abs(slope - attention_exponent(eigenvalue, mix=mix)) < 0.02
+
+
+@pytest.mark.parametrize("mix", ["sum", "half"])
+def test_autograd_gives_the_recursion_of_a_few_states(mix):
+    """RelRNN with weights that prefer nothing and a linear recurrence."""
+    eigenvalues, steps, begin = (0.9, 0.3, -0.7), 16, 2
+    net = undamped.RelRNN(1, 3, mix=mix, recent=3, kept=2).double()
+    cell = net.cell(0)
+    cell.recurrence = Linear(torch.diag(torch.tensor(eigenvalues, dtype=torch.float64)))
+    torch.nn.init.zeros_(cell.attention.score)
+    moved = torch.zeros(1, 3, dtype=torch.float64, requires_grad=True)
+    state, attended = cell.initial_state(1, moved), []
+    held = []  # which steps the slots of the state hold, as the state itself cannot say
+    for n in range(1, steps + 1):
+        if n == begin:
+            drive = moved + torch.ones(1, 3).double()
+        else:
+            drive = torch.full((1, 3), float(n)).double()
+        state = cell.advance(drive, state, ())
+        held = [*held, (n, state[0].detach())]
+        slots, _, seen = cell.as_slots(state[2:], 1)
+        rows = [row for row, there in zip(slots[0], seen[0], strict=True) if there]
+        attended.append(
+            [next(at for at, h in held if torch.equal(h[0], row.detach())) for row in rows]
+        )
+    gradient = torch.autograd.grad(state[1].sum(), moved)[0][0]
+    expected = [sparse_attention_gradient(v, attended, begin=begin, mix=mix) for v in eigenvalues]
+    np.testing.assert_allclose(gradient, [np.real(e[-1]) for e in expected], atol=1e-10)
+    # Step 2 is kept (the first ones are, under uniform attention): the chain has no state between.
+    assert begin in attended[-1] and max(map(len, attended)) == 5
+    assert expected[0][-1].real >= sparse_attention_bound(0.9, 5, 0, mix=mix)
+
+
+def test_chains_of_attention_bound_the_gradient_where_nothing_cancels():
+    for depth in range(1, 6):
+        # s_n reads h_{n−4}, which is made from s_{n−5}: the chain ends at step 1.
+        steps = range(1, 5 + 5 * depth + 1)
+        attended = [[n, n - 4] if n > 4 else [n] for n in steps]
+        for mix in ("sum", "half"):
+            found = abs(sparse_attention_gradient(0.8, attended, mix=mix)[-1])
+            assert found >= sparse_attention_bound(0.8, 2, depth, mix=mix) > 0
+    # S₃ = 4λ² + (1 + 4λ²)/2, although s₃ reads h₁ directly.
+    cancelling = 1j / math.sqrt(12)
+    assert abs(sparse_attention_gradient(cancelling, [[1], [2], [1, 3]], mix="sum")[-1]) < 1e-12
+    with pytest.raises(OptionError, match="cancel"):
+        sparse_attention_bound(-0.5, 2, 1)
 
 
 def test_the_half_never_grows_where_the_sum_does():

@@ -10,7 +10,12 @@ from undamped.packages import require
 require("undamped.analysis", "matplotlib", "plotly", "scipy")
 
 from undamped.analysis.attention import Attention, attention, attention_of
-from undamped.analysis.attention_theory import attention_exponent, uniform_attention_gradient
+from undamped.analysis.attention_theory import (
+    attention_exponent,
+    sparse_attention_bound,
+    sparse_attention_gradient,
+    uniform_attention_gradient,
+)
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.trend import Trend
@@ -131,6 +136,8 @@ __all__ = [
     "retention",
     "schur_structure",
     "simulate_depth",
+    "sparse_attention_bound",
+    "sparse_attention_gradient",
     "spectrum",
     "state_bound",
     "step_jacobians",

@@ -113,13 +113,17 @@ class Attention(Result):
         ]
 
 
-def attention(weights: ArrayLike | Tensor, *, threshold: float = 0.05) -> Attention:
+def attention(
+    weights: ArrayLike | Tensor, *, threshold: float = 0.05, recurrent: bool = False
+) -> Attention:
     """Read a matrix of attention weights.
 
     Args:
         weights: (time, time), row t the weights that step t gives to all steps; with a leading
             axis of heads or of a batch, these are averaged.
         threshold: The weight from which an event counts as relevant.
+        recurrent: Whether the network is recurrent with attention to its own states: the state of
+            step i is made from what step i − 1 attends to, and a chain goes on from there.
     """
     found = weights.detach().cpu().numpy() if isinstance(weights, Tensor) else np.asarray(weights)
     found = found.astype(np.float64)
@@ -136,23 +140,27 @@ def attention(weights: ArrayLike | Tensor, *, threshold: float = 0.05) -> Attent
         )
     relevant = np.where(found >= threshold, found, 0.0)
     return Attention(
-        found, threshold, int((relevant > 0).sum(1).max()), _depths(relevant, threshold)
+        found,
+        threshold,
+        int((relevant > 0).sum(1).max()),
+        _depths(relevant, threshold, recurrent),
     )
 
 
-def _depths(weights: Array, threshold: float) -> NDArray[np.int64]:
+def _depths(weights: Array, threshold: float, recurrent: bool) -> NDArray[np.int64]:
     """Find, for each earlier step, the shortest chain from the last one that is strong enough."""
     steps = len(weights)
-    past = np.tril(weights, -1)
+    past = np.tril(weights, 0 if recurrent else -1)
     depths = np.full(steps - 1, -1, dtype=np.int64)
-    strongest = np.zeros(steps)
+    strongest = np.zeros(steps)  # of chains that end at a step and go on from it
     strongest[-1] = 1.0
-    for hops in range(steps - 1):
+    for hops in range(steps):
         # The strongest product over chains of one more hop.
-        strongest = (strongest[:, None] * past).max(0)
-        strongest[strongest < threshold] = 0.0
-        new = (strongest[:-1] > 0) & (depths < 0)
+        reached = (strongest[:, None] * past).max(0)
+        reached[reached < threshold] = 0.0
+        new = (reached[:-1] > 0) & (depths < 0)
         depths[new] = hops
+        strongest = np.append(reached[1:], 0.0) if recurrent else reached
         if not strongest.any():
             break
     return depths
@@ -208,6 +216,7 @@ def attention_of(module: nn.Module, inputs: Tensor, *, threshold: float = 0.05) 
         threshold: The weight from which an event counts as relevant.
     """
     caught: list[Tensor] = []
+    recurrent = any(attends(part) for part in module.modules())
     with evaluating(module), torch.no_grad(), recording(module, caught):
         module(inputs)
     if not caught:
@@ -219,4 +228,4 @@ def attention_of(module: nn.Module, inputs: Tensor, *, threshold: float = 0.05) 
                 remedy="Give its weights to `attention` directly.",
             )
         )
-    return [attention(weights, threshold=threshold) for weights in caught]
+    return [attention(weights, threshold=threshold, recurrent=recurrent) for weights in caught]

@@ -1,4 +1,4 @@
-"""How gradients fade in a recurrent network that attends to all its states alike.
+"""How gradients fade in a recurrent network that attends to its states alike, to all or to a few.
 
 With equal weights and a linear recurrence h_{n+1} = V s_n, V normal, the gradient of s_T with
 respect to h_t splits into one number for every eigenvalue λ of V, which obeys a recursion: with
@@ -10,10 +10,17 @@ and half of the right sides for s = (h + c)/2. It grows or falls as a power of n
 Re[λ/(1 − λ)] − 1 for the sum and Re[λ/(2 − λ)] − 1 for the half. The theorem of the thesis
 (B.1.34) has 1/T for every |λ| < 1; that needs Re λ ≥ |λ|² for the sum, and a real λ above one half
 makes the gradient grow. With the half it never grows for |λ| ≤ 1.
+
+With equal weights over a few states at every step, S_n = f (G_n + mean of G_i over the attended i),
+G_{n+1} = λ S_n, G_t = 1, f being 1 or one half. For λ > 0 nothing can cancel, so that the gradient
+is at least what one chain of attention carries: (f/κ)^(d+1) λ^d with d states in between and at
+most κ attended to at each (theorem B.1.39, whose factor λ^d is not printed). For other eigenvalues
+chains cancel, and it may be zero.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -61,6 +68,60 @@ def uniform_attention_gradient(
         found[at] = factor * (eigenvalue * found[at - 1] + (1 + eigenvalue * total) / n)
         total += found[at]
     return found
+
+
+def sparse_attention_gradient(
+    eigenvalue: complex, attended: Sequence[Sequence[int]], *, begin: int = 1, mix: Mix = "half"
+) -> NDArray[Any]:
+    """Return ds_n/dh_t for n = t, …, T where every step attends to a few states alike.
+
+    Args:
+        eigenvalue: An eigenvalue λ of the recurrent matrix.
+        attended: For the steps 1, …, T, the steps that each attends to.
+        begin: The time t, 1 or later.
+        mix: Whether s = (h + c)/2 or h + c.
+
+    Example:
+        >>> sparse_attention_gradient(0.5, [[1], [1, 2], [1, 3]], mix="sum")[-1]
+        (1.0625+0j)
+    """
+    factor = 1 / _check(eigenvalue, mix)
+    states = {begin: 1 + 0j}  # of h with respect to h_t; those before it are zero
+    found = []
+    for n in range(begin, len(attended) + 1):
+        reads = attended[n - 1]
+        context = sum(states.get(i, 0) for i in reads) / len(reads) if reads else 0
+        found.append(factor * (states[n] + context))
+        states[n + 1] = eigenvalue * found[-1]
+    return np.array(found)
+
+
+def sparse_attention_bound(
+    eigenvalue: float, sparsity: int, depth: int, *, mix: Mix = "half"
+) -> float:
+    """Return what |ds_T/dh_t| is at least, if a chain of attention goes from T to t.
+
+    Args:
+        eigenvalue: A positive eigenvalue λ of the recurrent matrix.
+        sparsity: The largest number κ of states that a step of the chain attends to.
+        depth: The number d of states between the last step and step t.
+        mix: Whether s = (h + c)/2 or h + c.
+
+    Example:
+        >>> sparse_attention_bound(0.5, sparsity=4, depth=1, mix="sum")
+        0.03125
+    """
+    factor = 1 / _check(eigenvalue, mix)
+    if not eigenvalue > 0:
+        raise OptionError(
+            explain(
+                "eigenvalue",
+                expected="a positive number, since chains may cancel for others",
+                got=eigenvalue,
+                remedy="Compute `sparse_attention_gradient` for this one.",
+            )
+        )
+    return (factor / sparsity) ** (depth + 1) * eigenvalue**depth
 
 
 def _check(eigenvalue: complex, mix: Mix) -> int:

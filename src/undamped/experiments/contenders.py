@@ -29,6 +29,9 @@ class Contender:
     train: dict[str, Any] = field(default_factory=dict)
 
 
+BEGIN = {"input_std": 1.0, "forget_bias": 1.0}
+"""LSTMs that are drawn as torch draws them hardly tell one-hot symbols apart for thousands of
+updates."""
 ROTATION = {"optimizer": "rmsprop", "learning_rate": 1e-3, "constrained_learning_rate": 1e-4}
 MEMORY = {"recent": 10, "kept": 15}
 CONTENDERS: dict[str, Contender] = {
@@ -36,14 +39,14 @@ CONTENDERS: dict[str, Contender] = {
         "rnn-orth", {"initialisation": "random", "nonlinearity": "modrelu"}, ROTATION
     ),
     "exprnn": Contender("exprnn", {}, ROTATION),
-    "lstm": Contender("lstm"),
-    "h-detach": Contender("lstm", {"h_detach": 0.25}),
+    "lstm": Contender("lstm", BEGIN, {"learning_rate": 2e-3}),
+    "h-detach": Contender("lstm", {"h_detach": 0.25, **BEGIN}, {"learning_rate": 2e-3}),
     "goru": Contender("goru", {}, {"optimizer": "rmsprop"}),
     "memrnn": Contender("memrnn"),
-    "memlstm": Contender("memlstm"),
-    "sab": Contender("sab"),
+    "memlstm": Contender("memlstm", BEGIN, {"learning_rate": 2e-3}),
+    "sab": Contender("sab", BEGIN, {"learning_rate": 2e-3}),
     "relrnn": Contender("relrnn", MEMORY),
-    "rellstm": Contender("rellstm", MEMORY),
+    "rellstm": Contender("rellstm", {**MEMORY, **BEGIN}, {"learning_rate": 2e-3}),
 }
 
 

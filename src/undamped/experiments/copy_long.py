@@ -33,7 +33,7 @@ def run(
     delays: Sequence[int] = (100, 300, 500),
     networks: Sequence[str] = tuple(PRINTED),
     steps: PositiveInt = 5000,
-    batch_size: PositiveInt = 32,
+    batch_size: PositiveInt = 16,
     goal: Fraction = 0.999,
     units: PositiveInt = UNITS,
     tests: PositiveInt = 200,

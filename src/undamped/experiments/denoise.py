@@ -40,7 +40,7 @@ def run(
     each: bool = False,
     networks: Sequence[str] = tuple(PRINTED),
     steps: PositiveInt = 6000,
-    batch_size: PositiveInt = 32,
+    batch_size: PositiveInt = 16,
     goal: Fraction = 0.999,
     units: PositiveInt = UNITS,
     tests: PositiveInt = 200,

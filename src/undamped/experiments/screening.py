@@ -138,7 +138,7 @@ def run(
     delay: PositiveInt = 100,
     delays: Sequence[int] = (100, 300, 500),
     steps: PositiveInt = 4000,
-    batch_size: PositiveInt = 32,
+    batch_size: PositiveInt = 16,
     goal: Fraction = 0.999,
     units: PositiveInt = UNITS,
     tests: PositiveInt = 200,
