@@ -75,6 +75,11 @@ def _halves(field: Field) -> Any:
     return function
 
 
+def has_halves(field: Field) -> bool:
+    """Whether kicks depend on positions alone, and drifts on momenta alone."""
+    return _halves(field) is not None
+
+
 def drift(field: Field, t: Tensor, q: Tensor, p: Tensor) -> Tensor:
     """Return dq/dt."""
     halves = _halves(field)
