@@ -1,4 +1,4 @@
-"""What docs/continuous.md and docs/norms.md show as code runs, block after block."""
+"""What the pages on continuous depth, norms and physics show as code runs, block after block."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 from plotly.graph_objects import Figure
 
-PAGES = [Path(__file__).parent.parent / "docs" / name for name in ("continuous.md", "norms.md")]
+PAGES = [
+    Path(__file__).parent.parent / "docs" / name
+    for name in ("continuous.md", "norms.md", "physics.md")
+]
 BLOCKS = [
     (page.name, block)
     for page in PAGES

@@ -176,7 +176,8 @@ def _learn(
     model: str, seed: int, pairs: int, steps: int, followed: tuple[float, int], out: str
 ) -> Outcome:
     options = {"hidden_size": 64, "hidden_layers": 3}
-    own = {} if model == "nssnn" else {"method": "rk4", "step_size": 0.01, "gradient": "backprop"}
+    own = {} if model == "nssnn" else {"method": "rk4", "step_size": 0.01}
+    own["gradient"] = "backprop"
     found = trained(
         model,
         "nonseparable",

@@ -141,7 +141,7 @@ def run(
         one = trained(
             "ssinn",
             "henon-heiles",
-            model_options={"step_size": 0.05},
+            model_options={"step_size": 0.05, "gradient": "backprop"},
             task_options={
                 "trajectories": pairs,
                 "readings": 2,
