@@ -45,6 +45,7 @@ from contextlib import nullcontext
 import torch, undamped
 from undamped.networks.physics.base import MotionModel
 from undamped.networks.recurrent import Recurrent
+from undamped.networks.relational.base import RelationalModel
 from undamped.networks.task_model import TaskModel
 from undamped.options import options_of
 from undamped.registry import models, solvers
@@ -69,6 +70,8 @@ for name in models:
         net = models[name](models[name].example_shape())
         if issubclass(models[name], MotionModel):
             train(net, lambda: net(torch.randn(5, 4)).square().mean())
+        elif issubclass(models[name], RelationalModel):
+            train(net, lambda: net(torch.rand(5, 2, 3, 8, 8)).square().mean())
     else:
         known = options_of(models[name])
         sizes = {"input_size": 4, "output_size": 2, "hidden_size": 3}

@@ -23,6 +23,7 @@ def probes():
     torch.manual_seed(0)
     task = tasks.build("adding", length=20)
     inputs = task.batch("test", 0, 4).inputs
+    pairs = tasks.build("same-different", colours="joint")
     layer = nn.TransformerEncoderLayer(2, 1, 4)
     return {
         "oscillators": Probe(
@@ -36,6 +37,12 @@ def probes():
         "attention": Probe(nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), inputs),
         "memory": Probe(undamped.RelRNN(2, 4, recent=3, kept=2), inputs, "memory", task),
         "ode": Probe(undamped.NODE(2, 2), torch.randn(4, 2), "ode"),
+        "pictures": Probe(
+            undamped.CoRelNet(pairs.task_shape, features=8, hidden_size=4),
+            pairs.batch("test", 0, 4).expanded().inputs,
+            "pictures",
+            pairs,
+        ),
     }
 
 

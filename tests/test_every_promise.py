@@ -27,6 +27,14 @@ VARIANTS = {
     "conv-hbnode": [{}, {"general": True}],
     "depth-variant-node": [{"basis": basis} for basis in ("fourier", "stacked", "piecewise")],
     "data-controlled-node": [{}, {"adaptive_depth": True}],
+    "corelnet": [
+        {},
+        {"matrix": "full", "temperature": 8.0},
+        {"similarity": "asymmetric", "scaling": "dimension"},
+        {"similarity": "asymmetric-before", "encoder": "frozen"},
+        {"sensory": True},
+    ],
+    "esbn": [{}, {"sensory": True}, {"l1": 0.1, "normalisation": "segments"}],
     "ffjord": [{}, {"context_size": 3}, {"bottleneck_size": 1}],
     "hnn": [
         {},
@@ -146,6 +154,20 @@ def test_a_wrong_trace_would_not_pass(monkeypatch):
 
     monkeypatch.setattr(continuous_flow, "field_and_trace", wrong)
     assert broken(undamped.FFJORD(2)) == ["log-determinant", "normalised-density"]
+
+
+@pytest.mark.parametrize("name", ["corelnet", "corelnet-t", "esbn"])
+def test_an_answer_that_peeks_at_the_pictures_would_not_pass(name, monkeypatch):
+    torch.manual_seed(0)
+    model = build(name)
+    plain = type(model).decide
+
+    def peeking(self, codes):
+        return plain(self, codes) + 1e-3 * codes.mean((0, 2)).unsqueeze(1)
+
+    monkeypatch.setattr(type(model), "decide", peeking)
+    assert broken(model) == ["relations-alone"]
+    assert not build(name, sensory=True).promises
 
 
 def test_large_states_are_measured_as_far_as_their_jacobians_are_small():

@@ -39,8 +39,15 @@ def test_every_task_keeps_the_contract(name, tiny_data, monkeypatch):
         batch = task.batch(split, 0, 5)
         again = task.batch(split, 0, 5)
         assert torch.equal(batch.inputs, again.inputs) and torch.equal(batch.targets, again.targets)
+        batch = batch.expanded()
         steps = batch.inputs.shape[0]
-        assert task.input_kind == "symbols" or batch.inputs.shape[-1] == task.input_size
+        if task.input_kind == "pictures":
+            assert batch.inputs.shape[2:] == task.picture_shape
+            assert math.prod(task.picture_shape) == task.input_size
+            assert steps == sum(task.rows) == task.task_shape.length
+            assert batch.targets.max() < task.output_size == len(task.answer_names)
+        elif task.input_kind != "symbols":
+            assert batch.inputs.shape[-1] == task.input_size
         if task.readout == "every":
             assert batch.targets.shape[:2] == (steps, batch.inputs.shape[1])
         count = task.count(split, 5)

@@ -11,6 +11,16 @@ from undamped.options import Units
 from undamped.solvers import odeint
 from undamped.tasks.task import Chance, GeneratedTask
 
+PICTURES = TaskShape(
+    3 * 9 * 8,
+    3,
+    "pictures",
+    needs=frozenset({"pictures"}),
+    picture_shape=(3, 9, 8),
+    segments=(2, 3),
+)
+"""The shape of a task of five small pictures: a pair and a triplet."""
+
 
 class Small(GeneratedTask):
     held_out: ClassVar = {"valid": 8, "test": 12}

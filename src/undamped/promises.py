@@ -73,6 +73,8 @@ class Kind(Enum):
     """The mass matrix, or its inverse, is positive: no eigenvalue below `smallest_mass`."""
     KEPT_CONSTRAINTS = "kept-constraints"
     """The field does not change what `constraints(state)` returns."""
+    RELATIONS_ALONE = "relations-alone"
+    """Inputs between which all relations are the same get the same answer."""
     CORRECTED_ERROR = "corrected-error"
     """A correction within δ of the residual leaves an error of δ h^{p+1} in a step."""
 
@@ -301,6 +303,22 @@ class HasDensity(HasFlow, Protocol):
 
     def base_log_prob(self, z: Tensor) -> Tensor:
         """Return the log-density where the flow ends, (batch,)."""
+        ...
+
+
+@runtime_checkable
+class HasRelations(Protocol):
+    """A model that answers from relations between the codes of its inputs."""
+
+    features: int
+    length: int | None
+
+    def relations(self, codes: Tensor, /) -> Tensor:
+        """Return all that an answer depends on, (batch, numbers)."""
+        ...
+
+    def decide(self, codes: Tensor, /) -> Tensor:
+        """Return the answers (batch, output) to codes (time, batch, features)."""
         ...
 
 

@@ -17,11 +17,13 @@ from undamped.analysis.attention_theory import (
     uniform_attention_gradient,
 )
 from undamped.analysis.core.probe import InapplicableError, Probe
-from undamped.analysis.core.result import Result
+from undamped.analysis.core.result import Judgement, Result
 from undamped.analysis.core.trend import Trend
 from undamped.analysis.cost import Cost, cost, count_flops, count_parameters
 from undamped.analysis.depth_flow import depth_flow
+from undamped.analysis.encoder_probe import EncoderProbe, encoder_probe
 from undamped.analysis.fisher_memory import FisherMemory, fisher_memory
+from undamped.analysis.generalisation import Generalisation, generalisation
 from undamped.analysis.gradient_flow import GradientFlow, gradient_flow
 from undamped.analysis.jacobian import (
     JacobianProduct,
@@ -68,6 +70,7 @@ from undamped.analysis.oscillators import (
 )
 from undamped.analysis.promises import Measurement, measure
 from undamped.analysis.recall import Recall, recall
+from undamped.analysis.relation_map import RelationMap, relations
 from undamped.analysis.retention import Retention, retention
 from undamped.analysis.stability import EulerStability, euler_stability
 from undamped.analysis.stiffness import adjoint_decay, compare_stiffness, eigenvalue_pairs
@@ -78,14 +81,17 @@ __all__ = [
     "Cost",
     "DepthSimulation",
     "EffectiveSteps",
+    "EncoderProbe",
     "Energy",
     "EulerStability",
     "FisherMemory",
+    "Generalisation",
     "GradientComparison",
     "GradientFlow",
     "InapplicableError",
     "InversionError",
     "JacobianProduct",
+    "Judgement",
     "KeptPromises",
     "KeptSteps",
     "Lyapunov",
@@ -96,6 +102,7 @@ __all__ = [
     "PhaseVolume",
     "Probe",
     "Recall",
+    "RelationMap",
     "Result",
     "Retention",
     "SchurStructure",
@@ -115,9 +122,11 @@ __all__ = [
     "depth_flow",
     "effective_steps",
     "eigenvalue_pairs",
+    "encoder_probe",
     "energy_drift",
     "euler_stability",
     "fisher_memory",
+    "generalisation",
     "gradient_bound",
     "gradient_flow",
     "henrici_number",
@@ -133,6 +142,7 @@ __all__ = [
     "phase_diagram",
     "phase_volume",
     "recall",
+    "relations",
     "retention",
     "schur_structure",
     "simulate_depth",

@@ -54,9 +54,9 @@ class Cost(Result):
     @classmethod
     def measure(cls, probe: Probe) -> Cost:
         """Measure an eighth, a quarter and half of the inputs' length."""
-        if probe.in_depth:
+        if probe.in_depth or probe.of_pictures:
             none = np.zeros(0, dtype=np.int64)
-            count, batch = count_parameters(probe.model), len(probe.inputs)
+            count, batch = count_parameters(probe.model), probe.inputs.shape[int(probe.of_pictures)]
             return Cost(count, none, none, none.astype(float), none, batch, probe.name)
         lengths = sorted({max(2, probe.length // part) for part in (8, 4, 2)})
         network = copy.deepcopy(probe.network)

@@ -72,6 +72,7 @@ class GradientFlow(Result):
             from undamped.analysis.depth_flow import depth_flow
 
             return depth_flow(probe.model, probe.inputs, seed=probe.seed, **options)
+        probe.in_time()
         return gradient_flow(probe.model, probe.inputs, **options)
 
     @property

@@ -36,11 +36,11 @@ def rivals(model: str) -> list[str]:
     """Return the models that one is usually compared with: they read and answer the same."""
     from undamped.networks.continuous.images import ImageModel
     from undamped.networks.recurrent import Recurrent
-    from undamped.networks.task_model import answers_of
+    from undamped.networks.task_model import TaskModel, answers_of
     from undamped.registry import models
 
     def kind(member: Any) -> tuple[Any, ...]:
-        bases = tuple(issubclass(member, base) for base in (Recurrent, ImageModel))
+        bases = tuple(issubclass(member, base) for base in (Recurrent, ImageModel, TaskModel))
         return (*bases, answers_of(member))
 
     if model not in models:

@@ -69,8 +69,8 @@ def subject_of(run: Run) -> Subject:
         raise OptionError(
             explain(
                 str(run.path),
-                expected="a run whose model reads sequences",
-                got="one that reads single vectors",
+                expected="a run whose model reads sequences sample by sample",
+                got=model.why_no_stream,
                 remedy="Load it with undamped.training.Run and call its model.",
             )
         )

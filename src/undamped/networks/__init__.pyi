@@ -35,6 +35,17 @@ from undamped.networks.physics.sympnet import SympNet as SympNet
 from undamped.networks.physics.taylor_net import TaylorNet as TaylorNet
 from undamped.networks.point_model import PointModel as PointModel
 from undamped.networks.recurrent import Recurrent as Recurrent
+from undamped.networks.relational.corelnet import CoRelNet as CoRelNet
+from undamped.networks.relational.corelnet_diff import CoRelNetDiff as CoRelNetDiff
+from undamped.networks.relational.corelnet_mix import CoRelNetMix as CoRelNetMix
+from undamped.networks.relational.corelnet_t import CoRelNetT as CoRelNetT
+from undamped.networks.relational.esbn import ESBN as ESBN
+from undamped.networks.relational.mnm import MNM as MNM
+from undamped.networks.relational.ntm import NTM as NTM
+from undamped.networks.relational.picture_rnn import PictureRNN as PictureRNN
+from undamped.networks.relational.predinet import PrediNet as PrediNet
+from undamped.networks.relational.relation_net import RelationNet as RelationNet
+from undamped.networks.relational.transformer import PictureTransformer as PictureTransformer
 from undamped.networks.sequence_model import SequenceModel as SequenceModel
 from undamped.networks.torch_like import TorchLike as TorchLike
 

@@ -16,10 +16,14 @@ from undamped.cells.lstm import LSTMCell
 from undamped.cells.registry import Unrolled
 from undamped.cells.rnn import RNNCell
 from undamped.cells.unicornn import UnICORNNCell
+from undamped.contract import TaskShape
 from undamped.docstrings import documented_arguments
+from undamped.errors import OptionError, explain
 from undamped.lazy import lazy_names
+from undamped.networks.for_task import check_options, model_for
 from undamped.networks.oscillators import OscillatorNetwork
 from undamped.networks.recurrent import Recurrent
+from undamped.networks.task_model import TaskModel
 from undamped.networks.torch_like import TorchLike
 from undamped.registry import models
 
@@ -84,12 +88,26 @@ def build(name: str, **options: Any) -> Any:
 
     Args:
         name: A name from `undamped list`.
-        options: Its options; unknown names and values out of range are refused with a sentence.
+        options: Its options; unknown names and values out of range are refused with a sentence. A
+            whole model also takes the `shape` of its task.
 
     Example:
         >>> net = undamped.build("unicornn", input_size=6, hidden_size=32, num_layers=2)
     """
-    return models.build(name, **options)
+    member = models[name]
+    if not (isinstance(member, type) and issubclass(member, TaskModel)):
+        return models.build(name, **options)
+    shape = options.pop("shape", None)
+    if not isinstance(shape, TaskShape):
+        raise OptionError(
+            explain(
+                name,
+                expected="the shape of its task",
+                got="none" if shape is None else type(shape).__name__,
+                remedy="For example shape=undamped.tasks.build('rmts').task_shape.",
+            )
+        )
+    return model_for(shape, name, check_options(name, options))
 
 
 __getattr__, __dir__ = lazy_names(__name__, {}, models.by_class_name)

@@ -104,6 +104,11 @@ class TaskModel(nn.Module, ABC):
         batch = inputs if isinstance(inputs, Batch) else Batch(inputs, lengths=lengths)
         return self.run(batch, state)[0]
 
+    @property
+    def why_no_stream(self) -> str:
+        """What keeps the model from answering samples one by one, as a message says what came."""
+        return "one that reads single vectors" if self.sequential is False else "another model"
+
     def evaluations(self) -> dict[str, int]:
         """Return how often the last pass called a field, forward and backward; often nothing."""
         counted = getattr(self, "network", self)
@@ -211,6 +216,8 @@ def refuse_unfit(
         expected = f"a model that reads {_inputs(shape.input_kind, shape.sequential)}"
         kinds = " or ".join(sorted(model.input_kinds))
         got = f"one that reads {_inputs(kinds, model.sequential)}"
+        found = [n for n in models if _made_for(models[n], shape)]
+        remedy = f"Choose one of: {', '.join(found)}." if found else remedy
     elif missing := shape.needs - model.uses:
         expected = f"a model that can use {_listed(shape.needs)}, as this task needs it"
         got = f"one that cannot use {_listed(missing)}"
@@ -227,6 +234,17 @@ def refuse_unfit(
 def answers_of(member: Any) -> frozenset[Answer]:
     """Return the kinds of answers a member of the registry gives."""
     return getattr(member, "answers", TaskModel.answers)
+
+
+def _made_for(member: Any, shape: TaskShape) -> bool:
+    """Whether a member is a whole model of this kind of inputs, and of few others."""
+    return (
+        isinstance(member, type)
+        and issubclass(member, TaskModel)
+        and shape.input_kind in member.input_kinds
+        and member.sequential in (None, shape.sequential)
+        and len(member.input_kinds) < len(get_args(InputKind))
+    )
 
 
 def _inputs(kinds: str, sequential: bool | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from undamped.analysis.core.probe import Probe
+from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.gradient_flow import GradientFlow, Loss, gradient_flow
 from undamped.analysis.kept_promises import KeptPromises
@@ -91,7 +91,11 @@ def diagnose(
     )
     flow, recall = results.get("gradient_flow"), results.get("recall")
     if not isinstance(flow, GradientFlow):
-        return _judged_by_promises(report) if probe.moves else report
+        if probe.moves:
+            return _judged_by_promises(report)
+        judged = [judged for found in results.values() if (judged := found.judgement) is not None]
+        said = {"verdict": judged[0].verdict, "tone": judged[0].tone} if judged else {}
+        return replace(report, **said)  # type: ignore[arg-type]
     verdict = _verdict(flow, _lstm_flow(probe, flow, say) if compare else None)
     tone: Literal["good", "bad"] = "good" if flow.verdict == "steady" else "bad"
     if probe.in_depth:
@@ -135,7 +139,8 @@ def measure_all(
         try:
             results[name] = instruments[name].measure(probe)
         except (OptionError, ShapeError) as reason:
-            if names is None and name == "gradient_flow":
+            inapplicable = isinstance(reason, InapplicableError)
+            if names is None and name == "gradient_flow" and not inapplicable:
                 raise  # the verdict is made of it
             left_out[name] = str(reason)
     return results, left_out

@@ -40,6 +40,8 @@ def headline(reports: Sequence[ModelReport]) -> str:
         for report in reports
         if isinstance(flow := report.results.get("gradient_flow"), GradientFlow)
     ]
+    if not flows and any(report.verdict for report in reports):
+        return "; ".join(f"{r.name}: {r.verdict}" for r in reports if r.verdict) + "."
     if not flows:
         said = [f"{r.name}: {found.sentence}" for r in reports for found in r.results.values()]
         return said[0] if said else "Nothing was measured."

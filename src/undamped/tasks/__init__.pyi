@@ -34,6 +34,15 @@ from undamped.tasks.points import Spirals as Spirals
 from undamped.tasks.psmnist import PermutedMNIST as PermutedMNIST
 from undamped.tasks.ptb import PennTreebank as PennTreebank
 from undamped.tasks.recordings import Recordings as Recordings
+from undamped.tasks.relations.comparison import Comparison as Comparison
+from undamped.tasks.relations.distribution import DistributionOfN as DistributionOfN
+from undamped.tasks.relations.games.task import RelationalGames as RelationalGames
+from undamped.tasks.relations.identity_rules import IdentityRules as IdentityRules
+from undamped.tasks.relations.identity_rules import IdentityRules4 as IdentityRules4
+from undamped.tasks.relations.rmts import RMTS as RMTS
+from undamped.tasks.relations.rmts import RMTS3 as RMTS3
+from undamped.tasks.relations.same_different import SameDifferent as SameDifferent
+from undamped.tasks.relations.same_different import SameDifferent6 as SameDifferent6
 from undamped.tasks.series import SeriesTask as SeriesTask
 from undamped.tasks.smnist import SequentialMNIST as SequentialMNIST
 from undamped.tasks.task import Batch as Batch

@@ -72,6 +72,12 @@ class Task(ABC):
     """How time runs, where batches have times."""
     steps_ahead: int = 0
     """How many regular steps to come an answer is about, where it is a forecast of such."""
+    rows: tuple[int, ...] = ()
+    """How many pictures of a sequence stand in each row where it is drawn for people."""
+    answer_names: tuple[str, ...] = ()
+    """What the classes are called, for people."""
+    seen_part: ClassVar[str] = ""
+    """Which of `test_parts` is like training, where the others are not: what the gap is to."""
     metric: str = "accuracy"
     higher_is_better: bool = True
     sequential: ClassVar[bool] = True
@@ -183,6 +189,13 @@ class Task(ABC):
 
     def suggest(self, model: str) -> Settings:
         """Return settings that the data itself suggests for a model; recipes come before them."""
+        return {}
+
+    def attributes(self, split: Split, number: int, size: int) -> dict[str, Tensor]:
+        """Return what the inputs of a batch are, where that is known: whole numbers (time, batch).
+
+        A number below zero means that an input has no such attribute.
+        """
         return {}
 
     def harder(self) -> dict[str, Any]:

@@ -77,7 +77,14 @@ class Probe:
             raise InapplicableError("it has no recurrent cells of ours")
         return self.network
 
+    @property
+    def of_pictures(self) -> bool:
+        """Whether the inputs are pictures in sequence, (time, batch, channels, height, width)."""
+        return self.inputs.dim() == 5
+
     def in_time(self) -> None:
-        """Refuse a model whose depth is its only time."""
+        """Refuse a model whose depth is its only time, and one of few whole pictures."""
         if self.in_depth:
             raise InapplicableError("it reads single vectors, not sequences")
+        if self.of_pictures:
+            raise InapplicableError("it reads a few pictures, not a long sequence")

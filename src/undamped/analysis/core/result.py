@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -35,6 +35,17 @@ class Record:
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain numbers, lists and text, ready for JSON."""
         return {field.name: plain(getattr(self, field.name)) for field in fields(self)}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict on a model: one sentence without a full stop, and whether it is good news.
+
+    A page opens with that of gradient flow, or where there is none with the first that is given.
+    """
+
+    verdict: str
+    tone: Literal["good", "bad", "neutral"] = "neutral"
 
 
 @dataclass(frozen=True)
@@ -97,6 +108,11 @@ class Result(Record, ABC):
     def rows(self) -> list[tuple[str, ...]]:
         """What was found as a table, one text for each of `columns`; empty if there is none."""
         return []
+
+    @property
+    def judgement(self) -> Judgement | None:
+        """What this says about the model as a whole, where it can judge it; see `Judgement`."""
+        return None
 
     def plot(self) -> Any:
         """Draw the result; return a plotly figure."""

@@ -15,7 +15,16 @@ from typing import Any
 import torch
 
 from undamped import promises
-from undamped.analysis.promises import density, flow, matrix, memory, motion, solver, step
+from undamped.analysis.promises import (
+    density,
+    flow,
+    matrix,
+    memory,
+    motion,
+    relations,
+    solver,
+    step,
+)
 from undamped.analysis.promises.result import Result
 from undamped.errors import explain
 from undamped.promises import Kind, Promise, Promising
@@ -135,6 +144,7 @@ _MEASURES: dict[Kind, tuple[Any, Callable[[Any, torch.Generator], Result]]] = {
     Kind.PASSIVE: (promises.HasMotion, motion.measure_passive),
     Kind.POSITIVE_MASS: (promises.HasMass, motion.measure_positive_mass),
     Kind.KEPT_CONSTRAINTS: (promises.HasConstraints, motion.measure_kept_constraints),
+    Kind.RELATIONS_ALONE: (promises.HasRelations, relations.measure_relations_alone),
     Kind.CORRECTED_ERROR: (promises.HasResidual, solver.measure_corrected_error),
 }
 """Each kind: what it asks of its subject, and how it is measured."""

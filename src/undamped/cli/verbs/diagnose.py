@@ -189,8 +189,9 @@ def _on_example(
     from undamped.report import diagnose as measure
 
     shape = models[model].example_shape()
-    first = (steps, 8) if shape.sequential else (64,)
-    inputs = torch.randn(*first, shape.input_size)
+    first = (shape.length or steps, 8) if shape.sequential else (64,)
+    pictures = shape.picture_shape
+    inputs = torch.rand(*first, *pictures) if pictures else torch.randn(*first, shape.input_size)
     network = model_for(shape, model, given)
     return measure(network, inputs, seed=seed, name=model, settings=_given(words), **common)
 

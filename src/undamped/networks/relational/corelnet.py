@@ -1,0 +1,110 @@
+"""CoRelNet (Kerg and others, 2022): an answer from the similarities of the pictures alone."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, TypedDict, Unpack
+
+import torch
+from torch import Tensor
+
+from undamped.checked import checked
+from undamped.contract import TaskShape
+from undamped.networks.relational.base import RelationalModel, SightOptions, decoder
+from undamped.networks.relational.similarity import (
+    Similarity,
+    SimilarityOptions,
+    as_numbers,
+    entries,
+    relation_matrix,
+)
+from undamped.options import Units, options_in
+from undamped.promises import Kind, Promise
+from undamped.registry import models
+
+RELATIONS_ALONE = (
+    Promise(
+        Kind.RELATIONS_ALONE,
+        "pictures that compare in the same way get the same answer, whatever they show",
+    ),
+)
+
+
+class RelationOptions(SightOptions, SimilarityOptions, total=False):
+    """How pictures are seen and compared."""
+
+
+def parted(options: Any, group: type[TypedDict]) -> dict[str, Any]:  # type: ignore[valid-type]
+    """Return those options that belong to a group."""
+    return {name: options[name] for name in options_in(group)}
+
+
+@models.register("corelnet")
+class CoRelNet(RelationalModel):
+    """Compositional relational network: a perceptron that sees nothing but who resembles whom.
+
+    Equation:
+        R_ij = softmax_{j ≤ i}(z_i · z_j),  y = W₂ ReLU(W₁ vec(R) + b₁) + b₂
+
+    Symbols:
+        z_i normalised code of picture i, R similarities, vec the entries j ≤ i row by row.
+
+    Promise:
+        Answers see pictures through R alone: other pictures with the same R get the same answer.
+        Not with `sensory`.
+
+    Args:
+        shape: The shape of the task.
+        matrix: Rows of R that end with their own picture, as in the authors' program, or full
+            rows, as printed.
+        hidden_size: Units of the perceptron.
+        sensory: Whether the perceptron also sees the codes z themselves (cat).
+        options: How pictures are seen and compared; see `SightOptions` and `SimilarityOptions`.
+
+    Example:
+        >>> task = undamped.tasks.build("rmts", holdout=95)
+        >>> model = undamped.CoRelNet(task.task_shape)
+        >>> model(task.batch("test", 0, 4)).shape
+        torch.Size([4, 2])
+
+    Reference:
+        G. Kerg, S. Mittal, D. Rolnick, Y. Bengio, B. Richards, G. Lajoie. On neural architecture
+        inductive biases for relational tasks. 2022.
+    """
+
+    usual_choice = True
+    promises = RELATIONS_ALONE
+    recipe: ClassVar = {"model": {"hidden_size": 256}}
+
+    @checked
+    def __init__(
+        self,
+        shape: TaskShape,
+        *,
+        matrix: Literal["causal", "full"] = "causal",
+        hidden_size: Units = 256,
+        sensory: bool = False,
+        **options: Unpack[RelationOptions],
+    ) -> None:
+        super().__init__(shape, **parted(options, SightOptions))
+        assert self.length is not None
+        self.causal, self.sensory = matrix == "causal", sensory
+        self.similarity = Similarity(self.features, **parted(options, SimilarityOptions))
+        inputs = entries(self.length, self.causal) + sensory * self.length * self.features
+        self.decoder = decoder(inputs, hidden_size, shape.output_size)
+        if sensory:
+            self.promises = ()
+
+    def relation_matrix(self, codes: Tensor) -> Tensor:
+        """Return R of codes (time, batch, features): (batch, time, time)."""
+        return relation_matrix(self.similarity(codes, self.normalise), self.causal)
+
+    def relations(self, codes: Tensor) -> Tensor:
+        """Return all that an answer depends on, (batch, numbers): the similarities behind R."""
+        return as_numbers(self.similarity(codes, self.normalise), self.causal)
+
+    def decide(self, codes: Tensor) -> Tensor:
+        """Return the answers (batch, output) to codes (time, batch, features)."""
+        seen = as_numbers(self.relation_matrix(codes), self.causal)
+        if self.sensory:
+            seen = torch.cat([seen, self.normalise(codes).transpose(0, 1).flatten(1)], 1)
+        return self.decoder(seen)

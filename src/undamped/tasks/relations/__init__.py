@@ -1,0 +1,1 @@
+"""Tasks about relations: trials of pictures whose answer is in how they compare."""

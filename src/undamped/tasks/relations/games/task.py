@@ -1,0 +1,107 @@
+"""Relational games as a task: learnt with pentominoes, tested with hexominoes and stripes."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from undamped.options import NonNegativeInt
+from undamped.registry import tasks
+from undamped.tasks.relations.games.draw import Drawer
+from undamped.tasks.relations.games.objects import BLANK, CELL, Family, family
+from undamped.tasks.relations.games.rules import RULES, SHAPE_GAMES, Game
+from undamped.tasks.task import Batch, Chance, GeneratedTask, Split, Task
+
+
+@tasks.register("relational-games")
+class RelationalGames(GeneratedTask):
+    """Say whether a relation holds among objects on a grid of nine cells, seen one after another.
+
+    Training has pentominoes, the test hexominoes and stripes, which were never seen. The pictures
+    are drawn here after the published ones.
+
+    Args:
+        game: "same": two objects have one shape, colour and orientation; "between": three in a
+            line, the outer ones the same; "occurs": the object above is among those below;
+            "xoccurs": and the other two differ; "row-matching": two rows have one pattern;
+            "colour-shape": two objects are the same in both, in shape, in colour or in neither;
+            "left-of": the darker of two is to the left.
+        seed: Where the random numbers of the data come from.
+
+    Example:
+        >>> build("relational-games", game="between")
+
+    Reference:
+        M. Shanahan and others. An explicitly relational neural network architecture. ICML, 2020;
+        one cell after another, and left-of: G. Kerg and others. 2022.
+    """
+
+    input_kind = "pictures"
+    held_out: ClassVar = {"valid": 960, "test": 4800}
+    recipes: ClassVar = {"*": {"train": {"steps": 2500, "batch_size": 64, "learning_rate": 5e-4}}}
+    picture_shape = (3, CELL, CELL)
+    input_size = 3 * CELL * CELL
+    segments = (9,)
+    rows = (3, 3, 3)
+    seen_part = "pentominoes"
+
+    def __init__(self, game: Game = "same", *, seed: NonNegativeInt = 0) -> None:
+        super().__init__(seed)
+        self.game: Game = game
+        self.output_size = 4 if game == "colour-shape" else 2
+        self.tested: Family = "hexominoes"
+        self.answer_names = (
+            ("same shape and colour", "same shape", "same colour", "neither")
+            if game == "colour-shape"
+            else ("false", "true")
+        )
+
+    def shown(self, split: Split, number: int, size: int) -> tuple[Tensor, Tensor]:
+        """Return grids (size, 9) of object numbers, and answers (size,)."""
+        if split != "train":
+            size = min(size, self.held_out[split] - number * size)
+        draw = Drawer(family(self._family(split)), size, self.generator(split, number))
+        return RULES[self.game](draw)
+
+    def _family(self, split: Split) -> Family:
+        return self.tested if split == "test" else "pentominoes"
+
+    def batch(self, split: Split, number: int, size: int) -> Batch:
+        """Make the grids of batch `number`; each of their objects is there once."""
+        grids, targets = self.shown(split, number, size)
+        return Batch(grids.T.contiguous(), targets, distinct=family(self._family(split)).pictures)
+
+    def draw(self, size: int, generator: torch.Generator) -> Batch:
+        """A batch of its own has no number; `batch` makes them."""
+        raise NotImplementedError
+
+    def attributes(self, split: Split, number: int, size: int) -> dict[str, Tensor]:
+        """Return what the cells show, (time, batch) each; −1 where they are empty."""
+        grids, _ = self.shown(split, number, size)
+        name = self._family(split)
+        found = family(name).attributes(grids.T)
+        words = ("outer colour", "inner colour") if name == "stripes" else ("shape", "colour")
+        named = dict(zip(words, found, strict=True))
+        return {key: values.masked_fill(grids.T == BLANK, -1) for key, values in named.items()}
+
+    @property
+    def chance(self) -> Chance:
+        """All answers are equally likely."""
+        classes = self.output_size
+        return Chance(math.log(classes), 1 / classes, f"one of {classes} at random")
+
+    def test_parts(self) -> dict[str, Task]:
+        """Objects that are new, and those of training again."""
+        families: tuple[Family, ...] = ("hexominoes", "stripes", "pentominoes")
+        if self.game in SHAPE_GAMES:
+            families = ("hexominoes", "pentominoes")
+        return {name: self._on(name) for name in families}
+
+    def _on(self, name: Family) -> Self:
+        again = copy.copy(self)
+        again.tested = name
+        return again

@@ -1,0 +1,63 @@
+"""One hundred glyphs: symbols of DejaVu Sans, the font that matplotlib brings along.
+
+The list is fixed. It was drawn from U+2200 to U+27BF: blank, nearly black and nearly white ones
+were left out, then every one closer to an earlier one than `LEAST_DISTANCE`, and of the rest those
+that are furthest from each other were taken.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from undamped.packages import require
+
+GLYPHS = (
+    "∀∃∅∆∉∌∏∑∓∙∭≤≦≨≳≷≸⊞⊪⊴⊵⋈⋒⋓⋕⋪⋫⋵⋸⋽⌂⌦⌧⍳"
+    "⍺⍽⏏⏨━┏╤╦▀▂▅▇▉▌▐▒▓▖▗▚▞▣▲▷▼◅◈●◒◓◚◞◟◢"
+    "◣◤◥◩◪◯◸◹◺◿☌☢☬☸♍♐⚄⚖⚢⚤⚦⚩⚳⛃✉✜✪✰✲✿➀➊"
+)
+LEAST_DISTANCE = 11.0
+"""How far two glyphs are apart at least, in one channel; black is 32 from white."""
+SIDE = 32
+"""Rows and columns of a glyph."""
+MARGIN = 3
+_DRAWN = 208  # drawn large and averaged, so that no hinting of small letters has a say
+
+
+@cache
+def glyph_pictures(size: int = SIDE - 2 * MARGIN) -> Tensor:
+    """Return the glyphs, black on white: (100, 3, 32, 32) with pixels between 0 and 1.
+
+    Args:
+        size: Rows or columns that a glyph covers, whichever is more.
+    """
+    require("glyphs", "PIL", "matplotlib")
+    return torch.from_numpy(np.stack([_rendered(glyph, size) for glyph in GLYPHS]))
+
+
+def _rendered(glyph: str, size: int) -> NDArray[np.float32]:
+    from PIL import Image, ImageDraw, ImageFont
+
+    font = ImageFont.truetype(_font(), _DRAWN, layout_engine=ImageFont.Layout.BASIC)
+    left, top, right, bottom = map(int, font.getbbox(glyph))
+    large = Image.new("L", (right - left, bottom - top), 255)
+    ImageDraw.Draw(large).text((-left, -top), glyph, font=font, fill=0)
+    scale = size / max(large.size)
+    fitted = tuple(max(1, round(side * scale)) for side in large.size)
+    picture = Image.new("L", (SIDE, SIDE), 255)
+    place = ((SIDE - fitted[0]) // 2, (SIDE - fitted[1]) // 2)
+    picture.paste(large.resize(fitted, Image.Resampling.BOX), place)  # type: ignore[arg-type]
+    light = np.asarray(picture, dtype=np.float32) / np.float32(255)
+    return np.stack([light, light, light])
+
+
+def _font() -> str:
+    import matplotlib
+
+    return str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")

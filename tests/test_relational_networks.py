@@ -1,0 +1,312 @@
+"""Networks of pictures: equations, counts of parameters, options, what is refused."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+import relational_oracles as oracles
+import undamped
+from toy_members import PICTURES
+from undamped.contract import Batch, TaskShape
+from undamped.errors import OptionError, ShapeError, UnknownNameError
+from undamped.networks.for_task import check_options, model_for
+from undamped.networks.relational.base import RelationalModel
+from undamped.registry import models, tasks
+
+SMALL = {"features": 6}
+CASES = {
+    "corelnet": (
+        oracles.corelnet,
+        [
+            {"hidden_size": 5},
+            {"hidden_size": 5, "matrix": "full", "temperature": 2.5},
+            {"hidden_size": 5, "sensory": True, "scaling": "dimension"},
+            {"hidden_size": 5, "similarity": "asymmetric", "scaling": "cosine"},
+            {"hidden_size": 5, "similarity": "asymmetric-before"},
+        ],
+    ),
+    "corelnet-t": (
+        oracles.corelnet_t,
+        [
+            {"hidden_size": 5, "heads": 2, "attention_size": 8, "query_size": 4},
+            {"hidden_size": 5, "heads": 2, "attention_size": 8, "layers": 2, "sensory": True},
+        ],
+    ),
+    "corelnet-diff": (oracles.corelnet_diff, [{"hidden_size": 5}]),
+    "corelnet-mix": (oracles.corelnet_mix, [{"hidden_size": 5, "signature_size": 3}]),
+    "esbn": (
+        oracles.esbn,
+        [
+            {"hidden_size": 5, "key_size": 4},
+            {"hidden_size": 5, "key_size": 4, "sensory": True, "similarity": "asymmetric"},
+        ],
+    ),
+    "predinet": (
+        oracles.predinet,
+        [{"hidden_size": 4, "heads": 3, "key_size": 2, "relations": 2}],
+    ),
+    "relation-net": (oracles.relation_net, [{"hidden_size": 4, "pair_size": 5}]),
+    "picture-transformer": (
+        oracles.transformer,
+        [{"hidden_size": 4, "heads": 2, "feed_forward_size": 5, "layers": 2}],
+    ),
+    "ntm": (oracles.ntm, [{"hidden_size": 5, "memory_size": 4, "memory_width": 3}]),
+    "mnm": (lambda w, u: oracles.mnm(w, u)[0], [{"hidden_size": 5}]),
+    "picture-rnn": (oracles.picture_rnn, [{"hidden_size": 5}]),
+}
+NAMES = [
+    n for n in models if isinstance(models[n], type) and issubclass(models[n], RelationalModel)
+]
+FOR_THE_ORACLE = ("matrix", "sensory", "similarity", "scaling", "temperature", "heads", "layers")
+
+
+def built(name, **options):
+    torch.manual_seed(1)
+    model = model_for(PICTURES, name, check_options(name, {**SMALL, **options})).double().eval()
+    with torch.no_grad():  # biases and gains that start at zero or one would hide a mistake
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model
+
+
+def weights(model):
+    return {name: value.detach().numpy() for name, value in model.state_dict().items()}
+
+
+def test_every_network_of_pictures_has_an_oracle():
+    assert set(CASES) == set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [(name, options) for name, (_, all_) in CASES.items() for options in all_]
+)
+def test_heads_compute_their_equation(name, options):
+    model, oracle = built(name, **options), CASES[name][0]
+    torch.manual_seed(0)
+    codes = torch.randn(5, 3, 6, dtype=torch.float64)
+    known = oracle.__kwdefaults__ or {}
+    how = {key: options[key] for key in FOR_THE_ORACLE if key in options}
+    if name in ("corelnet", "corelnet-t", "esbn", "picture-transformer", "predinet"):
+        known = how
+    wanted = [oracle(weights(model), codes[:, b].numpy(), **known) for b in range(3)]
+    np.testing.assert_allclose(model.decide(codes).detach().numpy(), wanted, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_are_those_of_the_equation(name):
+    options = CASES[name][1][0]
+    model = built(name, **options)
+    codes = torch.randn(5, 1, 6, dtype=torch.float64, requires_grad=True)
+    (found,) = torch.autograd.grad(model.decide(codes).square().sum(), codes)
+    oracle = CASES[name][0]
+    how = {key: options[key] for key in FOR_THE_ORACLE if key in options}
+    plain, step = codes.detach().numpy()[:, 0], 1e-6
+    for place in ((0, 0), (2, 3), (4, 5)):
+        sides = []
+        for sign in (1, -1):
+            moved = plain.copy()
+            moved[place] += sign * step
+            sides.append((oracle(weights(model), moved, **how) ** 2).sum())
+        wanted = (sides[0] - sides[1]) / (2 * step)
+        assert found[place[0], 0, place[1]].item() == pytest.approx(wanted, rel=1e-5, abs=1e-8)
+
+
+def test_the_encoder_and_its_normalisation_compute_their_equations():
+    model = built("corelnet", normalisation="segments")
+    pictures = torch.rand(5, 2, 3, 9, 8, dtype=torch.float64)
+    codes = model.encode(Batch(pictures))
+    w = weights(model)
+    wanted = [[oracles.encoder(w, p.numpy()) for p in row] for row in pictures]
+    np.testing.assert_allclose(codes.detach().numpy(), wanted, rtol=1e-9, atol=1e-12)
+    z = model.normalise(codes).detach().numpy()
+    for b in range(2):
+        u = codes[:, b].detach().numpy()
+        np.testing.assert_allclose(z[:, b], oracles.context_norm(w, u, (2, 3)), atol=1e-9)
+
+
+def test_bytes_count_to_255():
+    model = built("corelnet")
+    pictures = torch.randint(256, (5, 2, 3, 9, 8), dtype=torch.uint8)
+    torch.testing.assert_close(model(pictures), model(pictures.double() / 255))
+
+
+def test_the_memory_of_mnm_is_trained_and_its_error_is_added():
+    model = built("mnm", hidden_size=5)
+    pictures = torch.rand(5, 2, 3, 9, 8, dtype=torch.float64)
+    model(pictures)
+    codes = model.encode(Batch(pictures))
+    model.decide(codes)
+    errors = [oracles.mnm(weights(model), codes[:, b].detach().numpy())[1] for b in range(2)]
+    assert undamped.penalty(model).item() == pytest.approx(np.mean(errors))
+    assert "memory.0" in dict(model.named_parameters())
+
+
+PRINTED = {
+    "same-different": (200_418, 1_910_757),
+    "rmts": (205_026, 1_910_757),
+    "distribution-of-n": (211_684, 1_911_783),
+    "identity-rules": (211_684, 1_911_783),
+    "same-different-6": (205_026, 1_910_757),
+    "rmts-3": (211_170, 1_910_757),
+    "identity-rules-4": (223_974, 1_912_809),
+}
+
+
+@pytest.mark.parametrize("task", PRINTED)
+def test_counts_of_parameters_are_the_printed_ones(task):
+    shape = tasks.build(task).task_shape
+    for model, count in zip(("corelnet", "esbn"), PRINTED[task], strict=True):
+        built = undamped.build(model, shape=shape)
+        assert sum(p.numel() for p in built.parameters()) == count
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numbered_pictures_give_the_same_answers_and_gradients(name):
+    model = built(name, **CASES[name][1][0])
+    numbers = torch.randint(4, (5, 7))
+    batch = Batch(numbers, distinct=torch.rand(6, 3, 9, 8, dtype=torch.float64))
+    results = []
+    for one in (batch, batch.expanded()):
+        total = model(one).square().sum() + undamped.penalty(model)
+        results.append(torch.autograd.grad(total, list(model.parameters()), allow_unused=True))
+    torch.testing.assert_close(*[[g for g in grads if g is not None] for grads in results])
+
+
+@pytest.mark.parametrize("kind", ["frozen", "random"])
+def test_a_frozen_encoder_sees_a_set_once(kind):
+    model, seen = built("corelnet", encoder=kind), []
+    fresh = copy.deepcopy(model)
+    model.encoder.layers.register_forward_hook(lambda _, given, __: seen.append(len(given[0])))
+    pictures = torch.rand(6, 3, 9, 8, dtype=torch.float64)
+    for number in range(4):
+        generator = torch.Generator().manual_seed(number)
+        batch = Batch(torch.randint(3, (5, 7), generator=generator), distinct=pictures)
+        torch.testing.assert_close(model(batch), fresh(batch.expanded()))
+    assert seen == [3, 6]
+    with torch.no_grad():
+        pictures.mul_(0.5)
+        for weight in model.encoder.parameters():
+            weight.add_(0.1)
+    torch.testing.assert_close(model(batch), model(batch.expanded()))
+    assert not any(p.requires_grad for p in model.encoder.parameters())
+    assert not model.encode(batch).requires_grad
+
+
+def test_penalties_are_on_weights_or_on_representations():
+    batch = Batch(torch.rand(5, 2, 3, 9, 8, dtype=torch.float64))
+    model = built("corelnet", l1=0.5)
+    model(batch)
+    wanted = 0.5 * sum(p.abs().sum() for p in model.sparse.parameters())
+    torch.testing.assert_close(model.penalty(), wanted)
+    other = built("esbn", l1=0.5, l1_on="representations", hidden_size=5)
+    other(batch)
+    torch.testing.assert_close(other.penalty(), 0.5 * other.encode(batch).abs().mean())
+    copy.deepcopy(other)  # whose penalty is part of a graph
+    assert built("corelnet").penalty() == 0
+
+
+def test_any_recurrent_network_reads_codes():
+    task = tasks.build("same-different")
+    batch = task.batch("train", 0, 3)
+    with undamped.plain_loops():
+        for head in ("unicornn", "gru", "nnrnn"):
+            model = undamped.build("picture-rnn", shape=task.task_shape, head=head, hidden_size=4)
+            assert model(batch).shape == (3, 2)
+        shape = task.task_shape
+        model = undamped.PictureRNN(shape, head="unicornn", hidden_size=4, head_options=["dt=0.3"])
+        assert model.network.cell_options["dt"] == 0.3
+    with pytest.raises(UnknownNameError, match=r"option of unicornn 'dtt'.*Did you mean 'dt'"):
+        undamped.PictureRNN(shape, head="unicornn", head_options=["dtt=0.3"])
+    with pytest.raises(OptionError, match=r"head: expected a recurrent network.*got 'node'"):
+        undamped.PictureRNN(shape, head="node")
+
+
+def test_without_normalisation_a_recurrent_head_answers_picture_by_picture():
+    model = built("picture-rnn", hidden_size=5, normalisation="none")
+    pictures = torch.rand(5, 2, 3, 9, 8, dtype=torch.float64)
+    state, answer = None, None
+    for picture in pictures:
+        answer, state = model.step(picture, state)
+    torch.testing.assert_close(answer, model(pictures))
+
+
+@pytest.mark.parametrize("name", ["picture-rnn", "corelnet"])
+def test_normalisation_is_no_stream(name):
+    model = built(name, hidden_size=5)
+    with pytest.raises(OptionError, match="temporal context normalisation, which takes the mean"):
+        model.step(torch.rand(2, 3, 9, 8, dtype=torch.float64))
+    with pytest.raises(OptionError, match="one that compares all pictures"):
+        built("esbn", hidden_size=5, normalisation="none").step(torch.rand(2, 3, 9, 8))
+
+
+def shape_with(**changes):
+    stored = PICTURES.to_dict()
+    return TaskShape.from_dict({**stored, **changes})
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: undamped.CoRelNet(shape_with(segments=[1])),
+            "CoRelNet: expected at least two pictures in a sequence, since one has no relation, ",
+        ),
+        (
+            lambda: undamped.CoRelNet(shape_with(segments=[])),
+            "expected sequences that all have one number of pictures, got a task whose lengths",
+        ),
+        (
+            lambda: undamped.ESBN(shape_with(picture_shape=[3, 7, 20])),
+            "pictures: expected at least 8 × 8 pixels, got 20 × 7",
+        ),
+        (
+            lambda: undamped.ESBN(shape_with(picture_shape=None)),
+            "expected that of a task of pictures, got one without a picture_shape",
+        ),
+        (
+            lambda: undamped.ESBN(shape_with(readout="every")),
+            "expected a task with one answer for a sequence, got one with an answer at every",
+        ),
+        (
+            lambda: undamped.CoRelNet(shape_with(segments=[1, 4]), normalisation="segments"),
+            "normalisation: expected segments of at least two pictures, got .1, 4.",
+        ),
+        (
+            lambda: undamped.CoRelNetT(PICTURES, heads=7),
+            "heads: expected a divisor of attention_size, 512, got 7",
+        ),
+        (
+            lambda: undamped.PictureTransformer(PICTURES, heads=7),
+            "heads: expected a divisor of the 128 features of a code, got 7",
+        ),
+        (
+            lambda: undamped.build("corelnet", matrix="causal"),
+            "corelnet: expected the shape of its task, got none",
+        ),
+    ],
+)
+def test_models_that_cannot_be_built_say_why(make, said):
+    with pytest.raises((OptionError, ShapeError), match=said):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("batch", "said"),
+    [
+        (Batch(torch.rand(1, 2, 3, 9, 8)), "expected 5 pictures in a sequence, .*, got 1"),
+        (
+            Batch(torch.rand(5, 2, 3, 8, 8)),
+            r"expected \(time, batch, 3, 9, 8\), got \(…, 3, 8, 8\)",
+        ),
+        (Batch(torch.full((5, 2, 3, 9, 8), torch.nan)), "expected pixels that are finite numbers"),
+        (Batch(torch.rand(5, 2, 3, 9, 8), lengths=torch.tensor([5, 3])), "some that are shorter"),
+    ],
+)
+def test_batches_that_do_not_fit_are_named(batch, said):
+    with pytest.raises(ShapeError, match=said):
+        built("corelnet")(batch)
+    if len(batch.inputs) == 1:
+        with pytest.raises(ShapeError, match="at least two pictures"):
+            built("esbn")(batch)
