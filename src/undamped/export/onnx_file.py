@@ -65,7 +65,7 @@ def subject_of(run: Run) -> Subject:
     """Return the model of a run with its best weights, ready for export or for a stream."""
     model, prepared = run.model(), run.preparation()
     shape = run.shape
-    if not shape.sequential:
+    if not shape.sequential or shape.input_kind == "pictures":
         raise OptionError(
             explain(
                 str(run.path),
