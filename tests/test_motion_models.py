@@ -87,7 +87,33 @@ def test_rates_and_trajectories_are_of_one_field():
     torch.testing.assert_close(each[0, :2], path[0, :2])
     torch.testing.assert_close(each[0, 2], path[1, 2])
     with pytest.raises(OptionError, match="the same for all samples"):
-        undamped.HNN(2, method="rk4", step_size=0.1)(Batch(z, target_times=own))
+        undamped.NSSNN(2)(Batch(z, target_times=own))
+
+
+def test_fixed_steps_have_a_pace_of_their_own_where_times_have():
+    own = torch.tensor([[0.1, 0.3, 0.2], [0.4, 0.5, 0.25]]).double()
+    z, u = torch.randn(3, 4).double(), torch.randn(3, 1).double()
+    torch.manual_seed(0)
+    for model, inputs in (
+        (undamped.SRNN(2, hidden_size=6, step_size=0.1), None),
+        (
+            undamped.SymODEN(
+                StateSpace.canonical(2, 1), hidden_size=6, method="rk4", step_size=0.1
+            ),
+            u,
+        ),
+    ):
+        model = model.double()
+        together = model.trajectory(z, own, inputs)
+        for k in range(3):
+            given = None if inputs is None else inputs[k : k + 1]
+            alone = model.trajectory(z[k : k + 1], own[:, k], given)
+            torch.testing.assert_close(together[:, k : k + 1], alone, rtol=1e-3, atol=1e-4)
+        # Each pace takes equal steps, so one sample that has none smaller is stepped the same.
+        equal = model.trajectory(z, own[:, 1:2].expand(2, 3), inputs)
+        torch.testing.assert_close(together[0, 1], equal[0, 1])
+        together.square().sum().backward()
+        assert all(p.grad is not None for p in model.parameters())
 
 
 def test_states_in_another_order_move_alike():
@@ -162,3 +188,11 @@ def test_diagnose_by_name_alone(tmp_path):
     )
     assert said.exit_code == 0, said.output
     assert json.loads(said.stdout)["models"][0]["verdict"].startswith("kept: ")
+
+
+def test_what_cannot_be_compared_is_said_before_anything_is_trained(tmp_path):
+    words = ["compare", "spring", "hnn", "sympnet", "train.steps=2", "--out", str(tmp_path)]
+    said = CliRunner().invoke(cli.app, words)
+    assert said.exit_code != 0 and not list(tmp_path.iterdir())
+    assert "a trajectory. Choose one of: " in str(said.exception)
+    assert "hnn" in str(said.exception) and "lstm" not in str(said.exception)

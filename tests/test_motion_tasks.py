@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from undamped.contract import StateSpace
-from undamped.errors import OptionError
+from undamped.errors import DataError, OptionError
 from undamped.fields.physics.hamiltonian import by_autograd
 from undamped.fields.physics.lagrangian import LagrangianField
 from undamped.registry import tasks
@@ -87,3 +87,10 @@ def test_windows_longer_than_the_data_are_refused():
         tasks.build("spring", form="trajectory", window=30)
     with pytest.raises(OptionError, match=r"task.strengths: expected at least two numbers"):
         tasks.build("vortices", strengths=(1.0,))
+
+
+def test_bodies_that_meet_are_said():
+    system = tasks.build("two-body", trajectories=1).system
+    falling = torch.tensor([[1.0, 0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0]]).double()
+    with pytest.raises(DataError, match=r"TwoBodySystem .*trajectories that can be followed.*met"):
+        system.simulate(falling, torch.tensor([0.0, 10.0]).double())

@@ -31,6 +31,18 @@ def model_for(shape: TaskShape, name: str, options: Mapping[str, Any]) -> TaskMo
     return PointModel.for_task(shape, name, options)
 
 
+def refuse_misfit(shape: TaskShape, name: str) -> None:
+    """Refuse a model that cannot answer tasks of a shape, without building it.
+
+    Args:
+        shape: The shape of the task.
+        name: The registry name of the model.
+    """
+    member = models[name]
+    if isinstance(member, type) and issubclass(member, TaskModel):
+        refuse_unfit(name, member, shape)
+
+
 def model_options(name: str) -> dict[str, Option]:
     """Return what can be set of the model called `name`, and of the model around its network."""
     member = models[name]

@@ -224,7 +224,7 @@ def refuse_unfit(
     elif shape.answer not in able:
         expected = f"a model whose answer is a {shape.answer}, as this task asks for"
         got = f"one whose answer is a {' or a '.join(sorted(able))}"
-        found = [n for n in models if shape.answer in answers_of(models[n])]
+        found = [n for n in models if shape.answer in answers_of(models[n]) and _reads(n, shape)]
         remedy = f"Choose one of: {', '.join(found)}." if found else remedy
     else:
         return
@@ -245,6 +245,15 @@ def _made_for(member: Any, shape: TaskShape) -> bool:
         and member.sequential in (None, shape.sequential)
         and len(member.input_kinds) < len(get_args(InputKind))
     )
+
+
+def _reads(name: str, shape: TaskShape) -> bool:
+    """Whether a member reads inputs of a shape; of networks without a word about it, any."""
+    member = models[name]
+    kinds = getattr(member, "input_kinds", None)
+    if kinds is None:
+        return shape.input_kind != "states"
+    return shape.input_kind in kinds and member.sequential in (None, shape.sequential)
 
 
 def _inputs(kinds: str, sequential: bool | None) -> str:

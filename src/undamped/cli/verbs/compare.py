@@ -41,8 +41,10 @@ def compare(
     from undamped.cli.screen import print_json
     from undamped.cli.settings import read_settings
     from undamped.errors import NonFiniteError, OptionError
+    from undamped.networks.for_task import refuse_misfit
     from undamped.registry import models, tasks
     from undamped.training import Run, fit
+    from undamped.training.recipes import merged
 
     settings = read_settings(words, config)
     if len(settings.names) < 2:
@@ -68,8 +70,12 @@ def compare(
     # Everything is checked before anything is trained.
     check_picture(picture)
     options = {name: settings.model_options(name) for name in names}
-    task_options, train = settings.task_options(task), settings.train_options()
+    # All learn from the data that the first model wants, unless something else was said.
+    task_options = merged(tasks[task], names[0], {"task": settings.task_options(task)})["task"]
+    train = settings.train_options()
     built = undamped.tasks.build(task, **task_options)
+    for name in names:
+        refuse_misfit(built.task_shape, name)
     results: dict[str, list[Run]] = {name: [] for name in names}
     failures: dict[str, list[str]] = {name: [] for name in names}
     for seed in range(settings.seed, settings.seed + seeds):

@@ -129,7 +129,7 @@ def run(
     systems: Sequence[str] = tuple(SYSTEMS),
     seeds: Sequence[int] = (0, 1, 2),
     pairs: PositiveInt = 25,
-    steps: PositiveInt = 5000,
+    steps: PositiveInt = 2000,
     later: PositiveInt = 1000,
     out: str = "runs",
     tick: Callable[[str], None] | None = None,

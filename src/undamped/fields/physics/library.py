@@ -27,6 +27,8 @@ class FunctionLibrary(nn.Module):
     """
 
     active: Tensor
+    _powers_of: Tensor
+    _places: Tensor
 
     def __init__(
         self, size: int, degree: int = 3, total_degree: int | None = None, harmonics: int = 0
@@ -45,6 +47,9 @@ class FunctionLibrary(nn.Module):
         count = len(self.exponents) + len(self.waves)
         self.coefficients = nn.Parameter(0.01 * torch.randn(count))
         self.register_buffer("active", torch.ones_like(self.coefficients))
+        powers_of = torch.tensor(self.exponents, dtype=torch.long)
+        self.register_buffer("_powers_of", powers_of, persistent=False)
+        self.register_buffer("_places", torch.arange(size), persistent=False)
 
     def __len__(self) -> int:
         return len(self.coefficients)
@@ -70,8 +75,7 @@ class FunctionLibrary(nn.Module):
 
     def _chosen(self, table: Tensor) -> Tensor:
         """Return what each monomial takes of a table of powers, (…, monomials, size)."""
-        size = table.shape[-2]
-        return table[..., torch.arange(size), torch.tensor(self.exponents)]
+        return table[..., self._places, self._powers_of]
 
     def _angles(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return k x for every wave, and which are sines, in the order of `waves`."""

@@ -118,6 +118,44 @@ class Driven(nn.Module):
         return self.field(t, state, control if isinstance(control, Tensor) else control(t, state))
 
 
+class Paced(nn.Module):
+    """A field in which every sample has a clock of its own, for one solve.
+
+    Equation:
+        dz/ds = T f(z), so that s = 1 is a time of T
+
+    Args:
+        field: A field that does not change with time.
+        pace: T, (batch, 1).
+    """
+
+    def __init__(self, field: nn.Module, pace: Tensor) -> None:
+        super().__init__()
+        self.field, self.pace = field, pace
+
+    def context_tensors(self) -> list[Tensor]:
+        """Name what gradients must reach besides the parameters."""
+        inner = getattr(self.field, "context_tensors", list)
+        return [self.pace, *inner()]
+
+    @property
+    def separable(self) -> bool:
+        """Whether the field is; a pace changes nothing."""
+        return bool(getattr(self.field, "separable", False))
+
+    def velocity(self, t: Any, p: Tensor) -> Tensor:
+        """Return dq/ds of a separable field."""
+        return self.pace * self.field.velocity(t, p)  # type: ignore[operator]
+
+    def force(self, t: Any, q: Tensor) -> Tensor:
+        """Return dp/ds of a separable field."""
+        return self.pace * self.field.force(t, q)  # type: ignore[operator]
+
+    def forward(self, t: Any, state: Tensor) -> Tensor:
+        """Return dz/ds."""
+        return self.pace * self.field(t, state)
+
+
 def times(matrix: Tensor, vector: Tensor) -> Tensor:
     """Return the product of a matrix (…, n, m) and a vector (…, m)."""
     return (matrix @ vector.unsqueeze(-1)).squeeze(-1)

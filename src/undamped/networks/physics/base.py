@@ -7,6 +7,7 @@ its class, knows what it promises.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from undamped.contract import StateSpace
 from undamped.errors import OptionError, explain
 from undamped.fields.physics.coordinates import Coordinates
-from undamped.fields.physics.ports import Driven
+from undamped.fields.physics.ports import Driven, Paced
 from undamped.flows.neural_ode import NeuralODE
 from undamped.flows.solve_options import TOLERANCE, SolveOptions
 from undamped.networks.physics.promised import cautions, promises_of
@@ -109,25 +110,44 @@ class MotionModel(StateModel):
     ) -> Tensor:
         """Return the states at some times after the start; see `StateModel.trajectory`."""
         when, later = output_times(times, start)
-        if when.dim() == 2:
-            self._refuse_own_times()
         field = self.field if u is None else Driven(self.field, u)
-        values = self.flow.solve(
-            self._sorted(start), when, field=field, on_failure=on_failure
-        ).values
+        begin = self._sorted(start)
+        if when.dim() == 2 and self.flow.step_size is not None:
+            values = self._at_own_times(field, begin, when, on_failure)
+        else:
+            values = self.flow.solve(begin, when, field=field, on_failure=on_failure).values
         return self._unsorted(values[1:] if later else values)
 
-    def _refuse_own_times(self) -> None:
-        solver = self.solver
-        if not (solver.per_sample and solver.adaptive and self.flow.step_size is None):
+    def _at_own_times(
+        self, field: nn.Module, start: Tensor, when: Tensor, on_failure: OnFailure
+    ) -> Tensor:
+        """Go from output to output, each sample at a pace of its own and none with larger steps."""
+        if self.solver.doubles_state:
             raise OptionError(
                 explain(
                     "target times",
-                    expected=f"the same for all samples of a batch, for steps of '{solver.name}'",
+                    expected=f"the same for all samples of a batch, for steps of "
+                    f"'{self.solver.name}', whose tie of copies has one size",
                     got="times of their own",
-                    remedy="Choose model.method=dopri5 without step_size, or resample the data.",
+                    remedy="Resample the data, or choose another model.",
                 )
             )
+        assert self.flow.step_size is not None
+        self.flow.solution = None
+        found = [start]
+        for gap in when.diff(dim=0):
+            count = max(1, math.ceil(float(gap.max()) / self.flow.step_size - 1e-9))
+            reached = solve(
+                Paced(field, gap.to(start.dtype).unsqueeze(-1)),
+                found[-1],
+                [0.0, 1.0],
+                method=self.flow.method,
+                options={"step_size": 1 / count},
+                gradient=self.flow.gradient,
+                on_failure=on_failure,
+            )
+            found.append(reached.final)
+        return torch.stack(found)
 
     def energy(self, states: Tensor) -> Tensor:
         """Return the learned energy of states (…, size); an error where there is none."""

@@ -108,13 +108,11 @@ class NSSNN(MotionModel):
     ) -> Tensor:
         """Return the first copy at some times after the start; the second is kept for training."""
         when, later = output_times(times, start)
+        field, begin = _OnCopies(self.field), self._sorted(start)
+        both = torch.cat((begin, begin), dim=-1)
         if when.dim() == 2:
-            self._refuse_own_times()
-        sorted_start = self._sorted(start)
-        both = torch.cat((sorted_start, sorted_start), dim=-1)
-        values = self.flow.solve(
-            both, when, field=_OnCopies(self.field), on_failure=on_failure
-        ).values
+            self._at_own_times(field, both, when, on_failure)  # which says why not
+        values = self.flow.solve(both, when, field=field, on_failure=on_failure).values
         first, second = (values[1:] if later else values).chunk(2, dim=-1)
         self._second = self._unsorted(second) if torch.is_grad_enabled() else None
         return self._unsorted(first)
