@@ -12,6 +12,8 @@ from undamped.analysis.promises import measure
 from undamped.contract import Batch, StateSpace
 from undamped.errors import OptionError, ShapeError
 from undamped.networks.physics.state_model import shape_of
+from undamped.options import options_of
+from undamped.registry import models
 from undamped.training import Run, fit, resume
 
 QUICK = {"steps": 30, "batch_size": 32, "validate_every": 10}
@@ -196,3 +198,21 @@ def test_what_cannot_be_compared_is_said_before_anything_is_trained(tmp_path):
     assert said.exit_code != 0 and not list(tmp_path.iterdir())
     assert "a trajectory. Choose one of: " in str(said.exception)
     assert "hnn" in str(said.exception) and "lstm" not in str(said.exception)
+
+
+@pytest.mark.parametrize(
+    "model", ["hnn", "srnn", "taylor-net", "ssinn", "nssnn", "sympnet", "symoden"]
+)
+def test_promises_hold_after_training_too(model, tmp_path):
+    small = {"hidden_size": 8} if "hidden_size" in options_of(models[model]) else {}
+    run = fit(
+        model, "henon-heiles", model_options=small,
+        task_options={**FEW, "span": 0.7, "window": 2, "horizon": 2.0},
+        train={"steps": 5, "batch_size": 8, "learning_rate": 1e-2}, out=tmp_path, progress=False,
+    )  # fmt: skip
+    trained = run.model()
+    found = measure(trained)
+    assert len(found) == len(trained.promises) >= 2
+    for each in found:
+        assert each.kept, each.to_dict()
+    assert all(0 < run.result[part]["relative_error"] <= 1 for part in ("to t = 0.7", "to t = 1.4"))
