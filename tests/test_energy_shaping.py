@@ -97,3 +97,17 @@ def test_what_cannot_be_shaped_is_refused(pendulum):
     flat.field.parts.ports.inputs.forward = lambda x: torch.ones(*x.shape[:-1], 2, 2).to(x)
     with pytest.raises(OptionError, match="inputs that act in every direction"):
         EnergyShaping(flat, [0.0, 0.0])
+
+
+@pytest.mark.parametrize("name", ["DeLaN", "LNN"])
+def test_lagrangians_are_shaped_by_their_slope_at_rest(name):
+    kinds = ("angle", "position", "velocity", "velocity")
+    torch.manual_seed(0)
+    model = getattr(undamped, name)(StateSpace(("a", "x", "w", "v"), kinds, ("t", "f"))).double()
+    control = EnergyShaping(model, [1.0, 2.0], position_gain=3.0, damping_gain=0.5)
+    states = torch.randn(4, 4).double()
+    q, v = states[:, :2].clone().requires_grad_(), states[:, 2:]
+    (slope,) = torch.autograd.grad(-model.field.lagrangian(q, torch.zeros_like(v)).sum(), q)
+    away = (q - torch.tensor([1.0, 2.0])).detach()
+    away[:, 0] = torch.atan2(away[:, 0].sin(), away[:, 0].cos())
+    torch.testing.assert_close(control(0.0, states), slope - 3.0 * away - 0.5 * v)
