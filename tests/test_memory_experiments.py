@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import undamped
-from undamped.errors import UnknownNameError
+from undamped.errors import OptionError, UnknownNameError
 from undamped.experiments import copy_long, denoise, screening, transfer_copy
 from undamped.experiments.hidden_gradients import hidden_gradients
 from undamped.experiments.kept_runs import kept_fit
@@ -52,6 +52,8 @@ def test_gradients_and_memory_are_drawn(tmp_path):
     assert len(found.gradients["sab"]) == 23 and found.peaks["sab"][0] >= 0
     assert set(result.figures()) == {"denoise-curves", "gradients-and-memory"}
     assert "| sab |" in "\n".join(found.lines())
+    with pytest.raises(OptionError, match="at least 21 steps"):
+        denoise.run(lengths=(20,))
     json.dumps(result.to_dict())
 
 

@@ -30,7 +30,7 @@ PRINTED: Printed = {
 @experiments.register("copy-long")
 def run(
     *,
-    delays: Sequence[int] = (100, 300, 500),
+    delays: Sequence[PositiveInt] = (100, 300, 500),
     networks: Sequence[str] = tuple(PRINTED),
     steps: PositiveInt = 5000,
     batch_size: PositiveInt = 16,

@@ -134,9 +134,9 @@ class ScreeningExperiment:
 def run(
     *,
     sweeps: Sequence[Sweep] = ("kept", "recent", "screening"),
-    sizes: Sequence[int] = SIZES,
+    sizes: Sequence[PositiveInt] = SIZES,
     delay: PositiveInt = 100,
-    delays: Sequence[int] = (100, 300, 500),
+    delays: Sequence[PositiveInt] = (100, 300, 500),
     steps: PositiveInt = 4000,
     batch_size: PositiveInt = 16,
     goal: Fraction = 0.999,

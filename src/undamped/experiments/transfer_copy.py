@@ -35,7 +35,7 @@ PRINTED: Printed = {
 def run(
     *,
     delay: PositiveInt = 100,
-    delays: Sequence[int] = DELAYS,
+    delays: Sequence[PositiveInt] = DELAYS,
     networks: Sequence[str] = tuple(PRINTED),
     steps: PositiveInt = 5000,
     batch_size: PositiveInt = 16,
