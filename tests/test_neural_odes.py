@@ -358,7 +358,7 @@ def test_a_step_beside_tolerances_says_to_leave_one_out():
 
 
 @pytest.mark.parametrize(
-    "options", [{"gradient": "reversible"}, {"step_size": 0.1}, {"method": "radau5"}]
+    "options", [{"gradient": "reversible"}, {"step_size": 0.1}, {"method": "rodas5p"}]
 )
 def test_a_depth_of_its_own_needs_steps_of_its_own(options):
     (option,) = options

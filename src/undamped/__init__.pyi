@@ -125,5 +125,6 @@ from undamped.networks.relational.transformer import PictureTransformer as Pictu
 from undamped.networks.sequence_model import SequenceModel as SequenceModel
 from undamped.solvers import odeint as odeint
 from undamped.solvers import odeint_adjoint as odeint_adjoint
+from undamped.solvers import odeint_dense as odeint_dense
 from undamped.solvers import odeint_event as odeint_event
 from undamped.version import __version__ as __version__
