@@ -25,9 +25,8 @@ from undamped.flows.neural_ode import NeuralODE
 from undamped.flows.solving import SolvingModule
 from undamped.registry import instruments
 from undamped.solvers import McCallumFoster, Solver
-from undamped.solvers.choices import Gradient
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
-from undamped.solvers.settings import Settings, choose_solver
+from undamped.solvers.settings import Gradient, Settings, choose_solver
 
 WAYS: tuple[Gradient, ...] = ("checkpoint", "backprop", "adjoint", "reversible")
 LONG_ENOUGH = 1.0  # seconds of one pass that are measured well enough by it

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypedDict
 from undamped.errors import OptionError, explain
 from undamped.options import Default, PositiveFloat, PositiveInt, options_in
 from undamped.solvers import Solver
-from undamped.solvers.choices import Gradient
+from undamped.solvers.settings import Gradient
 
 TOLERANCE = "Relative and absolute tolerance."
 

@@ -11,8 +11,7 @@ from undamped.errors import OptionError, UndampedError
 from undamped.flows.field_checks import explain_failed_field
 from undamped.flows.solve_options import FlowOptions
 from undamped.solvers import Solution, solve
-from undamped.solvers.choices import Gradient
-from undamped.solvers.settings import choose_solver
+from undamped.solvers.settings import Gradient, choose_solver
 
 
 class SolvingModule(nn.Module):

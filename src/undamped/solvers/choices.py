@@ -13,11 +13,9 @@ from undamped.options import convert
 from undamped.solvers.gradients.gradient import GradientMethod, gradients
 from undamped.solvers.loop.events import Event
 from undamped.solvers.methods.solver import Solver
-from undamped.solvers.settings import Settings
+from undamped.solvers.settings import Gradient, Settings, Steps
 from undamped.solvers.state.packing import Packing
 
-Gradient = Literal["checkpoint", "backprop", "adjoint", "reversible"]
-Steps = Literal["batch", "sample"]
 OnFailure = Literal["raise", "return"]
 
 

@@ -35,7 +35,7 @@ def dependencies(
     if extra is not None:
         named += [tensor for tensor in extra() if tensor.requires_grad]
     known = {id(tensor): tensor for tensor in named}
-    for leaf in _leaves([value], named, start):
+    for leaf in leaves_of([value], named, start):
         known.setdefault(id(leaf), leaf)
     return list(known.values())
 
@@ -67,7 +67,7 @@ class LateTensors:
         allowed = {id(tensor) for tensor in named}
         self._met = [leaf for leaf in self._met if leaf() is not None]
         self._met += [
-            ref(leaf) for leaf in _leaves(values, named, start) if id(leaf) not in allowed
+            ref(leaf) for leaf in leaves_of(values, named, start) if id(leaf) not in allowed
         ]
 
     def refuse(self) -> None:
@@ -84,8 +84,16 @@ def next_node() -> int:
     return sequence_number(marker.grad_fn)
 
 
-def _leaves(values: Iterable[Tensor], named: Iterable[Tensor], start: int) -> Iterator[Tensor]:
-    """Go through the graph of values down to the named tensors; yield the leaves met."""
+def leaves_of(
+    values: Iterable[Tensor], named: Iterable[Tensor] = (), start: int = 0
+) -> Iterator[Tensor]:
+    """Go through the graph of values down to the named tensors; yield the leaves met.
+
+    Args:
+        values: Some tensors.
+        named: Tensors beyond which not to go.
+        start: Number of the first autograd node that may be met.
+    """
     stopped = {id(tensor.grad_fn) for tensor in named if tensor.grad_fn is not None}
     seen: set[int] = set()
     waiting = [value.grad_fn for value in values if value.grad_fn is not None]

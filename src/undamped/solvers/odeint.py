@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from undamped.errors import OptionError, explain
-from undamped.solvers.choices import Gradient
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.scipy_solver import scipy_values
+from undamped.solvers.settings import Gradient
 from undamped.solvers.solve import Backward, Tolerance, solve
 from undamped.solvers.translation import tolerances, translate
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from undamped.solvers.loop.control import StepControl
 from undamped.solvers.loop.jumps import Jumps, read_stops
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.state.packing import Packing, type_name
+
+Gradient = Literal["checkpoint", "backprop", "adjoint", "reversible"]
+Steps = Literal["batch", "sample"]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from undamped.errors import NonFiniteError, OptionError, SolveError, explain
 from undamped.kernels.dispatch import inside_transform
-from undamped.solvers.choices import Choices, Gradient, OnFailure, Steps, gradient_method
+from undamped.solvers.choices import Choices, OnFailure, gradient_method
 from undamped.solvers.field import CountedField, all_finite
 from undamped.solvers.loop.dense import DenseOutput
 from undamped.solvers.loop.events import Event, EventFunction
@@ -21,7 +21,7 @@ from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.problem import Problem, run_problem
 from undamped.solvers.record import Status
-from undamped.solvers.settings import Settings, choose_solver, read_settings
+from undamped.solvers.settings import Gradient, Settings, Steps, choose_solver, read_settings
 from undamped.solvers.solution import Solution
 from undamped.solvers.state.packing import Packing
 from undamped.solvers.state.time_gradients import shift_outputs, shift_start

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from undamped.errors import SolveError, explain
+from undamped.solvers.dependencies import leaves_of
 from undamped.solvers.gradients.refused import refuse_gradients
 from undamped.solvers.methods.implicit.band import Band, solve_stages
 from undamped.solvers.methods.implicit.krylov import gmres
@@ -66,12 +67,20 @@ class StageEquations:
             LocalField(self.field, time, z, origin=self.origin)
             for time, z in zip(self.times, solution.unbind(), strict=True)
         ]
+        if not self._depend(places):
+            return solution
         slopes = torch.stack([place.value for place in places])
         rest = solution - self.h * torch.tensordot(self._weights(solution), slopes, 1)
         if self.base is not None:
             rest = rest - self.base
         known = [tensor for place in places for tensor in (place.y, place.value)]
         return _AtSolution.apply(solution, rest, self, *known)
+
+    def _depend(self, places: list[LocalField]) -> bool:
+        """Whether the equations have a graph to anything but the z themselves."""
+        if self.origin.requires_grad or (self.base is not None and self.base.requires_grad):
+            return True
+        return any(leaf is not place.y for place in places for leaf in leaves_of([place.value]))
 
     def _weights(self, like: Tensor) -> Tensor:
         return torch.tensor(self.matrix, dtype=like.dtype, device=like.device)
