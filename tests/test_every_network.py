@@ -388,7 +388,7 @@ def test_types_that_do_not_fit_are_refused(name):
         with pytest.raises(ShapeError, match=match):
             stream.push(sample)
     packed = pack_padded_sequence(x, torch.tensor([6, 4, 2]))
-    with pytest.raises(ShapeError, match="one sample .* got a PackedSequence"):
+    with pytest.raises(ShapeError, match=r"one sample .* got a PackedSequence"):
         net.step(packed)
     for call in (net, net.last):
         with pytest.raises(OptionError, match="which says its lengths itself"):
