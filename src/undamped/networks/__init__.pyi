@@ -303,6 +303,7 @@ class LSTM(TorchLike):
         orthogonality_penalty: float = 0.0,
         h_detach: float = 0.0,
         bias: bool = True,
+        proj_size: int = 0,
         input_std: float | None = None,
         forget_bias: float | None = None,
     ) -> None: ...
