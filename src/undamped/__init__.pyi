@@ -101,6 +101,7 @@ from undamped.networks.encoder_decoder import Decoder as Decoder
 from undamped.networks.encoder_decoder import EncoderDecoder as EncoderDecoder
 from undamped.networks.models import build as build
 from undamped.networks.penalty import penalty as penalty
+from undamped.networks.physics.chnn import CHNN as CHNN
 from undamped.networks.physics.delan import DeLaN as DeLaN
 from undamped.networks.physics.hnn import HNN as HNN
 from undamped.networks.physics.lnn import LNN as LNN
