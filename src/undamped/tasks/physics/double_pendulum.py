@@ -13,6 +13,7 @@ from undamped.contract import StateSpace
 from undamped.fields.physics.hamiltonian import HamiltonianField
 from undamped.options import NonNegativeInt, PositiveFloat
 from undamped.registry import tasks
+from undamped.tasks.physics.drawing import Drawing, hanging
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.tasks.physics.system import System, uniform
 
@@ -70,6 +71,10 @@ class DoublePendulumSystem(System[DoublePendulumField]):
         """Return masses, lengths and gravity."""
         of = self.field
         return {"masses": list(of.masses), "lengths": list(of.lengths), "gravity": of.gravity}
+
+    def picture(self, states: Tensor) -> Drawing:
+        """Draw two rods."""
+        return hanging(states[..., :2])
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw angles, at rest."""
