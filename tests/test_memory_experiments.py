@@ -38,7 +38,7 @@ def test_every_delay_from_the_start_and_numbers_of_the_thesis(tmp_path):
     result = copy_long.run(delays=(2, 4), networks=("lstm",), out=str(tmp_path), **SMALL)
     assert [one.delay for one in result.trained] == [2, 4]
     assert result.accuracy("lstm", 4) == result.trained[1].accuracy[4]
-    assert "2 + 2" in result.markdown()
+    assert "2 of 512 + 2 of 512" in result.markdown()
     assert denoise.PRINTED["memrnn"][2000] == "out of memory"
     assert transfer_copy.PRINTED["sab"][400] == 95
 

@@ -41,7 +41,7 @@ def run(
     delays: Sequence[PositiveInt] = DELAYS,
     each: bool = False,
     networks: Sequence[str] = tuple(PRINTED),
-    steps: PositiveInt = 6000,
+    steps: PositiveInt = 10_000,
     batch_size: PositiveInt = 16,
     goal: Fraction = 0.999,
     units: PositiveInt = UNITS,
@@ -62,7 +62,7 @@ def run(
         each: Train at every delay of the tests from the start instead.
         networks: Which ones, of `contenders.CONTENDERS`.
         steps: Updates of each network at most.
-        batch_size: Sequences per update.
+        batch_size: Sequences per update, for networks that have no number of their own.
         goal: The share of symbols right in validation at which training ends.
         units: Hidden units of each network.
         tests: Sequences of every test.
