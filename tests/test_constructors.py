@@ -10,6 +10,7 @@ import undamped
 from member_groups import WHOLE
 from undamped.errors import OptionError, UndampedError, UnknownNameError
 from undamped.fields import HeavyBallField, NeuralODE, PerceptronField
+from undamped.networks.continuous import ContinuousModel
 from undamped.options import PositiveInt, options_of
 from undamped.registry import models
 
@@ -89,11 +90,16 @@ SOLVING = [
 def test_options_of_a_solve_are_declared_once_and_known_everywhere(name):
     """In the signature, with the words of the group, and refused with the nearest name."""
     declared = options_of(models[name])
-    assert list(declared)[-4:] == ["method", "tolerance", "step_size", "gradient"]
+    shared = ["method", "tolerance", "step_size", "gradient"]
+    if issubclass(models[name], ContinuousModel):
+        shared += ["keep_gradient", "keep_weight", "keep_points", "keep_cosine", "depth"]
+    assert sorted(list(declared)[-len(shared) :]) == sorted(shared)
     assert declared["tolerance"].description == "Relative and absolute tolerance."
     assert set(inspect.signature(models[name]).parameters) - {"shape"} == set(declared)
     if name not in WHOLE:
-        assert [declared[key].default for key in ("method", "step_size")] == ["dopri5", None]
+        turns = name == "linear-antisymmetric-node"
+        usual = ["magnus4", 0.1] if turns else ["dopri5", None]
+        assert [declared[key].default for key in ("method", "step_size")] == usual
         with pytest.raises(UnknownNameError, match=r"'tolerence'.*Did you mean 'tolerance'\?"):
             undamped.build(name, **sizes(name), tolerence=1e-3)
     with pytest.raises(TypeError, match=r"'tolerence'.*Did you mean 'tolerance'\?"):

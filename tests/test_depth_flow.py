@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from undamped.analysis import depth_flow
+import undamped
+from undamped.analysis import depth_flow, kept_gradient
 from undamped.analysis.depth_flow import flows_in_depth
 from undamped.errors import OptionError
 from undamped.flows.neural_ode import NeuralODE
@@ -69,3 +70,41 @@ def test_a_normalising_flow_is_cut_into_pieces_too():
     (wanted,) = torch.autograd.grad(result.log_prob.sum(), leaf)
     assert found.norms[0] == pytest.approx(float(wanted.norm()), rel=1e-5)
     assert found.norms[-1] == pytest.approx(float(result.base.detach().norm()), rel=1e-5)
+
+
+class Turning(nn.Module):
+    """ḣ = ω Jh + r h: gradients turn by ωT and grow by rT on the way back, whatever the state."""
+
+    def __init__(self, omega, rate):
+        super().__init__()
+        self.rates = nn.Parameter(torch.tensor([rate, omega], dtype=torch.float64))
+
+    def forward(self, t, h):
+        turned = torch.stack((-h[..., 1], h[..., 0]), dim=-1)
+        return self.rates[0] * h + self.rates[1] * turned
+
+
+def test_what_depth_does_to_gradients_in_closed_form():
+    field = Turning(0.5, -0.3)
+    flow = NeuralODE(field, times=(0.0, 4.0), rtol=1e-9, atol=1e-10)
+    x = torch.randn(5, 2, dtype=torch.float64)
+    found = kept_gradient(flow, x, points=50)
+    left = 4.0 - found.times
+    np.testing.assert_allclose(found.norms, np.exp(-0.3 * left), rtol=1e-6)
+    np.testing.assert_allclose(found.high, found.low, rtol=1e-6)
+    quantiles = np.quantile(np.exp(-0.3 * left), [0.05, 0.95])
+    assert found.spread == pytest.approx(quantiles[1] / quantiles[0], rel=1e-6)
+    # Both parts of the field commute with it: the parameters' share is the same all along.
+    assert found.share_spread == pytest.approx(1.0, abs=1e-6)
+    assert found.coherence == pytest.approx(1.0, abs=1e-9)
+    np.testing.assert_allclose(found.cosines, 1.0, atol=1e-9)
+    assert all(parameter.requires_grad for parameter in flow.parameters())
+    with pytest.raises(OptionError, match="an ODE of ours with parameters"):
+        kept_gradient(nn.Linear(2, 2), torch.randn(3, 2))
+
+
+def test_pieces_with_fields_of_their_own_are_one_depth():
+    model = undamped.DepthVariantNODE(2, 2, basis="stacked", terms=3, depth=6.0)
+    found = kept_gradient(model, torch.randn(4, 2), points=9)
+    np.testing.assert_allclose(found.times, np.linspace(0, 6, 10), atol=1e-6)
+    assert found.norms[-1] == 1.0 and model.evaluations > 0

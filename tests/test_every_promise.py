@@ -18,6 +18,7 @@ from undamped.promises import Kind, Promise
 from undamped.registry import models, solvers
 
 OTHERS = [*OF_VECTORS, *WHOLE]
+MOTIONS = [{"hidden_size": 4, "motion": m} for m in ("constant", "bounded", "isospectral")]
 VARIANTS = {
     "stable-residual": [
         {"kind": kind}
@@ -35,6 +36,12 @@ VARIANTS = {
         {"sensory": True},
     ],
     "esbn": [{}, {"sensory": True}, {"l1": 0.1, "normalisation": "segments"}],
+    "antisymmetric-node": MOTIONS,
+    "linear-antisymmetric-node": [*MOTIONS, {"method": "cayley", "hidden_size": 4}],
+    "odetoode": [
+        {"form": form, "matrix_method": method, "hidden_size": 4}
+        for form, method in (("gated", "rkmk4"), ("isospectral", "cayley"))
+    ],
     "ffjord": [{}, {"context_size": 3}, {"bottleneck_size": 1}],
     "hnn": [
         {},

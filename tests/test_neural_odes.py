@@ -33,7 +33,7 @@ from undamped.solvers import solve
 
 CONTINUOUS = [
     "node", "hbnode", "ghbnode", "sonode", "depth-variant-node", "data-controlled-node",
-    "rk-net", "resnet", "stable-residual",
+    "rk-net", "resnet", "stable-residual", "antisymmetric-node", "odetoode",
 ]  # fmt: skip
 
 
@@ -324,6 +324,7 @@ SOLVING = [
     ("node", {}), ("hbnode", {}), ("ghbnode", {}), ("sonode", {}), ("depth-variant-node", {}),
     ("depth-variant-node", {"basis": "stacked", "terms": 2}), ("data-controlled-node", {}),
     ("ffjord", {}), ("conv-node", {}), ("conv-sonode", {}), ("conv-hbnode", {}),
+    ("antisymmetric-node", {}), ("odetoode", {}), ("linear-antisymmetric-node", {}),
 ]  # fmt: skip
 
 
@@ -333,7 +334,8 @@ def test_fixed_steps_by_name(name, options):
     sizes = {"input_size": 4, "hidden_size": 4} | ({} if name == "ffjord" else {"output_size": 2})
     end = 0.5 if name == "ffjord" else 1.0
     fixed = models.build(name, **sizes, **options, method="rk4", step_size=end / 4)
-    fine = models.build(name, **sizes, **options, tolerance=1e-8).eval()
+    adaptive = {"method": "dopri5", "step_size": None}
+    fine = models.build(name, **sizes, **options, **adaptive, tolerance=1e-8).eval()
     fine.load_state_dict(fixed.state_dict())
     x = torch.randn(3, 4)
     found, wanted = fixed.eval()(x), fine(x)
@@ -344,7 +346,7 @@ def test_fixed_steps_by_name(name, options):
     with pytest.raises(OptionError, match="tolerance: expected to be left out with step_size"):
         models.build(name, **sizes, **options, step_size=0.1, tolerance=1e-2)
     with pytest.raises(OptionError, match="step_size: expected a number for 'rk4'"):
-        models.build(name, **sizes, **options, method="rk4")
+        models.build(name, **sizes, **options, method="rk4", step_size=None)
 
 
 def test_every_model_with_a_method_has_a_step():

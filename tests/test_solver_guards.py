@@ -60,6 +60,31 @@ def test_a_tensor_used_only_later_with_steps_of_samples():
 
 
 @pytest.mark.parametrize("gradient", ["checkpoint", "adjoint"])
+def test_nothing_is_counted_twice(gradient):
+    """A tensor that was computed from one of the field's own parameters."""
+
+    class Twice(nn.Module):
+        def __init__(self, direct):
+            super().__init__()
+            self.rate = nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
+            self.other, self.direct = self.rate + self.rate, direct
+
+        def forward(self, t, y):
+            return -(self.other + self.rate if self.direct else self.other) * y
+
+    def slope(direct, **more):
+        field = Twice(direct)
+        end = solve(field, y, [0.0, 1.0], parameters=[field.other], **more).final
+        return torch.autograd.grad(end.sum(), field.rate)[0]
+
+    y = torch.ones(1, dtype=torch.float64)
+    torch.testing.assert_close(slope(False, gradient=gradient), -2 * torch.exp(-y).squeeze())
+    torch.testing.assert_close(slope(True, gradient="backprop"), -3 * torch.exp(-1.5 * y).squeeze())
+    with pytest.raises(OptionError, match="tensors that do not depend on each other"):
+        slope(True, gradient=gradient)
+
+
+@pytest.mark.parametrize("gradient", ["checkpoint", "adjoint"])
 def test_a_leaf_that_the_field_makes_for_itself_is_its_own(gradient):
     weight, start = ones((), requires_grad=True), ones(2, requires_grad=True)
 

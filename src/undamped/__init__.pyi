@@ -84,6 +84,8 @@ from undamped.networks import nnRNN as nnRNN
 from undamped.networks import oRNN as oRNN
 from undamped.networks import scoRNN as scoRNN
 from undamped.networks import uRNN as uRNN
+from undamped.networks.continuous.antisymmetric import AntisymmetricNODE as AntisymmetricNODE
+from undamped.networks.continuous.antisymmetric import LinearAntisymmetricNODE as LinearAntisymmetricNODE
 from undamped.networks.continuous.data_controlled import DataControlledNODE as DataControlledNODE
 from undamped.networks.continuous.depth_variant import DepthVariantNODE as DepthVariantNODE
 from undamped.networks.continuous.flow import FFJORD as FFJORD
@@ -91,6 +93,7 @@ from undamped.networks.continuous.images import ConvHBNODE as ConvHBNODE
 from undamped.networks.continuous.images import ConvNODE as ConvNODE
 from undamped.networks.continuous.images import ConvSONODE as ConvSONODE
 from undamped.networks.continuous.node import NODE as NODE
+from undamped.networks.continuous.odetoode import ODEtoODE as ODEtoODE
 from undamped.networks.continuous.residual import ResNet as ResNet
 from undamped.networks.continuous.residual import StableResidualModel as StableResidualModel
 from undamped.networks.continuous.rk_net import RKNet as RKNet
@@ -101,7 +104,6 @@ from undamped.networks.encoder_decoder import Decoder as Decoder
 from undamped.networks.encoder_decoder import EncoderDecoder as EncoderDecoder
 from undamped.networks.models import build as build
 from undamped.networks.penalty import penalty as penalty
-from undamped.networks.physics.chnn import CHNN as CHNN
 from undamped.networks.physics.delan import DeLaN as DeLaN
 from undamped.networks.physics.hnn import HNN as HNN
 from undamped.networks.physics.lnn import LNN as LNN
@@ -126,6 +128,5 @@ from undamped.networks.relational.transformer import PictureTransformer as Pictu
 from undamped.networks.sequence_model import SequenceModel as SequenceModel
 from undamped.solvers import odeint as odeint
 from undamped.solvers import odeint_adjoint as odeint_adjoint
-from undamped.solvers import odeint_dense as odeint_dense
 from undamped.solvers import odeint_event as odeint_event
 from undamped.version import __version__ as __version__

@@ -50,9 +50,23 @@ class Kind(Enum):
     PAIRED_SPECTRUM = "paired-spectrum"
     """Eigenvalues of the field's Jacobian come in pairs whose sum is −`damping`."""
     VOLUME_RATE = "volume-rate"
-    """Along the flow volume shrinks by exp(−`damping` · time) for each position, and no more."""
+    """Along the flow the logarithm of a volume changes at the rate `volume_rate` says, exactly."""
     BOUNDED_VELOCITY = "bounded-velocity"
     """No position moves further than the time it is given."""
+    CONSERVED = "conserved"
+    """The number that `conserved` returns of a state is the same all along the flow."""
+    KEPT_FORM = "kept-form"
+    """The Jacobian M of the flow keeps the form S that `kept_form` returns: MᵀSM = S."""
+    ISOMETRIC_FLOW = "isometric-flow"
+    """The flow, as it is solved, keeps the norms of states and of gradients."""
+    BOUNDED_ADJOINT = "bounded-adjoint"
+    """log‖∂L/∂h(t)‖ is no further from its end than `adjoint_exponents` says."""
+    ORTHOGONAL_PATH = "orthogonal-path"
+    """The matrices that flow with depth are orthogonal everywhere, to rounding."""
+    ISOSPECTRAL = "isospectral"
+    """The skew matrices that flow with depth have the same eigenvalues everywhere."""
+    BOUNDED_PATH = "bounded-path"
+    """Parameters that flow with depth move no faster than `path_rate` says."""
     LOG_DETERMINANT = "log-determinant"
     """The log-density changes by the log-determinant of the flow's Jacobian."""
     NORMALISED_DENSITY = "normalised-density"
@@ -281,8 +295,89 @@ class HasFlow(Protocol):
 
 
 @runtime_checkable
+class HasVolumeRate(HasFlow, Protocol):
+    """A flow that knows how fast it changes volumes."""
+
+    def field_now(self) -> Any:
+        """Return its field, a function of time and state."""
+        ...
+
+    def volume_rate(self, numbers: int) -> Tensor:
+        """Return d log det/dt of a state of so many numbers."""
+        ...
+
+
+@runtime_checkable
+class HasConserved(HasFlow, Protocol):
+    """A flow along which something is conserved."""
+
+    def conserved(self, state: Tensor) -> Tensor:
+        """Return it for every state, (batch,)."""
+        ...
+
+
+@runtime_checkable
+class HasKeptForm(HasFlow, Protocol):
+    """A flow that keeps a bilinear form."""
+
+    def kept_form(self) -> Tensor:
+        """Return its matrix, (n, n)."""
+        ...
+
+
+@runtime_checkable
+class HasAdjointBound(HasFlow, Protocol):
+    """A flow that knows how much it can change the norm of a gradient."""
+
+    flow: Any
+
+    def adjoint_exponents(self, times: Tensor) -> Tensor:
+        """Return the most by which log‖a‖ may change from each time to the end, (times,)."""
+        ...
+
+
+@runtime_checkable
+class HasOrthogonalPath(HasFlow, Protocol):
+    """A flow through orthogonal weights that flow themselves."""
+
+    end_of_depth: float
+
+    def weights_at(self, times: Tensor) -> Tensor:
+        """Return the weights, (times, n, n)."""
+        ...
+
+
+@runtime_checkable
+class HasSkewPath(HasFlow, Protocol):
+    """A flow through skew matrices that flow themselves."""
+
+    end_of_depth: float
+
+    def skew_at(self, times: Tensor) -> Tensor:
+        """Return the matrices, (times, n, n)."""
+        ...
+
+
+@runtime_checkable
+class HasBoundedPath(HasFlow, Protocol):
+    """A flow whose parameters flow at a bounded rate."""
+
+    end_of_depth: float
+
+    def path_at(self, times: Tensor) -> Tensor:
+        """Return the parameters, (times, …)."""
+        ...
+
+    def path_rate(self) -> float:
+        """Return how fast any of them may change."""
+        ...
+
+
+@runtime_checkable
 class HasDampedFlow(HasFlow, Protocol):
     """A flow of positions and momenta with a learned damping."""
+
+    end_of_depth: float
 
     damping: Tensor
 

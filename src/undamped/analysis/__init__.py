@@ -35,6 +35,7 @@ from undamped.analysis.jacobian import (
     spectrum,
     step_jacobians,
 )
+from undamped.analysis.kept_gradient import KeptGradient, kept_gradient
 from undamped.analysis.kept_promises import KeptPromises
 from undamped.analysis.kept_steps import KeptSteps, kept_steps
 from undamped.analysis.mean_field import (
@@ -92,6 +93,7 @@ __all__ = [
     "InversionError",
     "JacobianProduct",
     "Judgement",
+    "KeptGradient",
     "KeptPromises",
     "KeptSteps",
     "Lyapunov",
@@ -133,6 +135,7 @@ __all__ = [
     "inversion_error",
     "jacobian_of",
     "jacobian_product",
+    "kept_gradient",
     "kept_steps",
     "long_term_gradient",
     "lyapunov_exponents",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,15 +18,16 @@ from undamped.analysis.core.unrolled import State, evaluating, separate
 from undamped.analysis.gradient_flow import GradientFlow, Loss, projection, summarise
 from undamped.errors import OptionError, explain
 from undamped.flows.continuous_flow import ContinuousFlow, FlowResult
-from undamped.flows.neural_ode import NeuralODE
+from undamped.flows.solving import SolvingModule
 from undamped.flows.stable_residual import StableResidual
+from undamped.flows.waypoints import Waypoint, Waypoints
 
 Points = list[State]
 
 
 def flows_in_depth(module: nn.Module) -> bool:
     """Whether a module holds an ODE or a stack of residual layers of ours."""
-    kinds = NeuralODE | ContinuousFlow | StableResidual
+    kinds = SolvingModule | StableResidual
     deep = any(isinstance(part, kinds) for part in module.modules())
     return deep or isinstance(getattr(module, "blocks", None), nn.ModuleList)
 
@@ -90,10 +90,8 @@ def _squares(gradient: Tensor | None, batch: int) -> Any:
 def _recorded(module: nn.Module, points: int, visited: Points) -> Iterator[None]:
     with ExitStack() as stack:
         for part in module.modules():
-            if isinstance(part, NeuralODE):
+            if isinstance(part, SolvingModule):
                 stack.enter_context(_in_pieces(part, points, visited))
-            elif isinstance(part, ContinuousFlow):
-                stack.enter_context(_flow_in_pieces(part, points, visited))
             elif isinstance(part, StableResidual):
                 stack.enter_context(_layer_by_layer(part, visited))
         blocks = getattr(module, "blocks", None)
@@ -107,66 +105,26 @@ def _recorded(module: nn.Module, points: int, visited: Points) -> Iterator[None]
 
 
 @contextmanager
-def _in_pieces(flow: NeuralODE, points: int, visited: Points) -> Iterator[None]:
-    """Let an ODE be solved from point to point while this lasts."""
-    whole = flow.solve
+def _in_pieces(flow: SolvingModule, points: int, visited: Points) -> Iterator[None]:
+    """Let an ODE be solved from point to point while this lasts.
 
-    def solve(state: Any, times: Any = None, **more: Any) -> Any:
-        span = flow.times if times is None else times
-        if isinstance(span, Tensor) and span.dim() > 1:
-            # Every sequence has a depth of its own; only its beginning can be shown.
-            visited.append(_parts(state))
-            return whole(state, times, **more)
-        ends = np.linspace(float(span[0]), float(span[-1]), points + 1).tolist()
-        for begin, end in pairwise(ends):
-            apart = _watched(_parts(state))
-            visited.append(apart)
-            state = apart[0] if isinstance(state, Tensor) else apart
-            solution = whole(state, (begin, end), **more)
-            state = solution.final
-        apart = _watched(_parts(state))
-        visited.append(apart)
-        return _Final(apart[0] if isinstance(state, Tensor) else apart)
-
-    flow.__dict__["solve"] = solve
-    try:
-        yield
-    finally:
-        del flow.__dict__["solve"]
-
-
-@contextmanager
-def _flow_in_pieces(flow: ContinuousFlow, points: int, visited: Points) -> Iterator[None]:
-    """Let a normalising flow be solved from point to point while this lasts.
-
-    Only the points are looked at: the log-density is a running sum, of gradient one all along.
+    Of a normalising flow only the points are looked at: the log-density is a running sum, of
+    gradient one all along.
     """
-    whole = flow.integrate
-
-    def integrate(
-        dynamics: nn.Module, state: tuple[Tensor, ...], times: Tensor
-    ) -> tuple[Tensor, ...]:
-        ends = torch.lerp(times[0], times[-1], torch.linspace(0, 1, points + 1).to(times))
-        for pair in ends.unfold(0, 2, 1):
-            (points_now,) = _watched(state[:1])
-            visited.append((points_now,))
-            state = whole(dynamics, (points_now, *state[1:]), pair)
-        (points_now,) = _watched(state[:1])
-        visited.append((points_now,))
-        return (points_now, *state[1:])
-
-    flow.__dict__["integrate"] = integrate
-    try:
+    with flow.passing_through(_Visited(points, visited, isinstance(flow, ContinuousFlow))):
         yield
-    finally:
-        del flow.__dict__["integrate"]
 
 
-class _Final:
-    """What a caller of `solve` asks for: the state at the end."""
+class _Visited(Waypoints):
+    """Waypoints of several ODEs, in the order in which they are met."""
 
-    def __init__(self, final: Any) -> None:
-        self.final = final
+    def __init__(self, pieces: int, visited: Points, first_alone: bool) -> None:
+        super().__init__(pieces)
+        self.visited, self.first_alone = visited, first_alone
+
+    def append(self, met: Waypoint) -> None:
+        """Note a state among those of all ODEs."""
+        self.visited.append(met.state[:1] if self.first_alone else met.state)
 
 
 @contextmanager
@@ -191,7 +149,3 @@ def _layer_by_layer(stack: StableResidual, visited: Points) -> Iterator[None]:
 def _watched(state: State) -> State:
     """Make the parts of a state independent, and constants (a momentum of zero) parts too."""
     return separate(tuple(p if p.requires_grad else p.clone().requires_grad_() for p in state))
-
-
-def _parts(state: Any) -> State:
-    return (state,) if isinstance(state, Tensor) else tuple(state)

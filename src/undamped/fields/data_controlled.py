@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -41,6 +42,11 @@ class Controlled(nn.Module):
     def context_tensors(self) -> list[Tensor]:
         """Name what gradients must reach besides the parameters."""
         return [self.control]
+
+    def reading(self, tensors: Sequence[Tensor]) -> Controlled:
+        """Return the same field with another tensor in place of the control."""
+        (control,) = tensors
+        return Controlled(self.field, control)
 
     def forward(self, t: Any, z: Tensor) -> Tensor:
         """Return dz/ds."""

@@ -217,7 +217,7 @@ class ContinuousFlow(SolvingModule):
             state: Where they start.
             times: First and last time.
         """
-        return self.run_solver(dynamics, state, times).final
+        return self.solve_through(dynamics, state, times).final
 
     def base_log_prob(self, z: Tensor) -> Tensor:
         """Return the log-density of a normal distribution, (batch,)."""

@@ -60,7 +60,7 @@ class NeuralODE(SolvingModule):
             more: Further arguments of `undamped.solvers.solve`.
         """
         field = more.pop("field", self.field)
-        return self.run_solver(field, state, self.times if times is None else times, **more)
+        return self.solve_through(field, state, self.times if times is None else times, **more)
 
     def trajectory(self, state: Any, times: Sequence[float] | None = None) -> Any:
         """Return the states at the model's times, or at others, (times, …)."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Unpack
 
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from undamped.checked import checked
 from undamped.errors import OptionError, explain
 from undamped.flows.neural_ode import NeuralODE
 from undamped.flows.solve_options import FlowOptions
+from undamped.flows.waypoints import Waypoints
 from undamped.options import PositiveFloat
 from undamped.solvers import Solution
 
@@ -71,6 +73,23 @@ class StackedODE(nn.Module):
     def solutions(self) -> list[Solution]:
         """The solutions of the last forward pass, piece by piece."""
         return [piece.solution for piece in self.pieces]  # type: ignore[misc]
+
+    @contextmanager
+    def passing_through(self, waypoints: Waypoints) -> Iterator[None]:
+        """Let all pieces go from point to point while this lasts, and note where they pass.
+
+        Args:
+            waypoints: Into how many pieces all of depth is cut, and where to note them.
+        """
+        parts = [piece for piece in self.pieces if isinstance(piece, NeuralODE)]
+        each = Waypoints(-(-waypoints.pieces // len(parts)), waypoints.gradient)
+        with ExitStack() as stack:
+            for piece in parts:
+                stack.enter_context(piece.passing_through(each))
+            yield
+        # Where one piece ends the next begins; the state belongs to the one that moves it on.
+        met = {waypoint.time: waypoint for waypoint in each if isinstance(waypoint.time, float)}
+        waypoints.extend(met.values())
 
     def inverse(self, state: Tensor) -> Tensor:
         """Return the state at the start of the first piece that flows to this one."""

@@ -3,36 +3,43 @@
 For a single matrix `torch.matrix_exp` (up to 2.14 at least, pytorch/pytorch#196592) has a wrong
 coefficient where it takes its polynomial of degree eight: it is off by up to 1e-10 in double
 precision and 2e-5 in single, which a thousand small steps would show. This one is a Taylor
-polynomial of degree sixteen in six products, of the matrix halved until its norm is at most a
-half, squared as often.
+polynomial of degree sixteen of the matrix halved until it is small, squared as often. The matrices
+are small, so that operations count more than numbers: all sums of powers are one product.
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from undamped.kernels.dispatch import inside_transform
 
-LARGEST = 0.5
-"""Norm up to which the terms left out are below 4e-20."""
-INVERSE_FACTORIALS = tuple(1 / math.factorial(k) for k in range(17))
+LARGEST = {torch.float32: 2.5, torch.float64: 0.75}
+"""Spectral norm up to which the terms left out are below rounding."""
+FINEST = 0.1
+"""An angle known no better than this, in radians, is no rotation at all."""
 
 
 def skew_exponential(matrix: Tensor) -> Tensor:
     """Return exp(A), a rotation, for skew matrices (…, n, n).
 
     Args:
-        matrix: A. Nothing in here but the norm of the result supposes that it is skew.
+        matrix: A; that it is skew is taken for granted.
     """
-    if inside_transform():
+    if inside_transform() or matrix.dtype not in LARGEST:
         return torch.matrix_exp(matrix)  # where numbers cannot be looked at
-    norm = float(torch.linalg.matrix_norm(matrix.detach(), 1).amax()) if matrix.numel() else 0.0
-    if not math.isfinite(norm):
-        return torch.full_like(matrix, math.nan) + matrix
-    halvings = math.ceil(math.log2(norm / LARGEST)) if norm > LARGEST else 0
+    if not matrix.numel():
+        return matrix
+    # Eigenvalues of a skew matrix come in pairs, so the largest is at most this.
+    rows = torch.linalg.vector_norm(matrix.detach().flatten(-2), dim=-1)
+    norm = rows.amax().item() / math.sqrt(2)
+    if not norm * torch.finfo(matrix.dtype).eps < FINEST:
+        return matrix * math.nan
+    largest = LARGEST[matrix.dtype]
+    halvings = math.ceil(math.log2(norm / largest)) if norm > largest else 0
     found = _taylor(matrix / 2**halvings if halvings else matrix)
     for _ in range(halvings):
         found = found @ found
@@ -41,12 +48,24 @@ def skew_exponential(matrix: Tensor) -> Tensor:
 
 def _taylor(first: Tensor) -> Tensor:
     """Add up seventeen terms, four at a time (Paterson and Stockmeyer)."""
-    c = INVERSE_FACTORIALS
+    shape, size = first.shape, first.shape[-1]
+    first = first.reshape(-1, size, size)
     second = first @ first
     third, fourth = second @ first, second @ second
-    eye = torch.eye(first.shape[-1], dtype=first.dtype, device=first.device)
-    total = c[16] * fourth
-    for k in (12, 8, 4, 0):
-        four = c[k] * eye + c[k + 1] * first + c[k + 2] * second + c[k + 3] * third
-        total = total @ fourth + four if k < 12 else total + four
-    return total
+    eye = torch.eye(size, dtype=first.dtype, device=first.device).expand_as(first)
+    powers = torch.stack((eye, first, second, third, fourth)).flatten(1)
+    sums = (_coefficients(first.dtype, first.device) @ powers).reshape(4, *first.shape)
+    total, *others = sums.unbind()
+    for four in others:
+        total = torch.baddbmm(four, total, fourth)
+    return total.reshape(shape)
+
+
+@lru_cache(maxsize=8)
+def _coefficients(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return 1/k! for the powers 0 to 4 in four sums, the highest first."""
+    rows = [[1 / math.factorial(begin + k) for k in range(4)] for begin in (12, 8, 4, 0)]
+    last = (1 / math.factorial(16), 0.0, 0.0, 0.0)
+    whole = [[*row, end] for row, end in zip(rows, last, strict=True)]
+    with torch.inference_mode(False):  # it is kept, for passes with gradients too
+        return torch.tensor(whole, dtype=dtype, device=device)

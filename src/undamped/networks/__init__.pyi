@@ -6,6 +6,8 @@ Written by `python -m undamped.stubs`; do not edit.
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from undamped.networks.continuous.antisymmetric import AntisymmetricNODE as AntisymmetricNODE
+from undamped.networks.continuous.antisymmetric import LinearAntisymmetricNODE as LinearAntisymmetricNODE
 from undamped.networks.continuous.data_controlled import DataControlledNODE as DataControlledNODE
 from undamped.networks.continuous.depth_variant import DepthVariantNODE as DepthVariantNODE
 from undamped.networks.continuous.flow import FFJORD as FFJORD
@@ -13,6 +15,7 @@ from undamped.networks.continuous.images import ConvHBNODE as ConvHBNODE
 from undamped.networks.continuous.images import ConvNODE as ConvNODE
 from undamped.networks.continuous.images import ConvSONODE as ConvSONODE
 from undamped.networks.continuous.node import NODE as NODE
+from undamped.networks.continuous.odetoode import ODEtoODE as ODEtoODE
 from undamped.networks.continuous.residual import ResNet as ResNet
 from undamped.networks.continuous.residual import StableResidualModel as StableResidualModel
 from undamped.networks.continuous.rk_net import RKNet as RKNet
@@ -23,7 +26,6 @@ from undamped.networks.encoder_decoder import Decoder as Decoder
 from undamped.networks.encoder_decoder import EncoderDecoder as EncoderDecoder
 from undamped.networks.models import build as build
 from undamped.networks.oscillators import OscillatorNetwork as OscillatorNetwork
-from undamped.networks.physics.chnn import CHNN as CHNN
 from undamped.networks.physics.delan import DeLaN as DeLaN
 from undamped.networks.physics.hnn import HNN as HNN
 from undamped.networks.physics.lnn import LNN as LNN
@@ -304,7 +306,6 @@ class LSTM(TorchLike):
         orthogonality_penalty: float = 0.0,
         h_detach: float = 0.0,
         bias: bool = True,
-        proj_size: int = 0,
         input_std: float | None = None,
         forget_bias: float | None = None,
     ) -> None: ...

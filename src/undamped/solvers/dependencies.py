@@ -9,7 +9,7 @@ from weakref import ref
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import OptionError
+from undamped.errors import OptionError, explain
 from undamped.torch_internals import sequence_number
 
 
@@ -34,10 +34,14 @@ def dependencies(
     extra = getattr(function, "context_tensors", None)
     if extra is not None:
         named += [tensor for tensor in extra() if tensor.requires_grad]
+    met = {id(leaf): leaf for leaf in _leaves([value], named, start)}
     known = {id(tensor): tensor for tensor in named}
-    for leaf in leaves_of([value], named, start):
-        known.setdefault(id(leaf), leaf)
-    return list(known.values())
+    for origin in _origins(named):
+        # Its gradient comes through the named tensor; here it would be counted twice.
+        if id(origin) in met:
+            raise _mixed()
+        known.pop(id(origin), None)
+    return list({**known, **met}.values())
 
 
 class LateTensors:
@@ -67,7 +71,7 @@ class LateTensors:
         allowed = {id(tensor) for tensor in named}
         self._met = [leaf for leaf in self._met if leaf() is not None]
         self._met += [
-            ref(leaf) for leaf in leaves_of(values, named, start) if id(leaf) not in allowed
+            ref(leaf) for leaf in _leaves(values, named, start) if id(leaf) not in allowed
         ]
 
     def refuse(self) -> None:
@@ -84,16 +88,8 @@ def next_node() -> int:
     return sequence_number(marker.grad_fn)
 
 
-def leaves_of(
-    values: Iterable[Tensor], named: Iterable[Tensor] = (), start: int = 0
-) -> Iterator[Tensor]:
-    """Go through the graph of values down to the named tensors; yield the leaves met.
-
-    Args:
-        values: Some tensors.
-        named: Tensors beyond which not to go.
-        start: Number of the first autograd node that may be met.
-    """
+def _leaves(values: Iterable[Tensor], named: Iterable[Tensor], start: int) -> Iterator[Tensor]:
+    """Go through the graph of values down to the named tensors; yield the leaves met."""
     stopped = {id(tensor.grad_fn) for tensor in named if tensor.grad_fn is not None}
     seen: set[int] = set()
     waiting = [value.grad_fn for value in values if value.grad_fn is not None]
@@ -108,6 +104,39 @@ def leaves_of(
         elif sequence_number(node) < start:
             raise _unnamed("one computed earlier and not named")
         waiting.extend(before for before, _ in node.next_functions if before is not None)
+
+
+def _origins(named: Sequence[Tensor]) -> list[Tensor]:
+    """Return the leaves that named tensors were computed from, of several that share them once."""
+    computed = {
+        id(tensor.grad_fn): tensor.grad_fn for tensor in named if tensor.grad_fn is not None
+    }
+    found: list[Tensor] = []
+    seen: set[int] = set()
+    waiting = [before for node in computed.values() for before, _ in node.next_functions]
+    while waiting:
+        node = waiting.pop()
+        if node is None or id(node) in seen:
+            continue
+        if id(node) in computed:
+            raise _mixed()
+        seen.add(id(node))
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            found.append(leaf)
+        waiting.extend(before for before, _ in node.next_functions)
+    return found
+
+
+def _mixed() -> NeedsGraphError:
+    return NeedsGraphError(
+        explain(
+            "parameters",
+            expected="tensors that do not depend on each other",
+            got="a field that uses a tensor and another one that was computed from it",
+            remedy="Compute the second inside the field, or choose gradient='backprop'.",
+        )
+    )
 
 
 def _unnamed(which: str) -> NeedsGraphError:

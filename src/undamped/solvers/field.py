@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -64,15 +63,6 @@ class CountedField:
         if self.samples is not None:
             self.samples.offer(t, y, value)
         return value
-
-    @contextmanager
-    def within(self, window: Window | None) -> Iterator[None]:
-        """Evaluate on one side of a jump only."""
-        self.window = window
-        try:
-            yield
-        finally:
-            self.window = None
 
     def _watch(self, value: Tensor) -> None:
         """Refuse a field that writes its answers over each other; it does so from the start."""

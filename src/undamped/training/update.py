@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from undamped.contract import Batch
 from undamped.errors import OptionError
+from undamped.networks.penalty import penalty
 from undamped.networks.task_model import TaskModel
 from undamped.tasks.task import Task
 from undamped.training.evaluation import detach_state
@@ -49,18 +50,6 @@ class Objective(nn.Module):
         """Return what is made small, loss, prediction and the state after the batch."""
         aim = self.model.objective(batch, self.task.loss, state)
         return aim.total + penalty(self.model, aim.total), aim.loss, aim.prediction, aim.state
-
-
-def penalty(model: nn.Module, like: Tensor) -> Tensor:
-    """Add up what modules want to have small besides the loss, by a method `penalty()`."""
-    total = torch.zeros_like(like)
-    for module in model.modules():
-        own = getattr(module, "penalty", None)
-        if callable(own):
-            added = own()
-            assert isinstance(added, Tensor)
-            total = total + added
-    return total
 
 
 class Learner:

@@ -12,9 +12,17 @@ import torch
 from torch import Tensor
 
 from undamped.analysis.promises.result import Result
+from undamped.flows.shared_flow import SharedFlow
 from undamped.flows.solving import SolvingModule
-from undamped.promises import HasDampedFlow, HasFlow, HasFlowJacobian, HasLayerJacobian
+from undamped.promises import (
+    HasDampedFlow,
+    HasFlow,
+    HasFlowJacobian,
+    HasLayerJacobian,
+    HasVolumeRate,
+)
 from undamped.solvers import solve
+from undamped.solvers.settings import choose_solver
 
 STATES = 4
 FINE = 1e-8
@@ -47,6 +55,10 @@ def solve_finely(model: HasFlow) -> None:
         if isinstance(part, SolvingModule):
             part.method, part.step_size, part.gradient = "dopri5", None, "backprop"
             part.rtol = part.atol = FINE
+        shared = getattr(part, "shared", None)
+        if isinstance(shared, SharedFlow):
+            shared.method = choose_solver("rkmk4" if shared.field.turns else "rk4")
+            shared.steps, shared.tolerance = None, FINE
 
 
 @torch.no_grad()
@@ -80,17 +92,20 @@ def measure_paired_spectrum(model: HasDampedFlow, generator: torch.Generator) ->
     return error, 1e-5, "largest distance of an eigenvalue from −γ less another"
 
 
-def measure_volume_rate(model: HasDampedFlow, generator: torch.Generator) -> Result:
-    """Compare the determinant of the whole flow with exp(−γ n T), n positions, T = 1."""
+def measure_volume_rate(model: HasVolumeRate, generator: torch.Generator) -> Result:
+    """Compare the determinant of the flow over a time of one with the rate that is claimed."""
+    solve_finely(model)
     state, _ = model.example(1, generator)
     size = state.numel()
+    with torch.no_grad():
+        field = model.field_now()
 
     def with_tangents(t: Tensor, both: Tensor) -> Tensor:
         """Carry small displacements beside the state, each a row below it."""
         rows, there = torch.autograd.functional.jacobian, both[0].reshape(state.shape)
-        jacobian = rows(lambda s: model.derivative(float(t), s), there, vectorize=True)
+        jacobian = rows(lambda s: field(t, s), there, vectorize=True)
         assert isinstance(jacobian, Tensor)
-        slope = model.derivative(float(t), there).reshape(1, size)
+        slope = field(t, there).reshape(1, size)
         return torch.cat((slope, both[1:] @ jacobian.reshape(size, size).T))
 
     eye = torch.eye(size, dtype=state.dtype)
@@ -100,18 +115,18 @@ def measure_volume_rate(model: HasDampedFlow, generator: torch.Generator) -> Res
             with_tangents, first, [0.0, 1.0], method="rk4", options={"step_size": 1 / 16}
         ).final
     found = torch.linalg.slogdet(end[1:]).logabsdet.item()
-    wanted = -model.damping.item() * size / 2
-    return abs(found - wanted), SOLVED, "|log det + γ n T| of the flow"
+    wanted = model.volume_rate(size).item()
+    return abs(found - wanted), SOLVED, "how far log det of the flow is from what is claimed"
 
 
 @torch.no_grad()
 def measure_bounded_velocity(model: HasDampedFlow, generator: torch.Generator) -> Result:
-    """See how far positions move in a time of one, from states with large momenta."""
+    """See how far positions move over depth, from states with large momenta."""
     solve_finely(model)
     state, given = model.example(STATES, generator)
     state = 10 * state
     moved = (model.carry(state, given) - state).chunk(2, dim=1)[0].abs().max().item()
-    return moved, 1.0 + SOLVED, "furthest a position moved in a time of one"
+    return moved, model.end_of_depth * (1 + SOLVED), "furthest a position moved over depth"
 
 
 def largest_state(model: HasFlow) -> int:

@@ -21,6 +21,7 @@ from undamped.analysis.promises import (
     matrix,
     memory,
     motion,
+    norms,
     relations,
     solver,
     step,
@@ -100,7 +101,12 @@ def _probe(subject: Any) -> Any:
     return getattr(probe, "promising", probe)
 
 
-_BY_JACOBIAN = (Kind.PAIRED_SPECTRUM, Kind.VOLUME_RATE, Kind.LOG_DETERMINANT)
+_BY_JACOBIAN = (
+    Kind.PAIRED_SPECTRUM,
+    Kind.VOLUME_RATE,
+    Kind.KEPT_FORM,
+    Kind.LOG_DETERMINANT,
+)
 _MEASURES: dict[Kind, tuple[Any, Callable[[Any, torch.Generator], Result]]] = {
     Kind.BOUNDED_STEP_GRADIENT: (
         promises.HasStepGradientBound,
@@ -134,8 +140,15 @@ _MEASURES: dict[Kind, tuple[Any, Callable[[Any, torch.Generator], Result]]] = {
     Kind.UNIT_GRADIENT: (promises.HasEquilibrium, step.measure_unit_gradient),
     Kind.INVERTIBLE_FLOW: (promises.HasFlow, flow.measure_invertible_flow),
     Kind.PAIRED_SPECTRUM: (promises.HasDampedFlow, flow.measure_paired_spectrum),
-    Kind.VOLUME_RATE: (promises.HasDampedFlow, flow.measure_volume_rate),
+    Kind.VOLUME_RATE: (promises.HasVolumeRate, flow.measure_volume_rate),
     Kind.BOUNDED_VELOCITY: (promises.HasDampedFlow, flow.measure_bounded_velocity),
+    Kind.CONSERVED: (promises.HasConserved, norms.measure_conserved),
+    Kind.KEPT_FORM: (promises.HasKeptForm, norms.measure_kept_form),
+    Kind.ISOMETRIC_FLOW: (promises.HasFlow, norms.measure_isometric_flow),
+    Kind.BOUNDED_ADJOINT: (promises.HasAdjointBound, norms.measure_bounded_adjoint),
+    Kind.ORTHOGONAL_PATH: (promises.HasOrthogonalPath, norms.measure_orthogonal_path),
+    Kind.ISOSPECTRAL: (promises.HasSkewPath, norms.measure_isospectral),
+    Kind.BOUNDED_PATH: (promises.HasBoundedPath, norms.measure_bounded_path),
     Kind.LOG_DETERMINANT: (promises.HasDensity, density.measure_log_determinant),
     Kind.NORMALISED_DENSITY: (promises.HasDensity, density.measure_normalised_density),
     Kind.KEPT_ENERGY: (promises.HasMotion, motion.measure_kept_energy),

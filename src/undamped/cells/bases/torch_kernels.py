@@ -18,26 +18,19 @@ from undamped.cells.bases.cell import State
 
 
 def gate_parameters(
-    module: nn.Module,
-    input_size: int,
-    hidden_size: int,
-    gates: int,
-    bias: bool = True,
-    projection: int = 0,
+    module: nn.Module, input_size: int, hidden_size: int, gates: int, bias: bool = True
 ) -> None:
-    """Give `module` the parameters of a torch kernel, drawn as torch draws them.
+    """Give `module` the four parameters of a torch kernel, drawn as torch draws them.
 
-    Without a bias two of them are None, as in torch; with a projection there is one more.
+    Without a bias the last two are None, as in torch.
     """
     bound = hidden_size**-0.5
-    shapes: dict[str, tuple[int, ...]] = {
+    shapes = {
         "weight_ih": (gates * hidden_size, input_size),
-        "weight_hh": (gates * hidden_size, projection or hidden_size),
+        "weight_hh": (gates * hidden_size, hidden_size),
         "bias_ih": (gates * hidden_size,),
         "bias_hh": (gates * hidden_size,),
     }
-    if projection:
-        shapes["weight_hr"] = (projection, hidden_size)
     for name, shape in shapes.items():
         if name.startswith("bias") and not bias:
             module.register_parameter(name, None)
@@ -59,11 +52,8 @@ def kernel_scan(
     weights: Sequence[Tensor | None],
     lengths: Tensor | None,
 ) -> tuple[Tensor, State]:
-    """Run one layer in one direction.
-
-    `weights` is (input, recurrent, both biases or None), and the projection where there is one.
-    """
-    biased = weights[2] is not None
+    """Run one layer in one direction; `weights` is (input, recurrent, and both biases or None)."""
+    biased = weights[-1] is not None
     given = [weight for weight in weights if weight is not None]
     hx = [part.unsqueeze(0) for part in state]
     first = hx if len(hx) > 1 else hx[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from undamped.experiments.kept_runs import kept_fit
 from undamped.networks.physics.state_model import StateModel
 from undamped.tasks.physics.motion_task import MotionTask
 
@@ -34,7 +33,7 @@ def trained(
     seed: int,
     out: str,
 ) -> Trained:
-    """Train a model, unless that has been done, and return it in evaluation mode.
+    """Train a model and return it, in evaluation mode.
 
     Args:
         model: Its registry name.
@@ -45,7 +44,9 @@ def trained(
         seed: Where random numbers come from.
         out: The folder for the run.
     """
-    run = kept_fit(
+    from undamped.training import fit
+
+    run = fit(
         model,
         task,
         model_options=model_options,
@@ -53,6 +54,7 @@ def trained(
         train=train,
         seed=seed,
         out=out,
+        progress=False,
     )
     built, of = run.model(), run.task()
     assert isinstance(built, StateModel) and isinstance(of, MotionTask) and run.result is not None

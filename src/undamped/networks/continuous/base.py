@@ -7,16 +7,19 @@ forward pass `evaluations` holds the number of field evaluations, after a backwa
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from undamped.flows.input_checks import fitting, type_of
 from undamped.flows.neural_ode import NeuralODE
 from undamped.flows.stacked import StackedODE
+from undamped.networks.continuous.keeping import GradientKeeping
 from undamped.promises import Kind, Promise
 
 
-class ContinuousModel(nn.Module):
+class ContinuousModel(GradientKeeping):
     """A flow in depth with a linear readout; subclasses build `start` and `flow`."""
 
     start: nn.Module
@@ -27,6 +30,18 @@ class ContinuousModel(nn.Module):
     promises: tuple[Promise, ...] = (
         Promise(Kind.INVERTIBLE_FLOW, "the flow is a homeomorphism: it can be solved back"),
     )
+
+    @property
+    def end_of_depth(self) -> float:
+        """T, where the flow ends."""
+        last = self.flow.pieces[-1] if isinstance(self.flow, StackedODE) else self.flow
+        assert isinstance(last, NeuralODE)
+        return last.times[-1]
+
+    def field_now(self) -> Any:
+        """Return the field with its parameters as they are now."""
+        assert isinstance(self.flow, NeuralODE)
+        return self.flow.field
 
     def features(self, x: Tensor) -> Tensor:
         """Return the state at the end of depth, (batch, state)."""
@@ -52,7 +67,8 @@ class ContinuousModel(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return scores or values, (batch, output)."""
-        return self.head(self.features(self.fitting(x)))
+        with self.noting_waypoints():
+            return self.head(self.features(self.fitting(x)))
 
     def fitting(self, x: Tensor) -> Tensor:
         """Return the input as the model takes it, or say what it expects instead."""

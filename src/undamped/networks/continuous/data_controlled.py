@@ -12,11 +12,13 @@ from undamped.errors import OptionError, explain
 from undamped.fields.data_controlled import Controlled, DepthNetwork
 from undamped.fields.perceptron import Activation, PerceptronField
 from undamped.flows.neural_ode import NeuralODE
-from undamped.flows.solve_options import SolveOptions, solver_arguments
 from undamped.networks.continuous.base import ContinuousModel
+from undamped.networks.continuous.options import DepthOptions, flow_of
 from undamped.options import PositiveInt
 from undamped.registry import models
 from undamped.solvers.settings import choose_solver
+
+_OWN_DEPTHS = "With depths of their own samples share no times at which to add up y."
 
 
 @models.register("data-controlled-node")
@@ -24,10 +26,10 @@ class DataControlledNODE(ContinuousModel):
     """A neural ODE whose field keeps seeing the input, to a depth that may depend on it.
 
     Equation:
-        ż = f(t, [z, x]),  z(0) = x,  ŷ = W z(g(x)) + b;  g = 1 unless adaptive
+        ż = f(t, [z, x]),  z(0) = x,  ŷ = W z(g(x)) + b;  g = T unless adaptive
 
     Symbols:
-        x input, z state, g learned depth.
+        x input, z state, T depth, g learned depth, which starts near T.
 
     Promise:
         For every input the flow it controls is a homeomorphism of the state; states of different
@@ -39,7 +41,7 @@ class DataControlledNODE(ContinuousModel):
         hidden_size: Width of the field.
         adaptive_depth: Whether every sample is integrated to a depth g(x) of its own.
         activation: Activation of the field.
-        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
+        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
         gradient: How gradients are taken; with adaptive depth all but `reversible`.
 
     Example:
@@ -58,17 +60,19 @@ class DataControlledNODE(ContinuousModel):
         hidden_size: PositiveInt = 32,
         adaptive_depth: bool = False,
         activation: Activation = "tanh",
-        **solve: Unpack[SolveOptions],
+        **solve: Unpack[DepthOptions],
     ) -> None:
         super().__init__()
         field = PerceptronField(
             input_size, hidden_size, input_size=2 * input_size, activation=activation
         )
         self.start = nn.Identity()
-        self.flow = NeuralODE(field, **solver_arguments(solve))
+        self.flow = flow_of(field, solve)
+        alone = adaptive_depth
+        self.keep(solve, **({"parameters": _OWN_DEPTHS, "direction": _OWN_DEPTHS} if alone else {}))
         if adaptive_depth:
             _check_adaptive(self._ode)
-        self.depth = DepthNetwork(input_size) if adaptive_depth else None
+        self.depth = DepthNetwork(input_size, self.end_of_depth) if adaptive_depth else None
         self.head = nn.Linear(input_size, output_size)
         self.input_size = input_size
 
@@ -111,6 +115,8 @@ def _check_adaptive(flow: NeuralODE) -> None:
         wrong, got = "gradient", "'reversible', which undoes the steps of all samples together"
     elif flow.step_size is not None:
         wrong, got = "step_size", f"{flow.step_size:g} for all samples"
+    elif solver.implicit and flow.gradient == "adjoint":
+        wrong, got = "gradient", f"'adjoint' with '{solver.name}'"
     elif not (solver.per_sample and solver.adaptive):
         wrong, got = "method", f"'{solver.name}'"
     else:
@@ -120,7 +126,7 @@ def _check_adaptive(flow: NeuralODE) -> None:
             f"DataControlledNODE.{wrong}",
             expected="with adaptive_depth, steps of its own for every sample",
             got=got,
-            remedy="Use 'dopri5', 'tsit5', 'bosh3', 'heun' or 'dopri8' with another gradient and "
-            "no step_size, or leave out adaptive_depth.",
+            remedy="Use 'dopri5', 'tsit5', 'bosh3', 'heun', 'dopri8', or 'radau5' where it is "
+            "stiff, gradient='checkpoint' and no step_size, or leave out adaptive_depth.",
         )
     )

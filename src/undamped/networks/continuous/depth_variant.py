@@ -10,12 +10,13 @@ from undamped.checked import checked
 from undamped.fields.augmented import Augmentation
 from undamped.fields.depth_variant import Basis, GalerkinField
 from undamped.fields.perceptron import PerceptronField
-from undamped.flows.neural_ode import NeuralODE
-from undamped.flows.solve_options import SolveOptions, solver_arguments
 from undamped.flows.stacked import StackedODE
 from undamped.networks.continuous.base import ContinuousModel
+from undamped.networks.continuous.options import DepthOptions, flow_arguments, flow_of
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.registry import models
+
+_OWN_PARAMETERS = "Each piece has parameters of its own, whose directions cannot agree."
 
 
 @models.register("depth-variant-node")
@@ -40,7 +41,7 @@ class DepthVariantNODE(ContinuousModel):
             field of its own for each piece and never steps across a border.
         terms: Basis functions, or pieces.
         augmented_size: Zeros added to the input.
-        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
+        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
 
     Example:
         >>> model = undamped.DepthVariantNODE(2, 2, basis="chebyshev", terms=4)
@@ -59,18 +60,19 @@ class DepthVariantNODE(ContinuousModel):
         basis: Literal["fourier", "chebyshev", "polynomial", "piecewise", "stacked"] = "fourier",
         terms: PositiveInt = 5,
         augmented_size: NonNegativeInt = 0,
-        **solve: Unpack[SolveOptions],
+        **solve: Unpack[DepthOptions],
     ) -> None:
         super().__init__()
-        size = input_size + augmented_size
+        size, depth = input_size + augmented_size, solve["depth"]  # type: ignore[typeddict-item]
         self.start = Augmentation(input_size, augmented_size) if augmented_size else nn.Identity()
-        how = solver_arguments(solve)
         if basis == "stacked":
             fields = [PerceptronField(size, hidden_size, time=False) for _ in range(terms)]
-            self.flow = StackedODE(fields, **how)
+            self.flow = StackedODE(fields, depth=depth, **flow_arguments(solve))
         else:
             kind: Basis = basis
-            field = GalerkinField(size, hidden_size, basis=kind, terms=terms)
-            self.flow = NeuralODE(field, **how)
+            field = GalerkinField(size, hidden_size, basis=kind, terms=terms, depth=depth)
+            self.flow = flow_of(field, solve)
+        apart = basis in ("stacked", "piecewise")
+        self.keep(solve, **({"direction": _OWN_PARAMETERS} if apart else {}))
         self.head = nn.Linear(size, output_size)
         self.input_size = input_size

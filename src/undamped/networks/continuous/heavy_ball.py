@@ -18,6 +18,11 @@ GENERAL_HEAVY_BALL = (
     *HEAVY_BALL,
     Promise(Kind.BOUNDED_VELOCITY, "|ḣ| ≤ 1: no position moves further than T"),
 )
+_AT_THE_END = (
+    "A force acts on momenta, which the readout does not see: at the end of depth y is nought."
+)
+NO_SHARE = {"parameters": _AT_THE_END, "direction": _AT_THE_END}
+"""What second-order models cannot keep, and why."""
 
 
 class HeavyBall(ContinuousModel):
@@ -33,6 +38,14 @@ class HeavyBall(ContinuousModel):
     def damping(self) -> Tensor:
         """γ."""
         return self._ball.damping
+
+    def volume_rate(self, numbers: int) -> Tensor:
+        """Return d log det/dt of the flow: −γ for each position.
+
+        Args:
+            numbers: Of the state, half of which are positions.
+        """
+        return -self.damping * numbers / 2
 
     def derivative(self, t: float, state: Tensor) -> Tensor:
         """Return (ḣ, ṁ) at a time and state."""

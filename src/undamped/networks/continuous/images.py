@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -14,14 +14,15 @@ from undamped.errors import ShapeError, explain
 from undamped.fields.convolutional import ConvolutionalField, ConvolutionalStart, ZeroChannels
 from undamped.fields.heavy_ball import HeavyBallField, SecondOrderField
 from undamped.flows.input_checks import fitting_pictures, type_of
-from undamped.flows.neural_ode import NeuralODE
-from undamped.flows.solve_options import TOLERANCE, SolveOptions, solver_arguments
+from undamped.flows.solve_options import TOLERANCE
 from undamped.networks.continuous.base import ContinuousModel
 from undamped.networks.continuous.heavy_ball import (
     GENERAL_HEAVY_BALL,
     HEAVY_BALL,
+    NO_SHARE,
     HeavyBall,
 )
+from undamped.networks.continuous.options import DepthOptions, flow_of
 from undamped.options import Default, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
 
@@ -29,7 +30,7 @@ SMALL = 3
 """Side of the pictures on which promises are measured."""
 
 
-class ImageSolveOptions(SolveOptions, total=False):
+class ImageSolveOptions(DepthOptions, total=False):
     """How the field of a model of pictures is solved: as any, with a finer tolerance."""
 
     tolerance: Annotated[PositiveFloat, Default(1e-4, TOLERANCE)]
@@ -46,7 +47,7 @@ class ImageModel(ContinuousModel):
         channels: int,
         make_start: Callable[[], nn.Module],
         field: nn.Module,
-        how: dict[str, Any],
+        solve: ImageSolveOptions,
     ) -> None:
         side = math.isqrt(input_size // colours)
         if colours * side * side != input_size:
@@ -63,7 +64,8 @@ class ImageModel(ContinuousModel):
         self.input_size = input_size
         self.channels = channels
         self.start = nn.Sequential(nn.Unflatten(1, self.picture), make_start())
-        self.flow = NeuralODE(field, **how)
+        self.flow = flow_of(field, solve, ImageSolveOptions)
+        self.keep(solve, **({} if isinstance(field, ConvolutionalField) else NO_SHARE))
         self.head = nn.Linear(channels * side * side, output_size)
 
     def fitting(self, x: Tensor) -> Tensor:
@@ -88,10 +90,10 @@ class ConvNODE(ImageModel):
     """A neural ODE of pictures, augmented with channels of zeros if wished.
 
     Equation:
-        ḣ = f(t, h),  h(0) = [x, 0],  ŷ = W h(1) + b
+        ḣ = f(t, h),  h(0) = [x, 0],  ŷ = W h(T) + b
 
     Symbols:
-        x picture, h state, f three convolutions, W and b readout of all pixels.
+        x picture, h state, f three convolutions, T depth, W and b readout of all pixels.
 
     Promise:
         The flow is a homeomorphism: two pictures never meet, and solving back from the end gives
@@ -103,7 +105,7 @@ class ConvNODE(ImageModel):
         hidden_size: Channels inside the field.
         augmented_channels: Channels of zeros added (ANODE).
         colours: Channels of the picture.
-        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
+        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
 
     Example:
         >>> model = undamped.ConvNODE(784, 10, hidden_size=64, augmented_channels=5)
@@ -135,7 +137,7 @@ class ConvNODE(ImageModel):
             channels,
             lambda: ZeroChannels(augmented_channels) if augmented_channels else nn.Identity(),
             ConvolutionalField(channels, hidden_size),
-            solver_arguments(solve, ImageSolveOptions),
+            solve,
         )
 
 
@@ -159,7 +161,7 @@ class ConvSONODE(ImageModel):
         hidden_size: Channels inside the field.
         channels: Channels of the position.
         colours: Channels of the picture.
-        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
+        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
 
     Example:
         >>> model = undamped.ConvSONODE(784, 10)
@@ -190,7 +192,7 @@ class ConvSONODE(ImageModel):
             channels,
             lambda: ConvolutionalStart(colours, channels, hidden_size),
             SecondOrderField(force, dim=1),
-            solver_arguments(solve, ImageSolveOptions),
+            solve,
         )
 
 
@@ -217,7 +219,7 @@ class ConvHBNODE(HeavyBall, ImageModel):
         general: Whether it is GHBNODE.
         damping: γ at the start, below 1.
         colours: Channels of the picture.
-        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
+        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
 
     Example:
         >>> model = undamped.ConvHBNODE(784, 10)
@@ -254,7 +256,7 @@ class ConvHBNODE(HeavyBall, ImageModel):
             channels,
             lambda: ConvolutionalStart(colours, channels, hidden_size),
             HeavyBallField(force, damping=damping, general=general, dim=1),
-            solver_arguments(solve, ImageSolveOptions),
+            solve,
         )
 
 

@@ -10,9 +10,8 @@ from undamped.checked import checked
 from undamped.errors import OptionError, explain
 from undamped.fields.augmented import Augmentation
 from undamped.fields.perceptron import Activation, PerceptronField
-from undamped.flows.neural_ode import NeuralODE
-from undamped.flows.solve_options import SolveOptions, solver_arguments
 from undamped.networks.continuous.base import ContinuousModel
+from undamped.networks.continuous.options import DepthOptions, flow_of
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.registry import models
 
@@ -22,10 +21,10 @@ class NODE(ContinuousModel):
     """A neural ODE between the input and a linear readout, augmented if wished.
 
     Equation:
-        ḣ = f(t, h),  h(0) = [x, 0],  ŷ = W h(1) + b
+        ḣ = f(t, h),  h(0) = [x, 0],  ŷ = W h(T) + b
 
     Symbols:
-        x input, h state, f a perceptron, W and b readout.
+        x input, h state, f a perceptron, T depth, W and b readout.
 
     Promise:
         The flow is a homeomorphism: two inputs never meet, and solving back from the end gives the
@@ -39,7 +38,7 @@ class NODE(ContinuousModel):
         augmented_size: Zeros added to the input (ANODE); 0 is the plain neural ODE.
         augmentation: Whether the added features are zeros or computed from the input.
         activation: Activation of the field.
-        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
+        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
 
     Example:
         >>> model = undamped.NODE(2, 2, hidden_size=32, augmented_size=1)
@@ -61,7 +60,7 @@ class NODE(ContinuousModel):
         augmented_size: NonNegativeInt = 0,
         augmentation: Literal["zero", "input"] = "zero",
         activation: Activation = "tanh",
-        **solve: Unpack[SolveOptions],
+        **solve: Unpack[DepthOptions],
     ) -> None:
         super().__init__()
         if augmentation != "zero" and not augmented_size:
@@ -80,6 +79,7 @@ class NODE(ContinuousModel):
             else nn.Identity()
         )
         field = PerceptronField(size, hidden_size, activation=activation)
-        self.flow = NeuralODE(field, **solver_arguments(solve))
+        self.flow = flow_of(field, solve)
+        self.keep(solve)
         self.head = nn.Linear(size, output_size)
         self.input_size = input_size

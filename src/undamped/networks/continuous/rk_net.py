@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from torch import nn
 
 from undamped.checked import checked
@@ -9,7 +11,8 @@ from undamped.fields.augmented import Augmentation
 from undamped.fields.perceptron import PerceptronField
 from undamped.flows.neural_ode import NeuralODE
 from undamped.networks.continuous.base import ContinuousModel
-from undamped.options import NonNegativeInt, PositiveInt
+from undamped.networks.continuous.options import KeepOptions
+from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
 
 
@@ -18,7 +21,7 @@ class RKNet(ContinuousModel):
     """A neural ODE with fixed Runge–Kutta steps, trained by back-propagation through them.
 
     Equation:
-        h' = h + Ψ_{1/n}(t, h), n times
+        h' = h + Ψ_{T/n}(t, h), n times
 
     Symbols:
         Ψ a step of the classical method of order four.
@@ -33,6 +36,8 @@ class RKNet(ContinuousModel):
         steps: n.
         augmented_size: Zeros added to the input.
         method: Explicit method.
+        depth: T.
+        keep: What training keeps of gradients: see `KeepOptions`.
 
     Example:
         >>> model = undamped.RKNet(2, 2, steps=6)
@@ -53,11 +58,20 @@ class RKNet(ContinuousModel):
         steps: PositiveInt = 6,
         augmented_size: NonNegativeInt = 0,
         method: str = "rk4",
+        depth: PositiveFloat = 1.0,
+        **keep: Unpack[KeepOptions],
     ) -> None:
         super().__init__()
         size = input_size + augmented_size
         self.start = Augmentation(input_size, augmented_size) if augmented_size else nn.Identity()
         field = PerceptronField(size, hidden_size)
-        self.flow = NeuralODE(field, method=method, step_size=1 / steps, gradient="backprop")
+        self.flow = NeuralODE(
+            field,
+            times=(0.0, depth),
+            method=method,
+            step_size=depth / steps,
+            gradient="backprop",
+        )
+        self.keep(keep)
         self.head = nn.Linear(size, output_size)
         self.input_size = input_size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Unpack
+from typing import Literal, Unpack
 
 from torch import Tensor, nn
 
@@ -10,14 +10,14 @@ from undamped.checked import checked, with_fixed
 from undamped.fields.augmented import Augmentation
 from undamped.fields.heavy_ball import HeavyBallField, InitialMomentum, SecondOrderField
 from undamped.fields.perceptron import Activation, PerceptronField
-from undamped.flows.neural_ode import NeuralODE
-from undamped.flows.solve_options import SolveOptions, solver_arguments
 from undamped.networks.continuous.base import ContinuousModel
 from undamped.networks.continuous.heavy_ball import (
     GENERAL_HEAVY_BALL,
     HEAVY_BALL,
+    NO_SHARE,
     HeavyBall,
 )
+from undamped.networks.continuous.options import DepthOptions, flow_of
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
 
@@ -30,7 +30,7 @@ class _SecondOrder(ContinuousModel):
         output_size: int,
         momentum: Literal["zero", "learned"],
         augmented_size: int,
-        how: dict[str, Any],
+        solve: DepthOptions,
     ) -> None:
         begin = InitialMomentum(size, momentum)
         self.start = (
@@ -38,7 +38,8 @@ class _SecondOrder(ContinuousModel):
             if augmented_size
             else begin
         )
-        self.flow = NeuralODE(field, **how)
+        self.flow = flow_of(field, solve)
+        self.keep(solve, **NO_SHARE)
         self.size = size
         self.head = nn.Linear(size, output_size)
         self.input_size = size - augmented_size
@@ -72,7 +73,7 @@ class HBNODE(HeavyBall, _SecondOrder):
         momentum: Whether the momentum starts at zero or is learned from the input.
         augmented_size: Zeros added to the input.
         activation: Activation of the force.
-        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
+        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
 
     Example:
         >>> model = undamped.HBNODE(2, 2, hidden_size=32)
@@ -96,7 +97,7 @@ class HBNODE(HeavyBall, _SecondOrder):
         momentum: Literal["zero", "learned"] = "learned",
         augmented_size: NonNegativeInt = 0,
         activation: Activation = "tanh",
-        **solve: Unpack[SolveOptions],
+        **solve: Unpack[DepthOptions],
     ) -> None:
         super().__init__()
         size = input_size + augmented_size
@@ -104,8 +105,7 @@ class HBNODE(HeavyBall, _SecondOrder):
         field = HeavyBallField(force, damping=damping, general=general)
         if general:
             self.promises = GENERAL_HEAVY_BALL
-        how = solver_arguments(solve)
-        self._build(field, size, output_size, momentum, augmented_size, how)
+        self._build(field, size, output_size, momentum, augmented_size, solve)
 
 
 @models.register("ghbnode")
@@ -156,7 +156,7 @@ class SONODE(_SecondOrder):
         momentum: Whether the velocity starts at zero or is learned from the input.
         augmented_size: Zeros added to the input.
         activation: Activation of the force.
-        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
+        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
 
     Example:
         >>> model = undamped.SONODE(2, 2, hidden_size=32)
@@ -176,10 +176,10 @@ class SONODE(_SecondOrder):
         momentum: Literal["zero", "learned"] = "learned",
         augmented_size: NonNegativeInt = 0,
         activation: Activation = "tanh",
-        **solve: Unpack[SolveOptions],
+        **solve: Unpack[DepthOptions],
     ) -> None:
         super().__init__()
         size = input_size + augmented_size
         force = PerceptronField(size, hidden_size, input_size=2 * size, activation=activation)
-        field, how = SecondOrderField(force), solver_arguments(solve)
-        self._build(field, size, output_size, momentum, augmented_size, how)
+        field = SecondOrderField(force)
+        self._build(field, size, output_size, momentum, augmented_size, solve)

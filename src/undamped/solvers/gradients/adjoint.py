@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 class Adjoint(GradientMethod):
     """The gradient of the true solution rather than of the numbers returned."""
 
-    solves_back = True
     samples_field = True
 
     def check(self, solver: Solver) -> None:

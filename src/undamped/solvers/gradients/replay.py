@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import torch
@@ -104,13 +103,14 @@ class Replay:
         for step in steps:
             if step.landed is not None:
                 continue
-            with self._beside_jumps(step):
-                if step.rows is None:
-                    state = self.solver.repeat(self.field, step.t, step.h, state)
-                else:
-                    part = (state[0][step.rows],)
-                    (new,) = self.solver.repeat(self.field, step.t, step.h, part)
-                    state = (state[0].index_copy(0, step.rows, new),)
+            self.field.window = self.jumps.window(step.t, step.h)
+            if step.rows is None:
+                state = self.solver.repeat(self.field, step.t, step.h, state)
+            else:
+                part = (state[0][step.rows],)
+                (new,) = self.solver.repeat(self.field, step.t, step.h, part)
+                state = (state[0].index_copy(0, step.rows, new),)
+        self.field.window = None
         times = [torch.as_tensor(step.t).double().mean() for step in steps if step.landed is None]
         return state, kept, f"near t = {float(times[0]):.6g}" if times else "in the solve"
 
@@ -118,7 +118,8 @@ class Replay:
         """Return the same, with each step's start had by undoing the step."""
         state, pull = self.trace.final, self._nothing(self.trace.final)
         for step in reversed(self.trace.steps):
-            with torch.no_grad(), self._beside_jumps(step):
+            self.field.window = self.jumps.window(step.t, step.h)
+            with torch.no_grad():
                 state = self.solver.reverse(self.field, step.t, step.h, state)
             pull, _ = self._piece(state, [step], pull, gradients)
         undone(y0, state[0], self.trace.final[0])
@@ -157,21 +158,19 @@ class Replay:
             pulls.append(gradients[index][step.landed])
             return state, outputs, pulls
         fractions = [fraction for _, fraction in step.outputs if fraction is not None]
-        with self._beside_jumps(step):
-            if step.rows is None:
-                state, inside = self.solver.replay(self.field, step.t, step.h, state, fractions)
-            else:
-                part = (state[0][step.rows],)
-                (new,), inside = self.solver.replay(self.field, step.t, step.h, part, fractions)
-                state = (state[0].index_copy(0, step.rows, new),)
+        self.field.window = self.jumps.window(step.t, step.h)
+        if step.rows is None:
+            state, inside = self.solver.replay(self.field, step.t, step.h, state, fractions)
+        else:
+            part = (state[0][step.rows],)
+            (new,), inside = self.solver.replay(self.field, step.t, step.h, part, fractions)
+            state = (state[0].index_copy(0, step.rows, new),)
+        self.field.window = None
         found = iter(inside)
         for index, fraction in step.outputs:
             outputs.append(state[0] if fraction is None else next(found))
             pulls.append(gradients[index])
         return state, outputs, pulls
-
-    def _beside_jumps(self, step: Step) -> AbstractContextManager[None]:
-        return self.field.within(self.jumps.window(step.t, step.h))
 
     def _begin(self, y0: Tensor, pull: list[Tensor], gradients: Tensor) -> Tensor:
         with torch.enable_grad():

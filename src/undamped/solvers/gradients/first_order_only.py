@@ -1,8 +1,7 @@
-"""Values without a gradient: asking for it is an error, never a gradient that is missing.
+"""Gradients that can be taken once: asking for the gradient of such a gradient is an error.
 
-A gradient that can be taken once is such a value: PyTorch's own guard notices only where the
-incoming gradient has a graph. Where it is a constant, a result without a graph would pass for one
-that depends on nothing.
+PyTorch's own guard notices only where the incoming gradient has a graph. Where it is a constant,
+a result without a graph would pass for one that depends on nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from torch import Tensor
 from undamped.errors import OptionError
 
 
-class _Refused(torch.autograd.Function):
+class _FirstOrderOnly(torch.autograd.Function):
     """The first `count` tensors as they are, depending on all others, with no derivative."""
 
     @staticmethod
@@ -32,18 +31,18 @@ class _Refused(torch.autograd.Function):
         raise OptionError(ctx.message)
 
 
-def refuse_gradients(
+def first_order_only(
     values: Sequence[Tensor | None], roots: Sequence[Tensor], message: str
 ) -> list[Tensor | None]:
-    """Return values that raise an error when they are differentiated, where a graph is being built.
+    """Return what a backward pass found, guarded if a graph through it is being built.
 
     Args:
-        values: Some tensors, or None.
+        values: Gradients; None where there is none.
         roots: What they depend on; a path to them has to exist for the guard to be met.
         message: What to say to whoever differentiates them.
     """
     there = [value for value in values if value is not None]
     if not torch.is_grad_enabled() or not there:
         return list(values)
-    guarded = iter(_Refused.apply(message, len(there), *there, *roots))
+    guarded = iter(_FirstOrderOnly.apply(message, len(there), *there, *roots))
     return [None if value is None else next(guarded) for value in values]

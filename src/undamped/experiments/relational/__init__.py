@@ -1,1 +1,0 @@
-"""Experiments about relations: rules and new objects, games, spurious colours, comparisons."""
