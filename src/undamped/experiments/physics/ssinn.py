@@ -114,7 +114,7 @@ def run(
     *,
     seeds: Sequence[int] = (0, 1, 2),
     pairs: PositiveInt = 5000,
-    steps: PositiveInt = 4000,
+    steps: PositiveInt = 1500,
     noise: NonNegativeFloat = 0.0,
     out: str = "runs",
     tick: Callable[[str], None] | None = None,
@@ -141,7 +141,7 @@ def run(
         one = trained(
             "ssinn",
             "henon-heiles",
-            model_options={"step_size": 0.05, "gradient": "backprop"},
+            model_options={"step_size": 0.05},
             task_options={
                 "trajectories": pairs,
                 "readings": 2,

@@ -170,7 +170,7 @@ def _learn(name: str, seed: int, pairs: int, steps: int, later: int, out: str) -
     found = trained(
         "taylor-net",
         name,
-        model_options={"step_size": STEP, "gradient": "backprop"},
+        model_options={"step_size": STEP},
         task_options={**SYSTEMS[name], "trajectories": pairs, **data},
         train={"steps": steps, "batch_size": pairs, "learning_rate": 3e-3},
         seed=seed,

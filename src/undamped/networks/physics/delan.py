@@ -83,7 +83,10 @@ class DeLaN(LagrangianModel):
 
     usual_choice = True
     promises = (ENERGY, BALANCE, PASSIVE, MASS)
-    recipe: ClassVar = {"task": {"form": "derivative", "partners": "velocities"}}
+    recipe: ClassVar = {
+        "task": {"form": "derivative", "partners": "velocities"},
+        "model": {"hidden_size": 64},
+    }
 
     @checked
     def __init__(

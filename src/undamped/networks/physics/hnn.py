@@ -56,7 +56,7 @@ class HNN(MotionModel):
 
     usual_choice = True
     promises = (ENERGY, VOLUME, SYMPLECTIC)
-    recipe: ClassVar = {"task": {"form": "derivative"}}
+    recipe: ClassVar = {"task": {"form": "derivative"}, "model": {"hidden_size": 200}}
 
     @checked
     def __init__(

@@ -75,7 +75,10 @@ class LNN(LagrangianModel):
 
     usual_choice = True
     promises = (ENERGY, BALANCE, PASSIVE)
-    recipe: ClassVar = {"task": {"form": "derivative", "partners": "velocities"}}
+    recipe: ClassVar = {
+        "task": {"form": "derivative", "partners": "velocities"},
+        "model": {"hidden_size": 64},
+    }
 
     @checked
     def __init__(

@@ -66,7 +66,11 @@ class NSSNN(MotionModel):
     """
 
     promises = (ENERGY, VOLUME, DOUBLED)
-    recipe: ClassVar = {"task": {"form": "trajectory", "error": "absolute"}}
+    recipe: ClassVar = {
+        "task": {"form": "trajectory", "error": "absolute"},
+        "model": {"hidden_size": 64},
+        "train": {"learning_rate": 3e-3},
+    }
 
     @checked
     def __init__(
@@ -79,7 +83,7 @@ class NSSNN(MotionModel):
         angles: Angles = "plain",
         omega: PositiveFloat = 20.0,
         step_size: PositiveFloat = 0.01,
-        gradient: Gradient = "reversible",
+        gradient: Gradient = "backprop",
     ) -> None:
         super().__init__()
         space = space_of(shape, "NSSNN")

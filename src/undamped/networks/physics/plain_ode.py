@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import ClassVar, Unpack
 
 from undamped.checked import checked
 from undamped.contract import StateSpace, TaskShape
@@ -52,6 +52,7 @@ class PlainODE(MotionModel):
     """
 
     usual_choice = True
+    recipe: ClassVar = {"model": {"hidden_size": 200}}
 
     @checked
     def __init__(

@@ -59,7 +59,7 @@ class SRNN(MotionModel):
 
     usual_choice = True
     promises = (ENERGY, VOLUME, SYMPLECTIC)
-    recipe: ClassVar = {"task": {"form": "trajectory"}}
+    recipe: ClassVar = {"task": {"form": "trajectory"}, "model": {"hidden_size": 64}}
 
     @checked
     def __init__(

@@ -36,7 +36,8 @@ class SSINN(MotionModel):
         shape: The shape of the task; a `StateSpace`, or a number of positions with a momentum each.
         degree: Largest power of each variable.
         total_degree: Largest sum of powers in a term; as large as powers allow if none is given.
-        harmonics: Sines and cosines of positions, of 1, 2, … times each; 0 for none.
+        harmonics: Sines and cosines of positions, of 1, 2, … times each; 0 for none, which it is
+            by default unless there are angles, and then 1.
         sparsity: Factor on the sum of absolute coefficients, which training adds to its loss.
         threshold: Terms whose coefficients are smaller are dropped for good, from time to time.
         prune_every: Steps of training between two such times.
@@ -55,7 +56,7 @@ class SSINN(MotionModel):
     promises = (ENERGY, VOLUME, SYMPLECTIC)
     recipe: ClassVar = {
         "task": {"form": "trajectory", "window": 1, "error": "absolute"},
-        "train": {"learning_rate": 1e-2},
+        "train": {"learning_rate": 5e-2},
     }
 
     @checked
@@ -65,17 +66,18 @@ class SSINN(MotionModel):
         *,
         degree: PositiveInt = 3,
         total_degree: PositiveInt | None = None,
-        harmonics: NonNegativeInt = 0,
+        harmonics: NonNegativeInt | None = None,
         sparsity: NonNegativeFloat = 1e-3,
         threshold: NonNegativeFloat = 0.05,
-        prune_every: PositiveInt = 500,
+        prune_every: PositiveInt = 1000,
         **solve: Unpack[FourthOrderOptions],
     ) -> None:
         super().__init__()
         space = space_of(shape, "SSINN")
         coordinates = Coordinates.of(space, "SSINN")
         self.sparsity, self.threshold, self.prune_every = sparsity, threshold, prune_every
-        self.library = LibraryField(coordinates.freedoms, degree, total_degree, harmonics)
+        waves = int(bool(coordinates.angles)) if harmonics is None else harmonics
+        self.library = LibraryField(coordinates.freedoms, degree, total_degree, waves)
         self._build(space, self.library, step_arguments(solve), coordinates)
 
     def penalty(self) -> Tensor:

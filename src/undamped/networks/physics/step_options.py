@@ -26,9 +26,12 @@ class StepOptions(TypedDict, total=False):
 
 
 class FourthOrderOptions(StepOptions, total=False):
-    """The same, with steps of order four unless something else is said."""
+    """The same for models of few steps: of order four, and back-propagated."""
 
     method: Annotated[str, Default("yoshida4", "Solver: yoshida4, leapfrog, symplectic-euler, …")]
+    gradient: Annotated[
+        Gradient, Default("backprop", "How gradients are taken; 'reversible' for long windows.")
+    ]
 
 
 def step_arguments(chosen: StepOptions) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class SymODEN(MotionModel):
 
     usual_choice = True
     promises = (ENERGY, BALANCE, PASSIVE, VOLUME, SYMPLECTIC, MASS, CIRCLE)
-    recipe: ClassVar = {"task": {"form": "trajectory"}}
+    recipe: ClassVar = {"task": {"form": "trajectory"}, "model": {"hidden_size": 64}}
 
     @checked
     def __init__(

@@ -50,6 +50,7 @@ class TaylorNet(MotionModel):
     recipe: ClassVar = {
         "task": {"form": "trajectory", "window": 1, "error": "absolute"},
         "model": {"hidden_size": 16},
+        "train": {"learning_rate": 3e-3},
     }
 
     @checked

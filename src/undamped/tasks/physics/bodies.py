@@ -109,11 +109,9 @@ class ThreeBodySystem(System[GravityField]):
 class _BodiesTask(MotionTask):
     recipes: ClassVar[dict[str, Any]] = {
         "*": {
-            "model": {"hidden_size": 200},
             "train": {
                 "steps": 5000,
                 "batch_size": 200,
-                "learning_rate": 1e-3,
                 "schedule": "cosine",
             },
         }

@@ -44,11 +44,9 @@ class LearnsMotion(ArrayTask):
 
     recipes: ClassVar = {
         "*": {
-            "model": {"hidden_size": 200},
             "train": {
                 "steps": 2000,
                 "batch_size": 256,
-                "learning_rate": 1e-3,
                 "schedule": "cosine",
             },
         }
