@@ -30,6 +30,9 @@ OTHERS = [
 ]
 KERNELS = [(name, {}) for name in COUPLED] + OTHERS
 
+# Numbers are written here that no optimiser of torch would leave.
+pytestmark = pytest.mark.filterwarnings("ignore:full-capacity-urnn. expected W on the unitary")
+
 
 def cell_of(name, options, hidden, dtype=torch.float64):
     torch.manual_seed(5)

@@ -24,6 +24,7 @@ def probes():
     task = tasks.build("adding", length=20)
     inputs = task.batch("test", 0, 4).inputs
     pairs = tasks.build("same-different", colours="joint")
+    moving = tasks.build("spring", trajectories=8, readings=4, span=0.5, horizon=1.0)
     layer = nn.TransformerEncoderLayer(2, 1, 4)
     return {
         "oscillators": Probe(
@@ -43,6 +44,9 @@ def probes():
             "pictures",
             pairs,
         ),
+        "motion": Probe(
+            undamped.HNN(moving.task_shape, hidden_size=4), torch.randn(4, 2), "motion", moving
+        ),
     }
 
 
@@ -55,6 +59,9 @@ def measured(probes):
         if name not in found:
             found[name] = {}
             for kind, probe in probes.items():
+                if probe.moves and not instruments[name].of_motion:
+                    found[name][kind] = "it has no steps to remember"
+                    continue
                 try:
                     with undamped.plain_loops():  # nobody waits for a compiler
                         found[name][kind] = instruments[name].measure(probe)

@@ -18,6 +18,8 @@ NETWORKS = [
     for name in models
     if isinstance(models[name], type) and issubclass(models[name], Recurrent)
 ]
+# Numbers are written here that no optimiser of torch would leave.
+pytestmark = pytest.mark.filterwarnings("ignore:full-capacity-urnn. expected W on the unitary")
 every = pytest.mark.parametrize("name", NETWORKS)
 
 
@@ -377,6 +379,20 @@ def test_types_that_do_not_fit_are_refused(name):
     for call in (net, net.step, net.last):
         with pytest.raises(ShapeError, match=r"expected a tensor .* got numpy\.ndarray"):
             call(x.numpy())
+    stream = net.stream()
+    for sample, match in (
+        (x[0, 0].numpy(), r"expected a tensor, got numpy\.ndarray"),
+        (x[0, 0].float(), r"expected torch\.float64, .*float32"),
+        (x[0, 0, :2], r"expected shape \(1, 3\), got \(2,\)"),
+    ):
+        with pytest.raises(ShapeError, match=match):
+            stream.push(sample)
+    packed = pack_padded_sequence(x, torch.tensor([6, 4, 2]))
+    with pytest.raises(ShapeError, match=r"one sample .* got a PackedSequence"):
+        net.step(packed)
+    for call in (net, net.last):
+        with pytest.raises(OptionError, match="which says its lengths itself"):
+            call(packed, None, torch.tensor([6, 4, 2]))
 
 
 @every

@@ -126,6 +126,7 @@ def test_readouts(name, readout):
     ("name", "options"),
     [
         ("rnn", {"nonlinearity": "relu"}),
+        ("lstm", {"proj_size": 2}),
         ("eurnn", {"unitary": False}),
         ("eurnn", {"hidden_size": 130, "capacity": 1, "num_layers": 1}),
         ("eurnn", {"style": "fft", "hidden_size": 8}),

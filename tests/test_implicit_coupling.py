@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -69,6 +71,17 @@ class Late(nn.Module):
 
 FIELDS = {"graph": (Graph, (5, 2)), "matrix": (Matrix, (3, 3)), "grid": (Grid, (4, 3))}
 FIELDS["late"] = (Late, (4, 2))
+# One method of each kind meets every field, the others a field each.
+OF_A_KIND = ("radau5", "sdirk4", "rodas5p")
+PAIRS = [(name, method) for method in OF_A_KIND for name in FIELDS]
+PAIRS += zip(itertools.cycle(FIELDS), [m for m in IMPLICIT if m not in OF_A_KIND], strict=False)
+# What decays is solved backwards in large steps where they are fixed: no adjoint can be expected.
+CASES = [
+    (name, method, gradient)
+    for name, method in PAIRS
+    for gradient in GRADIENTS
+    if gradient != "adjoint" or solvers[method]().adaptive
+]
 
 
 def problem(name):
@@ -86,37 +99,35 @@ def gradient_of(field, start, end=1.0, **how):
     return final.detach(), found
 
 
-@pytest.mark.parametrize("name", FIELDS)
-@pytest.mark.parametrize("method", IMPLICIT)
-@pytest.mark.parametrize("gradient", GRADIENTS)
+@cache
+def truth(name):
+    return gradient_of(*problem(name), method="dopri8", rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "method", "gradient"), CASES)
 def test_coupled_rows_are_one_system(name, method, gradient):
-    precise = solvers[method]().adaptive
-    if gradient == "adjoint" and not precise:
-        pytest.skip("what decays is solved backwards in large steps: no adjoint can be expected")
-    field, start = problem(name)
-    how = {"method": method, "gradient": gradient}
-    if precise:
-        how |= {"rtol": 1e-7, "atol": 1e-9}
-    else:
-        how["options"] = {"step_size": 0.05}
-    wanted, pulled = gradient_of(field, start, method="dopri8", rtol=1e-10, atol=1e-12)
-    final, found = gradient_of(field, start, **how)
-    tolerance = {True: 1e-5, False: 2e-1}[precise] * (20 if method == "trbdf2" else 1)
-    torch.testing.assert_close(final, wanted, rtol=tolerance, atol=tolerance)
-    for one, other in zip(found, pulled, strict=True):
+    solver = solvers[method]()
+    how = {"options": {"step_size": 0.05}}
+    if solver.adaptive:
+        how = {"rtol": 1e-6, "atol": 1e-8} if solver.order > 3 else {"rtol": 1e-4, "atol": 1e-5}
+    final, found = gradient_of(*problem(name), method=method, gradient=gradient, **how)
+    tolerance = 2e-1 if not solver.adaptive else 5e-4 if solver.order > 3 else 5e-3
+    for one, other in zip((final, *found), (truth(name)[0], *truth(name)[1]), strict=True):
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", FIELDS)
-@pytest.mark.parametrize("method", IMPLICIT)
-@pytest.mark.parametrize("gradient", ["checkpoint", "backprop"])
+@pytest.mark.parametrize(
+    ("name", "method", "gradient"), [case for case in CASES if case[2] != "adjoint"]
+)
 def test_exact_gradients_are_those_of_the_steps(name, method, gradient):
     field, start = problem(name)
     how = {"method": method, "options": {"step_size": 0.5}, "gradient": gradient}
     _, (pulled, *_) = gradient_of(field, start, **how)
     direction = torch.randn_like(start)
     eps = 1e-5
-    values = [gradient_of(field, start + sign * eps * direction, **how)[0] for sign in (1.0, -1.0)]
+    with torch.no_grad():
+        sides = [start + sign * eps * direction for sign in (1.0, -1.0)]
+        values = [solve(field, side, [0.0, 1.0], **how).final for side in sides]
     weights = torch.linspace(1, 2, start.numel(), dtype=start.dtype).view(start.shape)
     difference = float((weights * (values[0] - values[1])).sum()) / (2 * eps)
     assert float((pulled * direction).sum()) == pytest.approx(difference, rel=1e-6)
@@ -136,10 +147,10 @@ def test_products_alone_find_the_same(method, gradient):
 
 def stiff_system():
     torch.manual_seed(0)
-    turn = torch.linalg.qr(torch.randn(60, 60, dtype=torch.float64))[0]
-    rates = torch.logspace(0, 8, 60, dtype=torch.float64)
+    turn = torch.linalg.qr(torch.randn(40, 40, dtype=torch.float64))[0]
+    rates = torch.logspace(0, 8, 40, dtype=torch.float64)
     matrix = -(turn * rates) @ turn.T
-    return (lambda t, y: y @ matrix), torch.randn(60, dtype=torch.float64, requires_grad=True)
+    return (lambda t, y: y @ matrix), torch.randn(40, dtype=torch.float64, requires_grad=True)
 
 
 @pytest.mark.parametrize("gradient", ["backprop", "checkpoint"])
@@ -159,13 +170,21 @@ def test_equations_not_solved_on_the_backward_pass_are_an_error(gradient):
 def test_the_adjoint_of_an_implicit_method_knows_its_derivative(method):
     y0 = torch.ones(3, 1, dtype=torch.float64, requires_grad=True)
     options = {} if solvers[method]().adaptive else {"step_size": 0.1}
+    rtol = None if options else 1e-4 if method == "trbdf2" else 1e-7
     solution = solve(
-        lambda t, y: -y, y0, [0.0, 1.0], method=method, gradient="adjoint", options=options
+        lambda t, y: -y,
+        y0,
+        [0.0, 1.0],
+        method=method,
+        gradient="adjoint",
+        options=options,
+        rtol=rtol,
+        atol=rtol,
     )
     (pulled,) = torch.autograd.grad(solution.final.sum(), y0)
-    rtol = 0.1 if options else 1e-4 if method == "trbdf2" else 1e-6
-    torch.testing.assert_close(pulled, torch.full_like(pulled, -1.0).exp(), rtol=rtol, atol=0)
-    assert solution.evaluations_backward < (20_000 if method == "trbdf2" else 1500)
+    allowed = 0.1 if rtol is None else 50 * rtol
+    torch.testing.assert_close(pulled, torch.full_like(pulled, -1.0).exp(), rtol=allowed, atol=0)
+    assert solution.evaluations_backward < 1500
 
 
 @pytest.mark.parametrize("method", [name for name in IMPLICIT if solvers[name]().adaptive])
@@ -178,8 +197,8 @@ def test_the_adjoint_on_a_stiff_network(method):
 
     field.parameters = net.parameters
     start = torch.rand(4, 2, dtype=torch.float64)
-    how = {"method": method, "rtol": 1e-7, "atol": 1e-9, "end": 0.05}
+    how = {"method": method, "rtol": 1e-6, "atol": 1e-8, "end": 0.05}
     _, wanted = gradient_of(field, start, gradient="checkpoint", **how)
     _, found = gradient_of(field, start, gradient="adjoint", **how)
     for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)

@@ -11,7 +11,8 @@ from undamped.registry import solvers
 from undamped.solvers import Rodas5P, solve
 
 IMPLICIT = [n for n in solvers if solvers[n].implicit and not solvers[n].switches]
-L_STABLE = [name for name in IMPLICIT if name != "implicit-midpoint"]
+# A symmetric method keeps fast modes: |R(∞)| = 1.
+L_STABLE = [name for name in IMPLICIT if not solvers[name].symmetric]
 
 
 def stability(method, z):

@@ -57,6 +57,50 @@ def test_several_python_threads_at_once(two_threads):
             assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
+@pytest.mark.skipif(threads._thread_limits() is None, reason="torch has other libraries here")
+def test_a_thread_that_keeps_to_itself_leaves_others_as_they_are(two_threads):
+    with threads.alone():
+        assert torch.get_num_threads() == 1 and threads.worth_having() == 2
+        with ThreadPoolExecutor(1) as pool:  # a thread that begins in the meantime
+            assert pool.submit(torch.get_num_threads).result() == 2
+        with threads.alone():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 2 == threads.worth_having()
+    with pytest.raises(ZeroDivisionError), threads.alone():
+        _ = 1 / 0
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("name", ["lstm", "exprnn", "unicornn", "indrnn", "memrnn"])
+def test_small_passes_leave_the_threads_of_torch_as_they_were(two_threads, name):
+    net = undamped.build(name, input_size=3, hidden_size=8)
+    net(torch.randn(10, 2, 3))[0].sum().backward()
+    with torch.no_grad():
+        net(torch.randn(10, 2, 3))
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("size", [3, 200])
+def test_matrices_made_apart_have_the_gradients_of_autograd(two_threads, size, monkeypatch):
+    """Those of small networks have a graph of their own; one may go back through it twice."""
+    torch.manual_seed(0)
+    net = undamped.nnRNN(2, size, dtype=torch.float64)
+    x = torch.randn(4, 2, 2, dtype=torch.float64)
+    loss = net(x)[0].square().sum()
+    wanted = [p for p in net.parameters() if p.requires_grad]
+    once = torch.autograd.grad(loss, wanted, retain_graph=True)
+    again = torch.autograd.grad(loss, wanted)
+    monkeypatch.setattr(type(net.cell(0)), "_constants_are_small", False)
+    plain = torch.autograd.grad(net(x)[0].square().sum(), wanted)
+    for a, b, c in zip(once, again, plain, strict=True):
+        assert torch.equal(a, b)
+        torch.testing.assert_close(a, c)
+    for parameter in net.parameters():
+        parameter.requires_grad_(False)
+    assert not net(x)[0].requires_grad
+
+
 def test_work_of_several_callers_waits_its_turn(two_threads):
     """More work than threads, from callers whose pieces come in between each other."""
     busy = threading.Event()

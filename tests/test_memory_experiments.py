@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import undamped
-from undamped.errors import UnknownNameError
+from undamped.errors import OptionError, UnknownNameError
 from undamped.experiments import copy_long, denoise, screening, transfer_copy
 from undamped.experiments.hidden_gradients import hidden_gradients
 from undamped.experiments.kept_runs import kept_fit
@@ -38,7 +38,7 @@ def test_every_delay_from_the_start_and_numbers_of_the_thesis(tmp_path):
     result = copy_long.run(delays=(2, 4), networks=("lstm",), out=str(tmp_path), **SMALL)
     assert [one.delay for one in result.trained] == [2, 4]
     assert result.accuracy("lstm", 4) == result.trained[1].accuracy[4]
-    assert "2 + 2" in result.markdown()
+    assert "2 of 512 + 2 of 512" in result.markdown()
     assert denoise.PRINTED["memrnn"][2000] == "out of memory"
     assert transfer_copy.PRINTED["sab"][400] == 95
 
@@ -52,6 +52,8 @@ def test_gradients_and_memory_are_drawn(tmp_path):
     assert len(found.gradients["sab"]) == 23 and found.peaks["sab"][0] >= 0
     assert set(result.figures()) == {"denoise-curves", "gradients-and-memory"}
     assert "| sab |" in "\n".join(found.lines())
+    with pytest.raises(OptionError, match="at least 21 steps"):
+        denoise.run(lengths=(20,))
     json.dumps(result.to_dict())
 
 

@@ -25,7 +25,12 @@ VARIANTS = [
     *((name, options) for name in ("memrnn", "memlstm") for options in ATTENTION),
     *((name, options) for name in ("relrnn", "rellstm") for options in SCREENED),
     *(("relrnn", {**SMALL, "nonlinearity": kind}) for kind in ("relu", "modrelu")),
-    *(("relrnn", {**SMALL, "recurrence": kind}) for kind in ("exprnn", "scornn", "rnn", "gru")),
+    *(
+        ("relrnn", {**SMALL, "recurrence": kind})
+        for kind in ("exprnn", "scornn", "rnn", "gru", "goru")
+    ),
+    ("memrnn", {"recurrence": "gru", "mix": "learned"}),
+    ("relrnn", {**SMALL, "recurrence": "gru", "screening": "surprise"}),
     ("sab", {"keep_every": 2, "top": 3, "truncate": 4}),
     ("sab", {"keep_every": 3, "top": 2, "truncate": 0, "scores": "released"}),
     ("sab", {"keep_every": 1, "top": 50, "truncate": 5}),

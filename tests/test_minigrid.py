@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from undamped.errors import MissingPackageError, UnknownNameError
+from undamped.errors import MissingPackageError, OptionError, UnknownNameError
 from undamped.experiments import minigrid
 from undamped.experiments.reinforcement import environments as worlds
 from undamped.experiments.reinforcement import training
@@ -115,6 +115,8 @@ def test_the_experiment_and_its_sentences(tmp_path, monkeypatch):
     assert len(result.figures()["minigrid-Empty-5x5"].axes[0].lines) == 2
     with pytest.raises(UnknownNameError, match="DoorKey-5x5"):
         minigrid.run(environment="DorKey-5x5")
+    with pytest.raises(OptionError, match="recurrent networks"):
+        minigrid.run(networks=("ffjord",))
     with pytest.raises(UnknownNameError, match="rellstm"):
         minigrid.run(networks=("relstm",))
     monkeypatch.setattr(worlds, "find_spec", lambda name: None)

@@ -14,6 +14,8 @@ TINY = {
     "ssinn": {"seeds": (0,), "pairs": 16, "steps": 3},
     "nssnn": {"seeds": (0,), "pairs": 16, "steps": 3, "predicted": 20},
     "taylor-net": {"systems": ("pendulum",), "seeds": (0,), "steps": 3, "later": 20},
+    "lnn": {"seeds": (0,), "steps": 3, "trajectories": 4, "hidden_size": 8, "end": 0.5},
+    "links": {"models": ("NODE", "CHNN"), "steps": 3, "pieces": 8, "hidden_size": 8},
     "symoden": {"steps": 3, "trajectories": 8, "hidden_size": 8, "baseline": False},
 }  # fmt: skip
 
@@ -35,6 +37,7 @@ def test_a_goal_is_met_or_not():
     assert Goal("error", 2.0, 1.0).line() == "- ✗ error: 2, at most 1 wanted."
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
 def test_the_benchmark_measures_what_it_says(monkeypatch):
     def here(prepare, *given):
         prepare(*given)()
@@ -46,6 +49,7 @@ def test_the_benchmark_measures_what_it_says(monkeypatch):
     assert told[0]["autograd_over_closed"] > 0
     assert told[1]["gradient_difference"] < 1e-10
     assert set(told[1]["peak_bytes"]) == {"reversible", "backprop"}
+    assert set(told[2]["timings"]) == {"accelerations", "an update"}
     assert "SRNN" in found.markdown() and found.summary().renderables
     with pytest.raises(UnknownNameError, match="section of this benchmark 'hn'"):
         benchmarks["physics"](only=("hn",))

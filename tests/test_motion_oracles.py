@@ -59,10 +59,10 @@ def test_srnn_is_leapfrog_with_two_energies():
     field = model.field
 
     def velocity(p):
-        return slope(lambda x: perceptron(field.of_momenta, x)[0], p)
+        return slope(lambda x: perceptron(field.of_momenta.net, x)[0], p)
 
     def force(q):
-        return -slope(lambda x: perceptron(field.of_positions, x)[0], q)
+        return -slope(lambda x: perceptron(field.of_positions.net, x)[0], q)
 
     start, _ = states(model)
     wanted = []
@@ -372,7 +372,7 @@ def bowl():
     torch.manual_seed(0)
     model = undamped.SRNN(2, hidden_size=8, hidden_layers=1, activation="softplus").double()
     with torch.no_grad():
-        for net in (model.field.of_momenta, model.field.of_positions):
+        for net in (model.field.of_momenta.net, model.field.of_positions.net):
             net.hidden[0].weight.copy_(torch.randn(8, 2))
             net.readout.weight.copy_(0.2 + torch.rand(1, 8))
     return model

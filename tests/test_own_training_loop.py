@@ -143,6 +143,64 @@ def test_rebasing_goes_on_where_a_file_left_it():
     assert int(second.cell(0).updates) == 0
 
 
+class LookAhead(torch.optim.Optimizer):
+    """An optimiser around another: every second step ends halfway to where the last one did."""
+
+    def __init__(self, parameters, inner):
+        super().__init__(parameters, {})
+        self.inner, self.count = inner(self.param_groups), 0
+        self.slow = [p.detach().clone() for p in self.param_groups[0]["params"]]
+
+    @torch.no_grad()
+    def step(self, closure):
+        loss = self.inner.step(closure)
+        self.count += 1
+        if self.count % 2 == 0:
+            for slow, fast in zip(self.slow, self.param_groups[0]["params"], strict=True):
+                slow.lerp_(fast, 0.5)
+                fast.copy_(slow)
+        return loss
+
+
+def test_an_optimiser_around_another_counts_once_and_keeps_the_promise():
+    torch.manual_seed(0)
+    for net in (undamped.FullCapacityURNN(3, 8), undamped.expRNN(3, 8, rebase_every=100)):
+        optimiser = LookAhead(list(net.parameters()), lambda p: torch.optim.Adam(p, lr=0.05))
+        train(net, optimiser, 21)
+        assert int(net.cell(0).updates) == 21 and not net.cell(0).updating
+        assert all_kept(net.cell(0))
+    net = undamped.nnRNN(3, 8, scale_penalty=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the penalty was taken, if before the inner step
+        train(net, LookAhead(list(net.parameters()), lambda p: torch.optim.SGD(p, lr=0.1)), 3)
+
+
+def test_a_step_that_failed_does_not_count():
+    net = undamped.FullCapacityURNN(3, 8)
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+    with pytest.raises(ZeroDivisionError):
+        optimiser.step(lambda: 1 / 0)
+    train(net, optimiser, 2)
+    assert int(net.cell(0).updates) == 2 and not net.cell(0).updating
+    assert all_kept(net.cell(0))
+
+
+def test_an_average_of_unitary_matrices_is_noticed():
+    """Nothing trains it, so no pass with gradients would tell."""
+    torch.manual_seed(0)
+    net = undamped.FullCapacityURNN(3, 8)
+    averaged = torch.optim.swa_utils.AveragedModel(net)
+    optimiser = torch.optim.Adam(net.parameters(), lr=0.2)
+    for _ in range(10):
+        train(net, optimiser, 1)
+        averaged.update_parameters(net)
+    averaged.eval()
+    with torch.no_grad(), pytest.warns(UserWarning, match="averages of weights"):
+        averaged(torch.randn(5, 2, 3))
+    averaged.module.cell(0).make_unitary()
+    assert all_kept(averaged.module.cell(0))
+
+
 @pytest.mark.parametrize("name", ["full-capacity-urnn", "indrnn"])
 def test_updates_by_other_means_are_noticed(name):
     torch.manual_seed(0)

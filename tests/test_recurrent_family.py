@@ -18,6 +18,9 @@ from undamped.networks.recurrent import Recurrent
 from undamped.options import REQUIRED, convert, options_of
 from undamped.registry import models
 
+# Numbers are written here that no optimiser of torch would leave.
+pytestmark = pytest.mark.filterwarnings("ignore:full-capacity-urnn. expected W on the unitary")
+
 
 def perturbed(name, hidden=5, **options):
     """A network moved off its start, so that nothing is zero or one by accident."""

@@ -8,6 +8,7 @@ import torch
 
 import relational_oracles as oracles
 import undamped
+import undamped.networks.relational.normalisation
 from toy_members import PICTURES
 from undamped.contract import Batch, TaskShape
 from undamped.errors import OptionError, ShapeError, UnknownNameError
@@ -124,6 +125,23 @@ def test_the_encoder_and_its_normalisation_compute_their_equations():
     for b in range(2):
         u = codes[:, b].detach().numpy()
         np.testing.assert_allclose(z[:, b], oracles.context_norm(w, u, (2, 3)), atol=1e-9)
+
+
+def test_normalisation_has_gradients_of_every_order():
+    norm = undamped.networks.relational.normalisation.TemporalContextNorm(3, (2, 3)).double()
+    codes = torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True)
+    inputs = (codes, *norm.parameters())
+    with torch.no_grad():
+        norm.gamma.add_(torch.randn(3))
+
+    def run(codes, gamma, beta):
+        return torch.func.functional_call(norm, {"gamma": gamma, "beta": beta}, (codes,))
+
+    assert torch.autograd.gradcheck(run, inputs)
+    assert torch.autograd.gradgradcheck(run, inputs)
+    rows = torch.func.jacrev(lambda x: norm(x).sum((0, 1)))(codes.detach())
+    plain = torch.autograd.functional.jacobian(lambda x: norm(x).sum((0, 1)), codes)
+    torch.testing.assert_close(rows, plain)
 
 
 def test_bytes_count_to_255():

@@ -48,7 +48,7 @@ class WithAttribute(nn.Module):
 
 
 def late_binding(gradient, method, more):
-    """An ODE-RNN: the state goes on by a solve between data, the field reads the loop variable."""
+    """Observations in a loop: the field reads the loop variable, which goes on."""
     torch.manual_seed(1)
     net, x = nn.Linear(4, 2).to(D), data()
     h = torch.zeros(3, 2, dtype=D)
@@ -102,7 +102,25 @@ def test_a_late_binding_loop_variable_of_reversible_methods(method):
 def test_a_late_binding_loop_variable_of_other_methods(method):
     with pytest.raises(OptionError, match="loop variable"):
         of(*late_binding("checkpoint", method, FIXED))
-    of(*bound("checkpoint", method, FIXED))
+    # What back-propagation keeps is the graph of the forward pass, whatever a method solves in it.
+    truth = of(*late_binding("backprop", method, FIXED))
+    for found, wanted in zip(of(*bound("checkpoint", method, FIXED)), truth, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("steps", ["batch", "sample"])
+@pytest.mark.parametrize("gradient", ["checkpoint", "adjoint"])
+@pytest.mark.parametrize("method", [m for m in OTHERS if solvers[m]().adaptive])
+def test_a_change_below_the_tolerance_of_an_implicit_method(method, gradient, steps):
+    field, start = WithAttribute(), torch.ones(3, 2, dtype=D, requires_grad=True)
+    how = {"method": method, "gradient": gradient, "steps": steps, "rtol": 1e-2, "atol": 1e-2}
+    try:
+        values = solve(field, start, [0.0, 1.0], **how).final
+    except OptionError:  # a way that this method does not go
+        return
+    field.gain = 1.001
+    with pytest.raises(OptionError, match="an attribute"):
+        values.sum().backward()
 
 
 def change_attribute(field):
@@ -148,20 +166,78 @@ def test_a_change_that_matters_late_only(steps):
         values.sum().backward()
 
 
+class ObservedHeavyBall(nn.Module):
+    """An ODE-RNN of heavy balls: a solve between observations, a cell at each, the field with both.
+
+    The field is told how long the interval is by an attribute, as such programs have it.
+    """
+
+    def __init__(self, gradient):
+        super().__init__()
+        torch.manual_seed(2)
+        self.pull, self.cell = nn.Linear(2, 2).to(D), nn.GRUCell(2, 4).to(D)
+        self.damping, self.gradient, self.length = 0.3, gradient, 1.0
+
+    def field(self, t, state):
+        position, momentum = state
+        slope = torch.tanh(self.pull(position)) - self.damping * momentum
+        return self.length * momentum, self.length * slope
+
+    def forward(self, x, gaps):
+        state = torch.zeros(3, 4, dtype=D)
+        for seen, gap in zip(x, gaps, strict=True):
+            self.length = float(gap)
+            halves = tuple(state.chunk(2, 1))
+            moved = undamped.odeint(
+                self.field, halves, torch.tensor([0.0, 1.0]), gradient=self.gradient, **TIGHT
+            )
+            state = self.cell(seen, torch.cat([part[-1] for part in moved], 1))
+        return state
+
+
+def test_heavy_balls_between_observations():
+    x, gaps = data(), [0.5, 1.5, 0.7, 1.1]
+    found = {}
+    for gradient in ("checkpoint", "adjoint", "backprop"):
+        model = ObservedHeavyBall(gradient)
+        output = model(x, gaps)
+        if gradient == "backprop":
+            found = torch.autograd.grad(output.pow(2).sum(), list(model.parameters()))
+        else:
+            with pytest.raises(OptionError, match="an attribute"):
+                output.pow(2).sum().backward()
+    # Without a change there is nothing to refuse.
+    model = ObservedHeavyBall("checkpoint")
+    same = model(x, [1.0] * 4)
+    other = ObservedHeavyBall("backprop")
+    ours = torch.autograd.grad(same.pow(2).sum(), list(model.parameters()))
+    theirs = torch.autograd.grad(other(x, [1.0] * 4).pow(2).sum(), list(other.parameters()))
+    for one, two in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-10)
+    model = ObservedHeavyBall("backprop")
+    with torch.no_grad():
+        model.pull.bias[0] += 1e-5
+        ahead = model(x, gaps).pow(2).sum()
+        model.pull.bias[0] -= 2e-5
+        behind = model(x, gaps).pow(2).sum()
+    assert abs(float((ahead - behind) / 2e-5 - found[1][0])) < 1e-6
+
+
 def lorenz(t, y):
     a, b, c = y.unbind(-1)
     return torch.stack((10 * (b - a), a * (28 - c) - b, a * b - 8 / 3 * c), -1)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, D])
-@pytest.mark.parametrize("piece", [1, 20])
+@pytest.mark.parametrize(("dtype", "piece"), [(torch.float32, 1), (D, 20)])
 @pytest.mark.parametrize("steps", ["batch", "sample"])
 @pytest.mark.parametrize("method", ADAPTIVE)
 def test_no_false_alarm_where_rounding_is_magnified(method, steps, piece, dtype):
     generator = torch.Generator().manual_seed(0)
     sizes = torch.tensor([[1.0], [1e-3], [10.0], [1e-8]])
     start = (torch.randn(4, 3, generator=generator) * sizes).to(dtype).requires_grad_()
-    tolerance = TIGHT if solvers[method]().order > 3 else {"rtol": 1e-2, "atol": 1e-2}
+    # Fehlberg's estimate is so hopeful that its steps are unstable at a looser tolerance.
+    loose = 1e-3 if method == "fehlberg2" else 1e-2
+    tolerance = TIGHT if solvers[method]().order > 3 else {"rtol": loose, "atol": loose}
     values = solve(
         lorenz, start, [0.0, 1.0], method=method, steps=steps, options={"piece": piece}, **tolerance
     )

@@ -1,10 +1,15 @@
 """The four ways to a gradient: exact where they say so, and none silently lost."""
 
+import contextlib
+import gc
+from weakref import ref
+
 import pytest
 import torch
 from torch import nn
 
 from undamped.errors import OptionError
+from undamped.registry import solvers
 from undamped.solvers import HyperSolver, McCallumFoster, Separable, solve
 
 torch.manual_seed(0)
@@ -238,3 +243,27 @@ def test_without_gradients_nothing_is_kept():
     with torch.no_grad():
         solution = solve(field, START, TIMES)
     assert not solution.values.requires_grad
+
+
+@pytest.mark.parametrize("gradient", ["checkpoint", "backprop", "adjoint"])
+@pytest.mark.parametrize("method", list(solvers))
+def test_what_a_solve_evaluated_is_gone_with_its_solution(method, gradient):
+    """No cycle keeps graphs or stages until the collector comes."""
+    weight, seen = torch.ones((), dtype=torch.float64, requires_grad=True), []
+
+    def field(t, y):
+        value = -weight * y
+        seen.append(ref(value))
+        return value
+
+    how = {"rtol": 1e-2, "atol": 1e-2} if solvers[method]().adaptive else {}
+    gc.collect()
+    gc.disable()
+    try:
+        with contextlib.suppress(OptionError):  # a way that this method does not go
+            final = solve(field, START, [0.0, 0.5], method=method, gradient=gradient, **how).final
+            torch.autograd.grad(final.sum(), weight)
+        final = None
+        assert not any(value() is not None for value in seen)
+    finally:
+        gc.enable()

@@ -52,7 +52,7 @@ def test_the_declared_order_is_the_measured_one(name):
     if name == "tao":
         counts[2] = (400, 800)
     if solvers[name].implicit and not solvers[name].switches:
-        counts = {1: (25, 50), 2: (12, 24), 4: (8, 16), 5: (5, 10)}
+        counts = {1: (25, 50), 2: (12, 24), 3: (8, 16), 4: (8, 16), 5: (5, 10), 6: (4, 8)}
     coarse, fine = counts[order]
     # The error of a high order drowns in rounding unless the time is long.
     end = 8.0 if order == 8 else 2.0

@@ -75,6 +75,41 @@ def test_gradients_agree_without_biases(ours, theirs):
         agree(net(X), other(X))
 
 
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_an_lstm_may_be_projected(bidirectional):
+    options = {"num_layers": 2, "proj_size": 2, "bidirectional": bidirectional}
+    torch.manual_seed(0)
+    other = nn.LSTM(3, 5, **options, dtype=torch.float64)
+    torch.manual_seed(0)
+    net = undamped.LSTM(3, 5, **options, dtype=torch.float64)
+    net.load_state_dict(other.state_dict())
+    assert net.proj_size == 2 and net.bias and net.output_size == other(X)[0].shape[-1]
+    lengths = torch.tensor([7, 2, 5, 1])
+    packed = nn.utils.rnn.pack_padded_sequence(X, lengths, enforce_sorted=False)
+    state = tuple(torch.randn_like(part) for part in other(X)[1])
+    for given in ((X,), (X, state), (packed, state), (X[:1], state)):
+        found, wanted = net(*given), other(*given)
+        if given[0] is packed:
+            found, wanted = ((one[0].data, one[1]) for one in (found, wanted))
+        agree(found, wanted)
+        for module, (output, (h, c)) in ((net, found), (other, wanted)):
+            module.zero_grad()
+            (output.square().sum() + h.sum() + c.sin().sum()).backward()
+        for name in other.state_dict():
+            torch.testing.assert_close(getattr(net, name).grad, getattr(other, name).grad)
+    agree(net.to_torch()(X), net(X))
+    with undamped.plain_loops():
+        agree(net(X, state), other(X, state))
+    if not bidirectional:
+        output, carried = net.step(X[0], state)
+        agree((output, carried), (other(X[:1], state)[0][0], other(X[:1], state)[1]))
+        torch.testing.assert_close(net.stream(state).push(X[0]), output)
+    with pytest.raises(OptionError, match="proj_size: expected less than 5"):
+        undamped.LSTM(3, 5, proj_size=5)
+    with pytest.raises(LookupError, match="proj_size"):
+        undamped.GRU(3, 5, proj_size=2)
+
+
 def test_parameters_have_their_torch_names():
     net = undamped.LSTM(3, 5, num_layers=2, bidirectional=True)
     assert net.weight_ih_l0 is net.cell(0).weight_ih
@@ -85,6 +120,9 @@ def test_parameters_have_their_torch_names():
     with torch.no_grad():  # as in programs that open the forget gate
         net.bias_ih_l0[5:10].fill_(1.0)
     assert net.cell(0).bias_ih[5:10].eq(1).all()
+    weight = nn.Parameter(torch.zeros_like(net.weight_hh_l1))
+    net.weight_hh_l1 = weight
+    assert net.cell(1).weight_hh is weight and "weight_hh_l1" not in net._parameters
 
 
 def test_relatives_of_the_elman_network_go_to_torch_too():

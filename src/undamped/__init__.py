@@ -23,6 +23,7 @@ _NAMES = {
     "build": "undamped.networks.models",
     "odeint": "undamped.solvers",
     "odeint_adjoint": "undamped.solvers",
+    "odeint_dense": "undamped.solvers",
     "odeint_event": "undamped.solvers",
     "penalty": "undamped.networks.penalty",
     "plain_loops": "undamped.kernels.dispatch",

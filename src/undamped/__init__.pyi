@@ -104,6 +104,7 @@ from undamped.networks.encoder_decoder import Decoder as Decoder
 from undamped.networks.encoder_decoder import EncoderDecoder as EncoderDecoder
 from undamped.networks.models import build as build
 from undamped.networks.penalty import penalty as penalty
+from undamped.networks.physics.chnn import CHNN as CHNN
 from undamped.networks.physics.delan import DeLaN as DeLaN
 from undamped.networks.physics.hnn import HNN as HNN
 from undamped.networks.physics.lnn import LNN as LNN
@@ -128,5 +129,6 @@ from undamped.networks.relational.transformer import PictureTransformer as Pictu
 from undamped.networks.sequence_model import SequenceModel as SequenceModel
 from undamped.solvers import odeint as odeint
 from undamped.solvers import odeint_adjoint as odeint_adjoint
+from undamped.solvers import odeint_dense as odeint_dense
 from undamped.solvers import odeint_event as odeint_event
 from undamped.version import __version__ as __version__

@@ -82,11 +82,13 @@ def run(
         >>> result = run(quick=True)
     """
     from undamped.bench.physics_hamiltonian import hamiltonian_gradients, symplectic_memory
+    from undamped.bench.physics_lagrangian import lagrangian_accelerations
     from undamped.options import unknown_name
 
     known: dict[str, Callable[..., Section]] = {
         "hnn": hamiltonian_gradients,
         "srnn": symplectic_memory,
+        "lnn": lagrangian_accelerations,
     }
     for name in only:
         if name not in known:

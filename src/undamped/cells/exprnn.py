@@ -76,9 +76,9 @@ class ExpRNNCell(Counted, IsometricCell):
         """A."""
         return self.free_parameters()
 
-    def after_update(self) -> None:
+    def after_whole_update(self) -> None:
         """Move the base point where it is time to."""
-        super().after_update()
+        super().after_whole_update()
         moves, rest = divmod(int(self.updates), self.rebase_every)
         if not rest:
             matrix_set, (free,) = self.matrix_set, self.free_parameters()

@@ -73,7 +73,7 @@ class FullCapacityURNNCell(Counted, UnitaryCell):
 
     def constants(self) -> State:
         """W as a real matrix of twice the size."""
-        if self.training and torch.is_grad_enabled() and not self._told:
+        if not self._told:
             self._notice_strange_updates()
         return super().constants()
 
@@ -84,10 +84,11 @@ class FullCapacityURNNCell(Counted, UnitaryCell):
     def after_update(self) -> None:
         """Replace the optimiser's step by the one along the unitary matrices."""
         previous, self._previous = self._previous, None
-        super().after_update()
         if previous is not None and not torch.equal(previous, self.unitary):
-            project = int(self.updates) % self.project_every == 0
+            project = (int(self.updates) + 1) % self.project_every == 0
             self.maps.settle(self.unitary, previous, project=project)
+        if self.updating:  # by an optimiser around the one that is done
+            self._previous = self.unitary.detach().clone()
 
     @torch.no_grad()
     def make_unitary(self) -> None:
@@ -103,7 +104,8 @@ class FullCapacityURNNCell(Counted, UnitaryCell):
             self._told = True
             warnings.warn(
                 f"full-capacity-urnn: expected W on the unitary matrices, got ‖WᴴW − I‖ = "
-                f"{defect:.2g}. Something other than an optimiser of torch.optim changes W; call "
-                "`cell.make_unitary()` after each of its updates.",
+                f"{defect:.2g}. Something other than an optimiser of torch.optim changes W, "
+                "averages of weights among them; call `cell.make_unitary()` after each of its "
+                "updates.",
                 stacklevel=2,
             )

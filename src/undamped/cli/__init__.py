@@ -14,6 +14,7 @@ import typer
 
 from undamped.cli.members import lists, takes_files
 from undamped.cli.verbs import (
+    animate,
     bench,
     compare,
     data,
@@ -69,6 +70,7 @@ app.command("train")(takes_files(train.train))
 app.command("compare")(takes_files(compare.compare))
 app.command("resume")(takes_files(resume.resume))
 app.command("predict")(takes_files(predict.predict))
+app.command("animate")(takes_files(animate.animate))
 app.command("export")(takes_files(export.export))
 app.command("stream")(takes_files(stream.stream))
 app.command("diagnose")(takes_files(diagnose.diagnose))

@@ -90,16 +90,37 @@ def read_settings(name: str, member: Any, words: list[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def ticking(title: str) -> Iterator[Callable[[str], None]]:
+def ticking(title: str) -> Iterator[Callable[..., None]]:
     """Yield a function that says what was done last, beside a clock on standard error.
+
+    Whoever knows what share of all is done tells it as a second argument, and a bar is drawn.
 
     Args:
         title: What the command is called.
     """
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        BarColumn(bar_width=20),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        line = progress.add_task(title)
-        yield lambda done: progress.update(line, description=f"{title}: {done}")
+        line = progress.add_task(title, total=None)
+
+        def tick(done: str, share: float | None = None) -> None:
+            progress.update(line, description=f"{title}: {done}")
+            if share is not None:
+                progress.update(line, total=1.0, completed=share)
+
+        yield tick

@@ -11,7 +11,7 @@ from undamped.registry import models, tasks
 from undamped.training.options import TrainOptions
 
 PARTS = ("task", "model", "train")
-OWN_DATA = ("recordings", "trajectories")
+OWN_DATA = ("recordings", "trajectories", "picture-sequences")
 """Tasks made of files of one's own, whose options need no prefix."""
 
 

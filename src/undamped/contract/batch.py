@@ -64,7 +64,9 @@ class Batch(NamedTuple):
             return change(self.inputs.flatten(0, 1)).unflatten(0, self.inputs.shape[:2])
         used, place = torch.unique(self.inputs, return_inverse=True)
         every = len(used) == len(self.distinct)
-        return change(self.distinct if every else self.distinct[used])[place]
+        changed = change(self.distinct if every else self.distinct[used])
+        # Not by an index: the gradient of that puts together element by element.
+        return changed.index_select(0, place.flatten()).unflatten(0, place.shape)
 
     def expanded(self) -> Batch:
         """Return the batch with every input in its place, and none of them numbered."""

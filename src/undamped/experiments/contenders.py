@@ -42,10 +42,10 @@ CONTENDERS: dict[str, Contender] = {
     "lstm": Contender("lstm", BEGIN, {"learning_rate": 2e-3}),
     "h-detach": Contender("lstm", {"h_detach": 0.25, **BEGIN}, {"learning_rate": 2e-3}),
     "goru": Contender("goru", {}, {"optimizer": "rmsprop"}),
-    "memrnn": Contender("memrnn"),
+    "memrnn": Contender("memrnn", {}, {"batch_size": 32}),
     "memlstm": Contender("memlstm", BEGIN, {"learning_rate": 2e-3}),
     "sab": Contender("sab", BEGIN, {"learning_rate": 2e-3}),
-    "relrnn": Contender("relrnn", MEMORY),
+    "relrnn": Contender("relrnn", {"recent": 10, "kept": 10}, {"batch_size": 32}),
     "rellstm": Contender("rellstm", {**MEMORY, **BEGIN}, {"learning_rate": 2e-3}),
 }
 

@@ -30,9 +30,9 @@ PRINTED: Printed = {
 @experiments.register("copy-long")
 def run(
     *,
-    delays: Sequence[int] = (100, 300, 500),
+    delays: Sequence[PositiveInt] = (100, 300, 500),
     networks: Sequence[str] = tuple(PRINTED),
-    steps: PositiveInt = 5000,
+    steps: PositiveInt = 10_000,
     batch_size: PositiveInt = 16,
     goal: Fraction = 0.999,
     units: PositiveInt = UNITS,
@@ -49,7 +49,7 @@ def run(
         delays: The delays; each is learnt and tested.
         networks: Which ones, of `contenders.CONTENDERS`.
         steps: Updates of each network at most.
-        batch_size: Sequences per update.
+        batch_size: Sequences per update, for networks that have no number of their own.
         goal: The share of symbols right in validation at which training ends.
         units: Hidden units of each network.
         tests: Sequences of every test.

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from undamped.errors import OptionError, explain
 from undamped.experiments.contenders import UNITS, chosen
 from undamped.experiments.gradients_and_memory import gradients_and_memory
 from undamped.experiments.recall import Budget, Printed, RecallExperiment, train_and_test
 from undamped.options import Fraction, NonNegativeInt, PositiveInt
 from undamped.registry import experiments
 
+SHORTEST = 21
 DELAYS = (100, 300, 500, 1000, 2000)
 PRINTED: Printed = {
     name: dict(zip(DELAYS, values, strict=True))
@@ -36,16 +38,16 @@ PRINTED: Printed = {
 def run(
     *,
     delay: PositiveInt = 100,
-    delays: Sequence[int] = DELAYS,
+    delays: Sequence[PositiveInt] = DELAYS,
     each: bool = False,
     networks: Sequence[str] = tuple(PRINTED),
-    steps: PositiveInt = 6000,
+    steps: PositiveInt = 10_000,
     batch_size: PositiveInt = 16,
     goal: Fraction = 0.999,
     units: PositiveInt = UNITS,
     tests: PositiveInt = 200,
     gradient_delay: NonNegativeInt = 480,
-    lengths: Sequence[int] = (250, 500, 1000, 2000),
+    lengths: Sequence[PositiveInt] = (250, 500, 1000, 2000),
     seed: NonNegativeInt = 0,
     out: str = "runs",
     tick: Callable[[str], None] | None = None,
@@ -60,7 +62,7 @@ def run(
         each: Train at every delay of the tests from the start instead.
         networks: Which ones, of `contenders.CONTENDERS`.
         steps: Updates of each network at most.
-        batch_size: Sequences per update.
+        batch_size: Sequences per update, for networks that have no number of their own.
         goal: The share of symbols right in validation at which training ends.
         units: Hidden units of each network.
         tests: Sequences of every test.
@@ -78,6 +80,15 @@ def run(
         G. Kerg, B. Kanuparthi, A. Goyal, K. Goyette, Y. Bengio, G. Lajoie. Untangling tradeoffs
         between recurrence and self-attention in neural networks. NeurIPS, 2020, table 2, figure 2.
     """
+    if min(lengths, default=SHORTEST) < SHORTEST:
+        raise OptionError(
+            explain(
+                "denoise.lengths",
+                expected=f"lengths of at least {SHORTEST} steps",
+                got=min(lengths),
+                remedy="The symbols, the marker and the answers need twenty.",
+            )
+        )
     budget = Budget(steps, batch_size, goal, units, seed, tests)
     contenders = chosen(networks)
     trained = [

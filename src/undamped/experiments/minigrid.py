@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from undamped.errors import OptionError, explain
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import experiments, models
 
@@ -181,6 +182,8 @@ def run(
     places = [environment, *([LARGER[environment]] if environment in LARGER else [])]
     for place in places:
         Environments(place, 1)  # a wrong name should be said before an hour of training
+    for name in networks:
+        _check_network(name)
     played = []
     for name in networks:
         known = options_of(models[name])
@@ -209,3 +212,18 @@ def run(
             )
         )
     return MinigridExperiment(environment, frames, tests, seed, tuple(played))
+
+
+def _check_network(name: str) -> None:
+    from undamped.networks.recurrent import Recurrent
+
+    kind = models[name]
+    if not (isinstance(kind, type) and issubclass(kind, Recurrent)):
+        raise OptionError(
+            explain(
+                "minigrid.networks",
+                expected="recurrent networks, which have a state to remember with",
+                got=f"'{name}'",
+                remedy="Take lstm, gru, rellstm or unicornn, for example.",
+            )
+        )

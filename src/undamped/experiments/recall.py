@@ -26,7 +26,7 @@ class Budget:
 
     Args:
         steps: Updates at most.
-        batch_size: Sequences per update.
+        batch_size: Sequences per update, for networks that have no number of their own.
         goal: The share of symbols right in validation at which training ends.
         units: Hidden units.
         seed: Where all random numbers come from.
@@ -50,6 +50,7 @@ class Trained:
         delay: The delay it was trained at.
         accuracy: The share of symbols right in tests, by delay.
         updates: How many it was trained for.
+        batch_size: Sequences of each.
         cpu_seconds: How long that took, of all threads.
         seconds: The same by the clock on the wall, other work included.
         parameters: How many it has.
@@ -61,6 +62,7 @@ class Trained:
     delay: int
     accuracy: dict[int, float]
     updates: int
+    batch_size: int
     cpu_seconds: float
     seconds: float
     parameters: int
@@ -125,6 +127,7 @@ def train_and_test(
         delay=delay,
         accuracy=accuracy,
         updates=result["steps"],
+        batch_size=run.settings["train"]["batch_size"],
         cpu_seconds=result["cpu_seconds"],
         seconds=result["seconds"],
         parameters=run.settings["model"]["parameters"],
@@ -202,8 +205,8 @@ class RecallExperiment:
         heads = " | ".join(f"T = {delay}" for delay in self.delays)
         lines = [
             f"{self.title} Symbols right in {self.budget.tests} new sequences, in percent; in "
-            f"brackets what the thesis prints. {self.budget.units} units, batches of "
-            f"{self.budget.batch_size}, seed {self.budget.seed}; a guess has 12.5.",
+            f"brackets what the thesis prints. {self.budget.units} units, seed {self.budget.seed}; "
+            "a guess has 12.5.",
             "",
             f"| network | parameters | {heads} | updates | CPU minutes |",
             "|---|---:|" + "---:|" * (len(self.delays) + 2),
@@ -211,7 +214,7 @@ class RecallExperiment:
         for name in dict.fromkeys(one.network for one in self.trained):
             own = [one for one in self.trained if one.network == name]
             cells = [self._cell(name, delay) for delay in self.delays]
-            updates = " + ".join(f"{one.updates:,}" for one in own)
+            updates = " + ".join(f"{one.updates:,} of {one.batch_size}" for one in own)
             minutes = " + ".join(f"{one.cpu_seconds / 60:.1f}" for one in own)
             lines.append(
                 f"| {name} | {own[0].parameters:,} | {' | '.join(cells)} | {updates} | {minutes} |"

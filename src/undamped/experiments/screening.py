@@ -134,9 +134,9 @@ class ScreeningExperiment:
 def run(
     *,
     sweeps: Sequence[Sweep] = ("kept", "recent", "screening"),
-    sizes: Sequence[int] = SIZES,
+    sizes: Sequence[PositiveInt] = SIZES,
     delay: PositiveInt = 100,
-    delays: Sequence[int] = (100, 300, 500),
+    delays: Sequence[PositiveInt] = (100, 300, 500),
     steps: PositiveInt = 4000,
     batch_size: PositiveInt = 16,
     goal: Fraction = 0.999,
@@ -156,7 +156,7 @@ def run(
         delay: The delay of training.
         delays: The delays of the tests.
         steps: Updates of each network at most.
-        batch_size: Sequences per update.
+        batch_size: Sequences per update, for networks that have no number of their own.
         goal: The share of symbols right in validation at which training ends.
         units: Hidden units of each network.
         tests: Sequences of every test.

@@ -35,9 +35,9 @@ PRINTED: Printed = {
 def run(
     *,
     delay: PositiveInt = 100,
-    delays: Sequence[int] = DELAYS,
+    delays: Sequence[PositiveInt] = DELAYS,
     networks: Sequence[str] = tuple(PRINTED),
-    steps: PositiveInt = 5000,
+    steps: PositiveInt = 10_000,
     batch_size: PositiveInt = 16,
     goal: Fraction = 0.999,
     units: PositiveInt = UNITS,
@@ -55,7 +55,7 @@ def run(
         delays: The delays of the tests.
         networks: Which ones, of `contenders.CONTENDERS`.
         steps: Updates of each network at most.
-        batch_size: Sequences per update.
+        batch_size: Sequences per update, for networks that have no number of their own.
         goal: The share of symbols right in validation at which training ends.
         units: Hidden units of each network.
         tests: Sequences of every test.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from undamped.errors import explain
-from undamped.solvers.gradients.first_order_only import first_order_only
+from undamped.solvers.gradients.refused import refuse_gradients
 
 Pair = tuple[Tensor, Tensor]
 Own = tuple[Tensor, ...]
@@ -58,7 +58,7 @@ class ReversibleStack(torch.autograd.Function):
         needed = ctx.needs_input_grad[3:]
         with torch.no_grad():
             found = _pull_back(ctx.layers, saved[:2], saved[2:], gradients, needed)
-        return None, *first_order_only(found, (*gradients, *saved), _TWICE)
+        return None, *refuse_gradients(found, (*gradients, *saved), _TWICE)
 
 
 def _pull_back(

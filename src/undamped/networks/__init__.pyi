@@ -26,6 +26,7 @@ from undamped.networks.encoder_decoder import Decoder as Decoder
 from undamped.networks.encoder_decoder import EncoderDecoder as EncoderDecoder
 from undamped.networks.models import build as build
 from undamped.networks.oscillators import OscillatorNetwork as OscillatorNetwork
+from undamped.networks.physics.chnn import CHNN as CHNN
 from undamped.networks.physics.delan import DeLaN as DeLaN
 from undamped.networks.physics.hnn import HNN as HNN
 from undamped.networks.physics.lnn import LNN as LNN
@@ -306,6 +307,7 @@ class LSTM(TorchLike):
         orthogonality_penalty: float = 0.0,
         h_detach: float = 0.0,
         bias: bool = True,
+        proj_size: int = 0,
         input_std: float | None = None,
         forget_bias: float | None = None,
     ) -> None: ...

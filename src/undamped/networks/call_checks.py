@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from undamped.cells.bases.cell import Cell, State
 from undamped.errors import OptionError, ShapeError, explain
@@ -36,6 +37,32 @@ def check_type(name: str, x: Tensor, weight: Tensor, wide: bool) -> None:
                 expected="float32 or float64: sixteen bits are too few to hold what it carries",
                 got=x.dtype,
                 remedy="Use torch.autocast around the model, which leaves this network out.",
+            )
+        )
+
+
+def refuse_packed(name: str, x: Tensor | PackedSequence) -> None:
+    """Refuse packed sequences where one sample is expected."""
+    if isinstance(x, PackedSequence):
+        raise ShapeError(
+            explain(
+                f"{name}.step",
+                expected="one sample (batch, input) or (input,)",
+                got="a PackedSequence",
+                remedy="Call the network itself, which takes whole sequences.",
+            )
+        )
+
+
+def refuse_lengths(name: str, lengths: Tensor | None) -> None:
+    """Refuse lengths beside a PackedSequence: they might not be the same."""
+    if lengths is not None:
+        raise OptionError(
+            explain(
+                f"{name} lengths",
+                expected="none with a PackedSequence, which says its lengths itself",
+                got=lengths,
+                remedy="Leave lengths out.",
             )
         )
 

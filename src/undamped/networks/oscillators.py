@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.remembered import Remembered
@@ -81,7 +82,7 @@ class OscillatorNetwork(Recurrent):
         The bits are those of a whole sequence. In a long loop without gradients `stream` is
         faster: it keeps the state and prepares everything once.
         """
-        if self.bidirectional or x.dim() not in (1, 2):
+        if self.bidirectional or isinstance(x, PackedSequence) or x.dim() not in (1, 2):
             return super().step(x, state)  # which says what is wrong
         sequence, inner, unbatched = self._check_input(x.unsqueeze(0), state, stream=True)
         batch = sequence.shape[1]

@@ -21,7 +21,14 @@ from undamped.cells.bases.penalised import Penalised
 from undamped.docstrings import documented_arguments
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.memory import refuse_beyond_memory
-from undamped.networks.call_checks import check_lengths, check_shape, check_state, check_type
+from undamped.networks.call_checks import (
+    check_lengths,
+    check_shape,
+    check_state,
+    check_type,
+    refuse_lengths,
+    refuse_packed,
+)
 from undamped.networks.full_precision import in_full_precision
 from undamped.networks.sequence_tensors import (
     all_full,
@@ -314,6 +321,7 @@ class Recurrent(Penalised):
                 )
             state = hx
         if isinstance(input, PackedSequence):
+            refuse_lengths(type(self).__name__, lengths)
             return self._forward_packed(input, state)
         x, state, unbatched = self._check_input(input, state)
         lengths = check_lengths(lengths, x)
@@ -339,6 +347,7 @@ class Recurrent(Penalised):
         says its lengths itself.
         """
         if isinstance(input, PackedSequence):
+            refuse_lengths(type(self).__name__, lengths)
             padded, lengths = pad_packed_sequence(input, batch_first=self.batch_first)
             x, state, unbatched = self._check_input(padded, state)
         else:
@@ -369,6 +378,7 @@ class Recurrent(Penalised):
                 "bidirectional one. A stream has no end to start from; build it with "
                 "bidirectional=False."
             )
+        refuse_packed(type(self).__name__, x)
         x, state, unbatched = self._check_input(x.unsqueeze(0), state, stream=True)
         if not x.shape[1]:
             return self._answer_to_nobody(self.step, x, state)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from undamped.cells.bases.cell import State
-from undamped.errors import ShapeError, explain
+from undamped.kernels.shared.sample import fitting
 from undamped.networks.sequence_tensors import join_features
 
 if TYPE_CHECKING:
@@ -42,21 +42,16 @@ class Stream:
     @torch.no_grad()
     def push(self, x: Tensor) -> Tensor:
         """Take a sample (batch, input), or (input,) of a single stream; return its output."""
+        if type(x) is not Tensor or x.dtype is not self._like.dtype:
+            x = fitting(x, self._shape, self._like.dtype)
         single = x.dim() == 1
         sample = x.unsqueeze(0) if single else x
         if sample.shape != self._shape:
-            raise ShapeError(
-                explain(
-                    "a sample of a stream",
-                    expected=f"shape {tuple(self._shape)}",
-                    got=tuple(x.shape),
-                    remedy="The stream's batch size is fixed when it is made.",
-                )
-            )
+            fitting(x, self._shape, self._like.dtype)  # which says what is wrong
         kind = self._like.device.type
         if torch.is_autocast_enabled(kind):  # what is carried a long way is not rounded
             with torch.autocast(kind, enabled=False):
-                output = self._advance(sample.to(self._like))
+                output = self._advance(sample)
         else:
             output = self._advance(sample)
         return output.squeeze(0) if single else output

@@ -66,6 +66,8 @@ class TorchLike(Recurrent):
             "device": weight.device,
             "dtype": weight.dtype,
         }
+        if self.proj_size:
+            options["proj_size"] = self.proj_size
         if torch_class is nn.RNN:
             options["nonlinearity"] = cell.nonlinearity
         module = torch_class(self.input_size, self.hidden_size, **options)
@@ -77,12 +79,32 @@ class TorchLike(Recurrent):
         """The parameters of each layer and direction, in torch's order."""
         return [list(cell.parameters()) for cell in self.cells]
 
+    @property
+    def bias(self) -> bool:
+        """Whether there are biases."""
+        return self.cell(0).bias_ih is not None
+
+    @property
+    def proj_size(self) -> int:
+        """Number of features of a projected hidden state; 0 where it is not."""
+        return getattr(self.cell(0), "proj_size", 0)
+
     def __getattr__(self, name: str) -> Any:
-        if "_l" in name and name.startswith(("weight_", "bias_")):
-            here = self.torch_names().get(name)
-            if here is not None:
-                return self.get_parameter(here)
-        return super().__getattr__(name)
+        here = self._named_by_torch(name)
+        return super().__getattr__(name) if here is None else self.get_parameter(here)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        here = self._named_by_torch(name)
+        if here is None:
+            super().__setattr__(name, value)
+        else:
+            owner, _, parameter = here.rpartition(".")
+            setattr(self.get_submodule(owner), parameter, value)
+
+    def _named_by_torch(self, name: str) -> str | None:
+        if "_l" not in name or not name.startswith(("weight_", "bias_")):
+            return None
+        return self.torch_names().get(name)
 
 
 def _from_torch_names(

@@ -15,12 +15,15 @@ from undamped.solvers.methods.explicit.tsit5 import Tsit5
 from undamped.solvers.methods.hyper.solver import CorrectionNetwork, HyperSolver
 from undamped.solvers.methods.implicit.auto import Auto
 from undamped.solvers.methods.implicit.diagonal import (
+    SDIRK2,
     SDIRK4,
     TRBDF2,
     ImplicitEuler,
     ImplicitMidpoint,
+    Trapezoid,
 )
-from undamped.solvers.methods.implicit.radau import Radau5
+from undamped.solvers.methods.implicit.gauss import Gauss4, Gauss6
+from undamped.solvers.methods.implicit.radau import Radau3, Radau5
 from undamped.solvers.methods.implicit.rodas import Rodas5P
 from undamped.solvers.methods.lie.magnus import Magnus4
 from undamped.solvers.methods.lie.rotating import LinearRotating, Rotating
@@ -31,7 +34,7 @@ from undamped.solvers.methods.solver import Solver
 from undamped.solvers.methods.symplectic.phase import Separable
 from undamped.solvers.methods.symplectic.separable import Leapfrog, SymplecticEuler, Yoshida4
 from undamped.solvers.methods.symplectic.tao import Tao
-from undamped.solvers.odeint import odeint, odeint_adjoint, odeint_event
+from undamped.solvers.odeint import odeint, odeint_adjoint, odeint_dense, odeint_event
 from undamped.solvers.record import Statistics, Status
 from undamped.solvers.settings import Settings
 from undamped.solvers.solution import Solution
@@ -40,6 +43,7 @@ from undamped.solvers.solve import solve
 __all__ = [
     "RK4",
     "RKMK4",
+    "SDIRK2",
     "SDIRK4",
     "TRBDF2",
     "AsynchronousLeapfrog",
@@ -54,6 +58,8 @@ __all__ = [
     "Event",
     "ExplicitAdams",
     "Fehlberg2",
+    "Gauss4",
+    "Gauss6",
     "Heun",
     "Heun2",
     "Heun3",
@@ -68,6 +74,7 @@ __all__ = [
     "Magnus4",
     "McCallumFoster",
     "Midpoint",
+    "Radau3",
     "Radau5",
     "Reached",
     "ReversibleHeun",
@@ -82,11 +89,13 @@ __all__ = [
     "StepControl",
     "SymplecticEuler",
     "Tao",
+    "Trapezoid",
     "Tsit5",
     "Yoshida4",
     "iterate",
     "odeint",
     "odeint_adjoint",
+    "odeint_dense",
     "odeint_event",
     "solve",
 ]

@@ -7,12 +7,14 @@ their names they hear of the steps of an adjoint solve.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from undamped.errors import explain
 from undamped.solvers.state.packing import Packing
 
 NAMES = ("callback_step", "callback_accept_step", "callback_reject_step")
@@ -30,6 +32,27 @@ class Callbacks:
         self.packing = packing
         self._found = [getattr(function, name, None) for name in NAMES]
         self.any = any(callable(one) for one in self._found)
+
+    def warn_unheard(self, names: Sequence[str], method: str) -> None:
+        """Warn of callbacks that a solve will never call.
+
+        Args:
+            names: Those it does not.
+            method: What solves, in words.
+        """
+        found = [
+            name for name, one in zip(NAMES, self._found, strict=True) if name in names and one
+        ]
+        if found:
+            warnings.warn(
+                explain(
+                    f"{', '.join(found)} of the field",
+                    expected="a method that calls it",
+                    got=method,
+                    remedy="Choose a method with step control, such as 'dopri5', or leave it out.",
+                ),
+                stacklevel=2,
+            )
 
     def attempt(self, t: float, y: Tensor, h: float) -> None:
         """Tell of a step about to be tried."""

@@ -34,7 +34,7 @@ def dependencies(
     extra = getattr(function, "context_tensors", None)
     if extra is not None:
         named += [tensor for tensor in extra() if tensor.requires_grad]
-    met = {id(leaf): leaf for leaf in _leaves([value], named, start)}
+    met = {id(leaf): leaf for leaf in leaves_of([value], named, start)}
     known = {id(tensor): tensor for tensor in named}
     for origin in _origins(named):
         # Its gradient comes through the named tensor; here it would be counted twice.
@@ -71,7 +71,7 @@ class LateTensors:
         allowed = {id(tensor) for tensor in named}
         self._met = [leaf for leaf in self._met if leaf() is not None]
         self._met += [
-            ref(leaf) for leaf in _leaves(values, named, start) if id(leaf) not in allowed
+            ref(leaf) for leaf in leaves_of(values, named, start) if id(leaf) not in allowed
         ]
 
     def refuse(self) -> None:
@@ -88,8 +88,16 @@ def next_node() -> int:
     return sequence_number(marker.grad_fn)
 
 
-def _leaves(values: Iterable[Tensor], named: Iterable[Tensor], start: int) -> Iterator[Tensor]:
-    """Go through the graph of values down to the named tensors; yield the leaves met."""
+def leaves_of(
+    values: Iterable[Tensor], named: Iterable[Tensor] = (), start: int = 0
+) -> Iterator[Tensor]:
+    """Go through the graph of values down to the named tensors; yield the leaves met.
+
+    Args:
+        values: Some tensors.
+        named: Tensors beyond which not to go.
+        start: Number of the first autograd node that may be met.
+    """
     stopped = {id(tensor.grad_fn) for tensor in named if tensor.grad_fn is not None}
     seen: set[int] = set()
     waiting = [value.grad_fn for value in values if value.grad_fn is not None]

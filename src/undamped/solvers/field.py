@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -63,6 +64,15 @@ class CountedField:
         if self.samples is not None:
             self.samples.offer(t, y, value)
         return value
+
+    @contextmanager
+    def within(self, window: Window | None) -> Iterator[None]:
+        """Evaluate on one side of a jump only."""
+        self.window = window
+        try:
+            yield
+        finally:
+            self.window = None
 
     def _watch(self, value: Tensor) -> None:
         """Refuse a field that writes its answers over each other; it does so from the start."""

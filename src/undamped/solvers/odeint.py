@@ -1,4 +1,4 @@
-"""odeint, odeint_adjoint and odeint_event: called the way torchdiffeq's are.
+"""odeint and its kin, called the way torchdiffeq's are.
 
 A program written for torchdiffeq runs with the import changed: names of methods and options,
 events, callbacks and the arguments of the adjoint are understood as they are there.
@@ -174,6 +174,42 @@ def odeint_event(
     return odeint_interface(func, y0, t, event_fn=event_fn, **settings)
 
 
+def odeint_dense(
+    func: Callable[[Any, Any], Any],
+    y0: Any,
+    t0: float | Tensor,
+    t1: float | Tensor,
+    *,
+    rtol: Tolerance = None,
+    atol: Tolerance = None,
+    method: str | Solver | None = None,
+    options: dict[str, Any] | None = None,
+) -> Callable[[Any], Any]:
+    """Return the solution as a function of time, with gradients.
+
+    Args:
+        func: The field.
+        y0: A tensor, or a tuple of tensors.
+        t0: The start.
+        t1: The end.
+        rtol: Relative tolerance, 1e-7 if not given.
+        atol: Absolute tolerance, 1e-9 if not given.
+        method: A registry name or a solver; 'dopri5' if not given.
+        options: Further settings by name.
+
+    Example:
+        >>> solution = undamped.odeint_dense(lambda t, y: -y, torch.ones(3), 0.0, 1.0)
+        >>> solution(0.3)
+    """
+    t = torch.stack([torch.as_tensor(time, dtype=torch.float64).reshape(()) for time in (t0, t1)])
+    solver, found = translate(method, options, func, y0, t)
+    rtol, atol = tolerances(solver, found, rtol, atol)
+    how = {"rtol": rtol, "atol": atol, "method": solver, "options": found}
+    dense = solve(func, y0, t, gradient="backprop", dense=True, **how).dense
+    assert dense is not None
+    return dense
+
+
 def _solve(
     func: Callable[[Any, Any], Any],
     y0: Any,
@@ -188,13 +224,12 @@ def _solve(
     parameters: tuple[Tensor, ...],
     backward: Backward | None = None,
 ) -> Any:
+    if isinstance(t, Tensor) and t.shape == (1,) and event_fn is None:
+        return y0[None] if isinstance(y0, Tensor) else tuple(y[None] for y in y0)
     if method == "scipy_solver":
         return scipy_values(func, y0, t, rtol=rtol, atol=atol, options=options)
     solver, found = translate(method, options, func, y0, t)
     rtol, atol = tolerances(solver, found, rtol, atol)
-    if isinstance(t, Tensor) and t.dim() == 1 and len(t) == 1 and event_fn is None:
-        alone = y0 if isinstance(y0, Tensor) else tuple(y0)
-        return alone[None] if isinstance(alone, Tensor) else tuple(y[None] for y in alone)
     event = None
     if event_fn is not None:
         t, event = _towards(t), _any_of(event_fn, t, y0)

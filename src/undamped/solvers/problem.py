@@ -13,8 +13,8 @@ from undamped.kernels.dispatch import inside_transform
 from undamped.solvers.dependencies import NeedsGraphError, dependencies, next_node
 from undamped.solvers.field import CountedField
 from undamped.solvers.gradients.field_context import FieldContext, random_state, refuse_randomness
-from undamped.solvers.gradients.first_order_only import first_order_only
 from undamped.solvers.gradients.gradient import GradientMethod, gradients
+from undamped.solvers.gradients.refused import refuse_gradients
 from undamped.solvers.gradients.unchanged import FieldSamples
 from undamped.solvers.loop.batch import Integration
 from undamped.solvers.loop.dense import DenseOutput
@@ -51,6 +51,15 @@ class Problem:
     """Whether to back-propagate where the gradient method cannot be had."""
     backward: tuple[Solver, Settings] | None = None
     """Method and settings of an adjoint solve, where they are its own."""
+
+    def first_slope(self, time: Tensor, y0: Tensor) -> Tensor:
+        """Evaluate the field for the first time, on the side of a jump that the solve goes to."""
+        window = None
+        if self.settings.jumps and not self.per_sample:
+            begin, end = self.times[0].item(), self.times[-1].item()
+            window = self.settings.jumps.window(begin, 1.0 if end >= begin else -1.0)
+        with self.field.within(window):
+            return self.field.first(time, y0)
 
     def begin(self, y0: Tensor) -> Run:
         """Solve from y0."""
@@ -103,9 +112,10 @@ class _Differentiable(torch.autograd.Function):
         values = torch.stack(run.values)
         saved = problem.gradient.saved(problem, values)
         ctx.problem = problem
-        ctx.values = values if any(part is values for part in saved) else None
-        # The tensors are kept so that changing them before the backward pass is noticed.
-        ctx.save_for_backward(y0, *tensors)
+        # The tensors are kept so that changing them before the backward pass is noticed. What is
+        # returned may be kept in this way only: as an attribute it would keep itself.
+        kept = values if any(part is values for part in saved) else None
+        ctx.save_for_backward(y0, kept, *tensors)
         ctx.context = problem.context
         run.statistics.kept_bytes = sum(part.numel() * part.element_size() for part in saved)
         return values
@@ -115,16 +125,16 @@ class _Differentiable(torch.autograd.Function):
         ctx: Any, *gradients: Tensor
     ) -> tuple[Any, ...]:
         problem: Problem = ctx.problem
-        y0, *tensors = ctx.saved_tensors
+        y0, values, *tensors = ctx.saved_tensors
         (incoming,) = gradients
         field, name = problem.field, problem.gradient.name
         with torch.no_grad(), ctx.context.restored(field):
             counted = field.count
             if problem.samples is not None:
                 problem.samples.refuse(field, name, ctx.context.rounding(y0.dtype))
-            found, totals = problem.gradient.backward(problem, y0, ctx.values, incoming)
+            found, totals = problem.gradient.backward(problem, y0, values, incoming)
             problem.run.statistics.evaluations_backward += field.count - counted
-        return None, *first_order_only(
+        return None, *refuse_gradients(
             [found, *totals],
             [incoming, y0, *tensors],
             f"gradients of gradients of a solve: expected gradient='backprop', got '{name}', "
@@ -156,7 +166,9 @@ def run_problem(problem: Problem, start: Tensor, parameters: Sequence[Tensor]) -
 
 
 def _with_graph(problem: Problem, start: Tensor, time: Tensor) -> Tensor:
-    problem.first = problem.field.first(time, start)
+    problem.first = problem.first_slope(time, start)
+    if problem.dense is not None:
+        problem.dense.roots = [start, problem.first]
     return torch.stack(problem.begin(start).values)
 
 
@@ -167,19 +179,23 @@ def _without_graph(
     counted, number = problem.field, next_node()
     copied = _with_copies(counted)
     leaf = start.detach().requires_grad_()
+    # Equations solved to a tolerance are solved to other digits when a step is repeated: where it
+    # ends then says less about the field than its values do.
+    if problem.gradient.samples_field or problem.solver.implicit:
+        problem.samples = counted.samples = FieldSamples()
     before = random_state(start)
-    slope = counted.first(time, leaf)
+    slope = problem.first_slope(time, leaf)
+    counted.samples = None
     named = [*parameters, *problem.solver.tensors()]
     found = dependencies(counted.function, named, slope, number)
     problem.tensors = [tensor for tensor in found if tensor is not leaf]
     problem.first = slope.detach()
+    if problem.dense is not None:
+        problem.dense.roots = [start, *problem.tensors]
     if not problem.tensors and not start.requires_grad:
         with torch.no_grad():
             return torch.stack(problem.begin(start).values)
     problem.keep = problem.gradient.keeps_states
-    if problem.gradient.samples_field:
-        problem.samples = FieldSamples()
-        problem.samples.offer(time, leaf, slope)
     refuse_randomness(before, start, problem.gradient.name)
     given = [copied.get(id(tensor), tensor) for tensor in problem.tensors]
     return _Differentiable.apply(problem, start, *given)

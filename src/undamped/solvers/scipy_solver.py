@@ -1,4 +1,4 @@
-"""SciPy's solvers behind the same call: values without gradients, to compare with."""
+"""SciPy's solvers behind the same call: values whose gradient is refused, to compare with."""
 
 from __future__ import annotations
 
@@ -9,10 +9,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, SolveError, explain
+from undamped.errors import SolveError, explain
+from undamped.solvers.callbacks import NAMES, Callbacks
 from undamped.solvers.field import CountedField
+from undamped.solvers.gradients.refused import refuse_gradients
 from undamped.solvers.state.packing import Packing
 from undamped.solvers.state.times import read_times
+
+_NO_GRADIENT = explain(
+    "the gradient of a solve with 'scipy_solver'",
+    expected="a method of this library, since SciPy has no gradients",
+    got="a backward pass",
+    remedy="Choose 'dopri5' or 'radau5'.",
+)
 
 
 def scipy_values(
@@ -38,18 +47,10 @@ def scipy_values(
 
     packing = Packing.of(y0)
     start = packing.pack(y0, "the start")
-    if start.requires_grad and torch.is_grad_enabled():
-        raise OptionError(
-            explain(
-                "y0 of 'scipy_solver'",
-                expected="no gradient, which SciPy does not have",
-                got="a start that requires one",
-                remedy="Call it under torch.no_grad(), or choose 'dopri5' or 'radau5'.",
-            )
-        )
     times = read_times(t, start)
     field, settings = CountedField(func, packing), dict(options or {})
     method = settings.pop("solver", "LSODA")
+    Callbacks(func, packing).warn_unheard(NAMES, "'scipy_solver', which tells of no steps")
 
     @torch.no_grad()
     def slope(time: float, flat: np.ndarray) -> np.ndarray:
@@ -77,4 +78,6 @@ def scipy_values(
             )
         )
     values = torch.from_numpy(found.y.T.copy()).to(start).view(-1, *start.shape)
-    return packing.unpack(values)
+    (guarded,) = refuse_gradients([values], [start], _NO_GRADIENT)
+    assert guarded is not None
+    return packing.unpack(guarded)

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from undamped.errors import OptionError, explain
-from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt, check, convert
+from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt, check
 from undamped.registry import solvers
-from undamped.solvers.gradients.gradient import GradientMethod, gradients
 from undamped.solvers.loop.control import StepControl
 from undamped.solvers.loop.jumps import Jumps, read_stops
 from undamped.solvers.methods.solver import Solver
@@ -254,70 +253,3 @@ def _refuse_coarse(settings: Settings, packing: Packing, *, given: bool) -> None
                 "torch.autocast, or set rtol=1e-2 and atol=1e-2.",
             )
         )
-
-
-def check_choices(
-    solver: Solver,
-    settings: Settings,
-    gradient: str,
-    own_steps: bool,
-    steps: str,
-    compact: bool,
-) -> GradientMethod:
-    """Refuse choices that do not fit together; return the gradient method."""
-    convert(Gradient, gradient, "gradient")
-    convert(Steps, steps, "steps")
-    if settings.piece != 1 and gradient != "checkpoint":
-        raise OptionError(
-            explain(
-                "options.piece",
-                expected="gradient='checkpoint', which recomputes pieces",
-                got=f"gradient='{gradient}'",
-                remedy="Leave piece out.",
-            )
-        )
-    method = gradients[gradient]()
-    method.check(solver)
-    if own_steps and settings.norm is not None:
-        raise OptionError(
-            explain(
-                "options.norm",
-                expected="one step size for the batch, whose error it measures",
-                got="a step size for every sample",
-                remedy="Leave norm out, or steps='sample'; rtol and atol may be tensors.",
-            )
-        )
-    if own_steps and (settings.stops or settings.min_step):
-        raise OptionError(
-            explain(
-                "options.step_t, jump_t and min_step",
-                expected="one step size for the batch",
-                got="a step size for every sample",
-                remedy="Leave them out, or steps='sample'.",
-            )
-        )
-    if compact and not own_steps:
-        raise OptionError(
-            "compact: expected steps='sample', got one step size for the batch. All samples of "
-            "a batch with one step size finish together."
-        )
-    if own_steps and not (solver.per_sample and solver.adaptive and settings.step_size is None):
-        raise OptionError(
-            explain(
-                "a step size for every sample",
-                expected="a method that chooses its steps, and can for each",
-                got=f"'{solver.name}'" + (" with a fixed step_size" if settings.step_size else ""),
-                remedy="Use 'dopri5', 'tsit5', 'bosh3', 'heun', 'dopri8', or for stiff fields "
-                "'radau5', 'sdirk4' or 'trbdf2'.",
-            )
-        )
-    if own_steps and solver.implicit and (compact or gradient == "adjoint"):
-        raise OptionError(
-            explain(
-                f"a step size for every sample with '{solver.name}'",
-                expected="gradient='checkpoint' or 'backprop', and all samples shown to the field",
-                got="compact=True" if compact else "gradient='adjoint'",
-                remedy="Leave that out, or use an explicit method.",
-            )
-        )
-    return method

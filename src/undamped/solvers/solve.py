@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from undamped.errors import NonFiniteError, OptionError, ShapeError, SolveError, explain
+from undamped.errors import NonFiniteError, OptionError, SolveError, explain
 from undamped.kernels.dispatch import inside_transform
-from undamped.options import convert
+from undamped.solvers.choices import Choices, OnFailure, gradient_method
 from undamped.solvers.field import CountedField, all_finite
 from undamped.solvers.loop.dense import DenseOutput
 from undamped.solvers.loop.events import Event, EventFunction
@@ -21,20 +21,12 @@ from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.problem import Problem, run_problem
 from undamped.solvers.record import Status
-from undamped.solvers.settings import (
-    Gradient,
-    Settings,
-    Steps,
-    check_choices,
-    choose_solver,
-    read_settings,
-)
+from undamped.solvers.settings import Gradient, Settings, Steps, choose_solver, read_settings
 from undamped.solvers.solution import Solution
 from undamped.solvers.state.packing import Packing
 from undamped.solvers.state.time_gradients import shift_outputs, shift_start
 from undamped.solvers.state.times import Times, read_times
 
-OnFailure = Literal["raise", "return"]
 Tolerance = float | Tensor | Sequence[Any] | None
 
 
@@ -108,7 +100,7 @@ def solve(
             An `undamped.solvers.Event` says more: which changes of sign count, and whether the
             solve ends there. With an event that ends it, the last time may be infinite.
         dense: Whether to keep the solution as a function of time; of one for every sample where
-            samples have their own steps.
+            samples have their own steps. Its values have gradients with gradient='backprop'.
         on_failure: Raise a `SolveError` that carries the partial solution, or return it.
         fall_back: Whether to back-propagate where the chosen gradient cannot be had.
         backward: How to solve the adjoint equation, if otherwise than the equation itself.
@@ -117,46 +109,50 @@ def solve(
         >>> solution = solve(lambda t, y: -y, torch.ones(3), [0.0, 1.0], rtol=1e-6, atol=1e-8)
         >>> solution.evaluations, solution.values[-1]
     """
-    solver = choose_solver(method)
-    packing = Packing.of(y0)
-    counted = CountedField(field, packing)
+    solver, packing = choose_solver(method), Packing.of(y0)
     start = packing.pack(y0, "the start")
     settings = read_settings(solver, rtol, atol, options or {}, packing, start)
+    times = read_times(t, start, open_end=event is not None)
+    if event is not None and not isinstance(event, Event):
+        event = Event(event)
+    choices = Choices(
+        solver=solver,
+        settings=settings,
+        gradient=gradient_method(gradient, steps, on_failure),
+        own_steps=steps == "sample" or times.dim() == 2,
+        compact=compact,
+        event=event,
+        dense=dense,
+    )
+    choices.refuse_misfits()
+    choices.refuse_shapes(packing, start)
+    counted, start = CountedField(field, packing), _checked_start(start, choices)
+    exact, own_steps = choices.gradient.keeps_graph, choices.own_steps
+    start = shift_start(t, counted, start, each=own_steps, exact=exact)
+    problem = Problem(
+        field=counted,
+        solver=solver,
+        times=times,
+        settings=settings,
+        gradient=choices.gradient,
+        per_sample=own_steps,
+        compact=compact,
+        event=None if event is None else EventFunction(event, packing, each=own_steps),
+        dense=_dense(choices, counted, start, times) if dense else None,
+        tensors=[],
+        fall_back=fall_back,
+        backward=None if backward is None else backward.read(packing, start),
+    )
+    values = run_problem(problem, start, parameters)
+    return _report(problem, values, t, packing, on_failure)
+
+
+def _checked_start(start: Tensor, choices: Choices) -> Tensor:
+    """Return a start that can be solved from."""
     if start.is_inference() and not torch.is_inference_mode_enabled():
         start = start.clone()
-    times = read_times(t, start, open_end=event is not None)
-    own_steps = steps == "sample" or times.dim() == 2
-    differentiation = check_choices(solver, settings, gradient, own_steps, steps, compact)
-    convert(OnFailure, on_failure, "on_failure")
-    if solver.phase_space and not packing.single and len({*packing.shapes}) > 1:
-        raise ShapeError(
-            explain(
-                f"the start y0 of '{solver.name}'",
-                expected="positions and momenta of equal shapes",
-                got=f"shapes {[tuple(shape) for shape in packing.shapes]}",
-                remedy="Give (q, p), one momentum for every position.",
-            )
-        )
-    if own_steps and not (start.dim() if packing.single else packing.batched):
-        raise ShapeError(
-            explain(
-                "the start y0",
-                expected="a batch in its first dimension, the same in every member",
-                got=f"shapes {[tuple(shape) for shape in packing.shapes]}",
-                remedy="Steps of their own belong to samples; use steps='batch' for other states.",
-            )
-        )
-    if own_steps and solver.implicit and (event is not None or dense):
-        raise OptionError(
-            explain(
-                f"a step size for every sample with '{solver.name}'",
-                expected="output times alone",
-                got="an event" if event is not None else "dense=True",
-                remedy="Use steps='batch', or an explicit method.",
-            )
-        )
-    if inside_transform() and solver.adaptive and settings.step_size is None:
-        _refuse_vmap(start, solver)
+    if inside_transform() and choices.solver.adaptive and choices.settings.step_size is None:
+        _refuse_vmap(start, choices.solver)
     if not all_finite(start):
         raise NonFiniteError(
             explain(
@@ -166,23 +162,7 @@ def solve(
                 remedy="Look at what computed it.",
             )
         )
-    start = shift_start(t, counted, start, each=own_steps, exact=differentiation.keeps_graph)
-    problem = Problem(
-        field=counted,
-        solver=solver,
-        times=times,
-        settings=settings,
-        gradient=differentiation,
-        per_sample=own_steps,
-        compact=compact,
-        event=_event(event, packing, own_steps),
-        dense=_dense(solver, counted, start, times, own_steps) if dense else None,
-        tensors=[],
-        fall_back=fall_back,
-        backward=None if backward is None else backward.read(packing, start),
-    )
-    values = run_problem(problem, start, parameters)
-    return _report(problem, values, t, packing, on_failure)
+    return start
 
 
 def _refuse_vmap(start: Tensor, solver: Solver) -> None:
@@ -201,29 +181,13 @@ def _refuse_vmap(start: Tensor, solver: Solver) -> None:
         ) from None
 
 
-def _event(
-    given: Callable[[Any, Any], Tensor] | Event | None, packing: Packing, own_steps: bool
-) -> EventFunction | None:
-    if given is None:
-        return None
-    event = given if isinstance(given, Event) else Event(given)
-    if own_steps and not event.terminal:
-        raise OptionError(
-            explain(
-                "event",
-                expected="one that ends its sample, where samples have steps of their own",
-                got="terminal=False",
-                remedy="Use steps='batch', or dense=True and look for the events afterwards.",
-            )
-        )
-    return EventFunction(event, packing, each=own_steps)
-
-
 def _dense(
-    solver: Solver, field: CountedField, start: Tensor, times: Tensor, own_steps: bool
+    choices: Choices, field: CountedField, start: Tensor, times: Tensor
 ) -> DenseOutput | SampleDenseOutput:
-    if not own_steps:
-        return DenseOutput(solver, field, float(times[0]), start)
+    solver = choices.solver
+    if not choices.own_steps:
+        graph = choices.gradient.keeps_graph
+        return DenseOutput(solver, field, float(times[0]), start, graph=graph)
     assert isinstance(solver, RungeKutta)
     ends = torch.stack((times[0], times[-1]))
     if ends.dim() == 1:

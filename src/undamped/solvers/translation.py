@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -59,6 +60,8 @@ def translate(
         elif name == "grid_constructor":
             if value is not None:
                 found["grid"] = value(func, y0, t)
+        elif name == "max_step" and value == math.inf:
+            continue
         elif name not in WITHOUT_EFFECT and value is not None:
             found[RENAMED.get(name, name)] = value
     if control:

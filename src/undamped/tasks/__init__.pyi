@@ -29,6 +29,7 @@ from undamped.tasks.physics.pendulum import Pendulum as Pendulum
 from undamped.tasks.physics.spring import Spring as Spring
 from undamped.tasks.physics.trajectories import Trajectories as Trajectories
 from undamped.tasks.physics.vortices import Vortices as Vortices
+from undamped.tasks.picture_sequences import PictureSequences as PictureSequences
 from undamped.tasks.points import Annuli as Annuli
 from undamped.tasks.points import Spirals as Spirals
 from undamped.tasks.psmnist import PermutedMNIST as PermutedMNIST

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from undamped.errors import OptionError
 from undamped.networks.for_task import model_options
-from undamped.options import options_of
+from undamped.options import Option, convert, options_of
 from undamped.registry import models
 from undamped.tasks.task import Settings, Task
 
@@ -55,8 +56,20 @@ def _of_model(model: str, task: Task | type[Task]) -> Settings:
     member = models[model]
     wanted: Settings = getattr(getattr(member, "cell_class", member), "recipe", {})
     known = options_of(task if isinstance(task, type) else type(task))
-    of_task = {k: v for k, v in wanted.get("task", {}).items() if k in known}
+    of_task = {
+        name: value
+        for name, value in wanted.get("task", {}).items()
+        if name in known and _accepts(known[name], value)
+    }
     return {**wanted, "task": of_task} if "task" in wanted else wanted
+
+
+def _accepts(option: Option, value: Any) -> bool:
+    try:
+        convert(option.annotation, value, option.name)
+    except OptionError:
+        return False
+    return True
 
 
 def merged(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
@@ -13,6 +14,9 @@ from undamped.networks import Recurrent, SequenceModel
 from undamped.networks.physics.state_model import StateModel
 from undamped.networks.point_model import PointModel
 from undamped.tasks.task import Task
+
+if TYPE_CHECKING:
+    from undamped.analysis.core.motion import Motion
 
 
 class InapplicableError(OptionError):
@@ -53,6 +57,13 @@ class Probe:
     def moves(self) -> bool:
         """Whether the model is one of a system that moves: what it solves is time, not depth."""
         return isinstance(self.network, StateModel)
+
+    @cached_property
+    def motion(self) -> Motion:
+        """The model's motion beside the true one of its task, followed once for all who ask."""
+        from undamped.analysis.core.motion import Motion
+
+        return Motion.of(self)
 
     @property
     def in_depth(self) -> bool:

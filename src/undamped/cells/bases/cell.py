@@ -14,11 +14,15 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 from torch.nn.utils import parametrize
 
+from undamped.cells.bases.apart import made_apart
 from undamped.cells.bases.remembered import Remembered, contents, may_remember
 from undamped.cells.bases.updates import Watched
 from undamped.errors import OptionError
+from undamped.kernels.dispatch import wants_plain_loops
+from undamped.kernels.shared.threads import PRODUCT_GRAIN, alone_if_small
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.promises import Promise
 from undamped.torch_internals import parametrize_again
@@ -126,9 +130,17 @@ class Cell(nn.Module, ABC):
         nothing that writes to a parameter, in whatever way, goes unnoticed.
         """
         # The replicas of a network on several devices share one memory, and hold no parameters.
-        if not self.costly_constants or "_is_replica" in vars(self) or not may_remember():
+        if not self.costly_constants or "_is_replica" in vars(self):
             return self.constants()
-        return self._memory.get(self.constants_source(), self._own_constants)
+        if may_remember():
+            return self._memory.get(self.constants_source(), self._own_constants)
+        if self._constants_are_small and not wants_plain_loops() and not is_compiling():
+            return made_apart(self.constants, tuple(contents(self.constants_source())[0]))
+        return self.constants()
+
+    @property
+    def _constants_are_small(self) -> bool:
+        return self.hidden_size**3 < PRODUCT_GRAIN
 
     def constants_source(self) -> nn.Module:
         """Return the module whose tensors and numbers alone decide the constants."""
@@ -136,7 +148,8 @@ class Cell(nn.Module, ABC):
 
     def _own_constants(self) -> State:
         """Return `constants` in memory of their own: a parameter itself would change later."""
-        made, tensors = self.constants(), contents(self)[0]
+        with alone_if_small(self.hidden_size**3):
+            made, tensors = self.constants(), contents(self)[0]
         shared = {tensor.untyped_storage().data_ptr() for tensor in tensors}
         return tuple(c.clone() if c.untyped_storage().data_ptr() in shared else c for c in made)
 

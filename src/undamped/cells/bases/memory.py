@@ -21,6 +21,7 @@ from undamped.cells.bases.attention import Alignment, Attention, Mix, weights_of
 from undamped.cells.bases.cell import Cell, State
 from undamped.cells.bases.coupled import runs_compiled
 from undamped.cells.exprnn import ExpRNNCell
+from undamped.cells.gru import GRUCell
 from undamped.cells.lstm import LSTMCell
 from undamped.cells.rnn import RNNCell
 from undamped.cells.scornn import ScoRNNCell
@@ -67,10 +68,10 @@ def recurrence_of(
 
 @dataclass(frozen=True)
 class CompiledStep:
-    """A recurrence that the compiled loops know: h = φ(V s + projected), or the gates of an LSTM.
+    """A recurrence that the compiled loops know: h = φ(V s + projected), or gates.
 
     Args:
-        kind: The name of φ, or "lstm".
+        kind: The name of φ, "lstm" or "gru".
         matrix: V.
         projection: The input matrix, and the bias where there is one.
         thresholds: The threshold of modReLU, where it is φ.
@@ -85,6 +86,18 @@ class CompiledStep:
     def tensors(self) -> State:
         """All of them."""
         return (self.matrix, *self.projection, *self.thresholds)
+
+
+def _gated(inner: GRUCell, constants: State) -> CompiledStep:
+    """Return a GRU as four blocks that add up what state and input give: r, z, and the candidate
+    twice, since the reset gate multiplies the part of the state alone."""
+    recurrent, inside = constants
+    nothing = torch.zeros_like(recurrent[: inner.hidden_size])
+    r, z, candidate = recurrent.chunk(3)
+    weight, *bias = inner.input_tensors()
+    projection = [torch.cat((weight, torch.zeros_like(weight[: inner.hidden_size])))]
+    projection += [torch.cat((one, inside)) for one in bias]
+    return CompiledStep("gru", torch.cat((r, z, nothing, candidate)), tuple(projection))
 
 
 class MemoryCell(Cell):
@@ -150,7 +163,8 @@ class MemoryCell(Cell):
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """Step, remember, attend, mix."""
         mixed, carried, memory = self.split(state)
-        hidden, *carried_on = self.recurrence.advance(projected, (mixed, *carried), constants)
+        own = constants[:-1] if self.expects else constants
+        hidden, *carried_on = self.recurrence.advance(projected, (mixed, *carried), own)
         context, remembered = self.remember(projected, hidden, state, memory, constants)
         return (hidden, self.attention.combine(hidden, context), *carried_on, *remembered)
 
@@ -206,6 +220,8 @@ class MemoryCell(Cell):
         if isinstance(inner, LSTMCell):
             detaching = inner.h_detach > 0 and inner.training
             return None if detaching else CompiledStep("lstm", constants[0], inner.input_tensors())
+        if isinstance(inner, GRUCell) and not self.expects:
+            return _gated(inner, constants)
         if isinstance(inner, RNNCell) and not getattr(inner, "thresholds", False):
             return CompiledStep(inner.nonlinearity, constants[0], inner.input_tensors())
         if isinstance(inner, RNNCell | ExpRNNCell | ScoRNNCell):

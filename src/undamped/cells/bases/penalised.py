@@ -31,7 +31,7 @@ class Penalised(Watched):
         """Compute the penalty."""
         raise NotImplementedError
 
-    def after_update(self) -> None:
+    def after_whole_update(self) -> None:
         """Look whether the penalty was taken since the last update."""
         wanted = self.wanted_penalty()
         if wanted and not (self._penalty_taken or self._penalty_missed):
@@ -44,4 +44,4 @@ class Penalised(Watched):
                 stacklevel=2,
             )
         self._penalty_taken = False
-        super().after_update()
+        super().after_whole_update()

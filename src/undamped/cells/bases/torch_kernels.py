@@ -18,19 +18,26 @@ from undamped.cells.bases.cell import State
 
 
 def gate_parameters(
-    module: nn.Module, input_size: int, hidden_size: int, gates: int, bias: bool = True
+    module: nn.Module,
+    input_size: int,
+    hidden_size: int,
+    gates: int,
+    bias: bool = True,
+    projection: int = 0,
 ) -> None:
-    """Give `module` the four parameters of a torch kernel, drawn as torch draws them.
+    """Give `module` the parameters of a torch kernel, drawn as torch draws them.
 
-    Without a bias the last two are None, as in torch.
+    Without a bias two of them are None, as in torch; with a projection there is one more.
     """
     bound = hidden_size**-0.5
-    shapes = {
+    shapes: dict[str, tuple[int, ...]] = {
         "weight_ih": (gates * hidden_size, input_size),
-        "weight_hh": (gates * hidden_size, hidden_size),
+        "weight_hh": (gates * hidden_size, projection or hidden_size),
         "bias_ih": (gates * hidden_size,),
         "bias_hh": (gates * hidden_size,),
     }
+    if projection:
+        shapes["weight_hr"] = (projection, hidden_size)
     for name, shape in shapes.items():
         if name.startswith("bias") and not bias:
             module.register_parameter(name, None)
@@ -52,8 +59,11 @@ def kernel_scan(
     weights: Sequence[Tensor | None],
     lengths: Tensor | None,
 ) -> tuple[Tensor, State]:
-    """Run one layer in one direction; `weights` is (input, recurrent, and both biases or None)."""
-    biased = weights[-1] is not None
+    """Run one layer in one direction.
+
+    `weights` is (input, recurrent, both biases or None), and the projection where there is one.
+    """
+    biased = weights[2] is not None
     given = [weight for weight in weights if weight is not None]
     hx = [part.unsqueeze(0) for part in state]
     first = hx if len(hx) > 1 else hx[0]

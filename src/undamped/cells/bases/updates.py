@@ -30,9 +30,14 @@ _HOOKS: list[Any] = []
 class Watched(nn.Module):
     """A module that is told about updates, once `watch` was called."""
 
-    updating = False
-    """Whether an optimiser is at it: some try out parameters that they do not keep."""
     _is_watched = False
+    _at_work: tuple[int, ...] = ()
+    """The optimisers that are inside a step, by id; one may call the step of another."""
+
+    @property
+    def updating(self) -> bool:
+        """Whether an optimiser is at it: some try out parameters that they do not keep."""
+        return bool(self._at_work)
 
     def watch(self) -> None:
         """Listen to the optimisers of this process from now on; copies and pickles do too."""
@@ -59,7 +64,30 @@ class Watched(nn.Module):
         """Do what has to be done right before an update, without gradients."""
 
     def after_update(self) -> None:
-        """Do what has to be done right after an update, without gradients."""
+        """Do what has to be done right after an update, be it part of another, without gradients.
+
+        Optimisers around others, such as those that look ahead, move parameters after the inner
+        one has.
+        """
+
+    def after_whole_update(self) -> None:
+        """Do what has to be done once for every update, without gradients."""
+
+    def begin_update(self, optimizer: int) -> None:
+        """Note that an optimiser begins; if it had begun already, that step never ended."""
+        at_work = self._at_work
+        if optimizer in at_work:
+            at_work = at_work[: at_work.index(optimizer)]
+        self._at_work = (*at_work, optimizer)
+        self.before_update()
+
+    def end_update(self, optimizer: int) -> None:
+        """Note that an optimiser is done."""
+        if optimizer in self._at_work:
+            self._at_work = self._at_work[: self._at_work.index(optimizer)]
+        self.after_update()
+        if not self._at_work:
+            self.after_whole_update()
 
 
 class Counted(Watched):
@@ -73,8 +101,9 @@ class Counted(Watched):
         self.register_load_state_dict_pre_hook(_files_without_count)
         self.watch()
 
-    def after_update(self) -> None:
+    def after_whole_update(self) -> None:
         """Count."""
+        super().after_whole_update()
         self.updates += 1
 
 
@@ -91,15 +120,13 @@ def may_look(tensor: Tensor) -> bool:
 @torch.no_grad()
 def _before(optimizer: Optimizer, *unused: Any) -> None:
     for module in _touched(optimizer):
-        module.updating = True
-        module.before_update()
+        module.begin_update(id(optimizer))
 
 
 @torch.no_grad()
 def _after(optimizer: Optimizer, *unused: Any) -> None:
     for module in _touched(optimizer):
-        module.updating = False
-        module.after_update()
+        module.end_update(id(optimizer))
 
 
 def _touched(optimizer: Optimizer) -> list[Watched]:

@@ -45,6 +45,7 @@ def predict(
     """
     from undamped.errors import OptionError
     from undamped.networks.physics.state_model import StateModel
+    from undamped.networks.relational.base import RelationalModel
     from undamped.networks.sequence_model import SequenceModel
     from undamped.training.run import Run
 
@@ -80,6 +81,10 @@ def predict(
         _answer_test(opened, model, as_json)
     elif isinstance(model, SequenceModel):
         _answer_file(model, task.answer, data, as_json)
+    elif isinstance(model, RelationalModel):
+        from undamped.cli.predict_pictures import answer_pictures
+
+        answer_pictures(opened, model, data, as_json)
     else:
         raise OptionError(
             f"{data}: expected a run whose model reads sequences, got one that reads single "

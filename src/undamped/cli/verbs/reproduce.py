@@ -38,7 +38,7 @@ def reproduce(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     with ticking(f"reproduce {name}") as tick:
-        result = run(**settings, tick=lambda done: tick(f"{done} done"))
+        result = run(**settings, tick=tick)
     if out is not None:
         for title, figure in result.figures().items():
             figure.savefig(out / f"{title}.png", dpi=110)

@@ -1,36 +1,105 @@
-"""`undamped show NAME`: a model's equation, promise, options and reference."""
+"""`undamped show NAME`: a model's equation, promise, options and reference; a task's pictures."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+TRIALS = 4
+
 
 def show(
     name: Annotated[str, typer.Argument(help="A model, task or other member: unicornn.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]...",
+            help="For tasks of pictures: options of the trials that are drawn, such as "
+            "colours=joint.",
+        ),
+    ] = None,
     kind: Annotated[
         str | None,
         typer.Option(help="What it is, where a name stands for several: task, experiment, …"),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="For tasks of pictures: draw trials into this .png or .svg file."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
 ) -> None:
     """Show one model, task or other member: what it is, what it promises, what can be set.
 
+    A task of pictures draws some of its trials.
+
     Example: `undamped show unicornn`
     """
+    from undamped.cli.picture import check_picture
     from undamped.cli.screen import print_json
     from undamped.describe import describe_member, find_members, registry_of
 
+    check_picture(picture)
     page = describe_member(name, None if kind is None else registry_of(kind))
+    task = _task_of_pictures(name, page["kind"], words or [], picture)
+    if picture is not None:
+        _draw(task, name, picture)
     if as_json:
         print_json(page)
     else:
         _print(name, page)
+        if task is not None:
+            _print_trials(task)
         for registry in find_members(name):
             if registry.kind != page["kind"]:
                 again = f"undamped show {name} --kind {registry.kind}"
                 typer.echo(f"\nThe same name stands for {_a(registry.kind)} too: {again}")
+
+
+def _task_of_pictures(name: str, kind: str, words: list[str], picture: Path | None) -> Any:
+    """Return the task whose trials are drawn, or None if there is nothing to draw."""
+    from undamped.cli.members import read_settings
+    from undamped.errors import OptionError, explain
+    from undamped.options import settings_of
+    from undamped.registry import tasks
+
+    shows = kind == "task" and getattr(tasks[name], "input_kind", "") == "pictures"
+    if shows:
+        settings = read_settings(name, tasks[name], words)
+        required = [n for n, option in settings_of(tasks[name]).items() if option.required]
+        if all(n in settings for n in required):
+            return tasks[name](**settings)
+    if words or picture is not None:
+        got = "one whose data have to be named" if shows else f"{_a(kind)} of another kind"
+        raise OptionError(
+            explain(
+                name,
+                expected="a task of pictures, whose trials can be drawn",
+                got=got,
+                remedy="For example: undamped show rmts colours=joint --picture trials.png",
+            )
+        )
+    return None
+
+
+def _print_trials(task: Any) -> None:
+    from undamped.cli.screen import console
+    from undamped.cli.trials import print_trials
+    from undamped.report.trials import some_trials
+
+    screen = console()
+    screen.print("[bold]Some trials of training[/]", "")
+    print_trials(screen, some_trials(task, TRIALS // 2))
+
+
+def _draw(task: Any, name: str, picture: Path) -> None:
+    from undamped.files import write_atomically
+    from undamped.report.trials import some_trials, trials_figure
+
+    figure = trials_figure(some_trials(task, TRIALS), f"{name}: trials, and their answers")
+    kind = picture.suffix.lstrip(".")
+    write_atomically(picture, lambda file: figure.savefig(file, format=kind, dpi=110))
 
 
 def _print(name: str, page: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ def split(
         parts = _given(series_set, shares, seed)
     else:
         tied = _tied(series_set, by == "group")
-        parts = _dealt(np.arange(len(series_set)), tied, _strata(series_set), shares, seed)
+        parts = deal(np.arange(len(series_set)), tied, _strata(series_set), shares, seed)
     for name, share in zip(PARTS, shares, strict=True):
         if share > 0 and not len(parts[name]) and not (by == "given" and name == "valid"):
             raise DataError(
@@ -149,14 +149,22 @@ def _strata(series_set: SeriesSet) -> np.ndarray:
     return np.searchsorted(np.quantile(number, [0.25, 0.5, 0.75]), number)
 
 
-def _dealt(
+def deal(
     members: np.ndarray,
     tied: np.ndarray,
     strata: np.ndarray,
     shares: tuple[float, float, float],
     seed: int,
 ) -> Parts:
-    """Deal bundles of tied series to the parts, large bundles first, each where most is missing."""
+    """Deal bundles of tied series to the parts, large bundles first, each where most is missing.
+
+    Args:
+        members: The numbers of the series.
+        tied: A number per series, the same for those that stay together.
+        strata: A number per series: its class, of which every part should have its share.
+        shares: Of training, validation and test.
+        seed: Which of the possible splits.
+    """
     random = np.random.default_rng(seed)
     bundles = [
         members[tied[members] == tie] for tie in random.permutation(np.unique(tied[members]))
@@ -203,7 +211,7 @@ def _given(series_set: SeriesSet, shares: tuple[float, float, float], seed: int)
     tied = _tied(series_set, series_set.groups is not None)
     if not len(parts["valid"]) and shares[1] > 0:
         within = shares[1] / (shares[0] + shares[1])
-        dealt = _dealt(parts["train"], tied, _strata(series_set), (1 - within, within, 0.0), seed)
+        dealt = deal(parts["train"], tied, _strata(series_set), (1 - within, within, 0.0), seed)
         parts["train"], parts["valid"] = dealt["train"], dealt["valid"]
     # The test part stays as published; what it shares with the others goes from the others.
     parts["valid"] = parts["valid"][~np.isin(copies[parts["valid"]], copies[parts["test"]])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from undamped.experiments.kept_runs import kept_fit
 from undamped.networks.physics.state_model import StateModel
 from undamped.tasks.physics.motion_task import MotionTask
 
@@ -33,7 +34,7 @@ def trained(
     seed: int,
     out: str,
 ) -> Trained:
-    """Train a model and return it, in evaluation mode.
+    """Train a model, unless that has been done, and return it in evaluation mode.
 
     Args:
         model: Its registry name.
@@ -44,9 +45,7 @@ def trained(
         seed: Where random numbers come from.
         out: The folder for the run.
     """
-    from undamped.training import fit
-
-    run = fit(
+    run = kept_fit(
         model,
         task,
         model_options=model_options,
@@ -54,7 +53,6 @@ def trained(
         train=train,
         seed=seed,
         out=out,
-        progress=False,
     )
     built, of = run.model(), run.task()
     assert isinstance(built, StateModel) and isinstance(of, MotionTask) and run.result is not None

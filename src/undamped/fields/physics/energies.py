@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from undamped.fields.physics.angles import PositionFeatures
-from undamped.fields.physics.hamiltonian import HamiltonianField, SeparableField
+from undamped.fields.physics.hamiltonian import HamiltonianField, PairField
 from undamped.fields.physics.ports import Ports
 from undamped.fields.physics.smooth_perceptron import SmoothActivation, SmoothPerceptron
 
@@ -68,19 +68,18 @@ class PerceptronHamiltonian(HamiltonianField):
         return self.features.pull(features, by_features), by_p
 
 
-class PerceptronSeparable(SeparableField):
-    """T(p) + V(q), a perceptron each.
+class PerceptronPotential(nn.Module):
+    """An energy of positions alone, or of momenta alone, by a perceptron.
 
     Equation:
-        H = T(p) + V(φ(q))
+        V = w σ(W₂ σ(W₁ φ(q) + b₁) + b₂)
 
     Args:
-        freedoms: Positions; as many momenta.
+        freedoms: Positions.
         hidden_size: Width of the hidden layers.
         hidden_layers: Their number.
         activation: σ.
         angles: Positions that are seen by cosine and sine.
-        ports: Inputs and friction.
     """
 
     def __init__(
@@ -91,36 +90,55 @@ class PerceptronSeparable(SeparableField):
         hidden_layers: int = 2,
         activation: SmoothActivation = "tanh",
         angles: Sequence[int] = (),
-        ports: Ports | None = None,
     ) -> None:
-        super().__init__(freedoms, ports)
+        super().__init__()
         self.features = PositionFeatures(freedoms, angles)
-        self.of_momenta, self.of_positions = (
-            SmoothPerceptron(
-                size,
-                1,
-                hidden_size,
-                hidden_layers=hidden_layers,
-                activation=activation,
-                orthogonal=True,
-                readout_bias=False,
-            )
-            for size in (freedoms, self.features.size)
+        self.net = SmoothPerceptron(
+            self.features.size,
+            1,
+            hidden_size,
+            hidden_layers=hidden_layers,
+            activation=activation,
+            orthogonal=True,
+            readout_bias=False,
         )
 
-    def kinetic(self, p: Tensor) -> Tensor:
-        """Return T, (…,)."""
-        return self.of_momenta(p).squeeze(-1)
-
-    def potential(self, q: Tensor) -> Tensor:
+    def forward(self, q: Tensor) -> Tensor:
         """Return V, (…,)."""
-        return self.of_positions(self.features(q)).squeeze(-1)
+        return self.net(self.features(q)).squeeze(-1)
 
-    def kinetic_gradient(self, p: Tensor) -> Tensor:
-        """Return ∂T/∂p in closed form."""
-        return self.of_momenta.linearise(p).gradient()
-
-    def potential_gradient(self, q: Tensor) -> Tensor:
-        """Return ∂V/∂q in closed form."""
+    def gradient(self, q: Tensor) -> Tensor:
+        """Return ∂V/∂q in closed form, (…, freedoms)."""
         features = self.features(q)
-        return self.features.pull(features, self.of_positions.linearise(features).gradient())
+        return self.features.pull(features, self.net.linearise(features).gradient())
+
+
+class PerceptronSeparable(PairField):
+    """T(p) + V(q), a perceptron each.
+
+    Equation:
+        H = T(p) + V(φ(q))
+
+    Args:
+        freedoms: Positions; as many momenta.
+        angles: Positions that are seen by cosine and sine.
+        ports: Inputs and friction.
+        hidden_size: Width of the hidden layers.
+        options: Further ones of `PerceptronPotential`: hidden_layers, activation.
+    """
+
+    def __init__(
+        self,
+        freedoms: int,
+        hidden_size: int = 64,
+        *,
+        angles: Sequence[int] = (),
+        ports: Ports | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            freedoms,
+            PerceptronPotential(freedoms, hidden_size, **options),
+            PerceptronPotential(freedoms, hidden_size, angles=angles, **options),
+            ports,
+        )

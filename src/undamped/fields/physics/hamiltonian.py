@@ -141,6 +141,43 @@ class SeparableField(HamiltonianField):
         return -slope if self.ports is None else self.ports.driven(q, u) - slope
 
 
+class PairField(SeparableField):
+    """T(p) + V(q) by two modules, each of which has a value and a closed `gradient`.
+
+    Args:
+        freedoms: Positions; as many momenta.
+        of_momenta: T.
+        of_positions: V.
+        ports: Inputs, if there are any.
+    """
+
+    def __init__(
+        self,
+        freedoms: int,
+        of_momenta: nn.Module,
+        of_positions: nn.Module,
+        ports: Ports | None = None,
+    ) -> None:
+        super().__init__(freedoms, ports)
+        self.of_momenta, self.of_positions = of_momenta, of_positions
+
+    def kinetic(self, p: Tensor) -> Tensor:
+        """Return T, (…,)."""
+        return self.of_momenta(p)
+
+    def potential(self, q: Tensor) -> Tensor:
+        """Return V, (…,)."""
+        return self.of_positions(q)
+
+    def kinetic_gradient(self, p: Tensor) -> Tensor:
+        """Return ∂T/∂p in closed form."""
+        return self.of_momenta.gradient(p)  # type: ignore[operator]
+
+    def potential_gradient(self, q: Tensor) -> Tensor:
+        """Return ∂V/∂q in closed form."""
+        return self.of_positions.gradient(q)  # type: ignore[operator]
+
+
 def by_autograd(function: Any, *points: Tensor) -> tuple[Tensor, ...]:
     """Return the gradients of a function (…,) of points (…, n), differentiable where that is asked.
 

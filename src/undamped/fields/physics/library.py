@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from undamped.fields.physics.hamiltonian import SeparableField
+from undamped.fields.physics.hamiltonian import PairField
 
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -140,7 +140,7 @@ def written_sum(terms: dict[str, float]) -> str:
     return text.strip().removeprefix("+ ") or "0"
 
 
-class LibraryField(SeparableField):
+class LibraryField(PairField):
     """T(p) + V(q), a library each.
 
     Args:
@@ -150,25 +150,14 @@ class LibraryField(SeparableField):
         harmonics: Largest k of sines and cosines of positions; momenta have none.
     """
 
+    of_momenta: FunctionLibrary
+    of_positions: FunctionLibrary
+
     def __init__(
         self, freedoms: int, degree: int = 3, total_degree: int | None = None, harmonics: int = 0
     ) -> None:
-        super().__init__(freedoms)
-        self.of_momenta = FunctionLibrary(freedoms, degree, total_degree)
-        self.of_positions = FunctionLibrary(freedoms, degree, total_degree, harmonics)
-
-    def kinetic(self, p: Tensor) -> Tensor:
-        """Return T, (…,)."""
-        return self.of_momenta(p)
-
-    def potential(self, q: Tensor) -> Tensor:
-        """Return V, (…,)."""
-        return self.of_positions(q)
-
-    def kinetic_gradient(self, p: Tensor) -> Tensor:
-        """Return ∂T/∂p in closed form."""
-        return self.of_momenta.gradient(p)
-
-    def potential_gradient(self, q: Tensor) -> Tensor:
-        """Return ∂V/∂q in closed form."""
-        return self.of_positions.gradient(q)
+        super().__init__(
+            freedoms,
+            FunctionLibrary(freedoms, degree, total_degree),
+            FunctionLibrary(freedoms, degree, total_degree, harmonics),
+        )

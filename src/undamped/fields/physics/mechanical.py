@@ -24,6 +24,7 @@ class LearnedInput(nn.Module):
         inputs: Columns.
         hidden_size: Width of the perceptron.
         activation: Its activation.
+        hidden_layers: Its hidden layers.
     """
 
     def __init__(
@@ -33,10 +34,17 @@ class LearnedInput(nn.Module):
         inputs: int,
         hidden_size: int = 64,
         activation: SmoothActivation = "tanh",
+        hidden_layers: int = 2,
     ) -> None:
         super().__init__()
         self.shape = (freedoms, inputs)
-        self.net = SmoothPerceptron(features, freedoms * inputs, hidden_size, activation=activation)
+        self.net = SmoothPerceptron(
+            features,
+            freedoms * inputs,
+            hidden_size,
+            hidden_layers=hidden_layers,
+            activation=activation,
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Return g, (…, freedoms, inputs)."""
@@ -50,6 +58,7 @@ class MechanicalEnergy(nn.Module):
         features: Features of positions.
         freedoms: Number of momenta.
         hidden_size: Width of every perceptron.
+        hidden_layers: Their hidden layers.
         activation: Their activation.
         smallest_mass: Smallest eigenvalue of M⁻¹.
         inputs: Number of inputs.
@@ -62,21 +71,23 @@ class MechanicalEnergy(nn.Module):
         freedoms: int,
         hidden_size: int = 64,
         *,
+        hidden_layers: int = 2,
         activation: SmoothActivation = "tanh",
         smallest_mass: float = 0.1,
         inputs: int = 0,
         friction: bool = False,
     ) -> None:
         super().__init__()
+        net: dict[str, Any] = {"hidden_layers": hidden_layers, "activation": activation}
         self.inverse_mass = PositiveMatrix(
-            features, freedoms, hidden_size, activation=activation, smallest=smallest_mass
+            features, freedoms, hidden_size, smallest=smallest_mass, **net
         )
         self.potential = SmoothPerceptron(
-            features, 1, hidden_size, activation=activation, orthogonal=True, readout_bias=False
+            features, 1, hidden_size, orthogonal=True, readout_bias=False, **net
         )
         self.ports = Ports(
-            LearnedInput(features, freedoms, inputs, hidden_size, activation) if inputs else None,
-            PositiveMatrix(features, freedoms, hidden_size, activation=activation, smallest=0.0)
+            LearnedInput(features, freedoms, inputs, hidden_size, **net) if inputs else None,
+            PositiveMatrix(features, freedoms, hidden_size, smallest=0.0, **net)
             if friction
             else None,
         )

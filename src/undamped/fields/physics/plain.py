@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped.fields.physics.angles import PositionFeatures
 from undamped.fields.physics.smooth_perceptron import SmoothActivation, SmoothPerceptron
 
 
@@ -24,6 +25,7 @@ class PlainField(nn.Module):
         hidden_layers: Their number.
         activation: σ.
         second_order: Whether the second half of a state is the rate of the first.
+        angles: Which numbers of a state are seen by cosine and sine.
     """
 
     separable = False
@@ -37,11 +39,13 @@ class PlainField(nn.Module):
         hidden_layers: int = 2,
         activation: SmoothActivation = "tanh",
         second_order: bool = False,
+        angles: Sequence[int] = (),
     ) -> None:
         super().__init__()
         self.size, self.inputs, self.second_order = size, inputs, second_order
+        self.features = PositionFeatures(size, angles)
         self.net = SmoothPerceptron(
-            size + inputs,
+            self.features.size + inputs,
             size // 2 if second_order else size,
             hidden_size,
             hidden_layers=hidden_layers,
@@ -51,10 +55,11 @@ class PlainField(nn.Module):
 
     def forward(self, t: Any, state: Tensor, u: Tensor | None = None) -> Tensor:
         """Return dz/dt, (…, size)."""
-        seen: Sequence[Tensor] = (state,)
+        seen = self.features(state)
         if self.inputs:
-            seen = (state, state.new_zeros(*state.shape[:-1], self.inputs) if u is None else u)
-        rate = self.net(torch.cat(tuple(seen), dim=-1))
+            given = state.new_zeros(*state.shape[:-1], self.inputs) if u is None else u
+            seen = torch.cat((seen, given), dim=-1)
+        rate = self.net(seen)
         if not self.second_order:
             return rate
         return torch.cat((state[..., self.size // 2 :], rate), dim=-1)

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from undamped.fields.physics.hamiltonian import SeparableField
+from undamped.fields.physics.hamiltonian import PairField
 
 
 class TaylorPotential(nn.Module):
@@ -64,7 +64,7 @@ class TaylorPotential(nn.Module):
         return total
 
 
-class TaylorField(SeparableField):
+class TaylorField(PairField):
     """T(p) + V(q), a Taylor potential each.
 
     Args:
@@ -74,22 +74,5 @@ class TaylorField(SeparableField):
     """
 
     def __init__(self, freedoms: int, hidden_size: int = 16, terms: int = 8) -> None:
-        super().__init__(freedoms)
-        self.of_momenta = TaylorPotential(freedoms, hidden_size, terms)
-        self.of_positions = TaylorPotential(freedoms, hidden_size, terms)
-
-    def kinetic(self, p: Tensor) -> Tensor:
-        """Return T, (…,)."""
-        return self.of_momenta(p)
-
-    def potential(self, q: Tensor) -> Tensor:
-        """Return V, (…,)."""
-        return self.of_positions(q)
-
-    def kinetic_gradient(self, p: Tensor) -> Tensor:
-        """Return ∂T/∂p in closed form."""
-        return self.of_momenta.gradient(p)
-
-    def potential_gradient(self, q: Tensor) -> Tensor:
-        """Return ∂V/∂q in closed form."""
-        return self.of_positions.gradient(q)
+        of_momenta, of_positions = (TaylorPotential(freedoms, hidden_size, terms) for _ in range(2))
+        super().__init__(freedoms, of_momenta, of_positions)

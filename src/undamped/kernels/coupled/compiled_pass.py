@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from torch import Tensor
 
 from undamped.kernels.coupled.contract import DenseOperator
-from undamped.kernels.coupled.loop import BackwardChunk, ForwardChunk
+from undamped.kernels.coupled.loop import ROOM, BackwardChunk, ForwardChunk
 from undamped.kernels.coupled.passes import Pass
 from undamped.kernels.shared.gemm import product_address
 from undamped.kernels.shared.lengths import remaining_steps
@@ -32,7 +30,8 @@ class CompiledPass(Pass):
                 strided(carried),
                 strided(memory),
                 scratch,
-                self._remaining(start, stop),
+                np.empty((ROOM, carried.shape[2]), scratch.dtype),
+                remaining_steps(self.share.lengths, start, stop),
             ),
             self.weights,
             self.step.constants,
@@ -74,7 +73,8 @@ class CompiledPass(Pass):
         """Run the loop in the backward pass over a chunk."""
         carried, memory = self.states_of(start, stop)
         outputs = without_gaps(output_gradient[start:stop])
-        state_gradient, remaining = self.state_gradient.numpy(), self._remaining(start, stop)
+        state_gradient = self.state_gradient.numpy()
+        remaining = remaining_steps(self.share.lengths, start, stop)
         memory_gradient = (
             state_gradient if self.memory_gradient is None else self.memory_gradient.numpy()
         )
@@ -91,9 +91,10 @@ class CompiledPass(Pass):
                 memory_gradient,
                 strided(gradient),
                 strided(projected_gradient),
+                np.zeros((ROOM, carried.shape[2]), state_gradient.dtype),
                 remaining,
-                np.empty((len(remaining), state_gradient.shape[1]), state_gradient.dtype),
-                np.empty((len(remaining), memory_gradient.shape[1]), state_gradient.dtype),
+                None if remaining is None else np.empty_like(state_gradient),
+                None if remaining is None else np.empty_like(memory_gradient),
             ),
             self.weights,
             self.gradient_arrays,
@@ -105,8 +106,3 @@ class CompiledPass(Pass):
         share = self.share
         carried = share.carried[start : stop + 1]
         return carried, carried if share.memory is None else share.memory[start : stop + 1]
-
-    def _remaining(self, start: int, stop: int) -> Any:
-        """Return how many steps of a chunk each sequence lives; nothing where all live on."""
-        remaining = remaining_steps(self.share.lengths, start, stop)
-        return np.empty(0, np.int64) if remaining is None else remaining

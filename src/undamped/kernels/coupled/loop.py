@@ -7,20 +7,37 @@ the gradient of the outputs, leaving sequences alone that are over. All arrays o
 weights and constants, comes apart from them. The loops themselves are written out one by one,
 alike as they are: of a loop that is given its step as a function, Numba would not keep the
 compiled form from one process to the next.
+
+Compiling takes seconds, which whoever calls a network for the first time waits for. So loops for
+sequences of unequal length are compiled apart, when some come (`remaining` is None else), and parts
+of a row are reached by their place in it: a slice of a slice takes longer to compile than the
+arithmetic with it.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from numba import types
+from numba.extending import overload
+
 from undamped.kernels.shared.gemm import multiply
 from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.pointers import at_step
 
-LOOP: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+LOOP: dict[str, Any] = {
+    "nogil": True,
+    "cache": True,
+    "error_model": "numpy",
+    "no_cfunc_wrapper": True,
+}
 PART: dict[str, Any] = LOOP | {"inline": "always"}
 """For what only loops call: put into them as source, it is compiled once and not once more on its
 own, with a way in from Python that nobody takes."""
+
+
+ROOM = 5
+"""Rows that steps may have to themselves: an array that a loop makes takes longer to compile."""
 
 
 class ForwardChunk(NamedTuple):
@@ -37,8 +54,10 @@ class ForwardChunk(NamedTuple):
     """The same for what the product does not read."""
     product: Any
     """(sequences, answer), an array to work in."""
+    room: Any
+    """(ROOM, read), for what a step computes about one sequence."""
     remaining: Any
-    """How many of the steps each sequence lives; empty where all live on."""
+    """How many of the steps each sequence lives; None where all live on."""
 
 
 class BackwardChunk(NamedTuple):
@@ -61,10 +80,17 @@ class BackwardChunk(NamedTuple):
     """To be filled: (steps, sequences, answer), the gradient of the product."""
     projected_gradient: Any
     """To be filled: (steps, sequences, projected)."""
+    room: Any
+    """As in the forward pass; filled with zeros."""
     remaining: Any
     finished_gradient: Any
-    """Where the gradients of sequences that are over wait."""
+    """Where the gradients of sequences that are over wait; None where all live on."""
     finished_memory: Any
+
+
+def _ragged(chunk: Any) -> bool:
+    """Say whether sequences of unequal length are in a chunk, given its type in compiled code."""
+    return not isinstance(chunk.types[chunk.fields.index("remaining")], types.NoneType)
 
 
 @njit(**PART)
@@ -125,14 +151,23 @@ def apply(chunk: Any, t: int) -> None:
     )
 
 
-@njit(**PART)
 def freeze_finished(chunk: Any, array: Any, t: int) -> None:
     """Leave what a strided array holds of sequences that are over where it was."""
-    if chunk.remaining.shape[0]:
+    raise NotImplementedError  # only compiled code calls this
+
+
+@overload(freeze_finished)
+def _freeze_finished(chunk: Any, array: Any, t: Any) -> Any:
+    def frozen(chunk: Any, array: Any, t: Any) -> None:
         old, new = at_step(array, t, chunk.product), at_step(array, t + 1, chunk.product)
         for b in range(chunk.remaining.shape[0]):
             if t >= chunk.remaining[b]:
                 copy_row(old[b], new[b])
+
+    def running(chunk: Any, array: Any, t: Any) -> None:
+        pass
+
+    return frozen if _ragged(chunk) else running
 
 
 # For loops in the backward pass
@@ -144,30 +179,54 @@ def at_time(chunk: Any, array: Any, t: int) -> Any:
     return at_step(array, t, chunk.state_gradient)
 
 
-@njit(**PART)
 def add_output_gradient(chunk: Any, t: int) -> None:
     """Add the gradient of the outputs to that of the state; of sequences that are over it waits."""
-    outputs, remaining = at_step(chunk.output_gradient, t, chunk.state_gradient), chunk.remaining
-    for b in range(chunk.state_gradient.shape[0]):
-        if remaining.shape[0] and t >= remaining[b]:
-            copy_row(chunk.state_gradient[b], chunk.finished_gradient[b])
-            clear_row(chunk.state_gradient[b])
-            copy_row(chunk.memory_gradient[b], chunk.finished_memory[b])
-            clear_row(chunk.memory_gradient[b])
-        else:
+    raise NotImplementedError  # only compiled code calls this
+
+
+@overload(add_output_gradient)
+def _add_output_gradient(chunk: Any, t: Any) -> Any:
+    def ragged(chunk: Any, t: Any) -> None:
+        outputs = at_step(chunk.output_gradient, t, chunk.state_gradient)
+        for b in range(chunk.state_gradient.shape[0]):
+            total, part = chunk.state_gradient[b], outputs[b]
+            if t >= chunk.remaining[b]:
+                copy_row(total, chunk.finished_gradient[b])
+                clear_row(total)
+                copy_row(chunk.memory_gradient[b], chunk.finished_memory[b])
+                clear_row(chunk.memory_gradient[b])
+            else:
+                for j in range(part.shape[0]):
+                    total[j] += part[j]
+
+    def running(chunk: Any, t: Any) -> None:
+        outputs = at_step(chunk.output_gradient, t, chunk.state_gradient)
+        for b in range(chunk.state_gradient.shape[0]):
             total, part = chunk.state_gradient[b], outputs[b]
             for j in range(part.shape[0]):
                 total[j] += part[j]
 
+    return ragged if _ragged(chunk) else running
 
-@njit(**PART)
+
 def restore_finished(chunk: Any, t: int) -> None:
     """Put the gradients of sequences that are over back."""
-    for b in range(chunk.remaining.shape[0]):
-        if t >= chunk.remaining[b]:
-            # In this order: without a memory both are the same array, and this is its place.
-            copy_row(chunk.finished_memory[b], chunk.memory_gradient[b])
-            copy_row(chunk.finished_gradient[b], chunk.state_gradient[b])
+    raise NotImplementedError  # only compiled code calls this
+
+
+@overload(restore_finished)
+def _restore_finished(chunk: Any, t: Any) -> Any:
+    def ragged(chunk: Any, t: Any) -> None:
+        for b in range(chunk.remaining.shape[0]):
+            if t >= chunk.remaining[b]:
+                # In this order: without a memory both are the same array, and this is its place.
+                copy_row(chunk.finished_memory[b], chunk.memory_gradient[b])
+                copy_row(chunk.finished_gradient[b], chunk.state_gradient[b])
+
+    def running(chunk: Any, t: Any) -> None:
+        pass
+
+    return ragged if _ragged(chunk) else running
 
 
 @njit(**PART)

@@ -59,6 +59,12 @@ class Pass(ABC):
         self.weights = tuple(part.contiguous().numpy() for part in share.weights)
         self.gradient_arrays = tuple(part.numpy() for part in self.weight_gradients)
 
+    @property
+    def multiplications(self) -> int:
+        """How many the product of a step makes, if its matrix is dense."""
+        _, sequences, width = self.share.carried.shape
+        return sequences * width * self.product_width
+
     def buffer(self, width: int, steps: int | None = None) -> Tensor:
         """Return memory for a chunk, or for the number of steps given."""
         longest = max(stop - start for start, stop in self.chunks)

@@ -125,7 +125,7 @@ def run_forward(
         memory[0] = states[-1]
     trajectory, slices = Trajectory(carried, memory), split_batch(steps, batch, carried.shape[2])
     passes = _passes(plan, slices, x, trajectory, tensors)
-    run_in_parallel([one.forward for one in passes])
+    run_in_parallel([one.forward for one in passes], passes[0].multiplications)
     return trajectory, slices, [one.projection for one in passes]
 
 
@@ -136,7 +136,7 @@ def restart(
     slices = split_batch(len(x), x.shape[1], trajectory.carried.shape[2])
     passes = _passes(plan, slices, x, trajectory, tensors)
     if plan.counts[1]:  # the projection has a state, which is needed at the start of every chunk
-        run_in_parallel([one.project for one in passes])
+        run_in_parallel([one.project for one in passes], passes[0].multiplications)
     return slices, [one.projection for one in passes]
 
 
@@ -184,7 +184,8 @@ def run_backward(
                 None if input_gradient is None else input_gradient[:, share],
             )
             for share, one in zip(slices, passes, strict=True)
-        ]
+        ],
+        passes[0].multiplications,
     )
     state_gradients = list(state_gradient.split(widths, dim=1))
     if memory_gradient is not None:

@@ -20,7 +20,7 @@ from undamped.kernels.shared.chunks import chunk_length, ranges, scan_bytes
 from undamped.kernels.shared.eager_function import eager_function
 from undamped.kernels.shared.lengths import remaining_by_column
 from undamped.kernels.shared.row_stable_matmul import rows_times
-from undamped.kernels.shared.threads import over_columns
+from undamped.kernels.shared.threads import alone_if_small, over_columns
 
 Nonlinearity = Literal["relu", "tanh"]
 
@@ -58,6 +58,19 @@ def independent_layer(
 
 
 def _forward(
+    x: Tensor,
+    input_weight: Tensor,
+    bias: Tensor,
+    weight: Tensor,
+    state: Tensor,
+    relu: bool,
+    lengths: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    with alone_if_small(_product(x, weight)):
+        return _run_forward(x, input_weight, bias, weight, state, relu, lengths)
+
+
+def _run_forward(
     x: Tensor,
     input_weight: Tensor,
     bias: Tensor,
@@ -111,6 +124,33 @@ def _layer_shapes(
 
 
 def _backward(
+    grad_outputs: Tensor,
+    grad_state: Tensor,
+    outputs: Tensor,
+    x: Tensor,
+    input_weight: Tensor,
+    weight: Tensor,
+    state: Tensor,
+    relu: bool,
+    lengths: Tensor | None,
+    input_wanted: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    with alone_if_small(_product(x, weight)):
+        return _run_backward(
+            grad_outputs,
+            grad_state,
+            outputs,
+            x,
+            input_weight,
+            weight,
+            state,
+            relu,
+            lengths,
+            input_wanted,
+        )
+
+
+def _run_backward(
     grad_outputs: Tensor,
     grad_state: Tensor,
     outputs: Tensor,
@@ -186,6 +226,13 @@ def _layer_backward_shapes(
     grad_x = x.new_empty(x.shape if input_wanted else (0,))
     a, b, c, d = (like.new_empty(like.shape) for like in (input_weight, weight, weight, state))
     return grad_x, a, b, c, d
+
+
+def _product(x: Tensor, weight: Tensor) -> int:
+    """How many multiplications the product of a chunk makes."""
+    hidden = weight.shape[0]
+    step_bytes = scan_bytes(x.shape[1] * hidden, 1, x.element_size())
+    return chunk_length(x.shape[0], step_bytes) * x.shape[1] * x.shape[2] * hidden
 
 
 def _chunks(outputs: Tensor) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from undamped.kernels.memory.attend import PART
 from undamped.kernels.shared.jit import njit
 
-TANH, RELU, MODRELU, IDENTITY, LSTM = range(5)
+TANH, RELU, MODRELU, IDENTITY, LSTM, GRU = range(6)
 HALF, SUM, LEARNED = range(3)
 BY_ATTENTION, BY_SHARE, BY_SURPRISE, BY_SCORE = range(4)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from undamped.kernels.memory.arrays import BY_SCORE, HALF, LEARNED, LSTM, attended
+from undamped.kernels.memory.arrays import BY_SCORE, GRU, HALF, LEARNED, LSTM, attended
 from undamped.kernels.memory.attend import LOOP, PART, add_scaled, dot, score_backward
 from undamped.kernels.memory.screening import relevance_backward
-from undamped.kernels.memory.steps import elman_backward, gates_backward, move
+from undamped.kernels.memory.steps import elman_backward, gates_backward, gru_backward, move
 from undamped.kernels.shared.gemm import multiply
 from undamped.kernels.shared.jit import njit
 
@@ -140,9 +140,15 @@ def backward(
                     gradients.cells[b],
                     result[b],
                 )
+            elif choices.step == GRU:
+                gru_backward(
+                    product[step, b], arrays.mixed[t, b], total, result[b], parts[b, :size]
+                )
             else:
                 elman_backward(choices.step, states[b], total, result[b], gradients.threshold)
         multiply(blas, result, weights.recurrent, pulled, False)
         for b in range(batch):
             if t < alive[b]:
                 move(pulled[b], flow[b])
+                if choices.step == GRU:
+                    add_scaled(flow[b], dtype.type(1), parts[b, :size])

@@ -11,6 +11,7 @@ from undamped.kernels.memory.arrays import (
     BY_SCORE,
     BY_SHARE,
     BY_SURPRISE,
+    GRU,
     HALF,
     LEARNED,
     LSTM,
@@ -18,7 +19,7 @@ from undamped.kernels.memory.arrays import (
 )
 from undamped.kernels.memory.attend import LOOP, PART, add_scaled, score, softmax
 from undamped.kernels.memory.screening import log_sigmoid, relevance, screen, surprise
-from undamped.kernels.memory.steps import elman, gates, move
+from undamped.kernels.memory.steps import elman, gates, gru, move
 from undamped.kernels.shared.gemm import multiply
 from undamped.kernels.shared.jit import njit
 
@@ -81,6 +82,8 @@ def forward(
                 total[j] = product[b, j] + projected[t - begin, b, j]
             if choices.step == LSTM:
                 gates(total, arrays.cells[t, b], arrays.cells[t + 1, b], states[b])
+            elif choices.step == GRU:
+                gru(total, arrays.mixed[t, b], states[b])
             else:
                 elman(choices.step, total, weights.threshold, states[b])
         multiply(blas, states, weights.key, arrays.keys[slots + t], False)

@@ -44,7 +44,8 @@ class _MemoryScan(torch.autograd.Function):
         steps, batch, _ = x.shape
         parts = split_batch(steps, batch, 4 * named["key"].shape[0])
         shares = [kind(plan, part, x.detach(), marks, named) for part in parts]
-        run_in_parallel([share.forward for share in shares])
+        ctx.product = batch * named["key"].numel() * 5  # as large as that of an LSTM
+        run_in_parallel([share.forward for share in shares], ctx.product)
         output = _joined([share.output for share in shares], 1)
         ends = zip(*(share.final() for share in shares), strict=True)
         final = [_joined(part, dim) for part, dim in zip(ends, kind.finals.values(), strict=True)]
@@ -61,7 +62,8 @@ class _MemoryScan(torch.autograd.Function):
         shares: list[BatchShare] = ctx.shares
         kind = type(shares[0])
         needed = gradients[: 1 + kind.carried]
-        found = run_in_parallel([partial(share.backward, *needed) for share in shares])
+        works = [partial(share.backward, *needed) for share in shares]
+        found = run_in_parallel(works, ctx.product)
         joined = {**kind.batched, "x": 1}
         sums = {
             name: _joined(parts, joined[name]) if name in joined else _summed(parts)

@@ -1,4 +1,4 @@
-"""The recurrent step of one sample, forward and backward: φ of an RNN, or the gates of an LSTM."""
+"""The recurrent step of one sample, forward and backward: φ of an RNN, gates of an LSTM or GRU."""
 
 from __future__ import annotations
 
@@ -47,6 +47,16 @@ def gates(total: Any, before: Any, after: Any, new: Any) -> None:
 
 
 @njit(**PART)
+def gru(total: Any, before: Any, new: Any) -> None:
+    """Write h of a GRU; `total` holds r, z, and what input and state give the candidate."""
+    size, one = new.shape[0], new.dtype.type(1)
+    for j in range(size):
+        r, z = sigmoid(total[j]), sigmoid(total[size + j])
+        candidate = tanh(total[2 * size + j] + r * total[3 * size + j])
+        new[j] = (one - z) * candidate + z * before[j]
+
+
+@njit(**PART)
 def elman_backward(kind: int, new: Any, given: Any, gradient: Any, threshold_gradient: Any) -> None:
     """Write the gradient of `total`, given that of h; add to that of the threshold."""
     one, zero = new.dtype.type(1), new.dtype.type(0)
@@ -78,3 +88,18 @@ def gates_backward(
         gradient[size + j] = carried[j] * before[j] * f * (one - f)
         gradient[2 * size + j] = carried[j] * i * (one - g * g)
         carried[j] *= f
+
+
+@njit(**PART)
+def gru_backward(total: Any, before: Any, given: Any, gradient: Any, direct: Any) -> None:
+    """Write the gradient of `total`, and to `direct` that of the state which h keeps."""
+    size, one = given.shape[0], given.dtype.type(1)
+    for j in range(size):
+        r, z = sigmoid(total[j]), sigmoid(total[size + j])
+        candidate = tanh(total[2 * size + j] + r * total[3 * size + j])
+        slope = given[j] * (one - z) * (one - candidate * candidate)
+        gradient[j] = slope * total[3 * size + j] * r * (one - r)
+        gradient[size + j] = given[j] * (before[j] - candidate) * z * (one - z)
+        gradient[2 * size + j] = slope
+        gradient[3 * size + j] = slope * r
+        direct[j] = given[j] * z

@@ -78,7 +78,7 @@ def _product(
 _call: Any = intrinsic(_product)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, no_cfunc_wrapper=True)
 def multiply(blas: int, rows: Any, matrix: Any, out: Any, keep: bool) -> None:
     """Write rows·matrix to `out`, added to what is there if `keep`; only compiled code calls this.
 

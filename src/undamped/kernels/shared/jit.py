@@ -3,18 +3,21 @@
 Compiled code is kept beside the package or in the user's own cache, wherever Numba may write. Where
 it may write nowhere, a folder of this user in the system's temporary place stands in, and where
 that fails too the code is compiled anew in every process. A file of the cache that cannot be read
-is replaced. Whoever sits at a terminal is told what takes so long.
+is replaced, and so is one that was made from other kernels: kernels are put together from several
+files, of which Numba looks at one. Whoever sits at a terminal is told what takes so long.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import stat
 import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,15 @@ MOMENT = 0.5  # seconds of compiling after which somebody at a terminal wonders
 
 
 class ForgivingCache(FunctionCache):
-    """Numba's cache of a function; a file that is damaged or cannot be written is no error."""
+    """Numba's cache of a function; a file that is damaged or cannot be written is no error.
+
+    Args:
+        function: The function.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file._source_stamp = (self._cache_file._source_stamp, _all_kernels())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Load compiled code; None if there is none, or none that can be read."""
@@ -74,6 +85,17 @@ def _cache(function: Callable[..., Any]) -> ForgivingCache | None:
         settings.CACHE_DIR = before
 
 
+@cache
+def _all_kernels() -> tuple[tuple[str, int, int], ...]:
+    """Return what tells these kernels from those of another version: files, times, sizes."""
+    folder = Path(__file__).parents[1]
+    found = [(path, path.stat()) for path in sorted(folder.rglob("*.py"))]
+    return tuple(
+        (path.relative_to(folder).as_posix(), stat.st_mtime_ns, stat.st_size)
+        for path, stat in found
+    )
+
+
 def _temporary_place() -> Path | None:
     """Return a folder that this user alone can write to: what lies there is run."""
     user = os.getuid() if hasattr(os, "getuid") else 0
@@ -90,17 +112,25 @@ def _temporary_place() -> Path | None:
     return place
 
 
-class _Progress(event.Listener):
-    """Says on a terminal that a kernel is being compiled, once that has taken a moment."""
+class _Compiling(event.Listener):
+    """What happens while a kernel is compiled.
+
+    A terminal is told, once that has taken a moment. And Python's collector of cycles waits: it
+    would look through all of torch again and again, which takes a sixth of the time.
+    """
 
     def __init__(self) -> None:
-        self.depth, self.timer = 0, None
+        self.depth, self.collects, self.timer = 0, False, None
 
     def on_start(self, event: Any) -> None:
         """Wait a moment before saying anything."""
         self.depth += 1
         module = event.data["dispatcher"].py_func.__module__ or ""
-        if self.depth == 1 and module.startswith("undamped.") and sys.stderr.isatty():
+        if self.depth > 1 or not module.startswith("undamped."):
+            return
+        self.collects = gc.isenabled()
+        gc.disable()
+        if sys.stderr.isatty():
             self.timer = threading.Timer(MOMENT, _say, [module])
             self.timer.daemon = True
             self.timer.start()
@@ -108,7 +138,12 @@ class _Progress(event.Listener):
     def on_end(self, event: Any) -> None:
         """Say nothing if it was quick."""
         self.depth -= 1
-        if self.depth == 0 and self.timer is not None:
+        if self.depth:
+            return
+        if self.collects:
+            gc.enable()
+            self.collects = False
+        if self.timer is not None:
             self.timer.cancel()
             self.timer = None
 
@@ -118,4 +153,4 @@ def _say(module: str) -> None:
     sys.stderr.write(f"compiling {kernel} for this machine; later runs find it ready\n")
 
 
-event.register("numba:compile", _Progress())
+event.register("numba:compile", _Compiling())

@@ -76,13 +76,13 @@ def _tanh(x: Any, limit: Any) -> Any:
 # Numba put the source of tanh into each of them.
 
 
-@njit(nogil=True, cache=True, forceinline=True, error_model="numpy")
+@njit(nogil=True, cache=True, forceinline=True, error_model="numpy", no_cfunc_wrapper=True)
 def tanh(x: Any) -> Any:
     """Return tanh(x) in the precision of x."""
     return limited_tanh(x, LIMIT)
 
 
-@njit(nogil=True, cache=True, forceinline=True, error_model="numpy")
+@njit(nogil=True, cache=True, forceinline=True, error_model="numpy", no_cfunc_wrapper=True)
 def sigmoid(x: Any) -> Any:
     """Return 1/(1 + e⁻ˣ) in the precision of x."""
     half = type(x)(0.5)

@@ -9,14 +9,22 @@ The pool is Python's own, made on first use; the kernels release the GIL. Numba'
 are not used: they break when a process is forked or when two Python threads call at once. How many
 threads is torch's setting, which is 1 inside a DataLoader worker. The threads of the pool compute
 their products alone (one thread each), whatever torch is set to elsewhere.
+
+Where one thread is as fast as two, the calling thread computes its products alone too (`alone`):
+the library's threads would meet at every small product, and on a machine with other things to do
+each meeting waits until all of them have had their turn, for milliseconds.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -25,10 +33,9 @@ T = TypeVar("T")
 
 GRAIN = 1 << 18  # numbers per layer below which one thread is as fast as two
 ALIGNMENT = 4  # sequences; with an even number of steps, products see their rows in eights
-COLUMN_GRAIN = (
-    16384  # numbers of a single scan below which a second thread costs more than it gives
-)
+COLUMN_GRAIN = 1 << 17  # numbers of a single scan, for each thread that is worth having
 COLUMN_WIDTH = 16  # columns; no two threads write into one cache line
+PRODUCT_GRAIN = 1 << 21  # multiplications of a product below which a second thread is not missed
 
 
 _pools: dict[int, ThreadPoolExecutor] = {}
@@ -95,22 +102,83 @@ def _in_full_precision(work: Callable[[], T]) -> T:
 
 def split_batch(steps: int, batch: int, hidden: int) -> list[slice]:
     """Return the shares of the batch, one for each thread that is worth having."""
-    wanted = min(torch.get_num_threads(), steps * batch * hidden // GRAIN, batch // ALIGNMENT)
+    wanted = min(worth_having(), steps * batch * hidden // GRAIN, batch // ALIGNMENT)
     if wanted < 2:
         return [slice(0, batch)]
     width = -(-batch // (wanted * ALIGNMENT)) * ALIGNMENT
     return [slice(low, min(low + width, batch)) for low in range(0, batch, width)]
 
 
-def run_in_parallel(works: list[Callable[[], T]]) -> list[T]:
+@contextmanager
+def alone() -> Iterator[None]:
+    """Let this thread, and no other, compute its products by itself while this lasts.
+
+    Not by `torch.set_num_threads`: threads that begin in the meantime would keep to it for good.
+    """
+    threads, limits = torch.get_num_threads(), _thread_limits()
+    if threads == 1 or limits is None:
+        yield
+        return
+    set_openmp, set_products = limits
+    set_openmp(1)
+    before, _alone.threads = set_products(1), threads
+    try:
+        yield
+    finally:
+        _alone.threads = None
+        set_products(before)
+        set_openmp(threads)
+
+
+class _Alone(threading.local):
+    """How many threads torch is set to, while this thread keeps to itself."""
+
+    threads: int | None = None
+
+
+_alone = _Alone()
+
+
+def worth_having() -> int:
+    """Return how many threads there may be: as many as torch is set to."""
+    return _alone.threads or torch.get_num_threads()
+
+
+def alone_if_small(product: int) -> AbstractContextManager[None]:
+    """Return `alone` for products of few multiplications, nothing for large ones."""
+    return alone() if product < PRODUCT_GRAIN else nullcontext()
+
+
+@cache
+def _thread_limits() -> tuple[Callable[[int], Any], Callable[[int], int]] | None:
+    """Return what sets the threads of OpenMP and of MKL for the calling thread alone.
+
+    None where torch was built with other libraries: then its threads are left as they are.
+    """
+    for library in sorted((Path(torch.__file__).parent / "lib").glob("*torch_cpu.*")):
+        try:
+            # Which looks into the libraries behind it, too; the interpreter need not be let go.
+            opened = ctypes.PyDLL(str(library))
+            return opened.omp_set_num_threads, opened.MKL_Set_Num_Threads_Local
+        except (OSError, AttributeError):
+            continue
+    return None
+
+
+def run_in_parallel(works: list[Callable[[], T]], product: int = 0) -> list[T]:
     """Run each piece of work in a thread of its own, and return the results in order.
+
+    Args:
+        works: The pieces.
+        product: How many multiplications the largest product of a piece makes.
 
     No piece may ask for gradients. Grad and inference mode are the caller's in all of them;
     autocast is off, and what is set up for the caller's thread alone (a profiler, a mode of
     dispatch, a default device) is not seen by the others.
     """
     if len(works) == 1:
-        return [_in_full_precision(works[0])]
+        with alone_if_small(product):
+            return [_in_full_precision(works[0])]
     pool, inference = _pool(len(works)), torch.is_inference_mode_enabled()
     others = [pool.submit(_as_caller, work, inference) for work in works]
     wait(others)  # all of them, so that none still writes when one has failed
@@ -126,13 +194,13 @@ def over_columns(kernel: Callable[..., None], steps: int, columns: int, *argumen
         columns: How many columns there are.
         arguments: What comes before the range.
     """
-    parts = min(torch.get_num_threads(), steps * columns // COLUMN_GRAIN, columns // COLUMN_WIDTH)
+    parts = min(worth_having(), steps * columns // COLUMN_GRAIN, columns // COLUMN_WIDTH)
     if parts < 2:
         kernel(*arguments, 0, columns)
         return
     width = -(-columns // (parts * COLUMN_WIDTH)) * COLUMN_WIDTH
     starts = range(width, columns, width)
-    pool = _pool(torch.get_num_threads())
+    pool = _pool(worth_having())
     others = [pool.submit(kernel, *arguments, low, min(low + width, columns)) for low in starts]
     try:
         kernel(*arguments, 0, min(width, columns))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from undamped.kernels.reference import reference_oscillator_scan
 from undamped.kernels.shared.allocate import empty
+from undamped.kernels.shared.chunks import chunk_length, scan_bytes
 from undamped.kernels.shared.threads import run_in_parallel, split_batch
 from undamped.kernels.unicornn.backward import BackwardPass, Gradients
 from undamped.kernels.unicornn.stack import Gradient, Kept, Layer, plan, run_stack
@@ -32,6 +33,12 @@ class _Spec:
         if self.gradient == "stored":
             return [slice(0, batch)]
         return split_batch(steps, batch, hidden)
+
+    def product(self, x: Tensor, hidden: int) -> int:
+        """How many multiplications the largest product of a chunk makes."""
+        step_bytes = scan_bytes(x.shape[1] * hidden, len(self.layers), x.element_size())
+        rows = chunk_length(x.shape[0], step_bytes) * x.shape[1]
+        return rows * hidden * max(sum(sizes) for _, _, sizes in self.layers)
 
     def layers_of(self, parameters: tuple[Tensor, ...]) -> list[Layer]:
         layers = []
@@ -98,7 +105,7 @@ class _Stack(torch.autograd.Function):
             return state, kept, work.replay
 
         parts = spec.parts(x.shape[0], start)
-        found = run_in_parallel([partial(share, part) for part in parts])
+        found = run_in_parallel([partial(share, part) for part in parts], spec.product(x, hidden))
         end = torch.cat([state for state, _, _ in found], dim=2)
         position_end, velocity_end = end[0].clone(), end[1].clone()
         kept = _together([part for _, part, _ in found if part is not None])
@@ -179,7 +186,7 @@ class _Stack(torch.autograd.Function):
             partial(share, part, dict(zip(ctx.replayed, own, strict=True)))
             for part, own in zip(ctx.parts, by_part, strict=True)
         ]
-        visits = run_in_parallel(works)
+        visits = run_in_parallel(works, spec.product(x, hidden))
         next((visit for visit in visits if visit.missed), visits[0]).warn()
         sums = [visit.gradients for visit in visits]
         by_column = torch.cat([part.columns for part in sums], dim=-1)

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import ShapeError, explain
 from undamped.kernels.shared.allocate import contiguous_copy
 from undamped.kernels.shared.row_stable_matmul import rounded_up
+from undamped.kernels.shared.sample import fitting
 from undamped.kernels.unicornn.stack import Layer
 
 
@@ -109,7 +109,7 @@ class OscillatorStream:
             self._layers.append((blocks, into, (*arguments, 0, batch * hidden)))
         self._input = self._outputs[0][:batch]
         self._output = self._outputs[-1][:batch]
-        self._sample_shape = self._input.shape
+        self._sample_shape, self._dtype = self._input.shape, self._input.dtype
         self._single_shape = self._input.shape[1:] if batch == 1 else None
         if batch:
             self._first_input, self._first_output = self._input[0], self._output[0]
@@ -117,22 +117,15 @@ class OscillatorStream:
     def push(self, x: Tensor) -> Tensor:
         """Take a sample (batch, input), or (input,) of a single stream; return its output."""
         # Everything a step needs was made beforehand: here every microsecond counts.
-        single = x.dim() == 1
-        if x.requires_grad:
-            x = x.detach()
-        if x.shape == self._sample_shape:
-            self._input.copy_(x)
-        elif single and x.shape == self._single_shape:
+        if type(x) is not Tensor or x.requires_grad or x.dtype is not self._dtype:
+            x = fitting(x, self._sample_shape, self._dtype).detach()
+        single = x.shape == self._single_shape
+        if single:
             self._first_input.copy_(x)
+        elif x.shape == self._sample_shape:
+            self._input.copy_(x)
         else:
-            raise ShapeError(
-                explain(
-                    "a sample of a stream",
-                    expected=f"shape {tuple(self._input.shape)}",
-                    got=tuple(x.shape),
-                    remedy="The stream's batch size is fixed when it is made.",
-                )
-            )
+            fitting(x, self._sample_shape, self._dtype)  # which says what is wrong
         kernel = self._kernel
         for blocks, into, arguments in self._layers:
             source, block = blocks[0]

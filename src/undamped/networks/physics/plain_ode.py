@@ -11,6 +11,7 @@ from undamped.fields.physics.plain import PlainField
 from undamped.fields.physics.smooth_perceptron import SmoothActivation
 from undamped.flows.solve_options import solver_arguments
 from undamped.networks.physics.base import MotionModel, MotionSolveOptions
+from undamped.networks.physics.hnn import Angles
 from undamped.networks.physics.state_model import space_of
 from undamped.options import PositiveInt
 from undamped.registry import models
@@ -39,6 +40,7 @@ class PlainODE(MotionModel):
         activation: Activation of f.
         second_order: Whether only velocities are learned, and positions follow them; for states
             of positions and velocities.
+        angles: Whether f sees angles as numbers or by cosine and sine.
         solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
 
     Example:
@@ -63,6 +65,7 @@ class PlainODE(MotionModel):
         hidden_layers: PositiveInt = 2,
         activation: SmoothActivation = "tanh",
         second_order: bool = False,
+        angles: Angles = "plain",
         **solve: Unpack[MotionSolveOptions],
     ) -> None:
         super().__init__()
@@ -84,5 +87,6 @@ class PlainODE(MotionModel):
             hidden_layers=hidden_layers,
             activation=activation,
             second_order=second_order,
+            angles=space.indices("angle") if angles == "embedded" else (),
         )
         self._build(space, field, solver_arguments(solve, MotionSolveOptions))

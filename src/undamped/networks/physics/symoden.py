@@ -54,6 +54,7 @@ class SymODEN(MotionModel):
     Args:
         shape: The shape of the task; a `StateSpace`, or a number of positions with a momentum each.
         hidden_size: Width of every perceptron.
+        hidden_layers: Their hidden layers.
         activation: Their activation.
         angles: Whether angles that are given as numbers are seen as such, or by cosine and sine.
         smallest_mass: ε.
@@ -80,6 +81,7 @@ class SymODEN(MotionModel):
         shape: TaskShape | StateSpace | int,
         *,
         hidden_size: PositiveInt = 64,
+        hidden_layers: PositiveInt = 2,
         activation: SmoothActivation = "tanh",
         angles: Angles = "embedded",
         smallest_mass: PositiveFloat = 0.1,
@@ -91,6 +93,7 @@ class SymODEN(MotionModel):
         self.smallest_mass = smallest_mass
         parts: dict[str, Any] = {
             "hidden_size": hidden_size,
+            "hidden_layers": hidden_layers,
             "activation": activation,
             "smallest_mass": smallest_mass,
             "inputs": len(space.inputs),

@@ -64,6 +64,7 @@ class RelationalModel(TaskModel):
     input_kinds: ClassVar[frozenset[InputKind]] = frozenset({"pictures"})
     sequential: ClassVar[bool | None] = True
     promises: tuple[Promise, ...] = ()
+    own_data = "picture-sequences"
     fixed_length: ClassVar[bool] = True
     """Whether the head is made for one number of pictures."""
 

@@ -17,6 +17,8 @@ from undamped.torch_internals import version_of
 
 EncoderKind = Literal["learned", "frozen", "random"]
 CHANNELS, KERNEL, HIDDEN = 32, 4, 256
+AT_ONCE = 96
+"""Pictures that go through the convolutions together: more do not fit into a cache."""
 SMALLEST = 8
 """Rows and columns that three convolutions of stride two leave something of."""
 
@@ -78,7 +80,9 @@ class PictureEncoder(nn.Module):
         """Return codes; bytes count from 0 to 255, other pixels from 0 to 1."""
         pictures = self._fitting(pictures)
         with torch.set_grad_enabled(self.trained and torch.is_grad_enabled()):
-            return self.layers(pictures)
+            if len(pictures) <= 2 * AT_ONCE:
+                return self.layers(pictures)
+            return torch.cat([self.layers(part) for part in pictures.split(AT_ONCE)])
 
     def encode(self, batch: Batch) -> Tensor:
         """Return the codes of a batch, (time, batch, features); equal pictures are seen once."""

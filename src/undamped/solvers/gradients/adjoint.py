@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 class Adjoint(GradientMethod):
     """The gradient of the true solution rather than of the numbers returned."""
 
+    solves_back = True
     samples_field = True
 
     def check(self, solver: Solver) -> None:

@@ -100,7 +100,7 @@ class BatchAdjoint:
             times = self.times[number], self.times[number - 1]
             first = None
             if isinstance(self.solver, RungeKutta):  # which takes it for its first stage
-                first = field(start.new_tensor(times[0]), start)
+                first = self._first(field, times, start)
             run = Integration(field, self.solver, start, times, settings, first=first, norm=norm)
             run.run()
             if run.next_step is not None:
@@ -119,6 +119,11 @@ class BatchAdjoint:
             _as_before(part, tensor) for part, tensor in zip(parts, self.tensors, strict=True)
         ]
         return adjoint.view(shape), totals
+
+    def _first(self, field: CountedField, times: tuple[float, float], start: Tensor) -> Tensor:
+        """Return the slope at the start of an interval, on the side of a jump that it is on."""
+        with field.within(self.settings.jumps.window(times[0], times[1] - times[0])):
+            return field(start.new_tensor(times[0]), start)
 
     def _norm(self, size: int, others: int) -> ErrorNorm:
         """Return the norm of state and adjoint; the parameters' part does not count."""

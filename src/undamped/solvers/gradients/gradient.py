@@ -36,6 +36,8 @@ class GradientMethod(ABC):
     """The states at the start of every piece are kept."""
     records_steps: ClassVar[bool] = False
     """Times and sizes of the steps are kept."""
+    solves_back: ClassVar[bool] = False
+    """The backward pass is a solve of its own, of another equation."""
     samples_field: ClassVar[bool] = False
     """Some evaluations of the forward pass are kept, to hold the field to in the backward pass."""
 

@@ -17,10 +17,12 @@ import torch
 from torch import Tensor
 
 from undamped.errors import SolveError
+from undamped.solvers.callbacks import pass_on
 from undamped.solvers.dependencies import next_node
 from undamped.solvers.field import CountedField
 from undamped.solvers.gradients.batch_adjoint import BatchAdjoint
 from undamped.solvers.loop.norm import ErrorNorm, largest
+from undamped.solvers.methods.implicit.method import ImplicitMethod
 from undamped.solvers.methods.implicit.rodas import RosenbrockStepper
 from undamped.solvers.methods.implicit.stepper import ImplicitStepper
 from undamped.solvers.methods.solver import Stepper
@@ -38,14 +40,22 @@ class ImplicitAdjoint(BatchAdjoint):
         self.totals: list[Tensor | None] = [None] * len(self.tensors)
         settings = replace(self.settings, first_step=self.first_step)
         adjoint, norm = gradients[-1], self._norm_of_both()
+        solver = self.solver
+        if isinstance(solver, ImplicitMethod):
+            solver = solver.for_another_field()
+
+        def both_slopes(t: Tensor, state: Tensor) -> Tensor:
+            return self._both_slopes(t, state)
+
+        pass_on(self.field.function, both_slopes)
         for number in range(len(self.times) - 1, 0, -1):
             start = self._join(self.values[number], adjoint)
-            field = CountedField(self._both_slopes, Packing.of(start))
+            field = CountedField(both_slopes, Packing.of(start))
             times = self.times[number], self.times[number - 1]
-            first = field(start.new_tensor(times[0]), start)
+            first = self._first(field, times, start)
             watch = self._add_up if self.tensors else None
             run = Integration(
-                field, self.solver, start, times, settings, first=first, watch=watch, norm=norm
+                field, solver, start, times, settings, first=first, watch=watch, norm=norm
             )
             run.run()
             if run.next_step is not None:
@@ -106,9 +116,10 @@ class ImplicitAdjoint(BatchAdjoint):
         """Add what a step that is about to be accepted contributes to the tensors."""
         assert isinstance(stepper, ImplicitStepper | RosenbrockStepper)
         slopes, pulls = [], []
+        window = self.settings.jumps.window(t, h)
         for weight, node, state in stepper.points:
             y, adjoint = self._halves(state.detach())
-            with torch.enable_grad():
+            with torch.enable_grad(), self.field.within(window):
                 slope = self.field(y.new_tensor(t + node * h), y)
             if slope.requires_grad:
                 slopes.append(slope)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import torch
@@ -103,14 +104,13 @@ class Replay:
         for step in steps:
             if step.landed is not None:
                 continue
-            self.field.window = self.jumps.window(step.t, step.h)
-            if step.rows is None:
-                state = self.solver.repeat(self.field, step.t, step.h, state)
-            else:
-                part = (state[0][step.rows],)
-                (new,) = self.solver.repeat(self.field, step.t, step.h, part)
-                state = (state[0].index_copy(0, step.rows, new),)
-        self.field.window = None
+            with self._beside_jumps(step):
+                if step.rows is None:
+                    state = self.solver.repeat(self.field, step.t, step.h, state)
+                else:
+                    part = (state[0][step.rows],)
+                    (new,) = self.solver.repeat(self.field, step.t, step.h, part)
+                    state = (state[0].index_copy(0, step.rows, new),)
         times = [torch.as_tensor(step.t).double().mean() for step in steps if step.landed is None]
         return state, kept, f"near t = {float(times[0]):.6g}" if times else "in the solve"
 
@@ -118,8 +118,7 @@ class Replay:
         """Return the same, with each step's start had by undoing the step."""
         state, pull = self.trace.final, self._nothing(self.trace.final)
         for step in reversed(self.trace.steps):
-            self.field.window = self.jumps.window(step.t, step.h)
-            with torch.no_grad():
+            with torch.no_grad(), self._beside_jumps(step):
                 state = self.solver.reverse(self.field, step.t, step.h, state)
             pull, _ = self._piece(state, [step], pull, gradients)
         undone(y0, state[0], self.trace.final[0])
@@ -158,19 +157,21 @@ class Replay:
             pulls.append(gradients[index][step.landed])
             return state, outputs, pulls
         fractions = [fraction for _, fraction in step.outputs if fraction is not None]
-        self.field.window = self.jumps.window(step.t, step.h)
-        if step.rows is None:
-            state, inside = self.solver.replay(self.field, step.t, step.h, state, fractions)
-        else:
-            part = (state[0][step.rows],)
-            (new,), inside = self.solver.replay(self.field, step.t, step.h, part, fractions)
-            state = (state[0].index_copy(0, step.rows, new),)
-        self.field.window = None
+        with self._beside_jumps(step):
+            if step.rows is None:
+                state, inside = self.solver.replay(self.field, step.t, step.h, state, fractions)
+            else:
+                part = (state[0][step.rows],)
+                (new,), inside = self.solver.replay(self.field, step.t, step.h, part, fractions)
+                state = (state[0].index_copy(0, step.rows, new),)
         found = iter(inside)
         for index, fraction in step.outputs:
             outputs.append(state[0] if fraction is None else next(found))
             pulls.append(gradients[index])
         return state, outputs, pulls
+
+    def _beside_jumps(self, step: Step) -> AbstractContextManager[None]:
+        return self.field.within(self.jumps.window(step.t, step.h))
 
     def _begin(self, y0: Tensor, pull: list[Tensor], gradients: Tensor) -> Tensor:
         with torch.enable_grad():

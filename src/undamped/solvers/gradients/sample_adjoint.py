@@ -29,7 +29,7 @@ from undamped.solvers.loop.norm import ErrorNorm
 from undamped.solvers.methods.combine import combine_terms
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.settings import Settings
-from undamped.solvers.state.packing import Packing
+from undamped.solvers.state.packing import Packing, Part
 
 if TYPE_CHECKING:
     from undamped.solvers.problem import Problem
@@ -125,8 +125,10 @@ class SampleAdjoint:
             return tolerance.reshape(self.shape[0], -1).repeat(1, 2)
 
         parts = inner.parts
-        if parts is not None:
-            parts += tuple((low + width, high + width) for low, high in parts)
+        if parts is not None and self.field.packing.single:
+            parts = (Part(0, 2 * width, parts[0].reals),)
+        elif parts is not None:
+            parts += tuple(Part(part.low + width, part.high + width, part.reals) for part in parts)
         return ErrorNorm(both(inner.rtol), both(inner.atol), parts)
 
     def _columns(self, mask: Tensor) -> Tensor:

@@ -9,26 +9,22 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from undamped.solvers.callbacks import Callbacks
+from undamped.solvers.callbacks import NAMES, Callbacks
 from undamped.solvers.failure import explain_failure, worst_sample
 from undamped.solvers.field import CountedField, all_finite
 from undamped.solvers.loop.control import first_step
 from undamped.solvers.loop.events import EPS, EventFunction, locate, with_event_gradient
 from undamped.solvers.loop.norm import ErrorNorm
+from undamped.solvers.loop.route import Route
 from undamped.solvers.loop.run import EventResult, Run
 from undamped.solvers.methods.solver import Solver, Stepper
 from undamped.solvers.record import Failure, Statistics, Status, Step, Trace
 from undamped.solvers.settings import Settings
-from undamped.solvers.state.times import coincide
 
 # Looking at stiffness costs two norms, so only every so many accepted steps.
 STIFFNESS_EVERY = 16
 # Accepted steps over which their size is averaged, about.
 RECENT = 8
-NEXT_TO_NOTHING = 1e-200
-# A step from t = 0 may be so much smaller, over the whole way, than one that can be told from none.
-AT_NOUGHT = 1e-6
-LONG = 1e3
 
 
 class Integration(Run):
@@ -40,7 +36,7 @@ class Integration(Run):
         y0: Start value.
         times: Output times, the first of which is the start; increasing or decreasing.
         settings: Tolerances and limits.
-        first: f(times[0], y0), where it is known.
+        first: f(times[0], y0), where it is known; on the side of a jump that the steps are on.
         keep: Whether to keep states for recomputation.
         record: Whether to write down the steps, for repeating or undoing them.
         event: A function whose zero ends the solve.
@@ -67,12 +63,9 @@ class Integration(Run):
         self.event, self.watch, self.keep, self.record = event, watch, keep, record or keep
         self.y0, self._norm = y0, norm
         self.jumps, self.callbacks = settings.jumps, Callbacks(field.function, field.packing)
-        self.t, self.end = times[0], times[-1]
-        self.direction = 1.0 if self.end >= self.t else -1.0
+        self.t, self.route = times[0], Route(times, settings.stops)
         # Some methods evaluate the field to begin with, which counts.
         self.started = field.count
-        if self.jumps.window(self.t, self.direction) is not None:
-            first = None  # which was evaluated at the jump itself
         self.stepper = solver.stepper(field, self.t, y0, first)
         self.first = first
         self.values: list[Tensor] = [y0]
@@ -85,6 +78,8 @@ class Integration(Run):
         self.failure: Failure | None = None
         self.event_time: float | None = None
         self.adaptive = settings.step_size is None and solver.adaptive
+        if self.callbacks.any and not self.adaptive:
+            self.callbacks.warn_unheard(NAMES[2:], f"'{solver.name}' with fixed steps")
         self.proposed = y0
         self.next_step: float | None = None
         """The step size an adaptive solve would have gone on with."""
@@ -142,7 +137,9 @@ class Integration(Run):
         if self.event.terminal:
             (time, state), last = found[0], len(outputs)
             # An output at the event's own time is the state there.
-            if last < len(self.times) and self._same_time(self.times[last], self.value_times[-1]):
+            if last < len(self.times) and self.route.coincide(
+                self.times[last], self.value_times[-1]
+            ):
                 outputs.append(self.passed[0])
             return EventResult(values[outputs], time, state)
         times = [time for time, _ in found] or [values.new_empty(0)]
@@ -153,15 +150,11 @@ class Integration(Run):
             torch.stack(states) if found else values[:0],
         )
 
-    def _same_time(self, time: float, other: float) -> bool:
-        ends = [abs(end) for end in (self.times[0], self.end) if math.isfinite(end)]
-        return math.isfinite(time) and coincide(time, other, max(ends))
-
     def _fixed_steps(self) -> Iterator[float]:
         size = None if self.settings.grid else self.settings.step_size
         # Elsewhere a look at every step would wait for the device.
         every = self.y.device.type == "cpu"
-        for begin, target, output in self._intervals():
+        for begin, target, output in self.route.intervals():
             span = target - begin
             spans = 1.0 if size is None else abs(span) / size
             count = max(1, math.ceil(spans - 1e-9)) if math.isfinite(spans) else sys.maxsize
@@ -186,111 +179,81 @@ class Integration(Run):
                 if self.event_time is not None:
                     return
 
-    def _intervals(self) -> Iterator[tuple[float, float, int | None]]:
-        """Yield from where to where steps go, and the number of the output at the end, if any."""
-        stops = self._stops()
-        for index in range(1, len(self.times)):
-            begin, target = self.times[index - 1], self.times[index]
-            while stops and (target - stops[0]) * self.direction > 0:
-                yield begin, stops[0], None
-                begin = stops.pop(0)
-            yield begin, target, index
-
-    def _stops(self) -> list[float]:
-        """Return the times, beside outputs, at which a step has to end, the first first."""
-        ahead = [
-            time
-            for time in self.settings.stops
-            if (time - self.t) * self.direction > 0 and (self.end - time) * self.direction > 0
-        ]
-        return ahead if self.direction > 0 else ahead[::-1]
-
     def _attempt(self, h: float) -> Tensor:
         """Attempt a step, on its side of a jump."""
         if self.callbacks.any:
             self.callbacks.attempt(self.t, self.y, h)
         if not self.jumps:
             return self.stepper.attempt(self.t, h)
-        self.field.window = self.jumps.window(self.t, h)
-        if self.field.window is not None:
+        window = self.jumps.window(self.t, h)
+        if window is not None:
             self.stepper.restart()
-        try:
+        with self.field.within(window):
             return self.stepper.attempt(self.t, h)
-        finally:
-            self.field.window = None
 
     def _adaptive_steps(self) -> Iterator[float]:
-        settings, solver, stepper = self.settings, self.solver, self.stepper
-        order = solver.error_order
-        assert order is not None
+        settings, stepper = self.settings, self.stepper
+        assert self.solver.error_order is not None
         norm = self._norm or ErrorNorm.of(settings, self.field.packing)
         memory = stepper.memory(settings.control, norm)
-        h = self._first_step(order, norm)
-        limit = math.inf if settings.max_step is None else settings.max_step
-        lands_everywhere = not solver.dense
-        largest = max(abs(self.t), abs(self.end))
-        stops, smallest = self._stops(), settings.min_step
-        index, count, attempts = 1, len(self.times), 0
-        while index < count:
-            target = self.times[index] if lands_everywhere else self.end
-            while stops and (stops[0] - self.t) * self.direction <= 0:
-                del stops[0]
-            if stops and (target - stops[0]) * self.direction > 0:
-                target = stops[0]
+        h, route = self._first_step(self.solver.error_order, norm), self.route
+        index, attempts = 1, 0
+        while index < len(self.times):
+            target = route.target(self.t, index, lands_everywhere=not self.solver.dense)
             remaining = abs(target - self.t)
             landing = h >= remaining * (1 - 1e-12)
-            size_now = remaining if landing else h
-            signed = self.direction * size_now
-            if attempts >= settings.max_steps:
-                self._fail(Status.MAX_STEPS, signed, None)
-                return
-            if size_now == 0:
+            size = remaining if landing else h
+            signed = route.direction * size
+            if size == 0:
                 self._write(self.y, self.t)
                 index += 1
                 continue
+            if attempts >= settings.max_steps:
+                self._fail(Status.MAX_STEPS, signed, None)
+                return
             if self.t + signed == self.t:
                 self._fail(Status.STEP_TOO_SMALL, signed, None)
                 return
             attempts += 1
             self.proposed = self._attempt(signed)
             ratio = stepper.error_norm(norm)
-            enough = ratio <= 1 or (size_now <= smallest and math.isfinite(ratio))
-            if not enough:
-                self.statistics.rejected += 1
-                if self.callbacks.any:
-                    self.callbacks.rejected(self.t, self.y, signed)
-                self.refused = signed if math.isnan(ratio) else None
-                h = max(smallest, size_now * memory.next_factor(ratio, False))
-                # What can be told apart depends on where it is, not on how far there is to go; only
-                # at nought itself everything can, and the whole way is what is left to go by.
-                scale = max(abs(self.t), AT_NOUGHT * min(largest, LONG), NEXT_TO_NOTHING)
-                if not h >= 16 * 2.3e-16 * scale:
-                    before, after = self.y.detach(), self.proposed.detach()
-                    ratios = norm.ratio(stepper.error(), before, after)
-                    self._fail(Status.STEP_TOO_SMALL, signed, ratios)
+            if not (ratio <= 1 or (size <= settings.min_step and math.isfinite(ratio))):
+                self._reject(signed, ratio)
+                h = max(settings.min_step, size * memory.next_factor(ratio, False))
+                if not h >= route.smallest_step(self.t):
+                    ends = self.y.detach(), self.proposed.detach()
+                    self._fail(Status.STEP_TOO_SMALL, signed, norm.ratio(stepper.error(), *ends))
                     return
                 continue
-            self.refused = None
-            known = size_now if self.pace is None else self.pace
-            self.pace = known + (size_now - known) / RECENT
             after = target if landing else self.t + signed
-            outputs = []
-            while index < count and (after - self.times[index]) * self.direction >= 0:
-                time = self.times[index]
-                outputs.append((index, None if time == after else (time - self.t) / signed))
-                index += 1
-            if self.statistics.accepted % STIFFNESS_EVERY == 0:
-                self._look_at_stiffness(size_now)
-            self._take(signed, after, tuple(outputs))
-            factor = memory.next_factor(ratio, True)
+            outputs = route.outputs(self.t, index, after)
+            index += len(outputs)
+            self._note_pace(size)
+            self._take(signed, after, outputs)
+            proposed = size * memory.next_factor(ratio, True)
             # A step cut short to land somewhere says little about the size to go on with.
-            proposed = size_now * factor
-            h = min(limit, max(h, proposed) if landing and h > size_now else proposed)
-            h = max(h, smallest)
-            self.next_step = h
+            proposed = max(h, proposed) if landing and h > size else proposed
+            h = self.next_step = max(
+                settings.min_step, min(settings.max_step or math.inf, proposed)
+            )
             yield signed
             if self.event_time is not None:
                 return
+
+    def _reject(self, h: float, ratio: float) -> None:
+        """Take down an attempt that was not good enough."""
+        self.statistics.rejected += 1
+        self.refused = h if math.isnan(ratio) else None
+        if self.callbacks.any:
+            self.callbacks.rejected(self.t, self.y, h)
+
+    def _note_pace(self, size: float) -> None:
+        """Take down the size of a step about to be accepted, and now and then how stiff it is."""
+        self.refused = None
+        known = size if self.pace is None else self.pace
+        self.pace = known + (size - known) / RECENT
+        if self.statistics.accepted % STIFFNESS_EVERY == 0:
+            self._look_at_stiffness(size)
 
     def _first_step(self, order: int, norm: ErrorNorm) -> float:
         settings = self.settings
@@ -301,13 +264,14 @@ class Integration(Run):
             y = self.y.detach()
             slope = self.first
             if slope is None:
-                slope = self.field(torch.full((), self.t, dtype=y.dtype, device=y.device), y)
+                with self.field.within(self.jumps.window(self.t, self.route.direction)):
+                    slope = self.field(torch.full((), self.t, dtype=y.dtype, device=y.device), y)
             slope = slope.detach()
 
             def ahead(size: float) -> Tensor:
-                moved = torch.add(y, slope, alpha=self.direction * size)
+                moved = torch.add(y, slope, alpha=self.route.direction * size)
                 time = torch.full(
-                    (), self.t + self.direction * size, dtype=y.dtype, device=y.device
+                    (), self.t + self.route.direction * size, dtype=y.dtype, device=y.device
                 )
                 return self.field(time, moved)
 
@@ -385,9 +349,9 @@ class Integration(Run):
         assert self.event is not None
         when = self.t + h
         times = [self.times[index] for index, _ in outputs]
-        before = [time for time in times if (when - time) * self.direction > 0]
+        before = [time for time in times if self.route.before(time, when)]
         if self.event.terminal:
-            before = [time for time in before if not self._same_time(time, when)]
+            before = [time for time in before if not self.route.coincide(time, when)]
         for time in before:
             self._land(time)
         self._land(when)
@@ -435,7 +399,7 @@ class Integration(Run):
             field=self.field,
             t=self.t,
             h=h,
-            end=self.end,
+            end=self.route.end,
             y=self.y.detach(),
             y0=self.y0.detach(),
             sample=worst_sample(ratio.detach(), self.field.packing.batched),

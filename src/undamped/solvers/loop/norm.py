@@ -10,12 +10,10 @@ import torch
 from torch import Tensor
 
 from undamped.errors import OptionError, explain
-from undamped.solvers.state.packing import Packing
+from undamped.solvers.state.packing import Packing, Part
 
 if TYPE_CHECKING:
     from undamped.solvers.settings import Settings
-
-Part = tuple[int, int]
 
 
 class ErrorNorm:
@@ -24,13 +22,13 @@ class ErrorNorm:
     Equation:
         max over members ‖e / (atol + rtol max(|y|, |y'|))‖, root mean square
 
-    A norm over all members at once would hide the error of a small one beside a large one.
+    A norm over all members at once would hide the error of a small one beside a large one. The mean
+    of a complex member is over its numbers, not over the two reals of each.
 
     Args:
         rtol: Relative tolerance; one, or one for every number of the packed state.
         atol: Absolute tolerance, likewise.
-        parts: Places (begin, end) of the members in the last dimension of the packed state that
-            count; all of it, as one, by default.
+        parts: Where the members that count lie; all of the state, as one, by default.
         function: Takes the place of the root mean square, on packed errors.
         leading: How many leading numbers of the flattened state count, in place of parts.
     """
@@ -99,7 +97,9 @@ class ErrorNorm:
             return float(found)
         if self.parts is None:
             return _root_mean_square(ratio.reshape(-1)[: self.leading])
-        return largest(_root_mean_square(ratio[..., low:high]) for low, high in self.parts)
+        return largest(
+            _root_mean_square(ratio[..., part.low : part.high], part.reals) for part in self.parts
+        )
 
     def of_rows(self, rows: Tensor) -> ErrorNorm:
         """Return the norm for some samples of the batch."""
@@ -113,8 +113,8 @@ class ErrorNorm:
         ratio = self.ratio(error, y, y1)
         if self.parts is None:
             return sample_norms(ratio)
-        norms = torch.stack([sample_norms(ratio[..., low:high]) for low, high in self.parts])
-        return norms.amax(0)
+        norms = [sample_norms(ratio[..., part.low : part.high], part.reals) for part in self.parts]
+        return torch.stack(norms).amax(0)
 
 
 def largest(sizes: Iterable[float]) -> float:
@@ -122,11 +122,16 @@ def largest(sizes: Iterable[float]) -> float:
     return max(sizes, key=lambda size: (size != size, size))
 
 
-def _root_mean_square(value: Tensor) -> float:
-    return torch.linalg.vector_norm(value).item() / math.sqrt(max(value.numel(), 1))
+def _root_mean_square(value: Tensor, reals: int = 1) -> float:
+    return torch.linalg.vector_norm(value).item() / math.sqrt(max(value.numel() / reals, 1))
 
 
-def sample_norms(value: Tensor) -> Tensor:
-    """Return the root mean square of every sample's numbers, in double precision."""
+def sample_norms(value: Tensor, reals: int = 1) -> Tensor:
+    """Return the root mean square of every sample's numbers, in double precision.
+
+    Args:
+        value: The numbers, a sample to a row.
+        reals: How many of them make up one number of the state.
+    """
     rows = value.reshape(len(value), -1).double()
-    return torch.linalg.vector_norm(rows, dim=1) / math.sqrt(max(rows.shape[1], 1))
+    return torch.linalg.vector_norm(rows, dim=1) / math.sqrt(max(rows.shape[1] / reals, 1))

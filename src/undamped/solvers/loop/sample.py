@@ -15,10 +15,11 @@ from torch import Tensor
 
 from undamped.solvers.failure import explain_failure, of_one_sample
 from undamped.solvers.field import CountedField
-from undamped.solvers.loop.batch import AT_NOUGHT, LONG, RECENT, STIFFNESS_EVERY
+from undamped.solvers.loop.batch import RECENT, STIFFNESS_EVERY
 from undamped.solvers.loop.control import ControlMemory, first_step
 from undamped.solvers.loop.events import EPS, EventFunction, locate, with_event_gradient
 from undamped.solvers.loop.norm import ErrorNorm, sample_norms
+from undamped.solvers.loop.route import AT_NOUGHT, LONG
 from undamped.solvers.loop.run import EventResult, Run
 from undamped.solvers.loop.sample_failures import failed_status, forget
 from undamped.solvers.methods.combine import Terms, combine_terms

@@ -10,15 +10,15 @@ from torch import Tensor
 
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.solvers.field import CountedField
-from undamped.solvers.loop.dense import quartic_weights
+from undamped.solvers.loop.dense import Guarded, quartic_weights
 from undamped.solvers.methods.combine import combine
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 
 
-class SampleDenseOutput:
+class SampleDenseOutput(Guarded):
     """Call it with a time, or with one for every sample, to get the states there.
 
-    Values only, as for `DenseOutput`.
+    Values only: to differentiate one, ask for it among the output times.
 
     Args:
         solver: The method.
@@ -54,9 +54,13 @@ class SampleDenseOutput:
         self._values.append(full)
         self.reached = torch.where(sizes != 0, starts + sizes, self.reached)
 
-    @torch.no_grad()
     def __call__(self, t: float | Sequence[float] | Tensor) -> Any:
         """Return the states at time t, one for all samples or (batch,), or at (times, batch)."""
+        with torch.no_grad():
+            values = self._look_up(t)
+        return self.field.packing.unpack(self._guard(values, t))
+
+    def _look_up(self, t: float | Sequence[float] | Tensor) -> Tensor:
         wanted = torch.as_tensor(t, dtype=self.reached.dtype, device=self.reached.device).detach()
         batch = len(self.reached)
         if wanted.dim() > 2 or (wanted.dim() and wanted.shape[-1] not in (1, batch)):
@@ -70,10 +74,9 @@ class SampleDenseOutput:
                 )
             )
         if wanted.dim() < 2:
-            return self.field.packing.unpack(self._at(wanted.expand(batch)))
+            return self._at(wanted.expand(batch))
         values = [self._at(row) for row in wanted.expand(-1, batch)]
-        stacked = torch.stack(values) if values else self.y0.new_empty(0, *self.y0.shape)
-        return self.field.packing.unpack(stacked)
+        return torch.stack(values) if values else self.y0.new_empty(0, *self.y0.shape)
 
     def _at(self, wanted: Tensor) -> Tensor:
         # Ends that were not reached exactly, for rounding, still count.

@@ -10,7 +10,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +19,20 @@ from undamped.errors import OptionError, ShapeError, explain
 from undamped.options import NonNegativeFloat, convert
 
 Value = Tensor | tuple[Tensor, ...]
+
+
+class Part(NamedTuple):
+    """A member in the last dimension of the one tensor.
+
+    Args:
+        low: Where it begins.
+        high: Where it ends.
+        reals: Real numbers that one of its numbers takes.
+    """
+
+    low: int
+    high: int
+    reals: int
 
 
 @dataclass(frozen=True)
@@ -66,12 +80,15 @@ class Packing:
         return all(kind == self.inner for kind in self.types)
 
     @cached_property
-    def parts(self) -> tuple[tuple[int, int], ...] | None:
-        """Where the members lie in the last dimension of the one tensor; None for one member."""
-        ends = list(itertools.accumulate(self._sizes))
-        found = tuple((end - size, end) for size, end in zip(self._sizes, ends, strict=True))
-        found = tuple((low, high) for low, high in found if high > low)
-        return found if not self.single and len(found) > 1 else None
+    def parts(self) -> tuple[Part, ...] | None:
+        """Where the members lie in the last dimension of the one tensor; None for a real one."""
+        pairs = [2 if kind.is_complex else 1 for kind in self.types]
+        if self.single:
+            return (Part(0, 2, 2),) if pairs == [2] else None
+        ends = itertools.accumulate(self._sizes)
+        members = zip(self._sizes, ends, pairs, strict=True)
+        found = tuple(Part(end - size, end, reals) for size, end, reals in members if size)
+        return found if len(found) > 1 or max(pairs) > 1 else None
 
     @cached_property
     def _sizes(self) -> list[int]:

@@ -14,6 +14,7 @@ from undamped.fields.physics.lagrangian import LagrangianField
 from undamped.fields.physics.ports import ConstantInput, Ports
 from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat
 from undamped.registry import tasks
+from undamped.tasks.physics.drawing import Drawing, hanging
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.tasks.physics.system import System, levels, uniform
 
@@ -110,6 +111,10 @@ class AcrobotSystem(System[AcrobotField]):
             "inertia": of.inertia,
             "gravity": of.gravity,
         }
+
+    def picture(self, states: Tensor) -> Drawing:
+        """Draw both links."""
+        return hanging(states[..., :2].cumsum(-1))
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw angles, velocities and torques."""

@@ -13,6 +13,7 @@ from undamped.contract import StateSpace
 from undamped.fields.physics.hamiltonian import SeparableField
 from undamped.options import NonNegativeInt
 from undamped.registry import tasks
+from undamped.tasks.physics.drawing import Drawing
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.tasks.physics.system import System, uniform
 
@@ -62,7 +63,14 @@ def _space(bodies: int) -> StateSpace:
     return StateSpace((*names, *momenta), ("position",) * len(names) + ("momentum",) * len(momenta))
 
 
-class TwoBodySystem(System[GravityField]):
+class _Bodies(System[GravityField]):
+    def picture(self, states: Tensor) -> Drawing:
+        """Draw the bodies."""
+        bodies = self.field.bodies
+        return Drawing(states[..., : 2 * bodies].unflatten(-1, (bodies, 2)))
+
+
+class TwoBodySystem(_Bodies):
     """Two bodies on nearly circular orbits around their middle."""
 
     space = _space(2)
@@ -83,7 +91,7 @@ class TwoBodySystem(System[GravityField]):
         return torch.cat((place, -place, velocity, -velocity), dim=1)
 
 
-class ThreeBodySystem(System[GravityField]):
+class ThreeBodySystem(_Bodies):
     """Three bodies that start from a triangle, each a little off its circular orbit."""
 
     space = _space(3)

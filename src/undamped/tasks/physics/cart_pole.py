@@ -14,6 +14,7 @@ from undamped.fields.physics.lagrangian import LagrangianField
 from undamped.fields.physics.ports import ConstantInput, Ports
 from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat
 from undamped.registry import tasks
+from undamped.tasks.physics.drawing import Drawing
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.tasks.physics.system import System, levels, uniform
 
@@ -89,6 +90,14 @@ class CartPoleSystem(System[CartPoleField]):
             "half_length": of.half_length,
             "gravity": of.gravity,
         }
+
+    def picture(self, states: Tensor) -> Drawing:
+        """Draw the cart as a point of a line, and the pole."""
+        place, angle = states[..., 0], states[..., 1]
+        cart = torch.stack((place, torch.zeros_like(place)), dim=-1)
+        pole = torch.stack((angle.sin(), angle.cos()), dim=-1)
+        tip = cart + 2 * self.field.half_length * pole
+        return Drawing(torch.stack((cart, tip), dim=-2), ((1, 2),))
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw places, angles, velocities and a force."""

@@ -12,6 +12,7 @@ from undamped.contract import StateSpace
 from undamped.fields.physics.hamiltonian import SeparableField
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.registry import tasks
+from undamped.tasks.physics.drawing import Drawing
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.tasks.physics.system import System, uniform
 
@@ -79,6 +80,14 @@ class ChainSystem(System[ChainField]):
     def constants(self) -> dict[str, Any]:
         """Return masses and springs."""
         return {"masses": self.field.masses.tolist(), "springs": self.field.springs.tolist()}
+
+    def picture(self, states: Tensor) -> Drawing:
+        """Draw every mass at its number, as high as it is away from rest."""
+        away = states[..., : states.shape[-1] // 2]
+        number = torch.arange(1, away.shape[-1] + 1).to(away).expand_as(away)
+        rods = tuple((k, k + 1) for k in range(away.shape[-1]))
+        points = torch.stack((number, away), dim=-1)
+        return Drawing(points, rods, "number of the mass", "displacement", equal=False)
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw displacements and momenta evenly."""

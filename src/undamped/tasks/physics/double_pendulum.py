@@ -13,6 +13,7 @@ from undamped.contract import StateSpace
 from undamped.fields.physics.hamiltonian import HamiltonianField
 from undamped.options import NonNegativeInt, PositiveFloat
 from undamped.registry import tasks
+from undamped.tasks.physics.drawing import Drawing, hanging
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.tasks.physics.system import System, uniform
 
@@ -39,15 +40,36 @@ class DoublePendulumField(HamiltonianField):
         super().__init__(2)
         self.masses, self.lengths, self.gravity = masses, lengths, gravity
 
+    def _kinetic(self, q: Tensor, p: Tensor) -> tuple[Tensor, ...]:
+        """Return numerator and denominator of the kinetic energy, and cos and sin of q₁ − q₂."""
+        (m1, m2), (l1, l2) = self.masses, self.lengths
+        p1, p2 = p.unbind(-1)
+        apart = q[..., 0] - q[..., 1]
+        cosine, sine = apart.cos(), apart.sin()
+        above = m2 * l2**2 * p1**2 + (m1 + m2) * l1**2 * p2**2
+        above = above - 2 * m2 * l1 * l2 * p1 * p2 * cosine
+        below = 2 * m2 * l1**2 * l2**2 * (m1 + m2 * sine**2)
+        return above, below, cosine, sine
+
     def hamiltonian(self, t: Any, q: Tensor, p: Tensor) -> Tensor:
         """Return H."""
         (m1, m2), (l1, l2), g = self.masses, self.lengths, self.gravity
+        above, below, _, _ = self._kinetic(q, p)
+        weights = (m1 + m2) * g * l1 * q[..., 0].cos() + m2 * g * l2 * q[..., 1].cos()
+        return above / below - weights
+
+    def gradient(self, t: Any, q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ∂H/∂q and ∂H/∂p."""
+        (m1, m2), (l1, l2), g = self.masses, self.lengths, self.gravity
         (q1, q2), (p1, p2) = q.unbind(-1), p.unbind(-1)
-        apart = q1 - q2
-        above = m2 * l2**2 * p1**2 + (m1 + m2) * l1**2 * p2**2
-        above = above - 2 * m2 * l1 * l2 * p1 * p2 * torch.cos(apart)
-        below = 2 * m2 * l1**2 * l2**2 * (m1 + m2 * torch.sin(apart) ** 2)
-        return above / below - (m1 + m2) * g * l1 * torch.cos(q1) - m2 * g * l2 * torch.cos(q2)
+        above, below, cosine, sine = self._kinetic(q, p)
+        both = 2 * m2 * l1 * l2
+        first = (2 * m2 * l2**2 * p1 - both * p2 * cosine) / below
+        second = (2 * (m1 + m2) * l1**2 * p2 - both * p1 * cosine) / below
+        turning = (both * p1 * p2 - above / below * both**2 * cosine) * sine / below
+        by_q1 = turning + (m1 + m2) * g * l1 * q1.sin()
+        by_q2 = m2 * g * l2 * q2.sin() - turning
+        return torch.stack((by_q1, by_q2), dim=-1), torch.stack((first, second), dim=-1)
 
 
 class DoublePendulumSystem(System[DoublePendulumField]):
@@ -70,6 +92,10 @@ class DoublePendulumSystem(System[DoublePendulumField]):
         """Return masses, lengths and gravity."""
         of = self.field
         return {"masses": list(of.masses), "lengths": list(of.lengths), "gravity": of.gravity}
+
+    def picture(self, states: Tensor) -> Drawing:
+        """Draw two rods."""
+        return hanging(states[..., :2])
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw angles, at rest."""

@@ -12,6 +12,7 @@ from undamped.contract import StateSpace
 from undamped.fields.physics.hamiltonian import SeparableField
 from undamped.options import NonNegativeInt
 from undamped.registry import tasks
+from undamped.tasks.physics.drawing import Drawing
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.tasks.physics.system import System, uniform
 
@@ -51,6 +52,10 @@ class HenonHeilesSystem(System[HenonHeilesField]):
 
     def __init__(self) -> None:
         self.field = HenonHeilesField()
+
+    def picture(self, states: Tensor) -> Drawing:
+        """Draw the point in its plane."""
+        return Drawing(states[..., None, :2])
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw x, px and py from (−1, 1) and y from (−½, 1); keep what has such an energy."""

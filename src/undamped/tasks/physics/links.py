@@ -12,6 +12,7 @@ from undamped.contract import Coordinate, StateSpace
 from undamped.fields.physics.lagrangian import LagrangianField
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import tasks
+from undamped.tasks.physics.drawing import Drawing, hanging
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.tasks.physics.system import System, follow
 
@@ -147,6 +148,13 @@ class LinksSystem(System[Any]):
     def constants(self) -> dict[str, Any]:
         """Return how many links there are, and gravity."""
         return {"links": self.links, "gravity": self.in_angles.gravity}
+
+    def picture(self, states: Tensor) -> Drawing:
+        """Draw the rods."""
+        if self.coordinates == "angles":
+            return hanging(states[..., : self.links])
+        bodies = states[..., : 2 * self.links].unflatten(-1, (self.links, 2))
+        return Drawing(bodies, self.space.rods)
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw states from anywhere on trajectories of three units of time."""

@@ -12,6 +12,7 @@ from undamped.contract import Coordinate
 from undamped.errors import OptionError, explain
 from undamped.fields.physics.hamiltonian import HamiltonianField, by_autograd
 from undamped.fields.physics.lagrangian import LagrangianField
+from undamped.tasks.physics.drawing import Drawing
 from undamped.tasks.physics.system import System
 
 Partners = Literal["own", "momenta", "velocities"]
@@ -117,6 +118,11 @@ class Exchanged(System[ExchangedField]):
     def constants(self) -> dict[str, Any]:
         """Return those of the system."""
         return self.system.constants()
+
+    def picture(self, states: Tensor) -> Drawing:
+        """Draw what the system draws."""
+        own = self.field.own(states.double()) if states.numel() else states
+        return self.system.picture(own)
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw what the system draws."""

@@ -15,6 +15,7 @@ from undamped.fields.physics.hamiltonian import SeparableField
 from undamped.fields.physics.ports import ConstantInput, Ports
 from undamped.options import NonNegativeInt, PositiveFloat
 from undamped.registry import tasks
+from undamped.tasks.physics.drawing import Drawing, hanging
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.tasks.physics.system import System, on_rings, uniform
 
@@ -110,6 +111,12 @@ class PendulumSystem(System[PendulumField | EmbeddedPendulumField]):
         """Return a, b and the torques."""
         torques = {"torques": list(self.torques)} if self.torques else {}
         return {"kinetic": self.field.a, "gravity": self.field.b, **torques}
+
+    def picture(self, states: Tensor) -> Drawing:
+        """Draw a rod."""
+        embedded = self.embedded
+        angle = torch.atan2(states[..., 1], states[..., 0]) if embedded else states[..., 0]
+        return hanging(angle.unsqueeze(-1))
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw angles and momenta, and torques behind them."""

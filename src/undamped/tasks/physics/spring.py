@@ -12,6 +12,7 @@ from undamped.contract import StateSpace
 from undamped.fields.physics.hamiltonian import SeparableField
 from undamped.options import NonNegativeInt
 from undamped.registry import tasks
+from undamped.tasks.physics.drawing import Drawing
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.tasks.physics.system import System, on_rings
 
@@ -46,6 +47,11 @@ class SpringSystem(System[SpringField]):
 
     def __init__(self) -> None:
         self.field = SpringField()
+
+    def picture(self, states: Tensor) -> Drawing:
+        """Draw a mass on a line."""
+        place = states[..., :1]
+        return Drawing(torch.stack((place, torch.zeros_like(place)), dim=-1), ((0, 1),))
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw points of a ring."""

@@ -13,6 +13,7 @@ from undamped.errors import DataError, SolveError, explain
 from undamped.fields.physics.coordinates import split_inputs
 from undamped.fields.physics.ports import Driven
 from undamped.solvers import solve
+from undamped.tasks.physics.drawing import Drawing, in_phase_plane
 
 FieldT = TypeVar("FieldT", bound=nn.Module)
 TIGHT: dict[str, Any] = {"method": "dopri8", "rtol": 1e-10, "atol": 1e-12}
@@ -56,6 +57,10 @@ class System(ABC, Generic[FieldT]):
     def energy(self, states: Tensor) -> Tensor:
         """Return the true energy of states (…, size)."""
         return self.field.energy(states.double())  # type: ignore[operator]
+
+    def picture(self, states: Tensor) -> Drawing:
+        """Return what states (…, size) look like; a point of the phase plane if nothing else."""
+        return in_phase_plane(states, self.space.names)
 
     @torch.no_grad()
     def derivative(self, given: Tensor) -> Tensor:

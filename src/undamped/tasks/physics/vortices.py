@@ -15,6 +15,7 @@ from undamped.errors import OptionError, explain
 from undamped.fields.physics.hamiltonian import HamiltonianField
 from undamped.options import NonNegativeInt
 from undamped.registry import tasks
+from undamped.tasks.physics.drawing import Drawing
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.tasks.physics.system import System, uniform
 
@@ -93,6 +94,10 @@ class VortexSystem(System[VortexField]):
     def constants(self) -> dict[str, Any]:
         """Return the strengths."""
         return {"strengths": self.field.strengths.tolist()}
+
+    def picture(self, states: Tensor) -> Drawing:
+        """Draw the vortices where they are."""
+        return Drawing(torch.stack(self.field.places(*states.chunk(2, dim=-1)), dim=-1))
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw places from [−1, 1]², no two of them close."""

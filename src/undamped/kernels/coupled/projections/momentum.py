@@ -135,8 +135,9 @@ class _FilteredPass(ProjectionPass):
             u = torch.empty_like(gradient)
             self.linear.forward(chunk, x, u)
             state = self._arrays([part.clone() for part in self.starts[chunk]])
+            arrays, room = (gradient.numpy(), u.numpy()), torch.empty(2, *u.shape, dtype=u.dtype)
             kernels().moment_backward(
-                gradient.numpy(), u.numpy(), *state, *state_gradients, *times, self.constants
+                *arrays, *state, *state_gradients, *times, self.constants, room.numpy()
             )
         else:
             kernels().velocity_backward(

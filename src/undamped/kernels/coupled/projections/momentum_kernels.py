@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-import numpy as np
-
+from undamped.kernels.coupled.loop import LOOP
 from undamped.kernels.shared.jit import njit
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**LOOP)
 def filter_rows(
     rows: Any, velocity: Any, moment: Any, decays: Any, remaining: Any, constants: Any, shift: Any
 ) -> None:
@@ -33,12 +33,12 @@ def filter_rows(
                 for j in range(size):
                     row[j] = v[j]
             for j in range(m.shape[0]):
-                row[j] /= np.sqrt(m[j] + softening)
+                row[j] /= math.sqrt(m[j] + softening)
             for j in range(shift.shape[0]):
                 row[j] += shift[j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**LOOP)
 def velocity_backward(
     gradient: Any, velocity_gradient: Any, decays: Any, remaining: Any, step: Any
 ) -> None:
@@ -56,7 +56,7 @@ def velocity_backward(
                 state_gradient[j] *= a
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**LOOP)
 def moment_backward(
     gradient: Any,
     u: Any,
@@ -67,14 +67,15 @@ def moment_backward(
     decays: Any,
     remaining: Any,
     constants: Any,
+    room: Any,
 ) -> None:
-    """Go back through velocity and moment, which are found again first."""
+    """Go back through velocity and moment, which are found again first; `room` holds two of u."""
     step, decay, softening = constants[0], constants[1], constants[2]
     steps, sequences, size = gradient.shape
     half, one, two = u.dtype.type(0.5), u.dtype.type(1), u.dtype.type(2)
     driven = velocity.shape[1] > 0
     # The forward pass again, keeping what is above and below the fraction at every step.
-    tops, bottoms = np.empty_like(u), np.empty_like(u)
+    tops, bottoms = room[0], room[1]
     for t in range(steps):
         for b in range(sequences):
             if t >= remaining[b]:
@@ -84,7 +85,7 @@ def moment_backward(
             for j in range(size):
                 m[j] = decay * m[j] + (one - decay) * row[j] * row[j]
             for j in range(size):
-                bottom[j] = one / np.sqrt(m[j] + softening)
+                bottom[j] = one / math.sqrt(m[j] + softening)
             for j in range(v.shape[0]):
                 v[j] = a * v[j] + step * row[j]
             if driven:

@@ -8,12 +8,14 @@ weights, their gradients, constants) in the backward pass.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from undamped.kernels.coupled.loop import (
     LOOP,
+    PART,
     add_output_gradient,
     at_time,
     backprop_product,
@@ -26,7 +28,7 @@ from undamped.kernels.shared.pointers import STEPS
 from undamped.kernels.shared.tanh import tanh
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _tanh_forward(product: Any, new: Any, weights: Any, constants: Any) -> None:
     for b in range(new.shape[0]):
         row = new[b]
@@ -34,7 +36,7 @@ def _tanh_forward(product: Any, new: Any, weights: Any, constants: Any) -> None:
             row[j] = tanh(row[j])
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _tanh_backward(
     new: Any, state_gradient: Any, gradient: Any, weights: Any, gradients: Any, constants: Any
 ) -> None:
@@ -45,7 +47,7 @@ def _tanh_backward(
             result[j] = given[j] * (one - value[j] * value[j])
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _relu_forward(product: Any, new: Any, weights: Any, constants: Any) -> None:
     zero, slope = new.dtype.type(0), new.dtype.type(constants[0])
     for b in range(new.shape[0]):
@@ -56,7 +58,7 @@ def _relu_forward(product: Any, new: Any, weights: Any, constants: Any) -> None:
             row[j] = row[j] if row[j] > zero else low
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _relu_backward(
     new: Any, state_gradient: Any, gradient: Any, weights: Any, gradients: Any, constants: Any
 ) -> None:
@@ -67,7 +69,7 @@ def _relu_backward(
             result[j] = given[j] if value[j] > zero else slope * given[j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _modrelu_forward(product: Any, new: Any, weights: Any, constants: Any) -> None:
     bias, zero = weights[0], new.dtype.type(0)
     for b in range(new.shape[0]):
@@ -79,7 +81,7 @@ def _modrelu_forward(product: Any, new: Any, weights: Any, constants: Any) -> No
             row[j] = zero if value == zero else signed
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _modrelu_backward(
     new: Any, state_gradient: Any, gradient: Any, weights: Any, gradients: Any, constants: Any
 ) -> None:
@@ -93,25 +95,25 @@ def _modrelu_backward(
             bias_gradient[j] += result[j] if value[j] > zero else -result[j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _complex_modrelu_forward(product: Any, new: Any, weights: Any, constants: Any) -> None:
     bias, size = weights[0], weights[0].shape[0]
     zero, soft = product.dtype.type(0), product.dtype.type(constants[0])
     scale = np.empty(size, product.dtype)
     for b in range(product.shape[0]):
         # One array written per loop: the compiler then vectorises it.
-        re, im = product[b, :size], product[b, size:]
-        new_re, new_im = new[b, :size], new[b, size:]
+        total, after = product[b], new[b]
         for j in range(size):
-            modulus = np.sqrt(re[j] * re[j] + im[j] * im[j])
+            re, im = total[j], total[size + j]
+            modulus = math.sqrt(re * re + im * im)
             scale[j] = max(modulus + bias[j], zero) / (modulus + soft)
         for j in range(size):
-            new_re[j] = scale[j] * re[j]
+            after[j] = scale[j] * total[j]
         for j in range(size):
-            new_im[j] = scale[j] * im[j]
+            after[size + j] = scale[j] * total[size + j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(**PART)
 def _complex_modrelu_backward(
     new: Any, state_gradient: Any, gradient: Any, weights: Any, gradients: Any, constants: Any
 ) -> None:
@@ -123,38 +125,36 @@ def _complex_modrelu_backward(
     size, dtype = bias.shape[0], new.dtype
     zero, one, two, four = dtype.type(0), dtype.type(1), dtype.type(2), dtype.type(4)
     soft = dtype.type(constants[0])
-    moduli, stretch = np.empty(size, dtype), np.empty(size, dtype)
-    scale, slope = np.empty(size, dtype), np.empty(size, dtype)
+    room = np.empty((4, size), dtype)
+    moduli, stretch, scale, slope = room[0], room[1], room[2], room[3]
     for b in range(new.shape[0]):
-        re, im = new[b, :size], new[b, size:]
-        g_re, g_im = state_gradient[b, :size], state_gradient[b, size:]
-        new_re, new_im = gradient[b, :size], gradient[b, size:]
+        value, given, result = new[b], state_gradient[b], gradient[b]
         for j in range(size):
-            r = np.sqrt(re[j] * re[j] + im[j] * im[j])
+            r = math.sqrt(value[j] * value[j] + value[size + j] * value[size + j])
             less = r - bias[j]
-            root = np.sqrt(less * less + four * r * soft)
+            root = math.sqrt(less * less + four * r * soft)
             large = (less + root) / two
             bottom = root - less
             small = two * r * soft / (bottom if bottom > zero else one)
             moduli[j] = large if less > zero else small
         for j in range(size):
-            r = np.sqrt(re[j] * re[j] + im[j] * im[j])
+            r = math.sqrt(value[j] * value[j] + value[size + j] * value[size + j])
             stretch[j] = one / r if r > zero else zero  # makes the direction of s
         for j in range(size):
             # Nothing came through, unless s was exactly zero below an open threshold.
             opened = stretch[j] > zero or bias[j] > zero
             scale[j] = (moduli[j] + bias[j]) / (moduli[j] + soft) if opened else zero
         for j in range(size):
-            along = (g_re[j] * re[j] + g_im[j] * im[j]) * stretch[j]
-            slope[j] = along * moduli[j] / (moduli[j] + soft)
+            along = given[j] * value[j] + given[size + j] * value[size + j]
+            slope[j] = along * stretch[j] * moduli[j] / (moduli[j] + soft)
         for j in range(size):
             bias_gradient[j] += slope[j]
         for j in range(size):
             slope[j] *= (soft - bias[j]) / (moduli[j] + soft) * stretch[j]
         for j in range(size):
-            new_re[j] = scale[j] * g_re[j] + slope[j] * re[j]
+            result[j] = scale[j] * given[j] + slope[j] * value[j]
         for j in range(size):
-            new_im[j] = scale[j] * g_im[j] + slope[j] * im[j]
+            result[size + j] = scale[j] * given[size + j] + slope[j] * value[size + j]
 
 
 @njit(**LOOP)
@@ -238,8 +238,12 @@ LOOPS = {
     "ComplexModRelu": (_complex_modrelu_forward_loop, _complex_modrelu_backward_loop),
 }
 KERNELS = {
-    "Tanh": (_tanh_forward, _tanh_backward),
-    "LeakyRelu": (_relu_forward, _relu_backward),
-    "ModRelu": (_modrelu_forward, _modrelu_backward),
-    "ComplexModRelu": (_complex_modrelu_forward, _complex_modrelu_backward),
+    name: (njit(**LOOP)(forward.py_func), njit(**LOOP)(backward.py_func))
+    for name, (forward, backward) in {
+        "Tanh": (_tanh_forward, _tanh_backward),
+        "LeakyRelu": (_relu_forward, _relu_backward),
+        "ModRelu": (_modrelu_forward, _modrelu_backward),
+        "ComplexModRelu": (_complex_modrelu_forward, _complex_modrelu_backward),
+    }.items()
 }
+"""The same of one time, for structured operators, which are called from Python."""

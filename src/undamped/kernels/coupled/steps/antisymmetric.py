@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
@@ -49,11 +47,10 @@ def _gated_forward(product: Any, projected: Any, old: Any, new: Any, step: float
     size = product.shape[1]
     dt = product.dtype.type(step)
     for b in range(product.shape[0]):
-        total, before, after = product[b], old[b], new[b]
-        first, second = projected[b, :size], projected[b, size:]
+        total, x, before, after = product[b], projected[b], old[b], new[b]
         for j in range(size):
-            gate = sigmoid(total[j] + second[j])
-            after[j] = before[j] + dt * gate * tanh(total[j] + first[j])
+            gate = sigmoid(total[j] + x[size + j])
+            after[j] = before[j] + dt * gate * tanh(total[j] + x[j])
 
 
 @njit(**PART)
@@ -64,24 +61,24 @@ def _gated_backward(
     gradient: Any,
     projected_gradient: Any,
     step: float,
+    room: Any,
 ) -> None:
     size = product.shape[1]
     dt, one = product.dtype.type(step), product.dtype.type(1)
-    gates, values = np.empty(size, product.dtype), np.empty(size, product.dtype)
+    gates, values = room[0], room[1]
     for b in range(state_gradient.shape[0]):
-        total, given, both = product[b], state_gradient[b], gradient[b]
-        first, second = projected[b, :size], projected[b, size:]
-        candidate, opening = projected_gradient[b, :size], projected_gradient[b, size:]
+        total, x, given = product[b], projected[b], state_gradient[b]
+        both, result = gradient[b], projected_gradient[b]
         for j in range(size):
-            values[j] = tanh(total[j] + first[j])
+            values[j] = tanh(total[j] + x[j])
         for j in range(size):
-            gates[j] = sigmoid(total[j] + second[j])
+            gates[j] = sigmoid(total[j] + x[size + j])
         for j in range(size):
-            candidate[j] = dt * given[j] * gates[j] * (one - values[j] * values[j])
+            result[j] = dt * given[j] * gates[j] * (one - values[j] * values[j])
         for j in range(size):
-            opening[j] = dt * given[j] * values[j] * gates[j] * (one - gates[j])
+            result[size + j] = dt * given[j] * values[j] * gates[j] * (one - gates[j])
         for j in range(size):
-            both[j] = candidate[j] + opening[j]
+            both[j] = result[j] + result[size + j]
 
 
 @njit(**LOOP)
@@ -120,7 +117,7 @@ def _gated_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: An
             at_time(chunk, chunk.gradient, t),
             at_time(chunk, chunk.projected_gradient, t),
         )
-        _gated_backward(total, given, chunk.state_gradient, result, inner, constants[0])
+        _gated_backward(total, given, chunk.state_gradient, result, inner, constants[0], chunk.room)
         backprop_product(chunk, t, True)
 
 

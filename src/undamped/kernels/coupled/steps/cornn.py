@@ -29,12 +29,12 @@ def _cornn_forward(
     dt = product.dtype.type(step)
     gamma, epsilon = product.dtype.type(stiffness), product.dtype.type(damping)
     for b in range(product.shape[0]):
-        force, y, z = product[b], old[b, :size], old[b, size:]
-        new_y, new_z = new[b, :size], new[b, size:]
+        force, before, after = product[b], old[b], new[b]
         for j in range(size):
-            new_z[j] = z[j] + dt * (tanh(force[j]) - gamma * y[j] - epsilon * z[j])
+            z = before[size + j]
+            after[size + j] = z + dt * (tanh(force[j]) - gamma * before[j] - epsilon * z)
         for j in range(size):
-            new_y[j] = y[j] + dt * new_z[j]
+            after[j] = before[j] + dt * after[size + j]
 
 
 @njit(**PART)
@@ -46,17 +46,16 @@ def _cornn_backward(
     push = dt * product.dtype.type(stiffness)
     keep = one - dt * product.dtype.type(damping)
     for b in range(state_gradient.shape[0]):
-        force, result = product[b], gradient[b]
-        y, z = state_gradient[b, :size], state_gradient[b, size:]
+        force, result, given = product[b], gradient[b], state_gradient[b]  # given: (y | z)
         for j in range(size):
-            z[j] += dt * y[j]
+            given[size + j] += dt * given[j]
         for j in range(size):
             value = tanh(force[j])
-            result[j] = dt * z[j] * (one - value * value)
+            result[j] = dt * given[size + j] * (one - value * value)
         for j in range(size):
-            y[j] -= push * z[j]
+            given[j] -= push * given[size + j]
         for j in range(size):
-            z[j] *= keep
+            given[size + j] *= keep
 
 
 @njit(**LOOP)

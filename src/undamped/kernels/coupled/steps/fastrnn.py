@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
     add_output_gradient,
     at_time,
     backprop_product,
+    clear_row,
     freeze_finished,
     product_plus_input,
     states,
@@ -43,6 +42,7 @@ def _mix_backward(
     old_share: Any,
     new_gradient: Any,
     old_gradient: Any,
+    room: Any,
 ) -> None:
     alpha, beta, one, size = (
         new_share[0],
@@ -50,8 +50,9 @@ def _mix_backward(
         product.dtype.type(1),
         state_gradient.shape[1],
     )
-    news, olds = np.zeros(size, product.dtype), np.zeros(size, product.dtype)
-    values = np.empty(size, product.dtype)
+    news, olds, values = room[0], room[1], room[2]
+    clear_row(news)
+    clear_row(olds)
     for b in range(state_gradient.shape[0]):
         total, given, before, result = product[b], state_gradient[b], old[b], gradient[b]
         for j in range(size):
@@ -64,8 +65,9 @@ def _mix_backward(
             result[j] = alpha * given[j] * (one - values[j] * values[j])
         for j in range(size):
             given[j] *= beta
-    new_gradient[0] += news.sum()
-    old_gradient[0] += olds.sum()
+    for j in range(size):
+        new_gradient[0] += news[j]
+        old_gradient[0] += olds[j]
 
 
 @njit(**PART)
@@ -92,11 +94,12 @@ def _fast_gate_backward(
     shift_gradient: Any,
     closed_gradient: Any,
     always_gradient: Any,
+    room: Any,
 ) -> None:
     zeta, nu, one, size = closed[0], always[0], product.dtype.type(1), state_gradient.shape[1]
-    closeds, alls = np.zeros(size, product.dtype), np.zeros(size, product.dtype)
-    opening = np.empty(size, product.dtype)
-    value, z = np.empty(size, product.dtype), np.empty(size, product.dtype)
+    closeds, alls, opening, value, z = room[0], room[1], room[2], room[3], room[4]
+    clear_row(closeds)
+    clear_row(alls)
     for b in range(state_gradient.shape[0]):
         total, given, before, result = product[b], state_gradient[b], old[b], gradient[b]
         for j in range(size):
@@ -116,8 +119,9 @@ def _fast_gate_backward(
             result[j] = given[j] * weight * (one - value[j] * value[j]) + opening[j]
         for j in range(size):
             given[j] *= z[j]
-    closed_gradient[0] += closeds.sum()
-    always_gradient[0] += alls.sum()
+    for j in range(size):
+        closed_gradient[0] += closeds[j]
+        always_gradient[0] += alls[j]
 
 
 @njit(**LOOP)
@@ -144,6 +148,7 @@ def _mix_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any)
             weights[1],
             gradients[0],
             gradients[1],
+            chunk.room,
         )
         backprop_product(chunk, t, True)
 
@@ -174,6 +179,7 @@ def _fast_gate_backward_loop(chunk: Any, weights: Any, gradients: Any, constants
             gradients[0],
             gradients[1],
             gradients[2],
+            chunk.room,
         )
         backprop_product(chunk, t, True)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
@@ -25,20 +23,18 @@ from undamped.kernels.shared.tanh import sigmoid
 
 
 @njit(**PART)
-def _goru_forward(product: Any, projected: Any, old: Any, new: Any, bias: Any) -> None:
+def _goru_forward(product: Any, projected: Any, old: Any, new: Any, bias: Any, room: Any) -> None:
     size, zero, one = old.shape[1], product.dtype.type(0), product.dtype.type(1)
-    candidate = np.empty(size, product.dtype)
+    candidate = room[0]
     for b in range(product.shape[0]):
-        r, u, turned = product[b, :size], product[b, size : 2 * size], product[b, 2 * size :]
-        r_x, u_x = projected[b, :size], projected[b, size : 2 * size]
-        given, before, after = projected[b, 2 * size :], old[b], new[b]
+        turned, x, before, after = product[b], projected[b], old[b], new[b]
         for j in range(size):
-            total = given[j] + sigmoid(r[j] + r_x[j]) * turned[j]
+            total = x[2 * size + j] + sigmoid(turned[j] + x[j]) * turned[2 * size + j]
             large = max(abs(total) + bias[j], zero)
             signed = large if total > zero else -large
             candidate[j] = zero if total == zero else signed
         for j in range(size):
-            opened = sigmoid(u[j] + u_x[j])
+            opened = sigmoid(turned[size + j] + x[size + j])
             after[j] = opened * before[j] + (one - opened) * candidate[j]
 
 
@@ -52,26 +48,19 @@ def _goru_backward(
     projected_gradient: Any,
     bias: Any,
     bias_gradient: Any,
+    room: Any,
 ) -> None:
     size, zero, one = old.shape[1], product.dtype.type(0), product.dtype.type(1)
-    candidate = np.empty(size, product.dtype)
-    r, u = np.empty(size, product.dtype), np.empty(size, product.dtype)
+    r, u, candidate, inner = room[0], room[1], room[2], room[3]
     for b in range(state_gradient.shape[0]):
-        r_h, u_h, turned = (
-            product[b, :size],
-            product[b, size : 2 * size],
-            product[b, 2 * size :],
-        )
-        r_x, u_x = projected[b, :size], projected[b, size : 2 * size]
-        x, given, before = projected[b, 2 * size :], state_gradient[b], old[b]
-        reset, update = gradient[b, :size], gradient[b, size : 2 * size]
-        inner, rotated = projected_gradient[b, 2 * size :], gradient[b, 2 * size :]
+        turned, x, given, before = product[b], projected[b], state_gradient[b], old[b]
+        result, projected_result = gradient[b], projected_gradient[b]
         for j in range(size):
-            r[j] = sigmoid(r_h[j] + r_x[j])
+            r[j] = sigmoid(turned[j] + x[j])
         for j in range(size):
-            u[j] = sigmoid(u_h[j] + u_x[j])
+            u[j] = sigmoid(turned[size + j] + x[size + j])
         for j in range(size):
-            total = x[j] + r[j] * turned[j]
+            total = x[2 * size + j] + r[j] * turned[2 * size + j]
             large = max(abs(total) + bias[j], zero)
             signed = large if total > zero else -large
             candidate[j] = zero if total == zero else signed
@@ -80,16 +69,17 @@ def _goru_backward(
         for j in range(size):
             bias_gradient[j] += inner[j] if candidate[j] > zero else -inner[j]
         for j in range(size):
-            reset[j] = inner[j] * turned[j] * r[j] * (one - r[j])
+            result[j] = inner[j] * turned[2 * size + j] * r[j] * (one - r[j])
         for j in range(size):
-            update[j] = given[j] * (before[j] - candidate[j]) * u[j] * (one - u[j])
+            result[size + j] = given[j] * (before[j] - candidate[j]) * u[j] * (one - u[j])
         for j in range(size):
-            rotated[j] = inner[j] * r[j]
+            result[2 * size + j] = inner[j] * r[j]
         for j in range(size):
             given[j] *= u[j]
-        both, shared = projected_gradient[b, : 2 * size], gradient[b, : 2 * size]
         for j in range(2 * size):
-            both[j] = shared[j]
+            projected_result[j] = result[j]
+        for j in range(size):
+            projected_result[2 * size + j] = inner[j]
 
 
 @njit(**LOOP)
@@ -97,7 +87,7 @@ def _goru_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
     for t in range(chunk.projected[STEPS]):
         old, new = states(chunk, t)
         apply(chunk, t)
-        _goru_forward(chunk.product, inputs(chunk, t), old, new, weights[0])
+        _goru_forward(chunk.product, inputs(chunk, t), old, new, weights[0], chunk.room)
         freeze_finished(chunk, chunk.carried, t)
 
 
@@ -111,8 +101,17 @@ def _goru_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any
             at_time(chunk, chunk.projected_gradient, t),
         )
         old = at_time(chunk, chunk.carried, t)
-        bias, bias_gradient = weights[0], gradients[0]
-        _goru_backward(total, given, old, chunk.state_gradient, result, inner, bias, bias_gradient)
+        _goru_backward(
+            total,
+            given,
+            old,
+            chunk.state_gradient,
+            result,
+            inner,
+            weights[0],
+            gradients[0],
+            chunk.room,
+        )
         backprop_product(chunk, t, True)
 
 

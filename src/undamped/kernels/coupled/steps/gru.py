@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
@@ -23,18 +21,16 @@ from undamped.kernels.shared.tanh import sigmoid, tanh
 
 
 @njit(**PART)
-def _gru_forward(product: Any, projected: Any, old: Any, new: Any, shift: Any) -> None:
-    size, one = old.shape[1], product.dtype.type(1)
-    candidate = np.empty(size, product.dtype)
+def _gru_forward(product: Any, projected: Any, old: Any, new: Any, shift: Any, room: Any) -> None:
+    size, one, candidate = old.shape[1], product.dtype.type(1), room[0]
     for b in range(product.shape[0]):
         # One array written per loop: the compiler then vectorises it.
-        r, z, n = product[b, :size], product[b, size : 2 * size], product[b, 2 * size :]
-        r_x, z_x = projected[b, :size], projected[b, size : 2 * size]
-        n_x, before, after = projected[b, 2 * size :], old[b], new[b]
+        total, x, before, after = product[b], projected[b], old[b], new[b]
         for j in range(size):
-            candidate[j] = tanh(n_x[j] + sigmoid(r[j] + r_x[j]) * (n[j] + shift[j]))
+            reset = sigmoid(total[j] + x[j])
+            candidate[j] = tanh(x[2 * size + j] + reset * (total[2 * size + j] + shift[j]))
         for j in range(size):
-            kept = sigmoid(z[j] + z_x[j])
+            kept = sigmoid(total[size + j] + x[size + j])
             after[j] = kept * before[j] + (one - kept) * candidate[j]
 
 
@@ -48,37 +44,36 @@ def _gru_backward(
     projected_gradient: Any,
     shift: Any,
     shift_gradient: Any,
+    room: Any,
 ) -> None:
     size, one = old.shape[1], product.dtype.type(1)
-    r, z = np.empty(size, product.dtype), np.empty(size, product.dtype)
-    candidate = np.empty(size, product.dtype)
+    r, z, candidate, inner = room[0], room[1], room[2], room[3]
     for b in range(state_gradient.shape[0]):
-        r_h, z_h, n_h = product[b, :size], product[b, size : 2 * size], product[b, 2 * size :]
-        r_x, z_x = projected[b, :size], projected[b, size : 2 * size]
-        n_x, given, before = projected[b, 2 * size :], state_gradient[b], old[b]
-        reset, update = gradient[b, :size], gradient[b, size : 2 * size]
-        inner, read = projected_gradient[b, 2 * size :], gradient[b, 2 * size :]
+        total, x, given, before = product[b], projected[b], state_gradient[b], old[b]
+        result, projected_result = gradient[b], projected_gradient[b]
         for j in range(size):
-            r[j] = sigmoid(r_h[j] + r_x[j])
+            r[j] = sigmoid(total[j] + x[j])
         for j in range(size):
-            z[j] = sigmoid(z_h[j] + z_x[j])
+            z[j] = sigmoid(total[size + j] + x[size + j])
         for j in range(size):
-            candidate[j] = tanh(n_x[j] + r[j] * (n_h[j] + shift[j]))
+            candidate[j] = tanh(x[2 * size + j] + r[j] * (total[2 * size + j] + shift[j]))
         for j in range(size):
             inner[j] = given[j] * (one - z[j]) * (one - candidate[j] * candidate[j])
         for j in range(size):
-            read[j] = inner[j] * r[j]
+            result[2 * size + j] = inner[j] * r[j]
         for j in range(size):
-            shift_gradient[j] += read[j]
+            shift_gradient[j] += inner[j] * r[j]
         for j in range(size):
-            reset[j] = inner[j] * (n_h[j] + shift[j]) * r[j] * (one - r[j])
+            slope = r[j] * (one - r[j])
+            result[j] = inner[j] * (total[2 * size + j] + shift[j]) * slope
         for j in range(size):
-            update[j] = given[j] * (before[j] - candidate[j]) * z[j] * (one - z[j])
+            result[size + j] = given[j] * (before[j] - candidate[j]) * z[j] * (one - z[j])
         for j in range(size):
             given[j] *= z[j]
-        both, shared = projected_gradient[b, : 2 * size], gradient[b, : 2 * size]
         for j in range(2 * size):
-            both[j] = shared[j]
+            projected_result[j] = result[j]
+        for j in range(size):
+            projected_result[2 * size + j] = inner[j]
 
 
 @njit(**LOOP)
@@ -86,7 +81,7 @@ def _gru_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
     for t in range(chunk.projected[STEPS]):
         old, new = states(chunk, t)
         apply(chunk, t)
-        _gru_forward(chunk.product, inputs(chunk, t), old, new, weights[0])
+        _gru_forward(chunk.product, inputs(chunk, t), old, new, weights[0], chunk.room)
         freeze_finished(chunk, chunk.carried, t)
 
 
@@ -100,8 +95,17 @@ def _gru_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any)
             at_time(chunk, chunk.projected_gradient, t),
         )
         old = at_time(chunk, chunk.carried, t)
-        shift, shift_gradient = weights[0], gradients[0]
-        _gru_backward(total, given, old, chunk.state_gradient, result, inner, shift, shift_gradient)
+        _gru_backward(
+            total,
+            given,
+            old,
+            chunk.state_gradient,
+            result,
+            inner,
+            weights[0],
+            gradients[0],
+            chunk.room,
+        )
         backprop_product(chunk, t, True)
 
 

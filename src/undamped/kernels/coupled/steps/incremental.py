@@ -18,6 +18,7 @@ from undamped.kernels.coupled.loop import (
     PART,
     add_output_gradient,
     at_time,
+    clear_row,
     copy_row,
     freeze_finished,
     restore_finished,
@@ -53,11 +54,17 @@ def _iterate_again(product: Any, before: Any, after: Any, step: Any, decay: floa
 
 @njit(**PART)
 def _iterate_backward(
-    active: Any, before: Any, state_gradient: Any, step: Any, decay: float, step_gradient: Any
+    active: Any,
+    before: Any,
+    state_gradient: Any,
+    step: Any,
+    decay: float,
+    step_gradient: Any,
+    sums: Any,
 ) -> None:
     # `active` is overwritten with the gradient of the product.
     size, alpha, one = state_gradient.shape[1], active.dtype.type(decay), active.dtype.type(1)
-    sums = np.zeros(size, active.dtype)
+    clear_row(sums)
     keep = one - step * alpha
     for b in range(state_gradient.shape[0]):
         value, old, given = active[b], before[b], state_gradient[b]
@@ -67,7 +74,8 @@ def _iterate_backward(
             value[j] = step * given[j] * (one - value[j] * value[j])
         for j in range(size):
             given[j] *= keep
-    step_gradient[0] += sums.sum()
+    for j in range(size):
+        step_gradient[0] += sums[j]
 
 
 @njit(**LOOP)
@@ -102,7 +110,13 @@ def _iterated_backward_loop(chunk: Any, weights: Any, gradients: Any, constants:
             before = at_time(chunk, chunk.product, k * steps + t)
             active = at_time(chunk, chunk.gradient, k * steps + t)
             _iterate_backward(
-                active, before, inner, sizes[k], constants[0], gradients[0][k : k + 1]
+                active,
+                before,
+                inner,
+                sizes[k],
+                constants[0],
+                gradients[0][k : k + 1],
+                chunk.room[0],
             )
             multiply(chunk.blas, active, chunk.matrix, inner, True)
         for b in range(inner.shape[0]):

@@ -27,10 +27,9 @@ def _lipschitz_forward(product: Any, projected: Any, old: Any, new: Any, step: f
     size = old.shape[1]
     dt = product.dtype.type(step)
     for b in range(product.shape[0]):
-        before, after, given = old[b], new[b], projected[b]
-        linear, inner = product[b, :size], product[b, size:]
+        before, after, given, total = old[b], new[b], projected[b], product[b]
         for j in range(size):
-            after[j] = before[j] + dt * (linear[j] + tanh(inner[j] + given[j]))
+            after[j] = before[j] + dt * (total[j] + tanh(total[size + j] + given[j]))
 
 
 @njit(**PART)
@@ -45,15 +44,15 @@ def _lipschitz_backward(
     size = state_gradient.shape[1]
     dt, one = product.dtype.type(step), product.dtype.type(1)
     for b in range(state_gradient.shape[0]):
-        total, given, outer = product[b, size:], projected[b], state_gradient[b]
-        linear, inner, second = gradient[b, :size], projected_gradient[b], gradient[b, size:]
+        total, given, outer = product[b], projected[b], state_gradient[b]
+        result, inner = gradient[b], projected_gradient[b]
         for j in range(size):
-            linear[j] = dt * outer[j]
+            result[j] = dt * outer[j]
         for j in range(size):
-            value = tanh(total[j] + given[j])
-            inner[j] = linear[j] * (one - value * value)
+            value = tanh(total[size + j] + given[j])
+            inner[j] = dt * outer[j] * (one - value * value)
         for j in range(size):
-            second[j] = inner[j]
+            result[size + j] = inner[j]
 
 
 @njit(**LOOP)

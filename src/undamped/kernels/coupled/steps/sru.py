@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
@@ -30,15 +28,13 @@ def _light_forward(
     size, one = new.shape[1], projected.dtype.type(1)
     for b in range(new.shape[0]):
         # One array written per loop: the compiler then vectorises it.
-        candidate, passing = projected[b, :size], projected[b, 3 * size :]
-        f_x, r_x = projected[b, size : 2 * size], projected[b, 2 * size : 3 * size]
-        c, kept, shown = old_memory[b], new_memory[b], new[b]
+        x, c, kept, shown = projected[b], old_memory[b], new_memory[b], new[b]
         for j in range(size):
-            f = sigmoid(f_x[j] + forget[j] * c[j])
-            kept[j] = f * c[j] + (one - f) * candidate[j]
+            f = sigmoid(x[size + j] + forget[j] * c[j])
+            kept[j] = f * c[j] + (one - f) * x[j]
         for j in range(size):
-            r = sigmoid(r_x[j] + reset[j] * c[j])
-            shown[j] = r * kept[j] + (one - r) * passing[j]
+            r = sigmoid(x[2 * size + j] + reset[j] * c[j])
+            shown[j] = r * kept[j] + (one - r) * x[3 * size + j]
 
 
 @njit(**PART)
@@ -53,30 +49,31 @@ def _light_backward(
     reset: Any,
     forget_gradient: Any,
     reset_gradient: Any,
+    room: Any,
 ) -> None:
     size, one = state_gradient.shape[1], projected.dtype.type(1)
-    f, r = np.empty(size, projected.dtype), np.empty(size, projected.dtype)
+    f, r, forgetting, opening = room[0], room[1], room[2], room[3]
     for b in range(state_gradient.shape[0]):
-        candidate, passing = projected[b, :size], projected[b, 3 * size :]
-        f_x, r_x = projected[b, size : 2 * size], projected[b, 2 * size : 3 * size]
-        c, after, given, kept = old_memory[b], new_memory[b], state_gradient[b], memory_gradient[b]
-        first, passed = projected_gradient[b, :size], projected_gradient[b, 3 * size :]
-        forgetting = projected_gradient[b, size : 2 * size]
-        opening = projected_gradient[b, 2 * size : 3 * size]
+        x, c, after, result = projected[b], old_memory[b], new_memory[b], projected_gradient[b]
+        given, kept = state_gradient[b], memory_gradient[b]
         for j in range(size):
-            f[j] = sigmoid(f_x[j] + forget[j] * c[j])
+            f[j] = sigmoid(x[size + j] + forget[j] * c[j])
         for j in range(size):
-            r[j] = sigmoid(r_x[j] + reset[j] * c[j])
+            r[j] = sigmoid(x[2 * size + j] + reset[j] * c[j])
         for j in range(size):
             kept[j] += given[j] * r[j]
         for j in range(size):
-            opening[j] = given[j] * (after[j] - passing[j]) * r[j] * (one - r[j])
+            opening[j] = given[j] * (after[j] - x[3 * size + j]) * r[j] * (one - r[j])
         for j in range(size):
-            forgetting[j] = kept[j] * (c[j] - candidate[j]) * f[j] * (one - f[j])
+            forgetting[j] = kept[j] * (c[j] - x[j]) * f[j] * (one - f[j])
         for j in range(size):
-            first[j] = kept[j] * (one - f[j])
+            result[j] = kept[j] * (one - f[j])
         for j in range(size):
-            passed[j] = given[j] * (one - r[j])
+            result[size + j] = forgetting[j]
+        for j in range(size):
+            result[2 * size + j] = opening[j]
+        for j in range(size):
+            result[3 * size + j] = given[j] * (one - r[j])
         for j in range(size):
             forget_gradient[j] += forgetting[j] * c[j]
         for j in range(size):
@@ -114,6 +111,7 @@ def _light_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: An
             weights[1],
             gradients[0],
             gradients[1],
+            chunk.room,
         )
         for b in range(chunk.state_gradient.shape[0]):
             clear_row(

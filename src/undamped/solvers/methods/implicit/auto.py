@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from undamped.errors import OptionError, explain
@@ -195,12 +194,9 @@ class AutoStepper(Stepper):
         if self._stiff >= STIFF_STEPS:
             self._switch(self.solver.stiff, t + h)
 
-    @torch.no_grad()
     def _norm_of_derivative(self) -> float | None:
         line = self.using.line if isinstance(self.using, ImplicitStepper) else None
-        if line is None or line.matrix is None:
-            return None
-        return float(torch.linalg.matrix_norm(line.matrix, ord=float("inf")).max())
+        return None if line is None else line.norm
 
     def _switch(self, solver: Solver, t: Number) -> None:
         self.using = solver.stepper(self.field, t, self.using.state[0], None)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from undamped.solvers.methods.combine import combine
+from undamped.solvers.methods.implicit.band import Band
 from undamped.solvers.methods.implicit.method import Attempt, ImplicitMethod
 from undamped.solvers.methods.implicit.stage_equations import StageEquations
 from undamped.solvers.methods.solver import Field, Number, register
@@ -85,7 +86,15 @@ class DiagonallyImplicit(ImplicitMethod):
         scale = torch.from_numpy(ratio).to(last.device, last.dtype).unsqueeze(1)
         return last[-1] * (scale * (self.nodes[0] / self.nodes[-1]))
 
-    def end(self, field: Field, t: Number, h: Number, y: Tensor, stages: Tensor) -> Tensor:
+    def end(
+        self,
+        field: Field,
+        t: Number,
+        h: Number,
+        y: Tensor,
+        stages: Tensor,
+        band: Band | None = None,
+    ) -> Tensor:
         """Combine the stages."""
         graph = torch.is_grad_enabled()
         if not graph and self.weights == (*self.lower[-1], self.gamma):
@@ -99,7 +108,14 @@ class DiagonallyImplicit(ImplicitMethod):
             base = combine(None, 1.0, row, taken) if row else torch.zeros_like(z)
             if graph:
                 equations = StageEquations(
-                    field, times[number : number + 1], h, ((self.gamma,),), base, y, self.algebra
+                    field,
+                    times[number : number + 1],
+                    h,
+                    ((self.gamma,),),
+                    base,
+                    y,
+                    self.algebra,
+                    band,
                 )
                 z = equations.attach(z.unsqueeze(0))[0]
             taken.append((z - base) / self.gamma)
@@ -152,7 +168,32 @@ class ImplicitMidpoint(DiagonallyImplicit):
     gamma, nodes, lower, weights = 0.5, (0.5,), ((),), (1.0,)
 
 
+@register("trapezoid")
+class Trapezoid(DiagonallyImplicit):
+    """The trapezoidal rule: order two, symmetric, A-stable; fast modes are not damped."""
+
+    order = 2
+    symmetric = True
+    gamma, nodes, lower, weights = 0.5, (0.0, 1.0), ((), (0.5,)), (0.5, 0.5)
+
+
 _ROOT = math.sqrt(2)
+
+
+@register("sdirk2")
+class SDIRK2(DiagonallyImplicit):
+    """Two stages with one matrix: order two, L-stable, for fixed steps.
+
+    Reference:
+        R. Alexander. Diagonally implicit Runge–Kutta methods for stiff ODEs. SIAM Journal on
+        Numerical Analysis 14 (1977).
+    """
+
+    order = 2
+    gamma = 1 - _ROOT / 2
+    nodes = (gamma, 1.0)
+    lower = ((), (1 - gamma,))
+    weights = (1 - gamma, gamma)
 
 
 @register("trbdf2")

@@ -3,8 +3,8 @@
 Equation:
     (μ − h J) x = r for every system, for each μ of a method
 
-J is a matrix for each system, kept over steps; its factors are kept while h stays. Beyond a size no
-matrix is formed and GMRES solves with products of J.
+J is a matrix for each system, full or a band, kept over steps; its factors are kept while h stays.
+Beyond a size no matrix is formed and GMRES solves with products of J.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 
 from undamped.errors import OptionError, ShapeError, explain
+from undamped.solvers.methods.implicit.band import WORTH_IT, Band, BandFactors, can_solve
+from undamped.solvers.methods.implicit.factors import Factors, FullFactors
 from undamped.solvers.methods.implicit.jacobian_products import forward_product
 from undamped.solvers.methods.implicit.krylov import gmres
 from undamped.solvers.methods.implicit.local_field import CoupledError, LocalField
@@ -36,18 +38,18 @@ class LinearAlgebra:
 
     Args:
         jacobian: ∂f/∂y as a function of (t, y), (batch, size, size) or one matrix for the state.
-        dense_size: Largest system for which a matrix is formed.
+        dense_size: Largest system for which a full matrix is formed.
         krylov_dimension: Vectors kept by GMRES beyond.
+        band: Diagonals of ∂f/∂y below and above the main one, if they are known.
     """
 
     jacobian: Jacobian | None = None
     dense_size: int = 512
     krylov_dimension: int = 60
+    band: Band | None = None
 
-    def dense(self, systems: Systems) -> bool:
-        """Whether matrices are formed."""
-        if self.jacobian is not None:
-            return True
+    def forms_full(self, systems: Systems) -> bool:
+        """Whether full matrices are formed, where they have to be."""
         return systems.size <= self.dense_size and systems.count * systems.size**2 <= MOST_NUMBERS
 
 
@@ -74,10 +76,9 @@ class Linearization:
     def __post_init__(self) -> None:
         self.systems = Systems.by_row(self.y, self.lanes)
         self.matrix: Tensor | None = None
-        self.factors: list[tuple[Tensor, Tensor]] = []
+        """J of every system, (systems, size, size) or a stored band."""
         self.fresh = np.zeros(self.lanes, dtype=bool)
         """Lanes whose J was taken where their present step begins."""
-        self.taken = np.zeros(self.lanes, dtype=bool)
         self.factored = np.full(self.lanes, np.nan)
         """Step sizes of the factors."""
         self.h: float | Tensor = 0.0
@@ -85,6 +86,18 @@ class Linearization:
         """Whether GMRES met its residual since this was last asked."""
         self._place: tuple[Tensor, Tensor] | None = None
         self._value: Tensor | None = None
+        self._keep_as(self.algebra.band if can_solve(self.y) else None)
+
+    def _keep_as(self, band: Band | None) -> None:
+        """Keep J in these diagonals from here on, or in full."""
+        self.band = band
+        self._factors: Factors = FullFactors() if band is None else BandFactors(band)
+        self.factored[:] = np.nan
+
+    @property
+    def norm(self) -> float | None:
+        """The largest sum of a column of J, or None where it is no matrix."""
+        return None if self.matrix is None else float(self.matrix.abs().sum(-2).max())
 
     @torch.no_grad()
     def take(self, t: Tensor, y: Tensor, which: np.ndarray) -> Tensor | None:
@@ -92,34 +105,58 @@ class Linearization:
         y = y.detach()
         self.count += 1
         self._place, self._value = (t, y), None
-        if self.algebra.dense(self.systems):
-            found = self._matrix(t, y)
-        else:
-            found = None
-            if self.systems.count > 1 and self._coupled(t, y):
-                self._join()
-        if found is None or self.matrix is None or which.all():
+        factors, found = self._factors, self._matrix(t, y)
+        if found is None or self.matrix is None or self._factors is not factors:
+            which = np.ones_like(which)
+        if which.all() or found is None or self.matrix is None:
             self.matrix = found
         else:
             chosen = torch.from_numpy(which).to(y.device)
             self.matrix = torch.where(chosen.view(-1, 1, 1), found, self.matrix)
         self.fresh |= which
-        self.taken |= which
         self.factored[which] = np.nan
         return self._value
 
     def _matrix(self, t: Tensor, y: Tensor) -> Tensor | None:
+        """Return J as it is kept; None where it is not formed."""
         if self.algebra.jacobian is not None:
-            return self._given(t, y)
+            return self._narrowed(self._given(t, y))
+        if self.band is None and not self.algebra.forms_full(self.systems):
+            if self.systems.count > 1 and self._coupled(t, y):
+                self._join()
+            return None
         place = LocalField(self.field, t, y)
         self._value = place.value.detach()
-        try:
-            return place.jacobian(self.systems).to(y.dtype)
-        except CoupledError:
+        found = self._from(place)
+        if found is None and self.systems.count > 1:
             self._join()
-            if self.algebra.dense(self.systems):
-                return place.jacobian(self.systems).to(y.dtype)
+            found = self._from(place)
+        if found is None and self.algebra.band is not None and self.band is not None:
+            raise _outside(self.algebra.band)
+        return None if found is None else found.to(y.dtype)
+
+    def _from(self, place: LocalField) -> Tensor | None:
+        """Return J as it is kept; None if the systems depend on each other, or it is not formed."""
+        if self.band is not None:
+            found = place.band(self.systems, self.band)
+            if found is not None or self.algebra.band is not None:
+                return found
+        if not self.algebra.forms_full(self.systems):
             return None
+        try:
+            return self._narrowed(place.jacobian(self.systems))
+        except CoupledError:
+            return None
+
+    def _narrowed(self, matrix: Tensor) -> Tensor:
+        """Return full matrices as a band, where that pays."""
+        size = self.systems.size
+        if size < WORTH_IT:
+            return matrix
+        band = Band.of(matrix).joined(self.band)
+        if band != self.band:
+            self._keep_as(band if band.pays(size, matrix) else None)
+        return matrix if self.band is None else self.band.stored(matrix)
 
     def _given(self, t: Tensor, y: Tensor) -> Tensor:
         assert self.algebra.jacobian is not None
@@ -162,8 +199,8 @@ class Linearization:
                     remedy="Use steps='batch', with one step size for all.",
                 )
             )
-        self.systems = self.systems.together()
-        self.matrix, self.factors = None, []
+        self.systems, self.matrix = self.systems.together(), None
+        self._keep_as(self.band if self.algebra.band is not None else None)
 
     @torch.no_grad()
     def prepare(self, h: float | Tensor, sizes: np.ndarray) -> None:
@@ -183,29 +220,14 @@ class Linearization:
             chosen = torch.from_numpy(stale.nonzero()[0]).to(matrix.device)
             matrix = matrix[chosen]
         scaled = -matrix * (h if not isinstance(h, Tensor) else _pick(h, chosen).unsqueeze(2))
-        for number, shift in enumerate(self.shifts):
-            shifted = scaled.to(
-                torch.complex128 if scaled.dtype == torch.float64 else torch.complex64
-            )
-            if not isinstance(shift, complex):
-                shifted = scaled.clone()
-            shifted.diagonal(dim1=1, dim2=2).add_(shift)
-            factors, pivots, _ = torch.linalg.lu_factor_ex(shifted)
-            if chosen is not None:
-                known = self.factors[number]
-                factors = known[0].index_copy(0, chosen, factors)
-                pivots = known[1].index_copy(0, chosen, pivots)
-            if number == len(self.factors):
-                self.factors.append((factors, pivots))
-            else:
-                self.factors[number] = factors, pivots
+        self._factors.renew(scaled, self.shifts, chosen)
         self.factored[stale] = sizes[stale]
 
     @torch.no_grad()
     def solve(self, number: int, right: Tensor) -> Tensor:
         """Return (μ − h J)⁻¹ r for the μ of a number; r is (systems, size), complex for some μ."""
         if self.matrix is not None:
-            return torch.linalg.lu_solve(*self.factors[number], right.unsqueeze(2)).squeeze(2)
+            return self._factors.solve(number, right)
         assert self._place is not None
         shift, (t, y) = self.shifts[number], self._place
 
@@ -247,3 +269,15 @@ class Linearization:
 
 def _pick(h: Tensor, chosen: Tensor | None) -> Tensor:
     return h if chosen is None else h[chosen]
+
+
+def _outside(band: Band) -> OptionError:
+    return OptionError(
+        explain(
+            "band",
+            expected=f"all of the derivative within {band.lower} diagonals below and {band.upper} "
+            "above the main one",
+            got="a field that reaches further",
+            remedy="Give more of them, or leave band out to have it found.",
+        )
+    )

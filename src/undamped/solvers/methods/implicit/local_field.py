@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from undamped.errors import OptionError
+from undamped.solvers.methods.implicit.band import Band
 from undamped.solvers.methods.implicit.systems import Systems, agree, directions
 from undamped.solvers.methods.solver import Field
 
@@ -33,23 +34,39 @@ class LocalField:
         field: The field.
         t: Time, as the field expects it.
         y: State.
+        origin: What is added to y where the field is evaluated; its graph is kept beside y's.
+        value: f there with a graph to y, where it is known.
         create_graph: Whether derivatives are to be differentiated in turn.
     """
 
-    def __init__(self, field: Field, t: Tensor, y: Tensor, *, create_graph: bool = False) -> None:
-        self.field, self.t, self.create_graph = field, t, create_graph
+    def __init__(
+        self,
+        field: Field,
+        t: Tensor,
+        y: Tensor,
+        *,
+        origin: Tensor | None = None,
+        value: Tensor | None = None,
+        create_graph: bool = False,
+    ) -> None:
+        self.field, self.t, self.origin, self.create_graph = field, t, origin, create_graph
         with torch.enable_grad():
-            self.y = y if create_graph and y.requires_grad else y.detach().requires_grad_()
-            self.value = field(t, self.y)
-        self.differenced = False
-        if not self.value.requires_grad:
-            self.differenced = not self._is_constant()
+            kept = value is not None or (create_graph and y.requires_grad)
+            self.y = y if kept else y.detach().requires_grad_()
+            self.value = self._at(self.y) if value is None else value
+        # Where a value is known, its derivative is wanted, and what has no graph has none.
+        self.differenced = (
+            value is None and not self.value.requires_grad and not self._is_constant()
+        )
+
+    def _at(self, y: Tensor) -> Tensor:
+        return self.field(self.t, y if self.origin is None else self.origin + y)
 
     @torch.no_grad()
     def _is_constant(self) -> bool:
         y = self.y.detach()
         moved = y + 1e-3 * (1 + y.abs()) * directions(1, y)[0].sign()
-        return bool(torch.equal(self.field(self.t, moved), self.value.detach()))
+        return bool(torch.equal(self._at(moved), self.value.detach()))
 
     def pull(self, w: Tensor) -> Tensor:
         """Return (∂f/∂y)ᵀ w for a w like the state."""
@@ -108,22 +125,62 @@ class LocalField:
             raise CoupledError
         return matrix
 
+    def band(self, systems: Systems, band: Band) -> Tensor | None:
+        """Return ∂f/∂y of every system as a stored band; None if there is more to it than that.
+
+        The rows of a group share no column, so that one product finds an entry of every column.
+        """
+        if self.differenced:
+            return self._band_by_differences(systems, band)
+        count, size = systems.count, systems.size
+        y = self.y.detach()
+        groups = band.groups(size, y).unsqueeze(1).expand(-1, count, -1)
+        probe = directions(1, y)
+        asked = torch.cat((groups.reshape(-1, *systems.shape), probe))
+        try:
+            found = self.pull_many(asked).reshape(-1, count, size)
+        except _NO_DERIVATIVE:
+            return self._band_by_differences(systems, band)
+        stored = band.from_products(found[:-1])
+        expected = band.transposed_product(stored, systems.rows(probe[0]))
+        fits = agree(found[-1], expected, torch.finfo(y.dtype).eps ** 0.5)
+        return stored if fits else None
+
+    @torch.no_grad()
+    def _band_by_differences(self, systems: Systems, band: Band) -> Tensor | None:
+        rows, base, moves = self._moves(systems)
+        changes = torch.stack(
+            [
+                self._change(systems, base, rows, moves * group)
+                for group in band.groups(systems.size, rows)
+            ]
+        )
+        stored = band.from_differences(changes, moves)
+        probe = systems.rows(directions(1, self.y)[0]) * moves
+        change = self._change(systems, base, rows, probe)
+        return stored if agree(change, band.product(stored, probe), 1e-2) else None
+
     @torch.no_grad()
     def _by_differences(self, systems: Systems) -> Tensor:
-        y, base = self.y.detach(), systems.rows(self.value.detach())
-        rows = systems.rows(y)
-        eps = torch.finfo(y.dtype).eps ** 0.5
-        moves = eps * (rows.abs() + 1e-3 * rows.abs().amax(1, keepdim=True) + eps)
+        rows, base, moves = self._moves(systems)
         columns = []
         for k in range(systems.size):
-            moved = rows.clone()
-            moved[:, k] += moves[:, k]
-            change = systems.rows(self.field(self.t, systems.state(moved))) - base
-            columns.append(change / moves[:, k : k + 1])
+            move = torch.zeros_like(rows)
+            move[:, k] = moves[:, k]
+            columns.append(self._change(systems, base, rows, move) / moves[:, k : k + 1])
         matrix = torch.stack(columns, dim=2)
         if systems.count > 1:
-            probe = systems.rows(directions(1, y)[0]) * moves
-            change = systems.rows(self.field(self.t, systems.state(rows + probe))) - base
+            probe = systems.rows(directions(1, self.y)[0]) * moves
+            change = self._change(systems, base, rows, probe)
             if not agree(change, torch.einsum("sij,sj->si", matrix, probe), 1e-2):
                 raise CoupledError
         return matrix
+
+    def _moves(self, systems: Systems) -> tuple[Tensor, Tensor, Tensor]:
+        """Return state, field and how far to move every number for a difference, as rows."""
+        rows, base = systems.rows(self.y.detach()), systems.rows(self.value.detach())
+        eps = torch.finfo(rows.dtype).eps ** 0.5
+        return rows, base, eps * (rows.abs() + 1e-3 * rows.abs().amax(1, keepdim=True) + eps)
+
+    def _change(self, systems: Systems, base: Tensor, rows: Tensor, move: Tensor) -> Tensor:
+        return systems.rows(self._at(systems.state(rows + move))) - base

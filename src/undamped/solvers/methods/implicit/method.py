@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from undamped.errors import SolveError, explain
 from undamped.options import PositiveInt
+from undamped.solvers.methods.implicit.band import Band
 from undamped.solvers.methods.implicit.convergence import ONE_LANE, Convergence
 from undamped.solvers.methods.implicit.linearization import (
     Jacobian,
@@ -36,7 +37,7 @@ class Attempt:
         kappa: Part of the tolerance that the equations may leave.
         iterations: Corrections allowed.
         known: How fast corrections shrank before, for each lane.
-        initial: Returns f at the start, evaluated once however often a step is attempted.
+        initial: f at the start, once it is known.
         last: Stages of the step before, (stages, systems, size).
         ratio: Size of this step over that of the one before, for each lane.
     """
@@ -49,7 +50,7 @@ class Attempt:
     kappa: float
     iterations: int
     known: np.ndarray
-    initial: Callable[[], Tensor]
+    initial: Tensor | None
     last: Tensor | None = None
     ratio: np.ndarray | None = None
 
@@ -71,7 +72,9 @@ class Attempt:
 
     def first_slope(self) -> Tensor:
         """Return f at the start of the step, as rows."""
-        return self.line.systems.rows(self.initial())
+        if self.initial is None:
+            self.initial = self.line.field(self.times((0.0,))[0], self.y)
+        return self.line.systems.rows(self.initial)
 
     def slope(self, time: Tensor, change: Tensor) -> Tensor:
         """Return f at the start of the step plus a change, as rows."""
@@ -107,6 +110,8 @@ class ImplicitMethod(Solver):
         dense_size: Largest system for which the derivative is formed as a matrix.
         jacobian: ∂f/∂y as a function of (t, y), if it is known: (batch, size, size), or one matrix
             for the whole state. By default it is taken from the field.
+        band: How many diagonals of ∂f/∂y below and above the main one are not zero, if it is known.
+            By default a band is looked for in systems up to `dense_size`.
     """
 
     implicit = True
@@ -124,19 +129,33 @@ class ImplicitMethod(Solver):
         krylov_dimension: PositiveInt = 60,
         dense_size: PositiveInt = 512,
         jacobian: Jacobian | None = None,
+        band: tuple[int, int] | None = None,
     ) -> None:
         self.newton_iterations = newton_iterations
         self.krylov_dimension = krylov_dimension
         self.dense_size = dense_size
         self.jacobian = jacobian
-        self.algebra = LinearAlgebra(jacobian, dense_size, krylov_dimension)
+        self.band = Band.read(band)
+        self.algebra = LinearAlgebra(jacobian, dense_size, krylov_dimension, self.band)
+
+    def for_another_field(self) -> ImplicitMethod:
+        """Return the method without what is known of one field's derivative."""
+        return type(self)(self.newton_iterations, self.krylov_dimension, self.dense_size)
 
     @abstractmethod
     def solve_stages(self, attempt: Attempt, start: Tensor | None) -> Tensor:
         """Return the stages, (stages, systems, size); `start` holds them roughly, if known."""
 
     @abstractmethod
-    def end(self, field: Field, t: Number, h: Number, y: Tensor, stages: Tensor) -> Tensor:
+    def end(
+        self,
+        field: Field,
+        t: Number,
+        h: Number,
+        y: Tensor,
+        stages: Tensor,
+        band: Band | None = None,
+    ) -> Tensor:
         """Return the state at the end of the step; where gradients are on, differentiably.
 
         Args:
@@ -145,6 +164,7 @@ class ImplicitMethod(Solver):
             h: Step size.
             y: State at the start.
             stages: The solved stages, (stages, …), without a graph.
+            band: The diagonals of ∂f/∂y that they were solved with, if they were.
         """
 
     @abstractmethod

@@ -5,11 +5,13 @@ Equation:
 
 However the z were found, their derivative is that of the equations at the solution: nothing is
 unrolled. One solve with the transposed derivative pulls a gradient back, and whether that system
-was really solved is looked at with products of the field itself.
+was really solved is looked at with products of the field itself. The field is evaluated once, at
+the solution: going back meets the graph that was kept, not what the field may have become since.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +20,9 @@ import torch
 from torch import Tensor
 
 from undamped.errors import SolveError, explain
-from undamped.solvers.gradients.first_order_only import first_order_only
+from undamped.solvers.dependencies import leaves_of
+from undamped.solvers.gradients.refused import refuse_gradients
+from undamped.solvers.methods.implicit.band import Band, solve_stages
 from undamped.solvers.methods.implicit.krylov import gmres
 from undamped.solvers.methods.implicit.linearization import LinearAlgebra
 from undamped.solvers.methods.implicit.local_field import CoupledError, LocalField
@@ -45,6 +49,7 @@ class StageEquations:
         base: What does not depend on the stages.
         origin: What is added to a stage where the field is evaluated.
         algebra: How linear systems are solved.
+        band: The diagonals of ∂f/∂y that the step was solved with, if it was.
     """
 
     field: Field
@@ -52,33 +57,45 @@ class StageEquations:
     h: Number
     matrix: tuple[tuple[float, ...], ...]
     base: Tensor | None
-    origin: Tensor | None
+    origin: Tensor
     algebra: LinearAlgebra
+    band: Band | None = None
 
     def attach(self, solution: Tensor) -> Tensor:
         """Return the solution (stages, …) as a function of everything in the equations but it."""
-        slopes = torch.stack(
-            [
-                self.field(time, self._place(z))
-                for time, z in zip(self.times, solution.unbind(), strict=True)
-            ]
-        )
+        places = [
+            LocalField(self.field, time, z, origin=self.origin)
+            for time, z in zip(self.times, solution.unbind(), strict=True)
+        ]
+        if not self._depend(places):
+            return solution
+        slopes = torch.stack([place.value for place in places])
         rest = solution - self.h * torch.tensordot(self._weights(solution), slopes, 1)
         if self.base is not None:
             rest = rest - self.base
-        return _AtSolution.apply(solution, rest, self)
+        known = [tensor for place in places for tensor in (place.y, place.value)]
+        return _AtSolution.apply(solution, rest, self, *known)
 
-    def _place(self, z: Tensor) -> Tensor:
-        return z if self.origin is None else self.origin + z
+    def _depend(self, places: list[LocalField]) -> bool:
+        """Whether the equations have a graph to anything but the z themselves."""
+        if self.origin.requires_grad or (self.base is not None and self.base.requires_grad):
+            return True
+        return any(leaf is not place.y for place in places for leaf in leaves_of([place.value]))
 
     def _weights(self, like: Tensor) -> Tensor:
         return torch.tensor(self.matrix, dtype=like.dtype, device=like.device)
 
-    def pull(self, solution: Tensor, gradient: Tensor) -> Tensor:
-        """Return the w for which (∂rest/∂z)ᵀ w is the gradient, (stages, …)."""
+    def pull(self, solution: Tensor, known: Sequence[Tensor], gradient: Tensor) -> Tensor:
+        """Return the w for which (∂rest/∂z)ᵀ w is the gradient, (stages, …).
+
+        Args:
+            solution: The z.
+            known: Every z again, as the field was given it, and the field there.
+            gradient: Of whatever depends on the z.
+        """
         places = [
-            LocalField(self.field, time, self._place(z).detach())
-            for time, z in zip(self.times, solution.unbind(), strict=True)
+            LocalField(self.field, time, z, origin=self.origin, value=value)
+            for time, z, value in zip(self.times, known[::2], known[1::2], strict=True)
         ]
         weights = self._weights(solution)
 
@@ -87,45 +104,53 @@ class StageEquations:
             pulled = [place.pull(part) for place, part in zip(places, mixed.unbind(), strict=True)]
             return w - torch.stack(pulled)
 
-        systems = Systems.by_row(solution[0], len(self.h) if isinstance(self.h, Tensor) else 1)
         goal = torch.finfo(solution.dtype).eps ** 0.6
-        if self.algebra.dense(systems):
-            try:
-                found = self._directly(places, systems, gradient)
-            except CoupledError:
-                systems = systems.together()
-                if self.algebra.dense(systems):
-                    found = self._directly(places, systems, gradient)
-                    return self._checked(transposed, found, gradient, goal)
-            else:
+        systems = Systems.by_row(solution[0], len(self.h) if isinstance(self.h, Tensor) else 1)
+        whole = systems.together()
+        for one in (systems, whole) if systems.count > 1 else (whole,):
+            found = self._directly(places, one, gradient)
+            if found is not None:
                 return self._checked(transposed, found, gradient, goal)
         # One Krylov space for all systems would need more vectors, and be right however they are
         # coupled: it is what is left to try where one for each does not get there.
         found, left = self._by_products(transposed, systems, gradient, goal)
         if left > goal and systems.count > 1:
-            found, left = self._by_products(transposed, systems.together(), gradient, goal)
+            found, left = self._by_products(transposed, whole, gradient, goal)
         if left <= goal:
             return found
         raise _not_met(left, goal)
 
-    def _directly(self, places: list[LocalField], systems: Systems, gradient: Tensor) -> Tensor:
-        """Solve with a matrix for each system, all its stages in one."""
+    def _directly(
+        self, places: list[LocalField], systems: Systems, gradient: Tensor
+    ) -> Tensor | None:
+        """Solve with a matrix for each system; None if they are coupled, or too large for that."""
         stages, count, size = len(places), systems.count, systems.size
-        h = self.h
-        if isinstance(h, Tensor):
-            h = h.reshape(-1, 1, 1).to(gradient.dtype)
-        whole = gradient.new_zeros(count, stages, size, stages, size)
-        for j, place in enumerate(places):
-            if place.differenced:
-                continue
-            scaled = h * place.jacobian(systems).to(gradient.dtype)
+        h = self.h.reshape(-1, 1, 1).to(gradient.dtype) if isinstance(self.h, Tensor) else self.h
+        right = gradient.reshape(stages, count, size)
+        found = None
+        if self.band is not None:
+            stored = [place.band(systems, self.band) for place in places]
+            there = [part.to(gradient.dtype) for part in stored if part is not None]
+            if len(there) == stages:
+                found = solve_stages(there, h, self.matrix, self.band, right)
+        if found is None and self.algebra.forms_full(systems):
+            with contextlib.suppress(CoupledError):
+                found = self._in_full([place.jacobian(systems) for place in places], h, right)
+        return None if found is None else found.reshape(gradient.shape)
+
+    def _in_full(self, jacobians: list[Tensor], h: Number, right: Tensor) -> Tensor:
+        """Solve with full matrices, all stages of a system in one; (stages, systems, size)."""
+        stages, count, size = right.shape
+        whole = right.new_zeros(count, stages, size, stages, size)
+        for j, jacobian in enumerate(jacobians):
+            scaled = h * jacobian.to(right.dtype)
             for i in range(stages):
                 whole[:, i, :, j, :] -= self.matrix[i][j] * scaled
         whole = whole.view(count, stages * size, stages * size)
         whole.diagonal(dim1=1, dim2=2).add_(1.0)
-        right = gradient.reshape(stages, count, size).transpose(0, 1).reshape(count, -1, 1)
-        found = torch.linalg.solve_ex(whole.mT, right)[0]
-        return found.view(count, stages, size).transpose(0, 1).reshape(gradient.shape)
+        columns = right.transpose(0, 1).reshape(count, -1, 1)
+        found = torch.linalg.solve_ex(whole.mT, columns)[0]
+        return found.view(count, stages, size).transpose(0, 1)
 
     @staticmethod
     def _checked(transposed: Any, found: Tensor, gradient: Tensor, goal: float) -> Tensor:
@@ -162,20 +187,26 @@ class _AtSolution(torch.autograd.Function):
     """The solution as a function of everything in the equations but z: dz = −(∂G/∂z)⁻¹ dG."""
 
     @staticmethod
-    def forward(ctx: Any, solution: Tensor, rest: Tensor, equations: StageEquations) -> Tensor:
+    def forward(
+        ctx: Any,
+        solution: Tensor,
+        rest: Tensor,
+        equations: StageEquations,
+        *known: Tensor,
+    ) -> Tensor:
         ctx.equations = equations
-        ctx.save_for_backward(solution, rest)
+        ctx.save_for_backward(solution, rest, *known)
         return solution.clone()
 
     @staticmethod
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
-    ) -> tuple[None, Tensor | None, None]:
-        solution, rest = ctx.saved_tensors
+    ) -> tuple[Tensor | None, ...]:
+        solution, rest, *known = ctx.saved_tensors
         with torch.no_grad():
-            w = ctx.equations.pull(solution, gradients[0])
-        (found,) = first_order_only([-w], [*gradients, rest], _TWICE)
-        return None, found, None
+            w = ctx.equations.pull(solution, known, gradients[0])
+        (found,) = refuse_gradients([-w], [*gradients, rest], _TWICE)
+        return None, found, None, *(None for _ in known)
 
 
 def _not_met(left: float, goal: float) -> SolveError:

@@ -53,6 +53,8 @@ class ImplicitStepper(Stepper):
         self._trusted = np.zeros(1, dtype=bool)
         """Lanes whose last attempt was accepted: a second look at an error is not worth it then."""
         self._slope = None if first is None else first.detach()
+        """f where the next step begins, once it is known; evaluated once however often that is
+        attempted."""
         self.stages = y.new_zeros(0)
         self._last: Tensor | None = None
         self.sizes = np.zeros(1)
@@ -98,7 +100,7 @@ class ImplicitStepper(Stepper):
                 # nought.
                 lost = torch.from_numpy(~made.ok).to(y.device).view(-1, *(1,) * (y.dim() - 1))
                 self.stages = self.stages.masked_fill(lost, 0.0)
-            y1 = self.solver.end(self.field, t, h, y, self.stages)
+            y1 = self.solver.end(self.field, t, h, y, self.stages, made.line.band)
             if lost is not None:
                 y1 = y1.masked_fill(lost, math.nan)
         self.proposed = (y1,)
@@ -122,6 +124,7 @@ class ImplicitStepper(Stepper):
             line.met = True
             line.prepare(made.row_h, sizes)
             stages = self.solver.solve_stages(made, start)
+            self._slope = made.initial
             if not line.met:
                 made.ok[:] = False
             self._known = made.known
@@ -169,13 +172,7 @@ class ImplicitStepper(Stepper):
             last = self._last.reshape(len(self._last), *rows.shape)
             with np.errstate(all="ignore"):
                 ratio = np.nan_to_num(self.sizes / self._sizes_before, posinf=0.0, neginf=0.0)
-
-        def initial() -> Tensor:
-            if self._slope is None:
-                self._slope = self.field(stage_times(t, h, (0.0,), y)[0], y)
-            return self._slope
-
-        return Attempt(t, h, y, line, weights, kappa, most, self._known, initial, last, ratio)
+        return Attempt(t, h, y, line, weights, kappa, most, self._known, self._slope, last, ratio)
 
     @torch.no_grad()
     def error(self, change: Tensor | None = None) -> Tensor:
@@ -192,6 +189,7 @@ class ImplicitStepper(Stepper):
         again = None if change is None else systems.rows(change)
         found = self.solver.estimate(made, stages, again)
         assert found is not None
+        self._slope = made.initial
         return systems.state(found)
 
     def error_norm(self, norm: ErrorNorm) -> float:

@@ -1,7 +1,8 @@
-"""Gradients that can be taken once: asking for the gradient of such a gradient is an error.
+"""Values without a gradient: asking for it is an error, never a gradient that is missing.
 
-PyTorch's own guard notices only where the incoming gradient has a graph. Where it is a constant,
-a result without a graph would pass for one that depends on nothing.
+A gradient that can be taken once is such a value: PyTorch's own guard notices only where the
+incoming gradient has a graph. Where it is a constant, a result without a graph would pass for one
+that depends on nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch import Tensor
 from undamped.errors import OptionError
 
 
-class _FirstOrderOnly(torch.autograd.Function):
+class _Refused(torch.autograd.Function):
     """The first `count` tensors as they are, depending on all others, with no derivative."""
 
     @staticmethod
@@ -31,18 +32,18 @@ class _FirstOrderOnly(torch.autograd.Function):
         raise OptionError(ctx.message)
 
 
-def first_order_only(
+def refuse_gradients(
     values: Sequence[Tensor | None], roots: Sequence[Tensor], message: str
 ) -> list[Tensor | None]:
-    """Return what a backward pass found, guarded if a graph through it is being built.
+    """Return values that raise an error when they are differentiated, where a graph is being built.
 
     Args:
-        values: Gradients; None where there is none.
+        values: Some tensors, or None.
         roots: What they depend on; a path to them has to exist for the guard to be met.
         message: What to say to whoever differentiates them.
     """
     there = [value for value in values if value is not None]
     if not torch.is_grad_enabled() or not there:
         return list(values)
-    guarded = iter(_FirstOrderOnly.apply(message, len(there), *there, *roots))
+    guarded = iter(_Refused.apply(message, len(there), *there, *roots))
     return [None if value is None else next(guarded) for value in values]

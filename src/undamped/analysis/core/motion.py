@@ -1,0 +1,133 @@
+"""A learned motion beside the true one: what instruments of moving systems look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undamped.analysis.core.unrolled import evaluating
+from undamped.contract import StateSpace
+from undamped.errors import OptionError
+from undamped.fields.physics.coordinates import split_inputs
+from undamped.networks.physics.state_model import StateModel
+from undamped.tasks.physics.scores import RolloutScores, relative_error
+from undamped.tasks.physics.system import System
+from undamped.tasks.task import Task
+
+if TYPE_CHECKING:
+    from undamped.analysis.core.probe import Probe
+
+STARTS = 6
+"""How many trajectories are looked at."""
+
+
+@dataclass(frozen=True)
+class Motion:
+    """Trajectories of a task's longest test, and where a model leads from the same starts.
+
+    Args:
+        model: The model.
+        space: What the coordinates are.
+        times: From zero on, (times,).
+        true: True states, or measured ones, (times, batch, size).
+        learned: The model's, alike; NaN from where it could not be followed.
+        inputs: Inputs (batch, inputs), or None.
+        energy: The true energy of states, or None where nobody knows it.
+        system: The system, where it is a simulated one.
+    """
+
+    model: StateModel
+    space: StateSpace
+    times: Tensor
+    true: Tensor
+    learned: Tensor
+    inputs: Tensor | None
+    energy: Callable[[Tensor], Tensor] | None
+    system: System[Any] | None
+
+    @classmethod
+    def of(cls, probe: Probe, count: int = STARTS) -> Motion:
+        """Follow a model from the starts of its task's longest test.
+
+        Args:
+            probe: A model of a moving system, with its task.
+            count: How many trajectories.
+        """
+        from undamped.analysis.core.probe import InapplicableError
+
+        model = probe.network
+        if not isinstance(model, StateModel):
+            raise InapplicableError("it is no model of a system that moves")
+        if probe.task is None:
+            raise InapplicableError("there is no task whose motion it could be compared with")
+        return follow(model, probe.task, count)
+
+    @property
+    def errors(self) -> Tensor:
+        """Relative errors, (times, batch)."""
+        return relative_error(self.learned, self.true, self.space)
+
+    def pair(self, freedom: int) -> tuple[int, int]:
+        """Return where the position and the partner of a freedom stand in a state."""
+        return pairs(self.space)[freedom]
+
+
+def follow(model: StateModel, task: Task, count: int = STARTS) -> Motion:
+    """Follow a model from the starts of a task's longest test; see `Motion`."""
+    from undamped.analysis.core.probe import InapplicableError
+
+    parts = [part for part in task.test_parts().values() if isinstance(part, RolloutScores)]
+    if not parts:
+        raise InapplicableError("its task has no trajectories to compare with")
+    part = parts[-1]
+    batch = part.batch("test", 0, count)
+    assert batch.target_times is not None
+    start, u = split_inputs(model.space, batch.inputs)
+    like = next(model.parameters())
+    when = batch.target_times[:, 0].double()
+    with evaluating(model), torch.no_grad():
+        given = None if u is None else u.to(like)
+        path = model.trajectory(start.to(like), when, given, on_failure="return").double().cpu()
+    first = start.double().unsqueeze(0)
+    energy = torch.no_grad()(part.energy)
+    return Motion(
+        model,
+        model.space,
+        torch.cat((torch.zeros(1).double(), when)),
+        torch.cat((first, batch.targets.double())),
+        torch.cat((first, path)),
+        u,
+        None if energy(first) is None else energy,  # type: ignore[arg-type]
+        getattr(part, "system", None),
+    )
+
+
+def pairs(space: StateSpace) -> list[tuple[int, int]]:
+    """Return where every position and its partner stand; for an angle by cosine, the cosine."""
+    positions = space.indices("position", "angle", "cosine")
+    partners = space.indices("momentum", "velocity")
+    if len(positions) != len(partners) or not positions:
+        raise OptionError("its coordinates are not positions with a partner each")
+    return list(zip(positions, partners, strict=True))
+
+
+def at_rest(space: StateSpace, states: Tensor) -> Tensor:
+    """Return states with nothing moving: partners are zero."""
+    still = states.clone()
+    still[..., [partner for _, partner in pairs(space)]] = 0
+    return still
+
+
+def joined(paths: np.ndarray) -> tuple[list[Any], list[Any]]:
+    """Return paths (times, bodies, 2) one after the other, with gaps between them."""
+    x: list[Any] = []
+    y: list[Any] = []
+    for path in paths.transpose(1, 0, 2):
+        x += [*path[:, 0].tolist(), None]
+        y += [*path[:, 1].tolist(), None]
+    return x, y

@@ -1,0 +1,1 @@
+"""Experiments about relations: rules and new objects, games, spurious colours, comparisons."""

@@ -1,0 +1,239 @@
+"""Derivatives of which only some diagonals are not zero: taken, kept and solved as these.
+
+Grids in one dimension have such derivatives, each point seeing a few neighbours. A few products
+instead of one for every number find them, and their systems are solved by LAPACK's band routines in
+time and memory proportional to the number of points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undamped.errors import OptionError, explain
+
+WORTH_IT = 64
+"""Numbers of a system below which a full matrix costs no more."""
+NARROW = 4
+"""A band is narrow if the system has so many times as many numbers."""
+
+
+class Band(NamedTuple):
+    """How many diagonals below and above the main one are not zero.
+
+    A band is stored by columns: (systems, lower + 1 + upper, size), the entry of row i and column j
+    at (upper + i − j, j).
+    """
+
+    lower: int
+    upper: int
+
+    @classmethod
+    def read(cls, value: Any) -> Band | None:
+        """Return a band as a user gave it."""
+        if value is None:
+            return None
+        whole = isinstance(value, Sequence) and all(isinstance(one, int) for one in value)
+        if not whole or len(value) != 2 or min(value) < 0:
+            raise OptionError(
+                explain(
+                    "band",
+                    expected="two numbers, of diagonals below and above the main one",
+                    got=value,
+                    remedy="Write band=(1, 1) for neighbours in one dimension.",
+                )
+            )
+        return cls(*value)
+
+    @classmethod
+    def of(cls, matrix: Tensor) -> Band:
+        """Find the band of full matrices, (systems, size, size)."""
+        _, rows, columns = matrix.nonzero(as_tuple=True)
+        if not len(rows):
+            return cls(0, 0)
+        below = rows - columns
+        return cls(max(int(below.max()), 0), max(int(-below.min()), 0))
+
+    @property
+    def width(self) -> int:
+        """How many diagonals there are."""
+        return self.lower + 1 + self.upper
+
+    def joined(self, other: Band | None) -> Band:
+        """Return the band that holds both."""
+        if other is None:
+            return self
+        return Band(max(self.lower, other.lower), max(self.upper, other.upper))
+
+    def pays(self, size: int, like: Tensor) -> bool:
+        """Whether systems of a size had better be solved by it."""
+        return size >= WORTH_IT and NARROW * self.width <= size and can_solve(like)
+
+    def groups(self, size: int, like: Tensor) -> Tensor:
+        """Return rows that no column of the band sees two of, (width, size) of ones and noughts."""
+        rows = torch.arange(size, device=like.device)
+        classes = torch.arange(self.width, device=like.device).unsqueeze(1)
+        return (rows % self.width == classes).to(like.dtype)
+
+    def from_products(self, products: Tensor) -> Tensor:
+        """Return the stored band from Jᵀ times each of the groups, (width, systems, size)."""
+        rows, there = self._rows(products.shape[2], products.device)
+        group = (rows % self.width).unsqueeze(1).expand_as(products)
+        return (products.gather(0, group) * there.unsqueeze(1)).transpose(0, 1)
+
+    def from_differences(self, changes: Tensor, moves: Tensor) -> Tensor:
+        """Return the stored band from what moving each of the groups of columns changed.
+
+        Args:
+            changes: Of the field, (width, systems, size).
+            moves: How far every number was moved, (systems, size).
+        """
+        size = moves.shape[1]
+        rows, there = self._rows(size, moves.device)
+        group = torch.arange(size, device=moves.device) % self.width
+        found = changes[group, :, rows.clamp(0, size - 1)]  # (width, size, systems)
+        return (found * there.unsqueeze(2)).permute(2, 0, 1) / moves.unsqueeze(1)
+
+    def stored(self, matrix: Tensor) -> Tensor:
+        """Return the stored band of full matrices, (systems, size, size)."""
+        size = matrix.shape[-1]
+        rows, there = self._rows(size, matrix.device)
+        columns = torch.arange(size, device=matrix.device)
+        return matrix[:, rows.clamp(0, size - 1), columns] * there
+
+    def _rows(self, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return the row of every stored entry, and whether there is one, (width, size)."""
+        offsets = torch.arange(-self.upper, self.lower + 1, device=device).unsqueeze(1)
+        rows = torch.arange(size, device=device) + offsets
+        return rows, (rows >= 0) & (rows < size)
+
+    def product(self, stored: Tensor, v: Tensor) -> Tensor:
+        """Return Jv for every system, (systems, size)."""
+        size = v.shape[1]
+        rows, there = self._rows(size, v.device)
+        terms = (stored * v.unsqueeze(1) * there).flatten(1)
+        return torch.zeros_like(v).index_add(1, rows.clamp(0, size - 1).flatten(), terms)
+
+    def transposed_product(self, stored: Tensor, w: Tensor) -> Tensor:
+        """Return Jᵀw for every system, (systems, size)."""
+        beyond = torch.nn.functional.pad(w, (self.upper, self.lower))
+        return torch.einsum("sdj,sjd->sj", stored, beyond.unfold(1, self.width, 1))
+
+
+def can_solve(like: Tensor) -> bool:
+    """Whether LAPACK's band routines take systems of this kind."""
+    plain = like.dtype in (torch.float32, torch.float64) and like.device.type == "cpu"
+    return plain and find_spec("scipy") is not None
+
+
+class BandSystem:
+    """One banded matrix, factored.
+
+    Args:
+        stored: The band, (width, size); real or complex.
+        band: Its diagonals.
+    """
+
+    def __init__(self, stored: np.ndarray, band: Band) -> None:
+        from scipy.linalg import get_lapack_funcs
+
+        self.band = band
+        # LAPACK wants room for what pivoting fills in.
+        room = np.zeros((band.lower + band.width, stored.shape[1]), stored.dtype, order="F")
+        room[band.lower :] = stored
+        factor, self._solve = get_lapack_funcs(("gbtrf", "gbtrs"), (room,))
+        self._factors, self._pivots, _ = factor(room, band.lower, band.upper, overwrite_ab=True)
+
+    def solve(self, right: np.ndarray, *, transposed: bool = False) -> np.ndarray:
+        """Return the solution for a right side (size,)."""
+        found, _ = self._solve(
+            self._factors,
+            self.band.lower,
+            self.band.upper,
+            right,
+            self._pivots,
+            trans=1 if transposed else 0,
+        )
+        return found
+
+
+class BandFactors:
+    """Factors of (μ − h J) for every system and every μ.
+
+    Args:
+        band: The diagonals of J.
+    """
+
+    def __init__(self, band: Band) -> None:
+        self.band = band
+        self._known: list[list[BandSystem]] = []
+
+    def renew(self, scaled: Tensor, shifts: Sequence[complex], chosen: Tensor | None) -> None:
+        """Factor some systems, or all.
+
+        Args:
+            scaled: Their −h J, stored.
+            shifts: The μ.
+            chosen: Their numbers; None for all.
+        """
+        if chosen is None:
+            self._known = [[] for _ in shifts]
+        for number, shift in enumerate(shifts):
+            array = scaled.numpy().astype(np.result_type(scaled.numpy(), np.complex64(0)))
+            array = array if isinstance(shift, complex) else scaled.numpy().copy()
+            array[:, self.band.upper] += shift
+            systems = [BandSystem(one, self.band) for one in array]
+            if chosen is None:
+                self._known[number] = systems
+            else:
+                for place, system in zip(chosen.tolist(), systems, strict=True):
+                    self._known[number][place] = system
+
+    def solve(self, number: int, right: Tensor) -> Tensor:
+        """Return the solutions for the μ of a number, (systems, size)."""
+        found = [
+            system.solve(one)
+            for system, one in zip(self._known[number], right.numpy(), strict=True)
+        ]
+        return torch.from_numpy(np.stack(found))
+
+
+def solve_stages(
+    stored: Sequence[Tensor],
+    h: float | Tensor,
+    matrix: Sequence[Sequence[float]],
+    band: Band,
+    right: Tensor,
+) -> Tensor:
+    """Solve (I − h (a_ij J_j))ᵀ w = r for all stages of a step together, (stages, systems, size).
+
+    The stages of a number stand side by side, so that the whole has a band again.
+
+    Args:
+        stored: The J_j at every stage, stored, (systems, width, size).
+        h: Step size, a number or one for every system, (systems, 1, 1).
+        matrix: The a.
+        band: Of the J.
+        right: The r.
+    """
+    stages, systems, size = right.shape
+    wide = Band((band.lower + 1) * stages - 1, (band.upper + 1) * stages - 1)
+    whole = right.new_zeros(systems, wide.width, size, stages)
+    whole[:, wide.upper] = 1.0
+    for j, part in enumerate(stored):
+        scaled = h * part
+        for i, row in enumerate(matrix):
+            # Row (p, i) and column (q, j) of the whole, for p − q from −upper to lower.
+            first = wide.upper - band.upper * stages + i - j
+            whole[:, first : first + band.width * stages : stages, :, j] -= row[j] * scaled
+    columns = right.permute(1, 2, 0).reshape(systems, -1).numpy()
+    found = [
+        BandSystem(one, wide).solve(column, transposed=True)
+        for one, column in zip(whole.flatten(2).numpy(), columns, strict=True)
+    ]
+    return torch.from_numpy(np.stack(found)).view(systems, size, stages).permute(2, 0, 1)

@@ -1,0 +1,117 @@
+"""Experiments about relations: they run, go on where they stopped, and draw; trials are drawn."""
+
+import json
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from undamped import cli
+from undamped.bench.relations import PLAIN, PlainCoRelNet
+from undamped.bench.relations import run as bench
+from undamped.errors import OptionError, UnknownNameError
+from undamped.experiments.relational import comparison, games, relations, spurious
+from undamped.networks.for_task import model_for
+from undamped.registry import experiments, tasks
+from undamped.report.trials import mosaic, some_trials
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Tests of a few trials."""
+    for name in ("rmts", "relational-games"):
+        monkeypatch.setattr(tasks[name], "held_out", {"valid": 32, "test": 64})
+
+
+def test_a_grid_goes_on_where_it_stopped(small, tmp_path):
+    told = []
+    options = {"tasks": ("rmts",), "steps": 3, "seeds": 2, "out": str(tmp_path)}
+    first = relations.run(
+        holdouts=(50, -1), contestants=("CoRelNet+frozen", "gru"), **options,
+        tick=lambda text, share=None: told.append((text, share)),
+    )  # fmt: skip
+    assert len(list(tmp_path.glob("rmts-*"))) == 8
+    assert told[-1][1] == 1 and told[-1][0].startswith("8 of 8, rmts m = 95, gru")
+    again = relations.run(
+        holdouts=(50, -1), contestants=("CoRelNet+frozen", "gru"), **options
+    )  # fmt: skip
+    assert again.to_dict() == first.to_dict() and len(list(tmp_path.glob("rmts-*"))) == 8
+    assert first.rows == [("rmts", "m = 50"), ("rmts", "m = 95")]
+    assert "| rmts, m = 95 | 50 |" in first.markdown()
+    (figure,) = first.figures().values()
+    assert len(figure.axes[0].lines) >= 2
+    json.dumps(first.to_dict(), allow_nan=False)
+
+
+def test_games_stand_beside_the_printed_numbers(small, tmp_path):
+    result = games.run(games=("between",), contestants=("CoRelNet",), steps=2, out=str(tmp_path))
+    assert result.rows == [("between", "hexominoes"), ("between", "stripes")]
+    assert "(96.6)" in result.markdown() and "(93.1)" in result.markdown()
+    assert len(games.PRINTED) == 9 * 12 and games.PRINTED["left-of", "hexominoes", "RN"] == "51.0"
+
+
+def test_remedies_are_rows_and_encoders_columns(small, tmp_path):
+    result = spurious.run(
+        encoders=("frozen", "random"), remedies=("as it is", "cosine+temperature 0.3"), steps=2,
+        batch_size=4, out=str(tmp_path),
+    )  # fmt: skip
+    lines = result.markdown().splitlines()
+    assert "| remedy | frozen | random |" in lines
+    assert any(line.startswith("| cosine, temperature 0.3 | ") for line in lines)
+    assert result.figures()
+
+
+def test_names_that_nobody_knows(tmp_path):
+    for run, wrong in (
+        (relations.run, {"tasks": ("rmtss",)}),
+        (relations.run, {"contestants": ("CoRelNett",)}),
+        (spurious.run, {"remedies": ("cosinus",)}),
+        (spurious.run, {"tasks": ("rmtss",)}),
+        (comparison.run, {"tasks": ("comparisons",)}),
+    ):
+        with pytest.raises(UnknownNameError, match="Did you mean"):
+            run(**wrong, out=str(tmp_path))
+    assert {"relations", "relational-games", "spurious", "comparison"} <= set(experiments)
+
+
+def test_the_benchmark_runs_and_its_plain_version_is_the_same_network():
+    result = bench(rounds=1, quick=True)
+    assert result.distinct <= 5 and PLAIN in result.markdown() and result.figures()
+    json.dumps(result.to_dict())
+    task = tasks.build("distribution-of-n")
+    ours = model_for(task.task_shape, "corelnet", {}).double()
+    plain = PlainCoRelNet(9, 4).double()
+    with torch.no_grad():
+        for mine, its in zip(plain.encoder, ours.encoder.layers, strict=True):
+            mine.load_state_dict(its.state_dict())
+    plain.decoder.load_state_dict(ours.decoder.state_dict())
+    batch = task.batch("test", 0, 3).cast(torch.float64)
+    torch.testing.assert_close(plain(batch), ours(batch))
+
+
+@pytest.mark.parametrize("words", [["rmts", "colours=joint"], ["relational-games", "game=occurs"]])
+def test_show_draws_trials(words, tmp_path):
+    path = tmp_path / "trials.png"
+    said = CliRunner().invoke(cli.app, ["show", *words, "--picture", str(path)])
+    assert said.exit_code == 0, said.output
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert "Some trials of training" in said.stdout and "answer: " in said.stdout
+    assert set("█▀▄") & set(said.stdout)
+
+
+def test_trials_are_rows_of_pictures():
+    task = tasks.build("identity-rules")
+    (trial, _) = some_trials(task, 2)
+    assert [len(row) for row in trial.rows] == [3, 2, 4]
+    assert trial.answer == task.answer_names[task.batch("train", 0, 2).targets[0]]
+    assert mosaic(trial).shape == (3 * 34 + 2, 4 * 34 + 2, 3)
+    with pytest.raises(OptionError, match="expected a task of pictures, got one of symbols"):
+        some_trials(tasks.build("copy"))
+
+
+def test_show_says_what_cannot_be_drawn(tmp_path):
+    for words in (["copy", "--picture", str(tmp_path / "x.png")], ["copy", "delay=3"]):
+        said = CliRunner().invoke(cli.app, ["show", *words])
+        assert "expected a task of pictures, whose trials can be drawn" in str(said.exception)
+    said = CliRunner().invoke(cli.app, ["show", "rmts", "hold=3"])
+    assert "unknown" in str(said.exception)
