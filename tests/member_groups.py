@@ -3,6 +3,7 @@
 import torch
 
 from undamped.networks.for_task import model_for
+from undamped.networks.irregular.network import StampedNetwork
 from undamped.networks.physics.state_model import StateModel
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.task_model import TaskModel
@@ -13,7 +14,9 @@ WHOLE = [name for name in models if issubclass(models[name], TaskModel)]
 """Models whose constructor takes the shape of a task."""
 MOVING = [name for name in WHOLE if issubclass(models[name], StateModel)]
 """Models of systems that move."""
-OF_VECTORS = [name for name in models if name not in (*CELLS, *WHOLE)]
+STAMPED = [name for name in models if issubclass(models[name], StampedNetwork)]
+"""Networks that know when their samples came."""
+OF_VECTORS = [name for name in models if name not in (*CELLS, *WHOLE, *STAMPED)]
 
 
 def small_whole(name, **options):

@@ -9,7 +9,7 @@ import torch
 
 import undamped
 import undamped.report
-from member_groups import CELLS, OF_VECTORS, WHOLE, small_whole
+from member_groups import CELLS, OF_VECTORS, STAMPED, WHOLE, small_whole
 from undamped.analysis.promises import measure
 from undamped.docstrings import sections
 from undamped.flows import continuous_flow
@@ -17,7 +17,7 @@ from undamped.options import options_of
 from undamped.promises import Kind, Promise
 from undamped.registry import models, solvers
 
-OTHERS = [*OF_VECTORS, *WHOLE]
+OTHERS = [*OF_VECTORS, *WHOLE, *STAMPED]
 MOTIONS = [{"hidden_size": 4, "motion": m} for m in ("constant", "bounded", "isospectral")]
 VARIANTS = {
     "stable-residual": [
@@ -43,6 +43,7 @@ VARIANTS = {
         for form, method in (("gated", "rkmk4"), ("isospectral", "cayley"))
     ],
     "ffjord": [{}, {"context_size": 3}, {"bottleneck_size": 1}],
+    "modes-rnn": [{}, {"damped": True}],
     "hnn": [
         {},
         {"method": "leapfrog", "step_size": 0.1},
@@ -59,6 +60,8 @@ def build(name, **options):
         return small_whole(name, **options)
     known = options_of(models[name])
     wanted = {"input_size": 9 if "colours" in known else 2, "output_size": 2}
+    if name in STAMPED:
+        wanted["hidden_size"] = 6
     return undamped.build(name, **{k: v for k, v in wanted.items() if k in known}, **options)
 
 

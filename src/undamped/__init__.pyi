@@ -102,6 +102,15 @@ from undamped.networks.continuous.second_order import HBNODE as HBNODE
 from undamped.networks.continuous.second_order import SONODE as SONODE
 from undamped.networks.encoder_decoder import Decoder as Decoder
 from undamped.networks.encoder_decoder import EncoderDecoder as EncoderDecoder
+from undamped.networks.irregular.cfc import CfC as CfC
+from undamped.networks.irregular.decay_rnn import DecayRNN as DecayRNN
+from undamped.networks.irregular.gru_d import GRUD as GRUD
+from undamped.networks.irregular.gru_ode_bayes import GRUODEBayes as GRUODEBayes
+from undamped.networks.irregular.modes_rnn import ModesRNN as ModesRNN
+from undamped.networks.irregular.neural_cde import NeuralCDE as NeuralCDE
+from undamped.networks.irregular.ode_rnn import ODERNN as ODERNN
+from undamped.networks.latent.latent_ode import LatentODE as LatentODE
+from undamped.networks.latent.rnn_vae import RNNVAE as RNNVAE
 from undamped.networks.models import build as build
 from undamped.networks.penalty import penalty as penalty
 from undamped.networks.physics.chnn import CHNN as CHNN

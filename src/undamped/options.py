@@ -233,6 +233,8 @@ def _convert(annotation: Any, value: Any, text: bool) -> Any:
         if value in arguments:
             return value
         raise ValueError(value)
+    if origin is not None and issubclass(origin, Mapping):
+        return _convert_mapping(value, text)
     if origin is not None and issubclass(origin, Sequence):
         return _convert_sequence(arguments, value, text)
     return _convert_plain(annotation, value, text)
@@ -262,6 +264,17 @@ def _convert_sequence(arguments: tuple[Any, ...], value: Any, text: bool) -> tup
             raise ValueError(value)
     element = arguments[0] if arguments else Any
     return tuple(_convert(element, item, text) for item in value)
+
+
+def _convert_mapping(value: Any, text: bool) -> dict[str, Any]:
+    """Return names and values; as text they are written {name = value, other = value}."""
+    if isinstance(value, str):
+        if not text:
+            raise TypeError(value)
+        value = tomllib.loads(f"value = {value}")["value"]
+    if not isinstance(value, Mapping):
+        raise TypeError(value)
+    return dict(value)
 
 
 def _convert_plain(annotation: Any, value: Any, text: bool) -> Any:
@@ -323,6 +336,8 @@ def describe(annotation: Any) -> str:
         return " or ".join("none" if a is type(None) else describe(a) for a in arguments)
     if origin is Literal:
         return "one of " + ", ".join(map(repr, arguments))
+    if origin is not None and inspect.isclass(origin) and issubclass(origin, Mapping):
+        return "names and values, {name = value}"
     if origin is not None and inspect.isclass(origin) and issubclass(origin, Sequence):
         return f"a list, each {describe(arguments[0])}" if arguments else "a list"
     return getattr(annotation, "__name__", str(annotation))

@@ -89,6 +89,14 @@ class Kind(Enum):
     """The field does not change what `constraints(state)` returns."""
     RELATIONS_ALONE = "relations-alone"
     """Inputs between which all relations are the same get the same answer."""
+    ISOMETRIC_GAPS = "isometric-gaps"
+    """Between samples the flow keeps every norm, over any gap."""
+    CONTRACTING_GAPS = "contracting-gaps"
+    """Between samples the flow lets no norm grow, over any gap."""
+    BOUNDED_GAPS = "bounded-gaps"
+    """Between samples a state whose numbers lie between −1 and 1 stays there."""
+    SEMIGROUP = "semigroup"
+    """Two gaps after one another do exactly what one gap of their length does."""
     CORRECTED_ERROR = "corrected-error"
     """A correction within δ of the residual leaves an error of δ h^{p+1} in a step."""
 
@@ -506,4 +514,15 @@ class HasConstraints(Protocol):
 
     def constraints(self, states: Tensor) -> Tensor:
         """Return what has to stay as it is, (batch, constraints)."""
+        ...
+
+
+@runtime_checkable
+class HasGaps(Protocol):
+    """A network whose state flows over the gaps between its samples."""
+
+    state_sizes: Any
+
+    def flow(self, state: tuple[Tensor, ...], gaps: Tensor, /) -> tuple[Tensor, ...]:
+        """Return the state (batch, size) after gaps (batch,) without samples."""
         ...

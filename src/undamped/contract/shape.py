@@ -38,6 +38,8 @@ class TaskShape:
         clock: How time runs, where a batch has times.
         horizon: How many steps to come a number is about, where it is a forecast of regular steps:
             an answer then holds so many values, one after the other.
+        same_channels: Whether the features of an answer are those of an input, at other times: a
+            model of the inputs then answers by itself.
     """
 
     input_size: int
@@ -52,6 +54,7 @@ class TaskShape:
     segments: tuple[int, ...] = ()
     clock: Clock | None = None
     horizon: int = 0
+    same_channels: bool = False
 
     @property
     def length(self) -> int | None:
@@ -80,6 +83,8 @@ class TaskShape:
             plain["clock"] = self.clock.to_dict()
         if self.horizon:
             plain["horizon"] = self.horizon
+        if self.same_channels:
+            plain["same_channels"] = True
         return plain
 
     @classmethod

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from undamped.contract import TaskShape
+from undamped.networks.irregular.model import StampedModel
+from undamped.networks.irregular.network import StampedNetwork
 from undamped.networks.point_model import PointModel
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.sequence_model import SequenceModel
@@ -26,6 +28,8 @@ def model_for(shape: TaskShape, name: str, options: Mapping[str, Any]) -> TaskMo
     if isinstance(member, type) and issubclass(member, TaskModel):
         refuse_unfit(name, member, shape)
         return member(shape=shape, **options)  # type: ignore[call-arg]
+    if shape.sequential and isinstance(member, type) and issubclass(member, StampedNetwork):
+        return StampedModel.for_task(shape, name, options)
     if shape.sequential:
         return SequenceModel.for_task(shape, name, options)
     return PointModel.for_task(shape, name, options)
@@ -47,9 +51,10 @@ def model_options(name: str) -> dict[str, Option]:
     """Return what can be set of the model called `name`, and of the model around its network."""
     member = models[name]
     own = options_of(member)
-    if isinstance(member, type) and issubclass(member, Recurrent):
-        around = options_of(SequenceModel)
-        own = {**own, **{option: around[option] for option in SequenceModel.settable}}
+    for network, whole in ((Recurrent, SequenceModel), (StampedNetwork, StampedModel)):
+        if isinstance(member, type) and issubclass(member, network):
+            around = options_of(whole)
+            own = {**own, **{option: around[option] for option in whole.settable}}
     return own
 
 

@@ -14,6 +14,9 @@ from undamped.tasks.digits import NoisePaddedDigits as NoisePaddedDigits
 from undamped.tasks.images import CIFAR10Images as CIFAR10Images
 from undamped.tasks.images import MNISTImages as MNISTImages
 from undamped.tasks.imdb import IMDB as IMDB
+from undamped.tasks.irregular.brusselator import Brusselator as Brusselator
+from undamped.tasks.irregular.double_ou import DoubleOU as DoubleOU
+from undamped.tasks.irregular.periodic import Periodic as Periodic
 from undamped.tasks.lorenz96 import Lorenz96 as Lorenz96
 from undamped.tasks.noise_cifar import NoisePaddedCIFAR10 as NoisePaddedCIFAR10
 from undamped.tasks.physics.acrobot import Acrobot as Acrobot

@@ -124,6 +124,11 @@ class SeriesTask(ArrayTask):
             self.clock = Clock(gap=1.0, span=self.preparation.span)
         self.counts_classes = self.preparation.classes is not None
         self.answer = "class" if self.counts_classes else "number"
+        if self.kind == "forecast":
+            # Without standardising, inputs keep their units and answers do not.
+            self.same_channels = (
+                self.preparation.forecast == self.preparation.channels and asked["standardise"]
+            )
         if self.preparation.at_times:
             self.answer = "trajectory"
         elif self.horizon is not None:

@@ -78,6 +78,8 @@ class Task(ABC):
     """What the classes are called, for people."""
     seen_part: ClassVar[str] = ""
     """Which of `test_parts` is like training, where the others are not: what the gap is to."""
+    same_channels: bool = False
+    """Whether the features of an answer are those of an input, at other times."""
     metric: str = "accuracy"
     higher_is_better: bool = True
     sequential: ClassVar[bool] = True
@@ -133,6 +135,7 @@ class Task(ABC):
             self.segments,
             self.clock,
             self.steps_ahead,
+            self.same_channels,
         )
 
     def share(self, batch: Batch, rank: int, world: int) -> Batch:

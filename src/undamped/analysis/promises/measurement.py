@@ -18,6 +18,7 @@ from undamped import promises
 from undamped.analysis.promises import (
     density,
     flow,
+    gaps,
     matrix,
     memory,
     motion,
@@ -158,6 +159,10 @@ _MEASURES: dict[Kind, tuple[Any, Callable[[Any, torch.Generator], Result]]] = {
     Kind.POSITIVE_MASS: (promises.HasMass, motion.measure_positive_mass),
     Kind.KEPT_CONSTRAINTS: (promises.HasConstraints, motion.measure_kept_constraints),
     Kind.RELATIONS_ALONE: (promises.HasRelations, relations.measure_relations_alone),
+    Kind.ISOMETRIC_GAPS: (promises.HasGaps, gaps.measure_isometric),
+    Kind.CONTRACTING_GAPS: (promises.HasGaps, gaps.measure_contracting),
+    Kind.BOUNDED_GAPS: (promises.HasGaps, gaps.measure_bounded),
+    Kind.SEMIGROUP: (promises.HasGaps, gaps.measure_semigroup),
     Kind.CORRECTED_ERROR: (promises.HasResidual, solver.measure_corrected_error),
 }
 """Each kind: what it asks of its subject, and how it is measured."""

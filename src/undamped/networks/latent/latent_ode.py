@@ -1,0 +1,154 @@
+"""Latent ODE (Rubanova, Chen and Duvenaud, 2019)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from undamped.checked import checked
+from undamped.contract import Batch, TaskShape
+from undamped.fields.perceptron import PerceptronField
+from undamped.networks.irregular.ode_rnn import ODERNN
+from undamped.networks.latent.encoder import BackwardEncoder
+from undamped.networks.latent.latent_model import Bound, LatentModel
+from undamped.networks.latent.normal import Normal
+from undamped.networks.latent.path import LatentFlow, integral
+from undamped.networks.latent.points import Points
+from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Units
+from undamped.promises import Kind, Promise
+from undamped.registry import models
+
+
+@models.register("latent-ode")
+class LatentODE(LatentModel):
+    """Latent ODE: a sequence is what can be seen of a flow, whose start is all that is unknown.
+
+    Equation:
+        z(0) ~ N(0, 1),  dz/dt = f(z),  x(t_i) ~ N(g(z(t_i)), σ²)
+        q(z(0) | x) normal, from an ODE-RNN that reads x backwards and flows on to time 0
+
+    Symbols:
+        z latent state, f field, g decoder, σ noise, x what was measured, of every channel when it
+        was. Learnt by a bound on the likelihood of all points.
+
+    Promise:
+        The flow is a homeomorphism: it can be solved back.
+
+    Args:
+        shape: The shape of the task.
+        latent_size: Features of the latent state.
+        hidden_size: Units of the network that reads.
+        field_size: Width of the fields' hidden layers.
+        field_layers: Their number in the latent flow.
+        decoder_size: Width of the decoder's hidden layer; 0 for a linear decoder.
+        steps: Steps of the latent flow over the span of the task; answers lie on cubics between.
+        method: Solver of the latent flow.
+        noise: Standard deviation of measurements; learnt for every feature if not given.
+        draws: Draws of the latent state for every sequence in training.
+        bound: "elbo" is the mean of the draws, "iwae" the tighter bound of all of them together.
+        annealing: Updates over which the weight of the divergence grows from 0 to 1.
+        label_weight: How much a label counts beside a point.
+        poisson: Whether the times of measurements are modelled too, by an intensity for every
+            channel.
+        poisson_weight: How much of their log-likelihood is learnt.
+
+    Example:
+        >>> model = undamped.LatentODE(undamped.contract.TaskShape(3, 2), latent_size=4)
+        >>> x, times = torch.randn(20, 8, 3), torch.rand(20, 8).cumsum(0)
+        >>> model(undamped.contract.Batch(x, times=times)).shape
+        torch.Size([8, 2])
+
+    Reference:
+        Y. Rubanova, R. Chen, D. Duvenaud. Latent ordinary differential equations for
+        irregularly-sampled time series. NeurIPS, 2019.
+    """
+
+    promises = (Promise(Kind.INVERTIBLE_FLOW, "the latent flow can be solved back"),)
+    recipe: ClassVar[dict[str, dict[str, Any]]] = {
+        "train": {"learning_rate": 1e-2, "schedule": "cosine", "clip": 1.0}
+    }
+
+    @checked
+    def __init__(
+        self,
+        shape: TaskShape,
+        *,
+        latent_size: Units = 10,
+        hidden_size: Units = 40,
+        field_size: Units = 100,
+        field_layers: PositiveInt = 1,
+        decoder_size: NonNegativeInt = 0,
+        steps: PositiveInt = 50,
+        method: str = "rk4",
+        noise: PositiveFloat | None = None,
+        draws: PositiveInt = 1,
+        bound: Bound = "elbo",
+        annealing: NonNegativeInt = 500,
+        label_weight: NonNegativeFloat = 1.0,
+        poisson: bool = False,
+        poisson_weight: NonNegativeFloat = 0.1,
+    ) -> None:
+        super().__init__(
+            shape,
+            latent_size=latent_size,
+            decoder_size=decoder_size,
+            noise=noise,
+            draws=draws,
+            bound=bound,
+            annealing=annealing,
+            label_weight=label_weight,
+        )
+        network = ODERNN(
+            shape.input_size,
+            hidden_size,
+            field_size=field_size,
+            missing="observed" in shape.needs,
+            gap=self.gap,
+        )
+        self.encoder = BackwardEncoder(network, latent_size, field_size)
+        field = PerceptronField(latent_size, field_size, hidden_layers=field_layers, time=False)
+        span = shape.clock.span if shape.clock is not None else 50 * self.gap
+        self.flow = LatentFlow(field, span=span, steps=steps, method=method)
+
+        self.poisson_weight = poisson_weight
+        self.intensity = nn.Linear(latent_size, shape.input_size) if poisson else None
+
+    def posterior(self, batch: Batch) -> Normal:
+        """Return q(z₀ | x), (batch, latent)."""
+        return self.encoder(batch, self.dtype)
+
+    def decode(self, z: Tensor, times: Tensor) -> Tensor:
+        """Return latent states (draws, times, batch, latent)."""
+        return self.flow(z, times)
+
+    def of_times(self, starts: Tensor, states: Tensor, points: Points) -> Tensor | float:
+        """Σ log λ(t_i) − ∫ λ dt for every channel, from time 0 to the last measurement."""
+        log_rate = self.intensity
+        if log_rate is None:
+            return 0.0
+        # Rates are per usual gap; a step of the grid is so many of them.
+        gaps = self.flow.span / self.flow.steps / self.gap
+        happened = torch.where(points.known, log_rate(states), 0.0).sum((1, 3))
+        last = torch.where(points.known.any(-1), points.times, 0.0).amax(0)
+        end = last * (self.flow.steps / self.flow.span)
+        path, slopes = self.flow.path(starts, max(1, math.ceil(float(end.max()) - 1e-9)))
+        expected = integral(path, slopes, lambda z: gaps * log_rate(z).exp(), end)
+        return self.poisson_weight * (happened - expected.sum(-1))
+
+    # What is promised is promised of the ODE.
+
+    def example(self, count: int, generator: torch.Generator) -> tuple[Tensor, None]:
+        """Return random latent states, and nothing beside them."""
+        like = next(self.parameters())
+        return torch.randn(count, self.latent_size, generator=generator).to(like), None
+
+    def carry(self, state: Tensor, given: object = None) -> Tensor:
+        """Return where latent states are after a unit of the flow's own time."""
+        return self.flow.finely(state, 1.0)
+
+    def carry_back(self, state: Tensor, given: object = None) -> Tensor:
+        """Return where they were a unit before."""
+        return self.flow.finely(state, -1.0)

@@ -1,0 +1,1 @@
+"""Tasks whose samples come at times of their own."""
