@@ -15,7 +15,7 @@ from torch import Tensor
 
 from undamped.errors import OptionError, explain
 from undamped.flows.waypoints import State, Time, Waypoint
-from undamped.solvers.gradients.first_order_only import first_order_only
+from undamped.solvers.gradients.refused import refuse_gradients
 
 _TWICE = "gradients of a penalty on y: expected to be taken once, got a second time."
 
@@ -177,7 +177,7 @@ class _ParameterShare(torch.autograd.Function):
         found = torch.autograd.grad(
             ctx.made, ctx.leaves, incoming, allow_unused=True, retain_graph=True
         )
-        return None, *first_order_only(found, (incoming, *ctx.leaves), _TWICE)
+        return None, *refuse_gradients(found, (incoming, *ctx.leaves), _TWICE)
 
 
 def sizes(pulls: Sequence[State]) -> Tensor:
