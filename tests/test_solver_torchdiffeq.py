@@ -578,34 +578,6 @@ def test_fields_of_which_checkpoints_cannot_be_had():
     assert noisy.requires_grad
 
 
-@pytest.mark.parametrize("settings", [{"method": "rk4", "options": {"step_size": 0.05}}, {}])
-def test_transforms_of_functions(settings):
-    weight = torch.tensor([[-0.3, 1.0], [-1.0, -0.3]], dtype=D)
-    t = torch.tensor([0.0, 1.0], dtype=D)
-
-    def final(y0):
-        return undamped.odeint(lambda t, y: y @ weight, y0, t, **settings)[-1]
-
-    flow = torch.linalg.matrix_exp(weight)
-    y0 = torch.tensor([1.0, 2.0], dtype=D)
-    torch.testing.assert_close(
-        torch.func.grad(lambda y: final(y).sum())(y0), flow.sum(1), rtol=1e-5, atol=1e-5
-    )
-    torch.testing.assert_close(torch.func.jacrev(final)(y0), flow.T, rtol=1e-5, atol=1e-5)
-    many = torch.randn(3, 2, dtype=D, generator=torch.Generator().manual_seed(0))
-    if settings:
-        torch.testing.assert_close(torch.func.vmap(final)(many), many @ flow, rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(
-            torch.func.vmap(torch.func.jacrev(final))(many),
-            flow.T.expand(3, 2, 2),
-            rtol=1e-5,
-            atol=1e-5,
-        )
-    else:
-        with pytest.raises(OptionError, match=r"vmap.*steps='sample'"):
-            torch.func.vmap(final)(many)
-
-
 def test_a_solution_as_a_function_of_time():
     rate = torch.tensor(0.7, dtype=D, requires_grad=True)
     y0 = torch.tensor([1.0, 2.0], dtype=D, requires_grad=True)

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.kernels.dispatch import inside_transform
 from undamped.solvers.dependencies import NeedsGraphError, dependencies, next_node
 from undamped.solvers.field import CountedField
 from undamped.solvers.gradients.field_context import FieldContext, random_state, refuse_randomness
 from undamped.solvers.gradients.gradient import GradientMethod, gradients
 from undamped.solvers.gradients.refused import refuse_gradients
+from undamped.solvers.gradients.transforms import needs_graph, refuse_implicit, transformed
 from undamped.solvers.gradients.unchanged import FieldSamples
 from undamped.solvers.loop.batch import Integration
 from undamped.solvers.loop.dense import DenseOutput
@@ -150,7 +150,12 @@ def run_problem(problem: Problem, start: Tensor, parameters: Sequence[Tensor]) -
         time = time.view(-1, *(1,) * (start.dim() - 1))
     elif problem.per_sample:
         time = time.expand(start.shape[0]).reshape(-1, *(1,) * (start.dim() - 1))
-    if problem.fall_back and inside_transform():
+    if transformed(start):
+        refuse_implicit(problem.solver)
+        # Gradients that are exact are the same however they are had.
+        exact = not problem.gradient.solves_back
+        if not exact and not problem.fall_back and torch.is_grad_enabled():
+            raise needs_graph(problem.gradient.name)
         problem.gradient = gradients["backprop"]()
     if problem.gradient.keeps_graph or not torch.is_grad_enabled():
         return _with_graph(problem, start, time)
@@ -167,6 +172,8 @@ def run_problem(problem: Problem, start: Tensor, parameters: Sequence[Tensor]) -
 
 def _with_graph(problem: Problem, start: Tensor, time: Tensor) -> Tensor:
     problem.first = problem.first_slope(time, start)
+    if transformed(problem.first):
+        refuse_implicit(problem.solver)
     if problem.dense is not None:
         problem.dense.roots = [start, problem.first]
     return torch.stack(problem.begin(start).values)
@@ -186,6 +193,8 @@ def _without_graph(
     before = random_state(start)
     slope = problem.first_slope(time, leaf)
     counted.samples = None
+    if transformed(slope):
+        raise needs_graph(problem.gradient.name)
     named = [*parameters, *problem.solver.tensors()]
     found = dependencies(counted.function, named, slope, number)
     problem.tensors = [tensor for tensor in found if tensor is not leaf]

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from undamped.errors import OptionError, explain
 from undamped.registry import solvers
+from undamped.solvers.gradients.transforms import transformed
 from undamped.solvers.loop.control import ControlMemory, StepControl
 from undamped.solvers.loop.norm import ErrorNorm
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
@@ -191,7 +192,8 @@ class AutoStepper(Stepper):
                 self._stiff, self._mild = 0, 0
             return
         self._stiff, self._mild = self._stiff + 1, 0
-        if self._stiff >= STIFF_STEPS:
+        # A transform sees through explicit steps alone: slow ones are better than wrong ones.
+        if self._stiff >= STIFF_STEPS and not transformed(self.using.state[0]):
             self._switch(self.solver.stiff, t + h)
 
     def _norm_of_derivative(self) -> float | None:

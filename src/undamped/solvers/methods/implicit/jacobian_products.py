@@ -47,7 +47,7 @@ def forward_product(field: Field, t: Tensor, y: Tensor, v: Tensor) -> Tensor:
         try:
             if not forward_mode_open():
                 return _forwards(field, t, y, v)
-        except NotImplementedError:
+        except (NotImplementedError, OptionError):
             way = _WAYS[field] = 1
         finally:
             _LEVEL.release()
