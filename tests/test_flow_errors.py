@@ -48,13 +48,23 @@ def test_a_field_without_a_time_is_refused_when_it_is_given(field):
             torch.randn(3, 2).double(),
             r"expected float32, the type of its field \w+, got float64\. Convert",
         ),
-        (torch.randn(3, 2, device="meta"), "expected numbers, .*'meta', which have none"),
     ],
-    ids=["width", "type", "meta"],
+    ids=["width", "type"],
 )
 def test_a_state_that_does_not_fit_is_named(field, state, said):
     with pytest.raises(ShapeError, match=rf"NeuralODE state: .*{said}"):
         undamped.NeuralODE(field)(state)
+
+
+@pytest.mark.parametrize("where", ["state", "field"])
+def test_tensors_without_numbers_are_named(where):
+    model, state = undamped.NeuralODE(PerceptronField(2, 8)), torch.randn(3, 2)
+    if where == "state":
+        state = state.to("meta")
+    else:
+        model = model.to("meta")
+    with pytest.raises(ShapeError, match="expected numbers, .*'meta', which ha(s|ve) none"):
+        model(state)
 
 
 def test_what_a_field_itself_raises_later_stays():
@@ -73,15 +83,27 @@ print("torch._dynamo" in sys.modules)
     assert said.stdout.strip() == "False"
 
 
+class Between(nn.Module):
+    """A solve among other layers, as people write it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.field = nn.Linear(2, 2), PerceptronField(2, 8)
+
+    def forward(self, x):
+        return undamped.odeint(self.field, self.layer(x), torch.tensor([0.0, 1.0]))[-1]
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "make",
     [
         lambda: undamped.NeuralODE(PerceptronField(2, 8)),
+        Between,
         lambda: undamped.HBNODE(2, 2, hidden_size=8),
         lambda: undamped.DataControlledNODE(2, 2, hidden_size=8, adaptive_depth=True),
     ],
-    ids=["neural-ode", "hbnode", "adaptive-depth"],
+    ids=["neural-ode", "odeint", "hbnode", "adaptive-depth"],
 )
 def test_compiled_is_the_same_values_and_gradients(make):
     torch.manual_seed(0)

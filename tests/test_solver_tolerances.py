@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import undamped
-from undamped.errors import OptionError, ShapeError
-from undamped.solvers import solve
+from undamped.errors import OptionError, ShapeError, SolveError
+from undamped.solvers import StepControl, solve
 
 D = torch.float64
 
@@ -156,14 +156,48 @@ def test_other_things_that_do_not_fit():
         solve(lambda t, y: y, (start, (start, start)), [0.0, 1.0])
 
 
-def test_unknown_options_offer_only_what_is_taken():
+@pytest.mark.parametrize(
+    ("how", "options"), [({}, {}), ({"method": "rk4"}, {}), ({}, {"step_size": 0.1})]
+)
+def test_unknown_options_offer_only_what_is_taken(how, options):
+    start = torch.ones(3, 2)
     with pytest.raises(LookupError) as caught:
-        solve(decays, torch.ones(3, 2), [0.0, 1.0], method="rk4", options={"qqqq": 1})
-    said = str(caught.value)
-    assert "step_size" in said and "control" not in said and "rtol" not in said
-    with pytest.raises(LookupError) as caught:
-        solve(decays, torch.ones(3, 2), [0.0, 1.0], options={"qqqq": 1})
-    assert "first_step" in str(caught.value) and "rtol" not in str(caught.value)
+        solve(decays, start, [0.0, 1.0], options={**options, "qqqq": 1}, **how)
+    offered = str(caught.value).split("Choose one of: ")[1].rstrip(".").split(", ")
+    usual = {
+        "step_size": 0.1,
+        "max_steps": 100,
+        "piece": 2,
+        "grid": [0.0, 0.5, 1.0],
+        "perturb": True,
+        "first_step": 0.1,
+        "max_step": 0.5,
+        "min_step": 0.01,
+        "step_t": [0.5],
+        "jump_t": [0.5],
+        "control": StepControl(),
+        "norm": lambda errors: errors.abs().max(),
+    }
+    for name in offered:
+        solve(decays, start, [0.0, 1.0], options={**options, name: usual.pop(name)}, **how)
+    for name, value in usual.items():
+        with pytest.raises(OptionError, match=name):
+            solve(decays, start, [0.0, 1.0], options={**options, name: value}, **how)
+
+
+def test_a_start_without_numbers_and_an_event_that_never_comes():
+    with pytest.raises(ShapeError, match="meta"):
+        solve(decays, torch.ones(3, 2, device="meta"), [0.0, 1.0])
+    with pytest.raises(SolveError, match=r"No event has happened.*max_steps"):
+        solve(
+            decays,
+            torch.ones(3, 2),
+            [0.0, math.inf],
+            event=lambda t, y: y.max() + 1,
+            options={"max_steps": 20},
+            rtol=1e-3,
+            atol=1e-3,
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -16,6 +16,7 @@ from undamped.flows.field_checks import explain_failed_field
 from undamped.flows.solve_options import FlowOptions
 from undamped.flows.waypoints import Waypoints
 from undamped.solvers import Solution, solve
+from undamped.solvers.compiler import left_alone
 from undamped.solvers.settings import Gradient, choose_solver
 
 
@@ -102,12 +103,7 @@ class SolvingModule(nn.Module):
             times: When.
             more: Further arguments of `undamped.solvers.solve`.
         """
-        if torch.compiler.is_compiling():
-            # How many steps a solve takes is known only from its numbers. The compiler is asked
-            # to leave it alone when there is one: asking loads it, which takes seconds.
-            alone: Any = torch.compiler.disable(self._solve)
-            return alone(field, state, times, more)
-        return self._solve(field, state, times, more)
+        return left_alone(self._solve)(field, state, times, more)
 
     def _solve(self, field: Any, state: Any, times: Any, more: dict[str, Any]) -> Solution:
         options: dict[str, Any] = {"max_steps": self.max_steps}

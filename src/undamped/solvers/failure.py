@@ -148,12 +148,24 @@ def _too_many_steps(e: Evidence) -> str:
     )
 
 
+def _no_event(e: Evidence) -> str:
+    return (
+        f"No event has happened until t = {e.t:.6g}, and there is no other end: look at the sign "
+        "of its function, set a last time at which to look, or raise max_steps."
+    )
+
+
 def _gave_up(e: Evidence) -> bool:
     return e.status is Status.MAX_STEPS
 
 
+def _endless(e: Evidence) -> bool:
+    return _gave_up(e) and math.isinf(e.left)
+
+
 Rows = Sequence[tuple[Callable[[Evidence], bool], Callable[[Evidence], str]]]
 FIXED_STEPS: Rows = (
+    (_endless, _no_event),
     (_gave_up, lambda e: "Raise max_steps, or take a larger step_size."),
     (lambda e: e.newton_failed, _newton),
     (
@@ -168,6 +180,7 @@ CHOSEN_STEPS: Rows = (
     (lambda e: e.grown, _blow_up),
     (lambda e: e.newton_failed, _newton),
     (lambda e: e.met_not_finite, _not_finite),
+    (_endless, _no_event),
     (lambda e: e.stiff, _stiff),
     (lambda e: _gave_up(e) and not WORTH_WAITING * e.pace < e.left < math.inf, _give_more_steps),
     (lambda e: e.unresolved, _unresolved),

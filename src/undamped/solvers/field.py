@@ -92,7 +92,12 @@ class CountedField:
         """Evaluate for the first time in a solve, checking type and finiteness too."""
         # Tensors of inference mode do not count their changes.
         before = y.clone() if y.is_inference() else None
-        value = self(t, y)
+        try:
+            value = self(t, y)
+        except RuntimeError as error:
+            if "in-place" in str(error):
+                raise _changed_input() from error
+            raise
         if before is not None and not torch.equal(before, y):
             raise _changed_input()
         self.packing.check_type(value, y)

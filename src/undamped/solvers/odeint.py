@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from undamped.errors import OptionError, explain
+from undamped.solvers.compiler import left_alone
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.scipy_solver import scipy_values
 from undamped.solvers.settings import Gradient
@@ -210,6 +211,7 @@ def odeint_dense(
     return dense
 
 
+@left_alone
 def _solve(
     func: Callable[[Any, Any], Any],
     y0: Any,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import torch
@@ -21,7 +21,23 @@ Steps = Literal["batch", "sample"]
 
 
 @dataclass(frozen=True)
-class FixedOptions:
+class CommonOptions:
+    """What can be set for any steps.
+
+    Args:
+        step_size: Fixed step size; without it a method that can chooses its steps, and others take
+            one step from output to output.
+        max_steps: Steps, accepted and rejected, after which to give up.
+        piece: Steps recomputed at a time when gradients are taken from checkpoints.
+    """
+
+    step_size: PositiveFloat | None = None
+    max_steps: PositiveInt = 100_000
+    piece: PositiveInt = 1
+
+
+@dataclass(frozen=True)
+class FixedOptions(CommonOptions):
     """What can be set for fixed steps.
 
     Args:
@@ -33,23 +49,18 @@ class FixedOptions:
             fields that jump at the ends of steps.
     """
 
-    step_size: PositiveFloat | None = None
-    max_steps: PositiveInt = 100_000
-    piece: PositiveInt = 1
     grid: Any = None
     perturb: bool = False
 
 
 @dataclass(frozen=True)
-class Options(FixedOptions):
-    """What can be set for a method that chooses its steps.
+class ChosenOptions(CommonOptions):
+    """What can be set for steps that a method chooses.
 
     Args:
-        step_size: Fixed step size; None lets the method choose.
+        step_size: None; with a size the steps are fixed.
         max_steps: Steps, accepted and rejected, after which to give up.
         piece: Steps recomputed at a time when gradients are taken from checkpoints.
-        grid: With step_size only.
-        perturb: With step_size only.
         first_step: First step size; None chooses it.
         max_step: Largest step size; None sets no limit.
         min_step: Smallest step size: a step so small is accepted whatever its error.
@@ -71,20 +82,13 @@ class Options(FixedOptions):
     norm: Any = None
 
 
-ADAPTIVE_ONLY = (
-    "first_step",
-    "max_step",
-    "min_step",
-    "step_t",
-    "jump_t",
-    "control",
-    "norm",
-)
-FIXED_ONLY = ("grid", "perturb")
+COMMON = {one.name for one in fields(CommonOptions)}
+ADAPTIVE_ONLY = tuple(one.name for one in fields(ChosenOptions) if one.name not in COMMON)
+FIXED_ONLY = tuple(one.name for one in fields(FixedOptions) if one.name not in COMMON)
 
 
 @dataclass(frozen=True)
-class Settings(Options):
+class Settings(ChosenOptions, FixedOptions):
     """How a solve is to be done.
 
     Args:
@@ -176,7 +180,8 @@ def read_settings(
                 "options. Pass rtol= and atol= beside them."
             )
     _refuse_control(solver, options)
-    chosen = check("options", Options if solver.adaptive else FixedOptions, options)
+    fixed = not solver.adaptive or options.get("step_size") is not None
+    chosen = check("options", FixedOptions if fixed else ChosenOptions, options)
     for name in ("step_t", "jump_t", "grid"):
         if chosen.get(name) is not None:
             chosen[name] = read_stops(chosen[name], name)
@@ -190,7 +195,6 @@ def read_settings(
                 remedy="Write it as lambda errors: errors.abs().max().",
             )
         )
-    fixed = not solver.adaptive or chosen.get("step_size") is not None
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value is None:
             continue

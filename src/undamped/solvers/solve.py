@@ -12,6 +12,7 @@ from torch import Tensor
 from undamped.errors import NonFiniteError, OptionError, SolveError, explain
 from undamped.kernels.dispatch import inside_transform
 from undamped.solvers.choices import Choices, OnFailure, gradient_method
+from undamped.solvers.compiler import left_alone
 from undamped.solvers.field import CountedField, all_finite
 from undamped.solvers.loop.dense import DenseOutput
 from undamped.solvers.loop.events import Event, EventFunction
@@ -52,6 +53,7 @@ class Backward:
         return self.solver, read_settings(self.solver, self.rtol, self.atol, options, packing, like)
 
 
+@left_alone
 def solve(
     field: Callable[[Any, Any], Any],
     y0: Any,

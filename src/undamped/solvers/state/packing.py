@@ -59,6 +59,8 @@ class Packing:
                 member.is_floating_point() or member.is_complex()
             ):
                 raise _not_a_state(member, inside=member is not value)
+            if member.is_meta:
+                raise _no_numbers()
         types = tuple(member.dtype for member in members)
         if isinstance(value, Tensor):
             return cls((value.shape,), True, value.dim() > 1, types)
@@ -250,6 +252,17 @@ def _wrong_type(got: torch.dtype, expected: torch.dtype) -> ShapeError:
             expected=f"numbers of the type of the state, {type_name(expected)}",
             got=type_name(got),
             remedy="Give field and start the same type, with .to(…).",
+        )
+    )
+
+
+def _no_numbers() -> ShapeError:
+    return ShapeError(
+        explain(
+            "the start y0",
+            expected="numbers, which decide about steps",
+            got="a tensor on 'meta', which has none",
+            remedy="Make one with torch.zeros(y0.shape) on the device of the field.",
         )
     )
 
