@@ -38,6 +38,11 @@ def probes():
         "attention": Probe(nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), inputs),
         "memory": Probe(undamped.RelRNN(2, 4, recent=3, kept=2), inputs, "memory", task),
         "ode": Probe(undamped.NODE(2, 2), torch.randn(4, 2), "ode"),
+        "flow": Probe(
+            undamped.FFJORD(2, hidden_size=4, method="rk4", step_size=0.25),
+            torch.randn(4, 2),
+            "flow",
+        ),
         "pictures": Probe(
             undamped.CoRelNet(pairs.task_shape, features=8, hidden_size=4),
             pairs.batch("test", 0, 4).expanded().inputs,

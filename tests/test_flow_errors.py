@@ -63,7 +63,7 @@ def test_tensors_without_numbers_are_named(where):
         state = state.to("meta")
     else:
         model = model.to("meta")
-    with pytest.raises(ShapeError, match="expected numbers, .*'meta', which ha(s|ve) none"):
+    with pytest.raises(ShapeError, match=r"expected numbers, .*'meta', which ha(s|ve) none"):
         model(state)
 
 

@@ -20,6 +20,7 @@ from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Judgement, Result
 from undamped.analysis.core.trend import Trend
 from undamped.analysis.cost import Cost, cost, count_flops, count_parameters
+from undamped.analysis.density import Density, density
 from undamped.analysis.depth_flow import depth_flow
 from undamped.analysis.encoder_probe import EncoderProbe, encoder_probe
 from undamped.analysis.fisher_memory import FisherMemory, fisher_memory
@@ -80,6 +81,7 @@ from undamped.analysis.unicornn import gradient_bound, long_term_gradient, state
 __all__ = [
     "Attention",
     "Cost",
+    "Density",
     "DepthSimulation",
     "EffectiveSteps",
     "EncoderProbe",
@@ -121,6 +123,7 @@ __all__ = [
     "count_flops",
     "count_parameters",
     "critical_weight_scale",
+    "density",
     "depth_flow",
     "effective_steps",
     "eigenvalue_pairs",

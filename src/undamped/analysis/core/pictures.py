@@ -70,7 +70,13 @@ def _add(figure: Any, axes: Any, trace: Trace) -> None:
         label = ""  # what several models share is named once
     match trace["type"]:
         case "heatmap":
-            drawn = axes.pcolormesh(*_grid(x, y, trace["z"]), cmap="cividis", shading="auto")
+            drawn = axes.pcolormesh(
+                *_grid(x, y, trace["z"]),
+                cmap="cividis",
+                shading="auto",
+                vmin=trace.get("zmin"),
+                vmax=trace.get("zmax"),
+            )
             figure.colorbar(drawn, label=trace.get("colorbar", {}).get("title", {}).get("text", ""))
         case "contour":
             at = [trace["contours"]["start"]]
