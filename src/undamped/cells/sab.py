@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,6 +13,8 @@ from undamped.cells.bases.cell import State
 from undamped.cells.bases.memory import CompiledStep, MemoryCell
 from undamped.cells.lstm import LSTMCell
 from undamped.cells.registry import network
+from undamped.errors import OptionError, explain
+from undamped.kernels.dispatch import through_operator
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 
 if TYPE_CHECKING:
@@ -141,6 +143,27 @@ class SABCell(MemoryCell):
         total = above.sum(1, keepdim=True)
         sparse = above / torch.where(total > 0, total, 1)
         return torch.where(full, sparse, weights_of(scores, seen))
+
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """Run over (time, batch, input) with the compiled loops, or plainly where they cannot.
+
+        How much is remembered is read off a clock: a compiler leaves the pass alone, and without
+        numbers there is none.
+        """
+        if not through_operator(x):
+            return super().scan(x, state, lengths)
+        exporting = getattr(torch.compiler, "is_exporting", bool)
+        if x.is_meta or exporting():
+            raise OptionError(
+                explain(
+                    "SAB without numbers, on the meta device or in torch.export",
+                    expected="a network whose memory grows as its input does, or not at all",
+                    got="one that grows when its clock says so",
+                    remedy="Take rellstm, whose memory has a fixed size, or memlstm.",
+                )
+            )
+        alone: Any = torch.compiler.disable(super().scan)
+        return alone(x, state, lengths)
 
     def compiled_scan(
         self,

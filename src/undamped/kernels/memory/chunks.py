@@ -50,6 +50,11 @@ class BatchShare(ABC):
         per_step = 2 * self.batch * (self.width + self.hidden) * x.element_size()
         self.chunk = max(1, min(self.steps, CHUNK_BYTES // per_step))
 
+    @property
+    def multiplications(self) -> int:
+        """How many the product of a step makes, query included."""
+        return self.batch * self.hidden * (self.width + self.hidden)
+
     def empty(self, *shape: int) -> Tensor:
         """Return a new tensor."""
         return self.x.new_empty(shape)
