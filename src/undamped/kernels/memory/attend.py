@@ -21,7 +21,12 @@ PART: dict[str, Any] = {
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
 }
-LOOP: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+LOOP: dict[str, Any] = {
+    "nogil": True,
+    "cache": True,
+    "error_model": "numpy",
+    "no_cfunc_wrapper": True,
+}
 ADDITIVE, DOT = 0, 1
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from undamped.kernels.memory.arrays import BY_SCORE, GRU, HALF, LEARNED, LSTM, attended
+from undamped.kernels.memory.arrays import BY_SCORE, GRU, HALF, LSTM, attended
 from undamped.kernels.memory.attend import LOOP, PART, add_scaled, dot, score_backward
 from undamped.kernels.memory.screening import relevance_backward
 from undamped.kernels.memory.steps import elman_backward, gates_backward, gru_backward, move
@@ -53,102 +55,108 @@ def _attend_backward(
             gradients.scores[at, b] += score_gradient
 
 
-@njit(**LOOP)
-def backward(
-    blas: int,
-    begin: int,
-    choices: Any,
-    weights: Any,
-    arrays: Any,
-    gradients: Any,
-    output_gradient: Any,
-    product: Any,
-    product_gradient: Any,
-    joined: Any,
-    alive: Any,
-) -> None:
-    """Go back through a chunk.
+@cache
+def backward(gated: int, screening: int, learned: bool) -> Callable[..., None]:
+    """Return the loop that goes back through a chunk; arguments as of `forward`.
 
     `product` is (steps, samples, product + query) with the projected input added, and
     `product_gradient`, alike, is filled; `gradients.mixed` is that of the state after the chunk,
     and then of the one before it.
     """
-    steps, batch, size = output_gradient.shape
-    width = product.shape[2] - size
-    slots, dtype = choices.slots, product.dtype
-    half = dtype.type(0.5) if choices.mix == HALF else dtype.type(1)
-    pulled = np.empty((batch, size), dtype)
-    parts = np.empty((batch, 2 * size), dtype)
-    total = np.empty(size, dtype)
-    for step in range(steps - 1, -1, -1):
-        t, result = begin + step, product_gradient[step]
-        states, flow = arrays.states[slots + t], gradients.mixed
-        if choices.mix == LEARNED:
-            multiply(blas, flow, weights.mixing, parts, False)
-        for b in range(batch):
-            for j in range(width + size):
-                result[b, j] = 0
-            if t >= alive[b]:
-                continue
-            if choices.mix == LEARNED:
-                move(flow[b], joined[step, b, 2 * size :])
+    is_lstm, is_gru, by_score = gated == LSTM, gated == GRU, screening == BY_SCORE
+
+    @njit(**LOOP)
+    def memory_backward(
+        blas: int,
+        begin: int,
+        choices: Any,
+        weights: Any,
+        arrays: Any,
+        gradients: Any,
+        output_gradient: Any,
+        product: Any,
+        product_gradient: Any,
+        joined: Any,
+        alive: Any,
+    ) -> None:
+        steps, batch, size = output_gradient.shape
+        width = product.shape[2] - size
+        slots, dtype = choices.slots, product.dtype
+        half = dtype.type(0.5) if choices.mix == HALF else dtype.type(1)
+        pulled = np.empty((batch, size), dtype)
+        parts = np.empty((batch, 2 * size), dtype)
+        total = np.empty(size, dtype)
+        for step in range(steps - 1, -1, -1):
+            t, result = begin + step, product_gradient[step]
+            states, flow = arrays.states[slots + t], gradients.mixed
+            if learned:
+                multiply(blas, flow, weights.mixing, parts, False)
+            for b in range(batch):
+                for j in range(width + size):
+                    result[b, j] = 0
+                if t >= alive[b]:
+                    continue
+                if learned:
+                    move(flow[b], joined[step, b, 2 * size :])
+                    for j in range(size):
+                        joined[step, b, j] = states[b, j]
+                        joined[step, b, size + j] = 0
+                    row, index = attended(choices, arrays, t, b)
+                    for i in range(row.shape[0]):
+                        if index[i] >= 0:
+                            add_scaled(
+                                joined[step, b, size : 2 * size],
+                                row[i],
+                                arrays.states[index[i], b],
+                            )
+                else:
+                    for j in range(size):
+                        parts[b, j] = half * flow[b, j]
+                        parts[b, size + j] = half * flow[b, j]
+                _attend_backward(
+                    choices,
+                    weights,
+                    arrays,
+                    gradients,
+                    t,
+                    b,
+                    product[step, b, width:],
+                    parts[b, size:],
+                    result[b, width:],
+                )
+            multiply(blas, gradients.keys[slots + t], weights.key, pulled, False)
+            for b in range(batch):
+                if t >= alive[b]:
+                    continue
+                if by_score:
+                    relevance_backward(weights, gradients, slots + t, b, states[b])
                 for j in range(size):
-                    joined[step, b, j] = states[b, j]
-                    joined[step, b, size + j] = 0
-                row, index = attended(choices, arrays, t, b)
-                for i in range(row.shape[0]):
-                    if index[i] >= 0:
-                        add_scaled(
-                            joined[step, b, size : 2 * size],
-                            row[i],
-                            arrays.states[index[i], b],
-                        )
-            else:
-                for j in range(size):
-                    parts[b, j] = half * flow[b, j]
-                    parts[b, size + j] = half * flow[b, j]
-            _attend_backward(
-                choices,
-                weights,
-                arrays,
-                gradients,
-                t,
-                b,
-                product[step, b, width:],
-                parts[b, size:],
-                result[b, width:],
-            )
-        multiply(blas, gradients.keys[slots + t], weights.key, pulled, False)
-        for b in range(batch):
-            if t >= alive[b]:
-                continue
-            if choices.screening == BY_SCORE:
-                relevance_backward(weights, gradients, slots + t, b, states[b])
-            for j in range(size):
-                total[j] = (
-                    output_gradient[step, b, j]
-                    + parts[b, j]
-                    + gradients.states[slots + t, b, j]
-                    + pulled[b, j]
-                )
-            if choices.step == LSTM:
-                gates_backward(
-                    product[step, b],
-                    arrays.cells[t, b],
-                    arrays.cells[t + 1, b],
-                    total,
-                    gradients.cells[b],
-                    result[b],
-                )
-            elif choices.step == GRU:
-                gru_backward(
-                    product[step, b], arrays.mixed[t, b], total, result[b], parts[b, :size]
-                )
-            else:
-                elman_backward(choices.step, states[b], total, result[b], gradients.threshold)
-        multiply(blas, result, weights.recurrent, pulled, False)
-        for b in range(batch):
-            if t < alive[b]:
-                move(pulled[b], flow[b])
-                if choices.step == GRU:
-                    add_scaled(flow[b], dtype.type(1), parts[b, :size])
+                    total[j] = (
+                        output_gradient[step, b, j]
+                        + parts[b, j]
+                        + gradients.states[slots + t, b, j]
+                        + pulled[b, j]
+                    )
+                if is_lstm:
+                    gates_backward(
+                        product[step, b],
+                        arrays.cells[t, b],
+                        arrays.cells[t + 1, b],
+                        total,
+                        gradients.cells[b],
+                        result[b],
+                    )
+                elif is_gru:
+                    gru_backward(
+                        product[step, b], arrays.mixed[t, b], total, result[b], parts[b, :size]
+                    )
+                else:
+                    elman_backward(choices.step, states[b], total, result[b], gradients.threshold)
+            multiply(blas, result, weights.recurrent, pulled, False)
+            for b in range(batch):
+                if t < alive[b]:
+                    move(pulled[b], flow[b])
+                    if is_gru:
+                        add_scaled(flow[b], dtype.type(1), parts[b, :size])
+
+    return memory_backward

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.kernels.memory import backward, forward
 from undamped.kernels.memory.arrays import (
     BY_SCORE,
+    GRU,
     LEARNED,
     LSTM,
     Arrays,
@@ -24,7 +24,9 @@ from undamped.kernels.memory.arrays import (
     Memory,
     Weights,
 )
+from undamped.kernels.memory.backward import backward
 from undamped.kernels.memory.chunks import BatchShare
+from undamped.kernels.memory.forward import forward
 from undamped.kernels.memory.plan import TENSORS, Marks, Plan
 
 
@@ -41,6 +43,8 @@ class Share(BatchShare):
     ) -> None:
         super().__init__(plan, part, x, marks, tensors)
         self.grows = plan.screening < 0
+        gated = plan.step if plan.step in (LSTM, GRU) else -1
+        self.kind = gated, plan.screening, plan.mix == LEARNED
         self.seen = self.marks.seen != 0
         self.choices = Choices(
             plan.step, plan.alignment, plan.mix, plan.screening, self.slots, 1 / max(1, plan.recent)
@@ -90,9 +94,10 @@ class Share(BatchShare):
         weights = self.weights(t["recurrent"].t(), t["key"].t(), t["mixing"].t())
         product = self.empty(batch, self.width + hidden).numpy()
         joined = torch.zeros(batch, 2 * hidden, dtype=self.x.dtype).numpy()
+        run = forward(*self.kind)
         for begin in range(0, steps, self.chunk):
             projected = self.projected(begin).numpy()
-            forward.forward(
+            run(
                 self.blas,
                 begin,
                 self.choices,
@@ -193,7 +198,7 @@ class Share(BatchShare):
         )
         weights = self.weights(t["recurrent"], t["key"], t["mixing"])
         arrays = self._arrays(keys)
-        width = self.width + hidden
+        width, run = self.width + hidden, backward(*self.kind)
         for begin in reversed(range(0, steps, self.chunk)):
             count = min(self.chunk, steps - begin)
             before = self.mixed[begin : begin + count].view(-1, hidden)
@@ -201,7 +206,7 @@ class Share(BatchShare):
             product[:, :, : self.width] += self.projected(begin)
             gradient = self.empty(count, batch, width)
             joined = self.x.new_zeros((count, batch, 3 * hidden) if learned else (1, 1, 0))
-            backward.backward(
+            run(
                 self.blas,
                 begin,
                 self.choices,
