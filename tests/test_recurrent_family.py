@@ -144,7 +144,7 @@ def test_every_option_changes_something(name, option):
         torch.manual_seed(2)
         chosen = {"project_every": {"rebase_every": 1}}.get(option, {}) if name == "exprnn" else {}
         net = undamped.build(
-            name, input_size=3, hidden_size=8, num_layers=4, **{**chosen, **options}
+            name, input_size=3, hidden_size=8, num_layers=5, **{**chosen, **options}
         )
         seen.append(behaviour(net.double(), inputs(4)))
     assert seen[0].shape != seen[1].shape or not torch.equal(seen[0], seen[1])
@@ -304,6 +304,39 @@ def test_indrnn_reads_the_layers_it_says():
         layers.append(cell.scan(source, cell.initial_state(2, x))[0])
         outputs.append(layers[-1])
     torch.testing.assert_close(residual(x)[0], outputs[-1])
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_residual_blocks_are_those_of_the_paper(normalise):
+    """A first layer, blocks r + F₂(F₁(r)), a last layer; each F reads r normalised, or as it is."""
+    net = perturbed("residual-indrnn", num_layers=6, form="blocks", normalise=normalise)
+    x = inputs()
+
+    def layer(at, u):
+        if normalise and at:
+            u = u - u.mean(-1, keepdims=True)
+            u = u / np.sqrt((u**2).mean(-1, keepdims=True) + 1e-5)
+        return ORACLES["indrnn"](u, net.cell(at))
+
+    r = layer(0, x.numpy())
+    for block in (1, 3):
+        r = r + layer(block + 1, layer(block, r))
+    np.testing.assert_allclose(net(x)[0].detach(), layer(5, r), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["indrnn", "residual-indrnn", "dense-indrnn"])
+def test_normalised_networks_see_neither_padding_nor_future(name):
+    net, x = perturbed(name, num_layers=3, normalise=True), inputs()
+    output = net(x)[0]
+    ragged = x.clone()
+    ragged[3:, 0] = torch.nan
+    short = net(ragged, None, torch.tensor([3, len(x)]))[0]
+    torch.testing.assert_close(short[:3, 0], output[:3, 0])
+    torch.testing.assert_close(short[:, 1], output[:, 1])
+    with torch.no_grad():
+        stream = net.stream(batch=2)
+        torch.testing.assert_close(torch.stack([stream.push(x_t) for x_t in x]), output.detach())
+    assert not net.cell(0).normalise and net.cell(1).normalise
 
 
 @pytest.mark.parametrize("size", [64, 128])

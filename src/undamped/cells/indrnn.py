@@ -18,6 +18,7 @@ from undamped.options import PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise
 
 LongMemory = Literal["last", "all", "none"]
+Form = Literal["sums", "blocks"]
 
 
 @network("indrnn", "IndRNN")
@@ -42,6 +43,9 @@ class IndRNNCell(Watched, Cell):
         steps: The number T for which g is meant.
         long_memory: Which layers start with all w near the limit, the others being uniform from
             zero to it; the paper's choice is the last.
+        normalise: Whether layers above the first read what is below with mean 0 and variance 1 over
+            its features at each step. It is what stands here for the authors' batch normalisation,
+            with which an output would depend on padding, on the other sequences and on the future.
 
     Example:
         >>> net = undamped.IndRNN(3, 16, num_layers=2, steps=50)
@@ -64,8 +68,10 @@ class IndRNNCell(Watched, Cell):
         gain: PositiveFloat = 2.0,
         steps: PositiveInt = 1000,
         long_memory: LongMemory = "last",
+        normalise: bool = False,
     ) -> None:
         super().__init__(input_size, hidden_size)
+        self.normalise = normalise
         self.limit = gain ** (1 / steps)
         low = min(0.5 ** (1 / steps), self.limit) if long_memory != "none" else 0.0
         self.weight = nn.Parameter(torch.empty(hidden_size).uniform_(low, self.limit))
@@ -77,15 +83,17 @@ class IndRNNCell(Watched, Cell):
 
     @classmethod
     def layer_options(cls, options: Mapping[str, Any], layer: int, layers: int) -> dict[str, Any]:
-        """Tell each layer whether it is to remember long."""
+        """Tell each layer whether it is to remember long, and the first not to normalise."""
         chosen = dict(options)
+        if layer == 1:
+            chosen["normalise"] = False
         if chosen.get("long_memory", "last") == "last" and layer < layers:
             chosen["long_memory"] = "none"
         return chosen
 
     def read(self, x: Tensor) -> Tensor:
         """Return u, what the matrix V is applied to."""
-        return x
+        return F.layer_norm(x, x.shape[-1:]) if self.normalise else x
 
     def project(self, x: Tensor) -> Tensor:
         """V u + b."""
@@ -148,11 +156,9 @@ class ResidualIndRNNCell(IndRNNCell):
         h' = relu(w ⊙ h + V u + b),  u^ℓ = y^(ℓ−1) + y^(ℓ−1−S) + y^(ℓ−1−2S) + …
 
     Symbols:
-        As in indrnn; ℓ counts layers from 1, u¹ is the network's input, y outputs of layers.
-
-        The authors' blocks are x + F₂(F₁(x)) with batch normalisation inside. Normalisation over
-        a batch and its times is left out here: with it an output would depend on padding, on
-        the other sequences and on the future, and a stream would not give what a sequence does.
+        As in indrnn; ℓ counts layers from 1, u¹ is the network's input, y outputs of layers. With
+        form="blocks" only layers 2, 2 + S, 2 + 2S, … read the sum and the others the layer below:
+        blocks x + F_S(… F₁(x)) between a first and a last layer; the authors have S = 2.
 
     Promise:
         As indrnn in time; in depth the sum hands gradients down unchanged.
@@ -163,7 +169,10 @@ class ResidualIndRNNCell(IndRNNCell):
         gain: The number g.
         steps: The number T for which g is meant.
         long_memory: Which layers start with all w near the limit.
+        normalise: Whether layers above the first read u normalised over its features at each step,
+            as in indrnn.
         skip: The number S of layers between two terms of the sum.
+        form: Whether every layer reads a sum, or the first of every S.
 
     Example:
         >>> net = undamped.ResidualIndRNN(3, 16, num_layers=6, steps=50)
@@ -182,15 +191,27 @@ class ResidualIndRNNCell(IndRNNCell):
         gain: PositiveFloat = 2.0,
         steps: PositiveInt = 1000,
         long_memory: LongMemory = "last",
+        normalise: bool = False,
         skip: PositiveInt = 2,
+        form: Form = "sums",
     ) -> None:
-        super().__init__(input_size, hidden_size, gain=gain, steps=steps, long_memory=long_memory)
+        super().__init__(
+            input_size,
+            hidden_size,
+            gain=gain,
+            steps=steps,
+            long_memory=long_memory,
+            normalise=normalise,
+        )
         self.skip, self.terms = skip, 1
+        self.form: Form = form
 
     @classmethod
     def sources(cls, layer: int, options: Mapping[str, Any]) -> tuple[int, ...]:
         """The layer below and every S-th layer under it, but never the input beside others."""
         skip = options.get("skip", 2)
+        if options.get("form", "sums") == "blocks" and layer > 1 and (layer - 2) % skip:
+            return (layer - 1,)
         return tuple(range(layer - 1, 0, -skip)) or (0,)
 
     def draw_sources(self, sizes: tuple[int, ...]) -> None:
@@ -201,7 +222,9 @@ class ResidualIndRNNCell(IndRNNCell):
 
     def read(self, x: Tensor) -> Tensor:
         """Return u, the sum of the sources."""
-        return torch.stack(x.chunk(self.terms, dim=-1)).sum(0) if self.terms > 1 else x
+        return super().read(
+            torch.stack(x.chunk(self.terms, dim=-1)).sum(0) if self.terms > 1 else x
+        )
 
 
 @network("dense-indrnn", "DenseIndRNN")
@@ -214,9 +237,8 @@ class DenseIndRNNCell(IndRNNCell):
     Symbols:
         As in indrnn; x the network's input, y outputs of the layers below layer ℓ.
 
-        The authors' network has bottlenecks before and transitions between dense blocks, all
-        with batch normalisation, which is left out for the reason given in residual-indrnn, and
-        the linear layers around it with it.
+        The authors' network has bottlenecks and transitions, IndRNN layers of other widths; here
+        all layers are of one width.
 
     Promise:
         As indrnn in time; in depth every layer has a short way to the input.
@@ -227,6 +249,8 @@ class DenseIndRNNCell(IndRNNCell):
         gain: The number g.
         steps: The number T for which g is meant.
         long_memory: Which layers start with all w near the limit.
+        normalise: Whether layers above the first read what is below normalised over its features at
+            each step, as in indrnn.
 
     Example:
         >>> net = undamped.DenseIndRNN(3, 16, num_layers=3, steps=50)

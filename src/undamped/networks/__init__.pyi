@@ -132,6 +132,7 @@ class DenseIndRNN(Recurrent):
         gain: float = 2.0,
         steps: int = 1000,
         long_memory: Literal['last', 'all', 'none'] = 'last',
+        normalise: bool = False,
     ) -> None: ...
 
 class EURNN(Recurrent):
@@ -299,6 +300,7 @@ class IndRNN(Recurrent):
         gain: float = 2.0,
         steps: int = 1000,
         long_memory: Literal['last', 'all', 'none'] = 'last',
+        normalise: bool = False,
     ) -> None: ...
 
 class LSTM(TorchLike):
@@ -570,7 +572,9 @@ class ResidualIndRNN(Recurrent):
         gain: float = 2.0,
         steps: int = 1000,
         long_memory: Literal['last', 'all', 'none'] = 'last',
+        normalise: bool = False,
         skip: int = 2,
+        form: Literal['sums', 'blocks'] = 'sums',
     ) -> None: ...
 
 class ResidualUnICORNN(OscillatorNetwork):
