@@ -212,6 +212,19 @@ def test_a_frozen_encoder_sees_a_set_once(kind):
     assert not model.encode(batch).requires_grad
 
 
+@pytest.mark.parametrize("name", ["corelnet", "corelnet-t"])
+def test_rounding_is_not_learnt(name):
+    """Equal pictures and very different ones have no gradient, and rounding is none either."""
+    task = tasks.build("rmts-3")
+    torch.manual_seed(0)
+    model = undamped.build(name, shape=task.task_shape, hidden_size=16)
+    batch = task.batch("train", 0, 96)
+    task.loss(model(batch), batch).backward()
+    largest = max(p.grad.abs().max() for p in model.encoder.parameters())
+    assert largest < 1e-10
+    assert max(p.grad.abs().max() for p in model.parameters()) > 1e-4
+
+
 def test_penalties_are_on_weights_or_on_representations():
     batch = Batch(torch.rand(5, 2, 3, 9, 8, dtype=torch.float64))
     model = built("corelnet", l1=0.5)

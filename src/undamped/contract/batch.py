@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from undamped.errors import ShapeError, explain
+
 NO_TARGETS = torch.empty(0)
 """The targets of a batch whose answers nobody knows."""
 
@@ -62,11 +64,24 @@ class Batch(NamedTuple):
         """
         if self.distinct is None:
             return change(self.inputs.flatten(0, 1)).unflatten(0, self.inputs.shape[:2])
-        used, place = torch.unique(self.inputs, return_inverse=True)
-        every = len(used) == len(self.distinct)
-        changed = change(self.distinct if every else self.distinct[used])
+        used, place = self.used()
+        changed = change(used)
         # Not by an index: the gradient of that puts together element by element.
         return changed.index_select(0, place.flatten()).unflatten(0, place.shape)
+
+    def used(self) -> tuple[Tensor, Tensor]:
+        """Return those of the distinct inputs that occur, and their numbers in every place."""
+        if self.distinct is None:
+            raise ShapeError(
+                explain(
+                    "batch.distinct",
+                    expected="inputs that are numbered",
+                    got="none",
+                    remedy="Use batch.inputs, or batch.each_input(function).",
+                )
+            )
+        used, place = torch.unique(self.inputs, return_inverse=True)
+        return self.distinct if len(used) == len(self.distinct) else self.distinct[used], place
 
     def expanded(self) -> Batch:
         """Return the batch with every input in its place, and none of them numbered."""

@@ -65,6 +65,13 @@ class RelationalModel(TaskModel):
     sequential: ClassVar[bool | None] = True
     promises: tuple[Promise, ...] = ()
     own_data = "picture-sequences"
+    compares: ClassVar[bool] = False
+    """Whether pictures are compared in double precision.
+
+    The gradient of a softmax of similarities is a difference: it is zero for pictures that are
+    equal, and nearly so for those that differ much. In single precision rounding would be left of
+    it, and an optimiser like Adam makes steps of rounding, as large as any others.
+    """
     fixed_length: ClassVar[bool] = True
     """Whether the head is made for one number of pictures."""
 
@@ -154,12 +161,16 @@ class RelationalModel(TaskModel):
         """Return the codes u of the pictures, (time, batch, features), before normalisation."""
         self._check(batch)
         self._pending = None
-        codes = self.encoder.encode(batch)
-        if self.sparse is not None:
-            codes = self.sparse(codes)
-            if self.l1_on == "representations":
-                self.ask_for(self.l1 * codes.abs().mean())
+        inputs, encode = self.encoder.of_pictures(batch)
+        codes = inputs.each_input(lambda pictures: self._finished(encode(pictures)))
+        if self.sparse is not None and self.l1_on == "representations":
+            self.ask_for(self.l1 * codes.abs().mean().to(self.dtype))
         return codes
+
+    def _finished(self, codes: Tensor) -> Tensor:
+        """Return the code of a picture as all of its places see it."""
+        codes = codes if self.sparse is None else self.sparse(codes)
+        return codes.double() if self.compares and codes.dtype == torch.float32 else codes
 
     def normalise(self, codes: Tensor) -> Tensor:
         """Return z, the codes after temporal context normalisation, if there is any."""

@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, TypedDict, Unpack
+from typing import ClassVar, Literal, Unpack
 
 import torch
 from torch import Tensor
 
 from undamped.checked import checked
 from undamped.contract import TaskShape
-from undamped.networks.relational.base import RelationalModel, SightOptions, decoder
-from undamped.networks.relational.similarity import (
-    Similarity,
-    SimilarityOptions,
-    as_numbers,
-    entries,
-    relation_matrix,
+from undamped.networks.relational.base import decoder
+from undamped.networks.relational.comparing import (
+    RELATIONS_ALONE,
+    ComparingModel,
+    RelationOptions,
 )
-from undamped.options import Units, options_in
-from undamped.promises import Kind, Promise
+from undamped.networks.relational.similarity import as_numbers, entries, relation_matrix
+from undamped.options import Units
 from undamped.registry import models
-
-RELATIONS_ALONE = (
-    Promise(
-        Kind.RELATIONS_ALONE,
-        "pictures that compare in the same way get the same answer, whatever they show",
-    ),
-)
-
-
-class RelationOptions(SightOptions, SimilarityOptions, total=False):
-    """How pictures are seen and compared."""
-
-
-def parted(options: Any, group: type[TypedDict]) -> dict[str, Any]:  # type: ignore[valid-type]
-    """Return those options that belong to a group."""
-    return {name: options[name] for name in options_in(group)}
 
 
 @models.register("corelnet")
-class CoRelNet(RelationalModel):
+class CoRelNet(ComparingModel):
     """Compositional relational network: a perceptron that sees nothing but who resembles whom.
 
     Equation:
@@ -85,26 +67,23 @@ class CoRelNet(RelationalModel):
         sensory: bool = False,
         **options: Unpack[RelationOptions],
     ) -> None:
-        super().__init__(shape, **parted(options, SightOptions))
+        super().__init__(shape, sensory, **options)
         assert self.length is not None
-        self.causal, self.sensory = matrix == "causal", sensory
-        self.similarity = Similarity(self.features, **parted(options, SimilarityOptions))
+        self.causal = matrix == "causal"
         inputs = entries(self.length, self.causal) + sensory * self.length * self.features
         self.decoder = decoder(inputs, hidden_size, shape.output_size)
-        if sensory:
-            self.promises = ()
 
     def relation_matrix(self, codes: Tensor) -> Tensor:
         """Return R of codes (time, batch, features): (batch, time, time)."""
-        return relation_matrix(self.similarity(codes, self.normalise), self.causal)
+        return relation_matrix(self.scores(codes), self.causal)
 
     def relations(self, codes: Tensor) -> Tensor:
         """Return all that an answer depends on, (batch, numbers): the similarities behind R."""
-        return as_numbers(self.similarity(codes, self.normalise), self.causal)
+        return as_numbers(self.scores(codes), self.causal)
 
-    def decide(self, codes: Tensor) -> Tensor:
-        """Return the answers (batch, output) to codes (time, batch, features)."""
-        seen = as_numbers(self.relation_matrix(codes), self.causal)
-        if self.sensory:
-            seen = torch.cat([seen, self.normalise(codes).transpose(0, 1).flatten(1)], 1)
-        return self.decoder(seen)
+    def answer(self, scores: Tensor, seen: Tensor | None) -> Tensor:
+        """Return the answers (batch, output) to similarities (batch, time, time)."""
+        entries = as_numbers(relation_matrix(scores, self.causal), self.causal).to(self.dtype)
+        if seen is not None:
+            entries = torch.cat([entries, seen.transpose(0, 1).flatten(1)], 1)
+        return self.decoder(entries)

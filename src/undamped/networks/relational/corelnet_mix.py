@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -12,14 +12,14 @@ from torch.nn import functional as F
 from undamped.checked import checked
 from undamped.contract import TaskShape
 from undamped.networks.relational.base import RelationalModel, SightOptions, decoder
-from undamped.networks.relational.corelnet import RelationOptions, parted
+from undamped.networks.relational.comparing import RelationOptions
 from undamped.networks.relational.corelnet_diff import differences
 from undamped.networks.relational.similarity import (
     Similarity,
     SimilarityOptions,
     relation_matrix,
 )
-from undamped.options import PositiveFloat, Units
+from undamped.options import PositiveFloat, Units, options_in
 from undamped.registry import models
 
 
@@ -57,6 +57,7 @@ class CoRelNetMix(RelationalModel):
         reads all codes, the winner takes all, and a test has no noise.
     """
 
+    compares = True
     recipe: ClassVar = {"model": {"hidden_size": 256}}
 
     @checked
@@ -70,10 +71,13 @@ class CoRelNetMix(RelationalModel):
         hidden_size: Units = 256,
         **options: Unpack[RelationOptions],
     ) -> None:
-        super().__init__(shape, **parted(options, SightOptions))
+        chosen: Any = options  # complete and converted, as `checked` leaves it
+        super().__init__(shape, **{name: chosen[name] for name in options_in(SightOptions)})
         assert self.length is not None
         self.causal, self.choice_temperature = matrix == "causal", choice_temperature
-        self.similarity = Similarity(self.features, **parted(options, SimilarityOptions))
+        self.similarity = Similarity(
+            self.features, **{name: chosen[name] for name in options_in(SimilarityOptions)}
+        )
         self.size = nn.Linear(self.features, 1, bias=False)
         self.query = nn.Linear(self.length * self.features, signature_size)
         self.signatures = nn.Parameter(torch.randn(2, signature_size))
@@ -81,7 +85,7 @@ class CoRelNetMix(RelationalModel):
 
     def choice(self, codes: Tensor) -> Tensor:
         """Return which rule is taken, (batch, 2): a one for it, and zero for the other."""
-        query = self.query(self.normalise(codes).transpose(0, 1).flatten(1))
+        query = self.query(self.normalise(codes).to(self.dtype).transpose(0, 1).flatten(1))
         scores = query @ self.signatures.T / math.sqrt(self.signatures.shape[1])
         if self.training:
             return F.gumbel_softmax(scores, tau=self.choice_temperature, hard=True)
@@ -89,8 +93,8 @@ class CoRelNetMix(RelationalModel):
 
     def rules(self, codes: Tensor) -> Tensor:
         """Return R and D, (batch, 2, time, time)."""
-        alike = relation_matrix(self.similarity(codes, self.normalise), self.causal)
-        apart = differences(self.size(self.normalise(codes)).squeeze(-1))
+        alike = relation_matrix(self.similarity(codes, self.normalise), self.causal).to(self.dtype)
+        apart = differences(self.size(self.normalise(codes).to(self.dtype)).squeeze(-1))
         return torch.stack([alike, apart], 1)
 
     def decide(self, codes: Tensor) -> Tensor:

@@ -11,14 +11,13 @@ from torch import Tensor, nn
 from undamped.checked import checked
 from undamped.contract import TaskShape
 from undamped.errors import OptionError, explain
-from undamped.networks.relational.base import RelationalModel, SightOptions, decoder
-from undamped.networks.relational.corelnet import RELATIONS_ALONE, RelationOptions, parted
-from undamped.networks.relational.similarity import (
-    Similarity,
-    SimilarityOptions,
-    as_numbers,
-    relation_matrix,
+from undamped.networks.relational.base import decoder
+from undamped.networks.relational.comparing import (
+    RELATIONS_ALONE,
+    ComparingModel,
+    RelationOptions,
 )
+from undamped.networks.relational.similarity import as_numbers, relation_matrix
 from undamped.options import PositiveInt, Range, Units
 from undamped.registry import models
 
@@ -26,7 +25,7 @@ FEED_FORWARD = 128
 
 
 @models.register("corelnet-t")
-class CoRelNetT(RelationalModel):
+class CoRelNetT(ComparingModel):
     """CoRelNet with a transformer: tokens are rows of R times learned positions, one query reads.
 
     Equation:
@@ -81,7 +80,7 @@ class CoRelNetT(RelationalModel):
         sensory: bool = False,
         **options: Unpack[RelationOptions],
     ) -> None:
-        super().__init__(shape, **parted(options, SightOptions))
+        super().__init__(shape, sensory, **options)
         if attention_size % heads:
             raise OptionError(
                 explain(
@@ -92,9 +91,8 @@ class CoRelNetT(RelationalModel):
                 )
             )
         assert self.length is not None
-        self.causal, self.sensory = matrix == "causal", sensory
+        self.causal = matrix == "causal"
         self.heads, self.layers = heads, layers
-        self.similarity = Similarity(self.features, **parted(options, SimilarityOptions))
         self.positions = nn.Parameter(torch.randn(self.length, query_size))
         self.query = nn.Parameter(torch.randn(query_size))
         token = query_size + sensory * self.features
@@ -105,24 +103,22 @@ class CoRelNetT(RelationalModel):
         self.feed_forward = decoder(query_size, FEED_FORWARD, query_size)
         self.norms = nn.ModuleList([nn.LayerNorm(query_size) for _ in range(2)])
         self.decoder = decoder(query_size, hidden_size, shape.output_size)
-        if sensory:
-            self.promises = ()
 
     def relation_matrix(self, codes: Tensor) -> Tensor:
         """Return R of codes (time, batch, features): (batch, time, time)."""
-        return relation_matrix(self.similarity(codes, self.normalise), self.causal)
+        return relation_matrix(self.scores(codes), self.causal)
 
     def relations(self, codes: Tensor) -> Tensor:
         """Return all that an answer depends on, (batch, numbers): the similarities behind R."""
-        return as_numbers(self.similarity(codes, self.normalise), self.causal)
+        return as_numbers(self.scores(codes), self.causal)
 
-    def decide(self, codes: Tensor) -> Tensor:
-        """Return the answers (batch, output) to codes (time, batch, features)."""
-        tokens = self.relation_matrix(codes) @ self.positions
-        if self.sensory:
-            tokens = torch.cat([tokens, self.normalise(codes).transpose(0, 1)], -1)
+    def answer(self, scores: Tensor, seen: Tensor | None) -> Tensor:
+        """Return the answers (batch, output) to similarities (batch, time, time)."""
+        tokens = relation_matrix(scores, self.causal).to(self.dtype) @ self.positions
+        if seen is not None:
+            tokens = torch.cat([tokens, seen.transpose(0, 1)], -1)
         key, value = self._by_head(self.to_key(tokens)), self._by_head(self.to_value(tokens))
-        query = self.query.expand(codes.shape[1], 1, -1)
+        query = self.query.expand(len(tokens), 1, -1)
         for _ in range(self.layers):
             query = self._read(query, key, value)
         return self.decoder(query.squeeze(1))

@@ -6,6 +6,7 @@ are remembered.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -84,12 +85,16 @@ class PictureEncoder(nn.Module):
                 return self.layers(pictures)
             return torch.cat([self.layers(part) for part in pictures.split(AT_ONCE)])
 
-    def encode(self, batch: Batch) -> Tensor:
-        """Return the codes of a batch, (time, batch, features); equal pictures are seen once."""
-        if self.trained or batch.distinct is None:
-            return batch.each_input(self)
-        codes = self._known.codes(batch.distinct, self)
-        return batch.each_input(self) if codes is None else codes[batch.inputs]
+    def of_pictures(self, batch: Batch) -> tuple[Batch, Callable[[Tensor], Tensor]]:
+        """Return a batch and what makes codes of its inputs.
+
+        These are the pictures and this encoder, or codes that are known and nothing.
+        """
+        if not self.trained and batch.distinct is not None:
+            known = self._known.codes(batch.distinct, self)
+            if known is not None:
+                return batch._replace(distinct=known), lambda codes: codes
+        return batch, self
 
     def _fitting(self, pictures: Tensor) -> Tensor:
         if tuple(pictures.shape[1:]) != tuple(self.picture_shape):

@@ -9,15 +9,18 @@ from torch import Tensor, nn
 
 from undamped.checked import checked
 from undamped.contract import TaskShape
-from undamped.networks.relational.base import RelationalModel, SightOptions, start, start_gates
-from undamped.networks.relational.corelnet import RELATIONS_ALONE, RelationOptions, parted
-from undamped.networks.relational.similarity import Similarity, SimilarityOptions
+from undamped.networks.relational.base import start, start_gates
+from undamped.networks.relational.comparing import (
+    RELATIONS_ALONE,
+    ComparingModel,
+    RelationOptions,
+)
 from undamped.options import Units
 from undamped.registry import models
 
 
 @models.register("esbn")
-class ESBN(RelationalModel):
+class ESBN(ComparingModel):
     """Emergent symbol binding network: an LSTM that reads keys, and finds them by similarity.
 
     Equation:
@@ -65,9 +68,8 @@ class ESBN(RelationalModel):
         sensory: bool = False,
         **options: Unpack[RelationOptions],
     ) -> None:
-        super().__init__(shape, **parted(options, SightOptions))
-        self.hidden_size, self.key_size, self.sensory = hidden_size, key_size, sensory
-        self.similarity = Similarity(self.features, **parted(options, SimilarityOptions))
+        super().__init__(shape, sensory, **options)
+        self.hidden_size, self.key_size = hidden_size, key_size
         self.lstm = nn.LSTMCell(key_size + 1 + sensory * self.features, hidden_size)
         start_gates(self.lstm)
         self.key = start(nn.Linear(hidden_size, key_size), "relu")
@@ -75,12 +77,10 @@ class ESBN(RelationalModel):
         self.gain = nn.Parameter(torch.ones(1))
         self.bias = nn.Parameter(torch.zeros(1))
         self.head = start(nn.Linear(hidden_size, shape.output_size))
-        if sensory:
-            self.promises = ()
 
     def relation_matrix(self, codes: Tensor) -> Tensor:
         """Return what is read where, (batch, time, time): zero but for pictures before."""
-        scores = self.similarity(codes, self.normalise)
+        scores = self.scores(codes)
         earlier = torch.ones_like(scores[0], dtype=torch.bool).tril(-1)
         earlier[0, 0] = True  # a row needs something to sum to one; nothing is read there
         return torch.softmax(scores.masked_fill(~earlier, -torch.inf), -1).tril(-1)
@@ -88,24 +88,23 @@ class ESBN(RelationalModel):
     def relations(self, codes: Tensor) -> Tensor:
         """Return all that an answer depends on, (batch, numbers)."""
         row, column = torch.tril_indices(len(codes), len(codes), -1, device=codes.device)
-        return self.similarity(codes, self.normalise)[:, row, column]
+        return self.scores(codes)[:, row, column]
 
-    def decide(self, codes: Tensor) -> Tensor:
-        """Return the answers (batch, output) to codes (time, batch, features)."""
-        scores = self.similarity(codes, self.normalise)
-        confidence = torch.sigmoid(self.gain * scores + self.bias)
-        seen = self.normalise(codes) if self.sensory else None
-        retrieved = codes.new_zeros(codes.shape[1], self.lstm.input_size)
+    def answer(self, scores: Tensor, seen: Tensor | None) -> Tensor:
+        """Return the answers (batch, output) to similarities (batch, time, time)."""
+        confidence = torch.sigmoid(self.gain * scores.to(self.dtype) + self.bias)
+        batch, steps, _ = scores.shape
+        retrieved = confidence.new_zeros(batch, self.lstm.input_size)
         state: Any = None
         keys: list[Tensor] = []
-        for t in range(len(codes)):
+        for t in range(steps):
             state = self.lstm(retrieved, state)
             hidden = state[0]
             if t == 0:
-                retrieved = codes.new_zeros(codes.shape[1], self.key_size + 1)
+                retrieved = confidence.new_zeros(batch, self.key_size + 1)
             else:
                 # (batch, 1, t) weights times (batch, t, keys and confidence)
-                weights = torch.softmax(scores[:, t, :t], -1).unsqueeze(1)
+                weights = torch.softmax(scores[:, t, :t], -1).unsqueeze(1).to(self.dtype)
                 memory = torch.cat([torch.stack(keys, 1), confidence[:, t, :t, None]], -1)
                 retrieved = torch.sigmoid(self.gate(hidden)) * (weights @ memory).squeeze(1)
             keys.append(torch.relu(self.key(hidden)))

@@ -33,14 +33,18 @@ class TemporalContextNorm(nn.Module):
         self.gamma = nn.Parameter(torch.ones(features))
         self.beta = nn.Parameter(torch.zeros(features))
 
+    def scaled(self, centred: Tensor, variance: Tensor) -> Tensor:
+        """Return γ c / √(variance + 1e-8) + β for codes c whose mean is taken off."""
+        gamma, beta = self.gamma.to(centred.dtype), self.beta.to(centred.dtype)
+        return torch.addcmul(beta, centred, gamma * torch.rsqrt(variance + EPSILON))
+
     def forward(self, codes: Tensor) -> Tensor:
         """Return (time, batch, features) with mean zero and variance one in time."""
+        gamma, beta = self.gamma.to(codes.dtype), self.beta.to(codes.dtype)
         if len(self.segments) > 1:
-            parts = [
-                _standardise(part, self.gamma, self.beta) for part in codes.split(self.segments)
-            ]
-            return torch.cat(parts)
-        return _standardise(codes, self.gamma, self.beta)
+            parts = codes.split(self.segments)
+            return torch.cat([_standardise(part, gamma, beta) for part in parts])
+        return _standardise(codes, gamma, beta)
 
 
 class _Standardise(torch.autograd.Function):

@@ -61,21 +61,27 @@ class Similarity(nn.Module):
     def forward(self, codes: Tensor, normalise: Normalise) -> Tensor:
         """Return s_ij of codes (time, batch, features) that are not normalised yet."""
         query, key = self._sides(codes, normalise)
+        return self.compared(query.transpose(0, 1), key.transpose(0, 1))
+
+    def compared(self, query: Tensor, key: Tensor) -> Tensor:
+        """Return the similarities of vectors (batch, count, features): (batch, count, count)."""
         if self.scaling == "cosine":
             query, key = F.normalize(query, dim=-1), F.normalize(key, dim=-1)
-        scores = query.transpose(0, 1) @ key.permute(1, 2, 0)
         factor = self.temperature
         if self.scaling == "dimension":
-            factor *= math.sqrt(codes.shape[-1])
+            factor *= math.sqrt(query.shape[-1])
+        scores = query @ key.transpose(1, 2)
         return scores if factor == 1 else scores / factor
 
     def _sides(self, codes: Tensor, normalise: Normalise) -> tuple[Tensor, Tensor]:
         if self.query is None or self.key is None:
             z = normalise(codes)
             return z, z
+        dtype = self.query.weight.dtype
         if self.kind == "asymmetric":
-            z = normalise(codes)
+            z = normalise(codes).to(dtype)
             return self.query(z), self.key(z)
+        codes = codes.to(dtype)
         return normalise(self.query(codes)), normalise(self.key(codes))
 
 
