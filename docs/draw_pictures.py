@@ -1,12 +1,14 @@
-"""Draw the pictures of the documentation as SVG files: plotly's figures, in chromium.
+"""Draw the pictures of the documentation: plotly's figures as SVG files, in chromium.
 
     python docs/draw_pictures.py theory --out docs/images
     python docs/draw_pictures.py depth --out docs/images
     python docs/draw_pictures.py memory --out docs/images
+    python docs/draw_pictures.py relations --out docs/images
     python docs/draw_pictures.py figure gradient-denoise.json --out docs/images
 
-`theory`, `depth` and `memory` compute their figures anew, in seconds. `figure` takes the JSON file
-that `python -m undamped.experiments.gradient_pictures` wrote.
+`theory`, `depth`, `memory` and `relations` compute their figures anew, in seconds; the last ones
+are PNG files. `figure` takes the JSON file that `python -m undamped.experiments.gradient_pictures`
+wrote.
 """
 
 import json
@@ -38,6 +40,14 @@ def depth(out: Out = Path("docs/images")) -> None:
 def memory(out: Out = Path("docs/images")) -> None:
     """Gradients under uniform attention beside the bound of the thesis."""
     draw({"uniform-attention": uniform_attention()}, out)
+
+
+@app.command()
+def relations(out: Out = Path("docs/images")) -> None:
+    """Trials of the tasks about relations, and what CoRelNet sees of three of them."""
+    out.mkdir(parents=True, exist_ok=True)
+    trials().savefig(out / "relation-trials.png", dpi=110)
+    relation_matrices().savefig(out / "relation-matrix.png", dpi=110)
 
 
 @app.command()
@@ -141,6 +151,60 @@ def adjoints() -> Any:
     start = torch.full((4, 3), 0.1, dtype=torch.float64)
     times = [0.5 * k for k in range(1, 41)]
     return adjoint_decay(Contracting(), start, times).plot().to_plotly_json()
+
+
+def trials() -> Any:
+    from matplotlib.figure import Figure
+
+    import undamped
+    from undamped.report.trials import mosaic, some_trials
+
+    shown: list[tuple[str, dict[str, Any]]] = [
+        ("same-different", {}),
+        ("rmts", {}),
+        ("rmts", {"colours": "joint"}),
+        ("rmts-3", {}),
+        ("distribution-of-n", {}),
+        ("identity-rules", {}),
+        ("identity-rules-4", {}),
+        ("comparison", {}),
+        *(("relational-games", {"game": game}) for game in ("between", "xoccurs", "row-matching")),
+        ("relational-games", {"game": "left-of"}),
+    ]
+    figure = Figure(figsize=(10, 9), layout="constrained")
+    for axis, (name, options) in zip(figure.subplots(3, 4).ravel(), shown, strict=True):
+        (trial,) = some_trials(undamped.tasks.build(name, **options), 1)
+        axis.imshow(mosaic(trial), interpolation="nearest")
+        axis.set(xticks=[], yticks=[], frame_on=False, xlabel=trial.answer)
+        said = [f"{key}={value}" for key, value in options.items()]
+        axis.set_title("\n".join([name, *said]), fontsize=10)
+    return figure
+
+
+def relation_matrices() -> Any:
+    import torch
+    from matplotlib.figure import Figure
+
+    import undamped
+    from undamped.analysis.relation_map import framed
+
+    cases = [
+        ("rmts", {}, "as it is"),
+        ("rmts", {"colours": "joint"}, "recoloured"),
+        ("rmts", {"colours": "joint"}, "recoloured, temperature 30"),
+    ]
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    for axis, (name, options, title) in zip(figure.subplots(1, 3), cases, strict=True):
+        task = undamped.tasks.build(name, **options)
+        torch.manual_seed(0)
+        temperature = 30.0 if "temperature" in title else 1.0
+        model = undamped.CoRelNet(task.task_shape, encoder="frozen", temperature=temperature)
+        seen = undamped.analysis.relations(model, task.batch("test", 0, 96), trials=1)
+        shown = framed(seen.matrices[0], seen.pictures[0])
+        axis.imshow(shown, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
+        axis.set(xticks=[], yticks=[], frame_on=False)
+        axis.set_title(f"{name}, {title}", fontsize=10)
+    return figure
 
 
 def draw(figures: dict[str, Any], out: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import undamped
 from undamped import cli
 from undamped.bench.relations import PLAIN, PlainCoRelNet
 from undamped.bench.relations import run as bench
@@ -25,16 +26,19 @@ def small(monkeypatch):
 
 def test_a_grid_goes_on_where_it_stopped(small, tmp_path):
     told = []
-    options = {"tasks": ("rmts",), "steps": 3, "seeds": 2, "out": str(tmp_path)}
-    first = relations.run(
-        holdouts=(50, -1), contestants=("CoRelNet+frozen", "gru"), **options,
-        tick=lambda text, share=None: told.append((text, share)),
-    )  # fmt: skip
+    options = {
+        "tasks": ("rmts",), "holdouts": (50, -1), "contestants": ("CoRelNet+frozen", "unicornn"),
+        "steps": 1, "out": str(tmp_path),
+    }  # fmt: skip
+    with undamped.plain_loops():
+        relations.run(**options, seeds=1)
+        assert len(list(tmp_path.glob("rmts-*"))) == 4
+        first = relations.run(
+            **options, seeds=2, tick=lambda text, share=None: told.append((text, share))
+        )
     assert len(list(tmp_path.glob("rmts-*"))) == 8
-    assert told[-1][1] == 1 and told[-1][0].startswith("8 of 8, rmts m = 95, gru")
-    again = relations.run(
-        holdouts=(50, -1), contestants=("CoRelNet+frozen", "gru"), **options
-    )  # fmt: skip
+    assert told[-1][1] == 1 and told[-1][0].startswith("8 of 8, rmts m = 95, unicornn")
+    again = relations.run(**options, seeds=2)
     assert again.to_dict() == first.to_dict() and len(list(tmp_path.glob("rmts-*"))) == 8
     assert first.rows == [("rmts", "m = 50"), ("rmts", "m = 95")]
     assert "| rmts, m = 95 | 50 |" in first.markdown()

@@ -57,10 +57,18 @@ CASES = {
     "mnm": (lambda w, u: oracles.mnm(w, u)[0], [{"hidden_size": 5}]),
     "picture-rnn": (oracles.picture_rnn, [{"hidden_size": 5}]),
 }
+pytestmark = pytest.mark.usefixtures("loops_in_python")
 NAMES = [
     n for n in models if isinstance(models[n], type) and issubclass(models[n], RelationalModel)
 ]
 FOR_THE_ORACLE = ("matrix", "sensory", "similarity", "scaling", "temperature", "heads", "layers")
+
+
+@pytest.fixture(scope="module")
+def loops_in_python():
+    """Recurrent heads have their compiled loops tested elsewhere."""
+    with undamped.plain_loops():
+        yield
 
 
 def built(name, **options):

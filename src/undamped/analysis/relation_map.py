@@ -81,7 +81,7 @@ class RelationMap(Result):
         """The trials side by side, of the first model alone."""
         if style.index:
             return []
-        blocks = [_framed(*pair) for pair in zip(self.matrices, self.pictures, strict=True)]
+        blocks = [framed(*pair) for pair in zip(self.matrices, self.pictures, strict=True)]
         gap = np.full((len(blocks[0]), max(2, len(blocks[0]) // 12)), np.nan)
         row: list[Array] = []
         for block in blocks:
@@ -104,8 +104,13 @@ class RelationMap(Result):
         ]
 
 
-def _framed(matrix: Array, pictures: Array) -> Array:
-    """Return a matrix blown up, with pictures along its upper and its left edge."""
+def framed(matrix: Array, pictures: Array) -> Array:
+    """Return a matrix blown up, with pictures along its upper and its left edge.
+
+    Args:
+        matrix: (time, time) similarities.
+        pictures: (time, height, width) in grey, as high as wide.
+    """
     count, side = len(matrix), pictures.shape[-1]
     low, high = min(0.0, matrix.min()), max(1.0, matrix.max())
     shown = np.full(((count + 1) * side, (count + 1) * side), np.nan)
