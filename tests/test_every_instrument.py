@@ -24,6 +24,7 @@ def probes():
     task = tasks.build("adding", length=20)
     inputs = task.batch("test", 0, 4).inputs
     pairs = tasks.build("same-different", colours="joint")
+    filmed = tasks.build("pendulum-pictures", films=8, asked=6, horizon=1.0)
     moving = tasks.build("spring", trajectories=8, readings=4, span=0.5, horizon=1.0)
     layer = nn.TransformerEncoderLayer(2, 1, 4)
     return {
@@ -48,6 +49,12 @@ def probes():
             pairs.batch("test", 0, 4).expanded().inputs,
             "pictures",
             pairs,
+        ),
+        "films": Probe(
+            undamped.HGN(filmed.task_shape, hidden_size=4, channels=2),
+            filmed.batch("test", 0, 2).inputs,
+            "films",
+            filmed,
         ),
         "motion": Probe(
             undamped.HNN(moving.task_shape, hidden_size=4), torch.randn(4, 2), "motion", moving

@@ -37,6 +37,7 @@ from undamped.networks.models import build as build
 from undamped.networks.oscillators import OscillatorNetwork as OscillatorNetwork
 from undamped.networks.physics.chnn import CHNN as CHNN
 from undamped.networks.physics.delan import DeLaN as DeLaN
+from undamped.networks.physics.hgn import HGN as HGN
 from undamped.networks.physics.hnn import HNN as HNN
 from undamped.networks.physics.lnn import LNN as LNN
 from undamped.networks.physics.nssnn import NSSNN as NSSNN

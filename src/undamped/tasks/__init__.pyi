@@ -29,6 +29,7 @@ from undamped.tasks.physics.henon_heiles import HenonHeiles as HenonHeiles
 from undamped.tasks.physics.links import Links as Links
 from undamped.tasks.physics.nonseparable import Nonseparable as Nonseparable
 from undamped.tasks.physics.pendulum import Pendulum as Pendulum
+from undamped.tasks.physics.pendulum_pictures import PendulumPictures as PendulumPictures
 from undamped.tasks.physics.spring import Spring as Spring
 from undamped.tasks.physics.trajectories import Trajectories as Trajectories
 from undamped.tasks.physics.vortices import Vortices as Vortices

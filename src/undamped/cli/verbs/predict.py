@@ -161,6 +161,9 @@ def _answer_test(run: Run, model: TaskModel, as_json: bool) -> None:
         f"{metric_name(task)} on the test part: [bold]{number(scores.metric, task)}[/], "
         f"{guess} has {number(task.chance.metric, task)}"
     )
+    if batch.targets.dim() > 3:
+        screen.print(f"Answers are pictures: 'undamped diagnose {run.path}' draws them.")
+        return
     for example in shown:
         screen.print(line(example))
 
