@@ -111,3 +111,38 @@ def test_lagrangians_are_shaped_by_their_slope_at_rest(name):
     away = (q - torch.tensor([1.0, 2.0])).detach()
     away[:, 0] = torch.atan2(away[:, 0].sin(), away[:, 0].cos())
     torch.testing.assert_close(control(0.0, states), slope - 3.0 * away - 0.5 * v)
+
+
+@pytest.mark.parametrize("kind", [undamped.DeLaN, undamped.LNN])
+def test_an_arm_with_two_motors_is_brought_upright_by_a_lagrangian(kind):
+    """A model that knows the arm, whatever it was built as: the field is the truth."""
+    system = undamped.tasks.build("acrobot", shoulder=True).system
+    model = kind(system.space, hidden_size=4).double()
+    model.flow.field = system.field
+    model.register_parameter("unused", torch.nn.Parameter(torch.zeros(1).double()))
+    control = EnergyShaping(model, [math.pi, 0.0], position_gain=30.0, damping_gain=12.0)
+    states, _ = control_loop(system.field, control, torch.zeros(1, 4).double(), 0.05, 120)
+    end = states[-20:, 0]
+    away = torch.atan2((end[:, 0] - math.pi).sin(), (end[:, 0] - math.pi).cos())
+    assert away.abs().max() < 0.05 and end[:, 1:].abs().max() < 0.1
+
+
+def test_the_inputs_of_a_lagrangian_are_those_of_the_formula():
+    torch.manual_seed(0)
+    for kind in (undamped.DeLaN, undamped.LNN):
+        model = kind(StateSpace.moving(2, inputs=2), hidden_size=4).double()
+        states = torch.randn(3, 4).double()
+        q, v = states.chunk(2, dim=1)
+        still = torch.zeros_like(v)
+        leaf = q.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(-model.field.lagrangian(leaf, still).sum(), leaf)
+        control = EnergyShaping(model, [0.5, -0.5], position_gain=4.0, damping_gain=2.0)
+        wanted = slope - 4.0 * (q - torch.tensor([0.5, -0.5])) - 2.0 * v
+        torch.testing.assert_close(control(0.0, states), wanted)
+
+
+@pytest.mark.parametrize("kind", [undamped.DeLaN, undamped.LNN])
+def test_an_acrobot_cannot_be_shaped(kind):
+    space = undamped.tasks.build("acrobot").system.space
+    with pytest.raises(OptionError, match=r"an input for every one of 2 freedoms.*got 1"):
+        EnergyShaping(kind(space), [math.pi, 0.0])

@@ -16,6 +16,7 @@ TINY = {
     "taylor-net": {"systems": ("pendulum",), "seeds": (0,), "steps": 3, "later": 20},
     "lnn": {"seeds": (0,), "steps": 3, "trajectories": 4, "hidden_size": 8, "end": 0.5},
     "links": {"models": ("NODE", "CHNN"), "steps": 3, "pieces": 8, "hidden_size": 8},
+    "arm": {"steps": 3, "trajectories": 8, "hidden_size": 4},
     "hgn": {"steps": 2, "films_seen": 8},
     "symoden": {"steps": 3, "trajectories": 8, "hidden_size": 8, "baseline": False},
 }  # fmt: skip
@@ -24,6 +25,7 @@ TINY = {
 @pytest.mark.parametrize("name", TINY)
 def test_every_experiment_says_what_it_found_and_what_was_wanted(name, tmp_path, monkeypatch):
     monkeypatch.setattr("undamped.experiments.physics.hnn.ENDS", {"spring": 1.0, "pendulum": 1.0})
+    monkeypatch.setattr("undamped.experiments.physics.arm.LOOKS", 3)
     ticks = []
     result = experiments[name](**TINY[name], out=str(tmp_path), tick=ticks.append)
     told = result.to_dict()
