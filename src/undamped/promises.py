@@ -99,6 +99,10 @@ class Kind(Enum):
     """Two gaps after one another do exactly what one gap of their length does."""
     CORRECTED_ERROR = "corrected-error"
     """A correction within δ of the residual leaves an error of δ h^{p+1} in a step."""
+    A_STABLE = "a-stable"
+    """No step, however long, lets a solution of y' = λ y grow where Re λ ≤ 0."""
+    L_STABLE = "l-stable"
+    """A step leaves nothing of a solution of y' = λ y as λ goes to −∞."""
 
 
 @dataclass(frozen=True)
@@ -422,6 +426,21 @@ class HasRelations(Protocol):
 
     def decide(self, codes: Tensor, /) -> Tensor:
         """Return the answers (batch, output) to codes (time, batch, features)."""
+        ...
+
+
+@runtime_checkable
+class HasMethodSteps(Protocol):
+    """A method of solution."""
+
+    order: int
+
+    def start(self, field: Any, t: Any, y: Tensor, /) -> tuple[Tensor, ...]:
+        """Return what a solve begins with."""
+        ...
+
+    def step(self, field: Any, t: Any, h: Any, state: Any, /) -> tuple[Any, Any]:
+        """Take a step."""
         ...
 
 

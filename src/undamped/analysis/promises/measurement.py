@@ -164,5 +164,7 @@ _MEASURES: dict[Kind, tuple[Any, Callable[[Any, torch.Generator], Result]]] = {
     Kind.BOUNDED_GAPS: (promises.HasGaps, gaps.measure_bounded),
     Kind.SEMIGROUP: (promises.HasGaps, gaps.measure_semigroup),
     Kind.CORRECTED_ERROR: (promises.HasResidual, solver.measure_corrected_error),
+    Kind.A_STABLE: (promises.HasMethodSteps, solver.measure_a_stable),
+    Kind.L_STABLE: (promises.HasMethodSteps, solver.measure_l_stable),
 }
 """Each kind: what it asks of its subject, and how it is measured."""

@@ -19,6 +19,7 @@ from undamped.registry import solvers
 from undamped.solvers.methods.combine import combine_terms
 
 if TYPE_CHECKING:
+    from undamped.promises import Promise
     from undamped.solvers.loop.control import ControlMemory, StepControl
     from undamped.solvers.loop.norm import ErrorNorm
     from undamped.solvers.methods.combine import Terms
@@ -35,6 +36,8 @@ class Solver(ABC):
     name: ClassVar[str] = ""
     aliases: ClassVar[tuple[str, ...]] = ()
     """Other names it is known by."""
+    promises: ClassVar[tuple[Promise, ...]] = ()
+    """What it claims beside what its attributes say."""
     order: int
     """Order p: the error of a solve over a fixed time shrinks as step size to the power p."""
     error_order: int | None = None

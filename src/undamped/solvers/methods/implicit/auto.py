@@ -38,13 +38,12 @@ BACK = 10
 class Auto(Solver):
     """Explicit steps while the field is mild, implicit ones while it is stiff.
 
+    Of order five with the methods it has by default. Gradients are those of the steps that were
+    taken, each by the method that took it.
+
     Args:
         explicit: The explicit method.
         implicit: The implicit method.
-
-    Promise:
-        Order five with the methods it has by default. Gradients are those of the steps that were
-        taken, each by the method that took it.
     """
 
     order = 5

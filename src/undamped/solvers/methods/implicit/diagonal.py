@@ -11,6 +11,7 @@ from torch import Tensor
 from undamped.solvers.methods.combine import combine
 from undamped.solvers.methods.implicit.band import Band
 from undamped.solvers.methods.implicit.method import Attempt, ImplicitMethod
+from undamped.solvers.methods.implicit.stability import A_STABLE, L_STABLE
 from undamped.solvers.methods.implicit.stage_equations import StageEquations
 from undamped.solvers.methods.solver import Field, Number, register
 from undamped.solvers.methods.stage_times import stage_times
@@ -152,16 +153,26 @@ class DiagonallyImplicit(ImplicitMethod):
 
 @register("implicit-euler")
 class ImplicitEuler(DiagonallyImplicit):
-    """Implicit Euler: order one, L-stable."""
+    """Implicit Euler: order one.
 
+    Promise:
+        A-stable and L-stable.
+    """
+
+    promises = L_STABLE
     order = 1
     gamma, nodes, lower, weights = 1.0, (1.0,), ((),), (1.0,)
 
 
 @register("implicit-midpoint")
 class ImplicitMidpoint(DiagonallyImplicit):
-    """The implicit midpoint rule: order two, symmetric, symplectic for every Hamiltonian."""
+    """The implicit midpoint rule: order two, symmetric, symplectic for every Hamiltonian.
 
+    Promise:
+        A-stable; fast modes are turned around, not damped.
+    """
+
+    promises = A_STABLE
     order = 2
     symmetric = True
     symplectic = True
@@ -170,8 +181,13 @@ class ImplicitMidpoint(DiagonallyImplicit):
 
 @register("trapezoid")
 class Trapezoid(DiagonallyImplicit):
-    """The trapezoidal rule: order two, symmetric, A-stable; fast modes are not damped."""
+    """The trapezoidal rule: order two, symmetric.
 
+    Promise:
+        A-stable; fast modes are turned around, not damped.
+    """
+
+    promises = A_STABLE
     order = 2
     symmetric = True
     gamma, nodes, lower, weights = 0.5, (0.0, 1.0), ((), (0.5,)), (0.5, 0.5)
@@ -182,13 +198,17 @@ _ROOT = math.sqrt(2)
 
 @register("sdirk2")
 class SDIRK2(DiagonallyImplicit):
-    """Two stages with one matrix: order two, L-stable, for fixed steps.
+    """Two stages with one matrix: order two, for fixed steps.
+
+    Promise:
+        A-stable and L-stable; stiffly accurate.
 
     Reference:
         R. Alexander. Diagonally implicit Runge–Kutta methods for stiff ODEs. SIAM Journal on
         Numerical Analysis 14 (1977).
     """
 
+    promises = L_STABLE
     order = 2
     gamma = 1 - _ROOT / 2
     nodes = (gamma, 1.0)
@@ -203,7 +223,7 @@ class TRBDF2(DiagonallyImplicit):
     Cheap steps of order two, with a companion of order three: for stiff fields at loose tolerances.
 
     Promise:
-        Order two, L-stable, stiffly accurate.
+        A-stable and L-stable; stiffly accurate.
 
     Reference:
         R. Bank and others. Transient simulation of silicon devices and circuits. IEEE Transactions
@@ -211,6 +231,7 @@ class TRBDF2(DiagonallyImplicit):
         TR-BDF2. Applied Numerical Mathematics 20 (1996).
     """
 
+    promises = L_STABLE
     order = 2
     error_order = 2
     gamma = 1 - _ROOT / 2
@@ -226,12 +247,16 @@ class TRBDF2(DiagonallyImplicit):
 
 @register("sdirk4")
 class SDIRK4(DiagonallyImplicit):
-    """Hairer and Wanner's L-stable method of order four, with a companion of order three.
+    """Hairer and Wanner's method of order four, with a companion of order three.
+
+    Promise:
+        A-stable and L-stable; stiffly accurate.
 
     Reference:
         E. Hairer, G. Wanner. Solving ordinary differential equations II, table IV.6.5.
     """
 
+    promises = L_STABLE
     order = 4
     error_order = 3
     gamma = 1 / 4

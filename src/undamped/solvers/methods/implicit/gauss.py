@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from undamped.solvers.methods.implicit.fully_implicit import FullyImplicit
+from undamped.solvers.methods.implicit.stability import A_STABLE
 from undamped.solvers.methods.solver import register
 
 _THREE, _FIFTEEN = math.sqrt(3), math.sqrt(15)
@@ -15,13 +16,14 @@ class Gauss4(FullyImplicit):
     """Two Gauss points: order four, symmetric, symplectic for every Hamiltonian.
 
     Promise:
-        Order four, A-stable; fast modes are turned around, not damped.
+        A-stable; fast modes are turned around, not damped.
 
     Reference:
         E. Hairer, C. Lubich, G. Wanner. Geometric numerical integration, table II.1.1.
     """
 
     aliases = ("gl4",)
+    promises = A_STABLE
     order = 4
     symmetric = True
     symplectic = True
@@ -35,13 +37,14 @@ class Gauss6(FullyImplicit):
     """Three Gauss points: order six, symmetric, symplectic for every Hamiltonian.
 
     Promise:
-        Order six, A-stable; fast modes are turned around, not damped.
+        A-stable; fast modes are turned around, not damped.
 
     Reference:
         E. Hairer, C. Lubich, G. Wanner. Geometric numerical integration, table II.1.1.
     """
 
     aliases = ("gl6",)
+    promises = A_STABLE
     order = 6
     symmetric = True
     symplectic = True

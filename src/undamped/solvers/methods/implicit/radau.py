@@ -9,6 +9,7 @@ from torch import Tensor
 
 from undamped.solvers.methods.implicit.fully_implicit import FullyImplicit
 from undamped.solvers.methods.implicit.method import Attempt
+from undamped.solvers.methods.implicit.stability import L_STABLE
 from undamped.solvers.methods.solver import register
 
 _ROOT = math.sqrt(6)
@@ -21,13 +22,14 @@ class Radau3(FullyImplicit):
     """Radau IIA of order three, for fixed steps.
 
     Promise:
-        Order three, L-stable, stiffly accurate.
+        A-stable and L-stable; stiffly accurate.
 
     Reference:
         E. Hairer, G. Wanner. Solving ordinary differential equations II, table IV.5.5.
     """
 
     aliases = ("radauiia3",)
+    promises = L_STABLE
     order = 3
     nodes = (1 / 3, 1.0)
     matrix = ((5 / 12, -1 / 12), (3 / 4, 1 / 4))
@@ -42,14 +44,14 @@ class Radau5(FullyImplicit):
         z_i = h Σ_j a_ij f(t + c_j h, y + z_j),  y' = y + z_3
 
     Promise:
-        Order five, L-stable, stiffly accurate. Gradients are those of the equations at their
-        solution.
+        A-stable and L-stable; stiffly accurate.
 
     Reference:
         E. Hairer, G. Wanner. Solving ordinary differential equations II, section IV.8.
     """
 
     aliases = ("radauiia5",)
+    promises = L_STABLE
     order = 5
     error_order = 3
     nodes = ((4 - _ROOT) / 10, (4 + _ROOT) / 10, 1.0)

@@ -13,6 +13,7 @@ from undamped.errors import OptionError, explain
 from undamped.options import PositiveInt
 from undamped.solvers.methods.combine import combine
 from undamped.solvers.methods.implicit.local_field import CoupledError, LocalField
+from undamped.solvers.methods.implicit.stability import L_STABLE
 from undamped.solvers.methods.implicit.systems import Systems
 from undamped.solvers.methods.solver import Field, Number, Solver, SolverState, Stepper, register
 from undamped.solvers.methods.stage_times import stage_times
@@ -137,13 +138,14 @@ class Rodas5P(Solver):
             without one.
 
     Promise:
-        Order five, L-stable, stiffly accurate.
+        A-stable and L-stable; stiffly accurate.
 
     Reference:
         G. Steinebach. Construction of Rosenbrock–Wanner method Rodas5P and numerical benchmarks
         within the Julia Differential Equations package. BIT 63 (2023).
     """
 
+    promises = L_STABLE
     order = 5
     error_order = 4
     implicit = True
