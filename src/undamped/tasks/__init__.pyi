@@ -4,6 +4,7 @@ Written by `python -m undamped.stubs`; do not edit.
 """
 
 from undamped.tasks.adding import Adding as Adding
+from undamped.tasks.breast_cancer import BreastCancer as BreastCancer
 from undamped.tasks.characters import Characters as Characters
 from undamped.tasks.copying import Copy as Copy
 from undamped.tasks.copying import TransferCopy as TransferCopy
