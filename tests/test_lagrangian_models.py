@@ -59,15 +59,15 @@ def seen(q):
 
 
 def test_lnn_is_the_equation_of_euler_and_lagrange():
-    model = made(undamped.LNN(MIXED, hidden_size=5, hidden_layers=2))
+    model = made(undamped.LNN(MIXED, hidden_size=5, hidden_layers=2, speed=2.0))
     z, u = states(model)
 
     def slopes(both):
         """Return ∂L/∂q and ∂L/∂v, one after the other."""
         q, v = both[:2], both[2:]
-        by = learned_slope(model.field.net, np.concatenate((seen(q), v)))
+        by = 4 * learned_slope(model.field.net, np.concatenate((seen(q), v / 2)))
         turned = -np.sin(q[1]) * by[1] + np.cos(q[1]) * by[2]
-        return np.concatenate(([by[0], turned], v + by[3:]))
+        return np.concatenate(([by[0], turned], v + by[3:] / 2))
 
     wanted, energy = [], []
     for both, force in zip(z.numpy(), u.numpy(), strict=True):
@@ -76,7 +76,7 @@ def test_lnn_is_the_equation_of_euler_and_lagrange():
         hessian = np.array([along(slopes, both, np.eye(4)[2 + k])[2:] for k in range(2)]).T
         right = slopes(both)[:2] - along(slopes, both, still)[2:] + force
         wanted.append(np.concatenate((v, np.linalg.solve(hessian, right))))
-        value = learned(model.field.net, np.concatenate((seen(both[:2]), v)))[0]
+        value = 4 * learned(model.field.net, np.concatenate((seen(both[:2]), v / 2)))[0]
         energy.append(v @ slopes(both)[2:] - v @ v / 2 - value)
     compare(model.derivative(z, u), np.array(wanted))
     compare(model.energy(z), np.array(energy))
@@ -126,7 +126,7 @@ def test_second_derivatives_are_autograds(activation):
 
 def test_one_pass_gives_what_autograd_gives_and_its_gradients():
     torch.manual_seed(0)
-    field = PerceptronLagrangian(3, 6, angles=(1,)).double()
+    field = PerceptronLagrangian(3, 6, angles=(1,), speed=3.0).double()
     q, v, force = torch.randn(3, 5, 3).double()
     gradients = []
     for way in (field.acceleration, lambda *given: LagrangianField.acceleration(field, *given)):

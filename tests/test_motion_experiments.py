@@ -16,7 +16,7 @@ TINY = {
     "taylor-net": {"systems": ("pendulum",), "seeds": (0,), "steps": 3, "later": 20},
     "lnn": {"seeds": (0,), "steps": 3, "trajectories": 4, "hidden_size": 8, "end": 0.5},
     "links": {"models": ("NODE", "CHNN"), "steps": 3, "pieces": 8, "hidden_size": 8},
-    "arm": {"steps": 3, "trajectories": 8, "hidden_size": 4},
+    "arm": {"steps": 3, "trajectories": 2, "hidden_size": 4},
     "hgn": {"steps": 2, "films_seen": 8},
     "symoden": {"steps": 3, "trajectories": 8, "hidden_size": 8, "baseline": False},
 }  # fmt: skip

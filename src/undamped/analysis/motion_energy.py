@@ -115,15 +115,20 @@ def _drift(motion: Motion, name: str) -> MotionEnergy:
     if motion.energy is not None:
         reached = motion.energy(motion.learned.nan_to_num())
         wanted = motion.energy(motion.true)
-        true, scale = _mean_error(reached - wanted, finite), wanted[0].std().item()
+        true, scale = _mean_error(reached - wanted, finite), _spread(wanted[0])
     quiet = motion.inputs is None or not bool(motion.inputs.any())
     energy = _own_energy(motion) if quiet else None
     if energy is not None:
-        own, own_scale = _mean_error(energy - energy[:1], finite), energy[0].std().item()
+        own, own_scale = _mean_error(energy - energy[:1], finite), _spread(energy[0])
     if true is None and own is None:
         raise OptionError("neither the system nor the model has an energy that is known")
     lost = 1 - finite.double().mean().item()
     return MotionEnergy(motion.times.numpy(), true, own, scale, own_scale, lost, name)
+
+
+def _spread(energies: Tensor) -> float:
+    """Return the standard deviation of energies; nothing where there is but one."""
+    return energies.std().item() if len(energies) > 1 else 0.0
 
 
 def _own_energy(motion: Motion) -> Tensor | None:

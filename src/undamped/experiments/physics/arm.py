@@ -173,6 +173,7 @@ def run(
                 "torque": 10.0,
                 "trajectories": trajectories,
                 "form": "derivative",
+                "horizon": 1.0,
             },
             train={
                 "steps": steps,

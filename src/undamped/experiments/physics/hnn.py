@@ -233,7 +233,7 @@ def _train(
         model,
         system,
         model_options={"hidden_size": hidden_size},
-        task_options={"form": "derivative", **data},
+        task_options={"form": "derivative", "horizon": 1.0, **data},
         train={"learning_rate": 1e-3, "schedule": "constant", **everything, **budget},
         seed=seed,
         out=out,

@@ -204,6 +204,7 @@ def _train(
             "trajectories": pieces,
             "form": "trajectory",
             "error": "absolute",
+            "horizon": 1.0,
             **of_task,
         },
         train={

@@ -169,6 +169,7 @@ def run(
                 "readings": 20,
                 "span": 19 * STEP,
                 "window": window - 1,
+                "horizon": 1.0,
             },
             train={"steps": steps, "batch_size": 256, "learning_rate": 3e-3},
             seed=seed,

@@ -22,7 +22,7 @@ from undamped.networks.physics.lagrangian_model import (
     velocity_coordinates,
 )
 from undamped.networks.physics.promised import BALANCE, ENERGY, PASSIVE
-from undamped.options import NonNegativeFloat, PositiveInt
+from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped.registry import models
 
 MARGIN = 0.1
@@ -41,10 +41,11 @@ class LNN(LagrangianModel):
     named.
 
     Equation:
-        q̈ = (∂²L/∂q̇²)⁻¹ (∂L/∂q − ∂²L/∂q̇∂q q̇ + F),  L = ½ q̇ᵀq̇ + f(q, q̇)
+        q̈ = (∂²L/∂q̇²)⁻¹ (∂L/∂q − ∂²L/∂q̇∂q q̇ + F),  L = ½ q̇ᵀq̇ + s² f(q, q̇/s)
 
     Symbols:
-        q positions, f a perceptron, F = g(q) u − D(q) q̇ forces of inputs and friction.
+        q positions, f a perceptron, s a usual speed, F = g(q) u − D(q) q̇ forces of inputs and of
+        friction.
 
     Promise:
         The field keeps its own energy E = q̇ᵀ ∂L/∂q̇ − L wherever ∂²L/∂q̇² is regular, and forces
@@ -60,6 +61,7 @@ class LNN(LagrangianModel):
         actuation: Whether inputs are the forces on the positions in their order (given), or act by
             a learned g(q); auto takes them as given where there is one for each position.
         friction: Whether there is friction.
+        speed: s; a speed that is usual in the data, so that f is curved over those that occur.
         regularity: Weight of the penalty on small eigenvalues of ∂²L/∂q̇².
         solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
 
@@ -91,6 +93,7 @@ class LNN(LagrangianModel):
         angles: Angles = "embedded",
         actuation: Actuation = "auto",
         friction: bool = False,
+        speed: PositiveFloat = 1.0,
         regularity: NonNegativeFloat = 1.0,
         **solve: Unpack[MotionSolveOptions],
     ) -> None:
@@ -112,6 +115,7 @@ class LNN(LagrangianModel):
             hidden_layers=hidden_layers,
             activation=activation,
             angles=seen,
+            speed=speed,
             ports=ports,
         )
         self._build(space, field, solver_arguments(solve, MotionSolveOptions), coordinates)
