@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from undamped.bench.stiff import run
+from undamped.bench import stiff
 from undamped.bench.stiff_problems import problems
 from undamped.solvers import solve
 
@@ -19,8 +19,9 @@ def test_the_torch_field_is_the_numpy_field(problem):
     np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12, atol=1e-12)
 
 
-def test_the_table_has_a_line_for_every_problem():
-    result = run(quick=True, rounds=1)
+def test_the_table_has_a_line_for_every_problem(monkeypatch):
+    monkeypatch.setattr(stiff, "BATCH", 2)
+    result = stiff.run(quick=True, rounds=1, tolerance=1e-2)
     assert [timing.problem for timing in result.timings] == ["Robertson", "HIRES"]
     assert all(timing.call_ratio < 1.5 for timing in result.timings)
     assert result.markdown().count("\n") == 3
@@ -44,6 +45,6 @@ def test_radau5_reaches_the_published_solutions(problem):
     wanted = np.array(ENDS[problem.name])
     if problem.name == "HIRES":
         assert end == 321.8122
-    found = solve(problem.field, start, [0.0, end], method="radau5", rtol=1e-5, atol=1e-12)
+    found = solve(problem.field, start, [0.0, end], method="radau5", rtol=1e-4, atol=1e-10)
     np.testing.assert_allclose(found.final.numpy()[: len(wanted)], wanted, rtol=1e-3)
     assert found.success and found.statistics.rejected < 0.2 * found.accepted

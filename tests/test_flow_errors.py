@@ -100,10 +100,9 @@ class Between(nn.Module):
     [
         lambda: undamped.NeuralODE(PerceptronField(2, 8)),
         Between,
-        lambda: undamped.HBNODE(2, 2, hidden_size=8),
         lambda: undamped.DataControlledNODE(2, 2, hidden_size=8, adaptive_depth=True),
     ],
-    ids=["neural-ode", "odeint", "hbnode", "adaptive-depth"],
+    ids=["neural-ode", "odeint", "adaptive-depth"],
 )
 def test_compiled_is_the_same_values_and_gradients(make):
     torch.manual_seed(0)

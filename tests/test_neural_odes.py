@@ -274,8 +274,8 @@ def test_an_integral_loss_reaches_the_parameters_inside_it(gradient):
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_every_model_is_built_by_name_and_learns(name):
     torch.set_default_dtype(torch.float32)
-    smaller = {"depth": 8} if name == "stable-residual" else {}
-    model = undamped.build(name, input_size=2, output_size=3, **smaller)
+    smaller = {"stable-residual": {"depth": 8}, "odetoode": {"hidden_size": 6, "matrix_steps": 8}}
+    model = undamped.build(name, input_size=2, output_size=3, **smaller.get(name, {}))
     x = torch.randn(32, 2)
     y = (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
     optimiser = torch.optim.Adam(model.parameters(), lr=2e-2)

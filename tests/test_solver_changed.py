@@ -16,7 +16,7 @@ ADAPTIVE = [name for name in EXPLICIT if solvers[name]().adaptive]
 REVERSIBLE = ["alf", "reversible-heun", "mccallum-foster", "tao"]
 OTHERS = [name for name in solvers if name not in EXPLICIT and not solvers[name].rotates]
 FIXED = {"options": {"step_size": 0.25}}
-TIGHT = {"rtol": 1e-6, "atol": 1e-8}
+TIGHT = {"rtol": 1e-4, "atol": 1e-6}
 
 
 def steps_of(method):
@@ -52,7 +52,7 @@ def late_binding(gradient, method, more):
     torch.manual_seed(1)
     net, x = nn.Linear(4, 2).to(D), data()
     h = torch.zeros(3, 2, dtype=D)
-    for i in range(4):
+    for i in range(3):
         field = lambda t, y: torch.tanh(net(torch.cat((y, x[i]), 1)))  # noqa: B023, E731
         h = solve(field, h, [0.0, 1.0], method=method, gradient=gradient, **more).final
     return h, net
@@ -62,7 +62,7 @@ def bound(gradient, method, more):
     torch.manual_seed(1)
     net, x = nn.Linear(4, 2).to(D), data()
     h = torch.zeros(3, 2, dtype=D)
-    for i in range(4):
+    for i in range(3):
         field = lambda t, y, now=x[i]: torch.tanh(net(torch.cat((y, now), 1)))  # noqa: E731
         h = solve(field, h, [0.0, 1.0], method=method, gradient=gradient, **more).final
     return h, net
@@ -82,10 +82,9 @@ def test_a_late_binding_loop_variable(method, steps, gradient):
     with pytest.raises(OptionError, match=r"loop variable.*backprop"):
         of(*late_binding(gradient, method, more))
     truth = of(*late_binding("backprop", method, more))
-    exact = gradient == "checkpoint"
+    near = 1e-9 if gradient == "checkpoint" else 0.1 if method in ADAPTIVE else 0.5
     for found, wanted in zip(of(*bound(gradient, method, more)), truth, strict=True):
-        tolerance = {"rtol": 1e-9, "atol": 1e-9} if exact else {"rtol": 0.5, "atol": 0.5}
-        torch.testing.assert_close(found, wanted, **tolerance)
+        torch.testing.assert_close(found, wanted, rtol=near, atol=near)
 
 
 @pytest.mark.parametrize("method", REVERSIBLE)
@@ -102,6 +101,8 @@ def test_a_late_binding_loop_variable_of_reversible_methods(method):
 def test_a_late_binding_loop_variable_of_other_methods(method):
     with pytest.raises(OptionError, match="loop variable"):
         of(*late_binding("checkpoint", method, FIXED))
+    with pytest.raises(OptionError, match="loop variable|adjoint': expected (a|one) method"):
+        of(*late_binding("adjoint", method, FIXED))
     # What back-propagation keeps is the graph of the forward pass, whatever a method solves in it.
     truth = of(*late_binding("backprop", method, FIXED))
     for found, wanted in zip(of(*bound("checkpoint", method, FIXED)), truth, strict=True):

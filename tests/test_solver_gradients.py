@@ -257,7 +257,6 @@ def test_what_a_solve_evaluated_is_gone_with_its_solution(method, gradient):
         return value
 
     how = {"rtol": 1e-2, "atol": 1e-2} if solvers[method]().adaptive else {}
-    gc.collect()
     gc.disable()
     try:
         with contextlib.suppress(OptionError):  # a way that this method does not go

@@ -197,7 +197,7 @@ def _left(field: nn.Module, start: Tensor, end: float) -> float:
     from undamped.solvers import solve
 
     leaf = start.detach().clone().requires_grad_()
-    final = solve(field, leaf, [0.0, end], rtol=1e-8, atol=1e-10).final
+    final = solve(field, leaf, [0.0, end], method="dopri8", rtol=1e-8, atol=1e-10).final
     pull = torch.ones_like(final)
     (back,) = torch.autograd.grad(final, leaf, pull)
     return float(torch.linalg.vector_norm(back) / torch.linalg.vector_norm(pull))
