@@ -25,7 +25,7 @@ def beside_constants(t, state):
 @pytest.mark.parametrize("batched", [False, True])
 def test_a_large_member_does_not_hide_the_error_of_a_small_one(batched, gradient):
     y = torch.tensor([[1.0, 0.0]] if batched else [1.0, 0.0], dtype=D, requires_grad=True)
-    constants = torch.ones((1, 10**5) if batched else 10**5, dtype=D)
+    constants = torch.ones((1, 10**4) if batched else 10**4, dtype=D)
     times = [0.0, 10.0]
     alone = solve(oscillator, y, times, rtol=1e-6, atol=1e-6)
     beside = solve(beside_constants, (y, constants), times, rtol=1e-6, atol=1e-6, gradient=gradient)
@@ -212,7 +212,7 @@ def test_half_precision_is_right_or_refused(dtype):
         seen.update((t.dtype, y.dtype))
         return -y
 
-    more = [{"rtol": 1e-2, "atol": 1e-2}, {"method": "rk4", "options": {"step_size": 0.001}}]
+    more = [{"rtol": 1e-2, "atol": 1e-2}, {"method": "rk4", "options": {"step_size": 0.004}}]
     for settings in more:
         values = undamped.odeint(field, start, times, **settings)
         assert values.dtype == dtype and seen == {dtype}

@@ -104,8 +104,7 @@ def off(truth, found):
     return float((truth - found.detach()).abs().max() / truth.abs().max())
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(("dtype", "reverse"), [(D, False), (D, True), (torch.float32, True)])
 @pytest.mark.parametrize(
     ("method", "name"),
     [(m, n) for m in ADAPTIVE for n in PROBLEMS]
@@ -273,7 +272,7 @@ def test_another_adjoint_method_wants_its_options():
 )
 def test_events(method, name, reverse, interface):
     field, y0, t, truth = problem(name, reverse=reverse)
-    size = 0.2 if method in IMPLICIT else 0.02
+    size = 0.2 if method in IMPLICIT else 0.05
     options = {"step_size": size, "interp": "cubic"} if method in FIXED else {}
     more = {"rtol": 1e-5, "atol": 1e-5} if method in SLOW else {}
     when, values = interface(
@@ -285,7 +284,7 @@ def test_events(method, name, reverse, interface):
         options=options,
         **more,
     )
-    allowed = 7e-2 if method == "euler" else 1e-3
+    allowed = 2e-1 if method == "euler" else 1e-3
     assert values.shape == (2, *y0.shape)
     assert off(truth[2], values[-1]) < allowed and off(t[2].detach(), when) < allowed
     (when + values[-1].sum()).backward()
