@@ -101,7 +101,7 @@ def test_a_late_binding_loop_variable_of_reversible_methods(method):
 def test_a_late_binding_loop_variable_of_other_methods(method):
     with pytest.raises(OptionError, match="loop variable"):
         of(*late_binding("checkpoint", method, FIXED))
-    with pytest.raises(OptionError, match="loop variable|adjoint': expected (a|one) method"):
+    with pytest.raises(OptionError, match=r"loop variable|adjoint': expected (a|one) method"):
         of(*late_binding("adjoint", method, FIXED))
     # What back-propagation keeps is the graph of the forward pass, whatever a method solves in it.
     truth = of(*late_binding("backprop", method, FIXED))
