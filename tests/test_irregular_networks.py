@@ -229,12 +229,13 @@ def test_a_field_of_ones_own_and_any_solver():
         torch.testing.assert_close(net.gap_flow(y, gaps), wanted, rtol=0, atol=error)
 
 
+@torch.no_grad()
 def test_neural_cde_agrees_with_torchcde():
     torchcde = pytest.importorskip("torchcde")
-    x, times, _, _ = example()
+    x, times, _, _ = example(steps=4, batch=2)
     x = x.nan_to_num(0.7)
     for control in ("linear", "cubic"):
-        net = build("neural-cde", control=control, steps=400)
+        net = build("neural-cde", control=control, steps=100)
         path = torch.cat([times.unsqueeze(-1) / net.gap, x], -1).transpose(0, 1)  # (batch, time, …)
         for b in range(x.shape[1]):  # one sequence at a time: it has one list of times
             own = path[b : b + 1]
@@ -257,8 +258,8 @@ def test_neural_cde_agrees_with_torchcde():
                 net.enter(own[:, 0]),
                 stamps,
                 adjoint=False,
-                rtol=1e-9,
-                atol=1e-10,
+                rtol=1e-7,
+                atol=1e-8,
                 options={"jump_t": curve.grid_points},
             )
             outputs, _ = net(x[:, b : b + 1], times[:, b : b + 1])

@@ -48,7 +48,8 @@ def test_every_task_keeps_the_contract(name, tiny_data, monkeypatch):
     for split in ("train", "valid", "test"):
         batch = task.batch(split, 0, 5)
         again = task.batch(split, 0, 5)
-        assert torch.equal(batch.inputs, again.inputs) and torch.equal(batch.targets, again.targets)
+        for part, same in zip(batch, again, strict=True):  # what was not measured may be NaN
+            assert part is same or torch.equal(part.nan_to_num(), same.nan_to_num())
         batch = batch.expanded()
         steps = batch.inputs.shape[0]
         if task.input_kind == "pictures":
