@@ -45,6 +45,10 @@ def perceptron(field, y):
     return linear(field.readout, y)
 
 
+def rotating(field, y):
+    return array(field.turning) @ y + perceptron(field.perceptron, y)
+
+
 def gru_field(field, h):
     n = len(h)
     gates = sigmoid(array(field.gates.weight) @ h)
@@ -257,6 +261,19 @@ def bayes(x, times, seen, net, asked):
         jump,
         np.zeros(net.hidden_size),
     )
+
+
+def read_backwards(encoder, x, times, seen, oracle):
+    """What an encoder says about time 0: mean and logarithm of the deviation."""
+    net, since_end = encoder.network, times[-1] - times[::-1]
+    _, ((known,)) = oracle(x[::-1], since_end, seen[::-1], net, np.array([times[-1]]))
+    hidden = np.tanh(linear(encoder.readout[0], known))
+    mean, raw = np.split(linear(encoder.readout[2], hidden), 2)
+    return mean, 5 * np.tanh(raw / 5) - 2
+
+
+def log_normal(x, mean, std):
+    return -0.5 * ((x - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi)
 
 
 ORACLES = {

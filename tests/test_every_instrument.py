@@ -26,6 +26,7 @@ def probes():
     pairs = tasks.build("same-different", colours="joint")
     filmed = tasks.build("pendulum-pictures", films=8, asked=6, horizon=1.0)
     moving = tasks.build("spring", trajectories=8, readings=4, span=0.5, horizon=1.0)
+    waves = tasks.build("periodic", series=8)
     layer = nn.TransformerEncoderLayer(2, 1, 4)
     return {
         "oscillators": Probe(
@@ -55,6 +56,12 @@ def probes():
             filmed.batch("test", 0, 2).inputs,
             "films",
             filmed,
+        ),
+        "latent": Probe(
+            undamped.LatentODE(waves.task_shape, latent_size=2, hidden_size=4, field_size=4),
+            waves.batch("test", 0, 4).inputs,
+            "latent",
+            waves,
         ),
         "motion": Probe(
             undamped.HNN(moving.task_shape, hidden_size=4), torch.randn(4, 2), "motion", moving

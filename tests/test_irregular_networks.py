@@ -263,7 +263,7 @@ def test_neural_cde_agrees_with_torchcde():
                 options={"jump_t": curve.grid_points},
             )
             outputs, _ = net(x[:, b : b + 1], times[:, b : b + 1])
-            torch.testing.assert_close(outputs[:, 0], found[0], rtol=0, atol=1e-5)
+            torch.testing.assert_close(outputs[:, 0], found[0], rtol=0, atol=1e-4)
 
 
 def test_asking_changes_nothing_and_order_is_kept():

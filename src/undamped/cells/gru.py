@@ -10,8 +10,9 @@ from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.bases.torch_kernels import gate_parameters, kernel_scan
 from undamped.cells.registry import network
+from undamped.errors import OptionError, explain
 from undamped.kernels.coupled import Step, steps
-from undamped.options import PositiveInt
+from undamped.options import PositiveFloat, PositiveInt
 
 
 @network("gru", "GRU")
@@ -33,6 +34,11 @@ class GRUCell(CoupledCell):
         input_size: Number of features of the input at each step.
         hidden_size: Number of hidden units.
         bias: Whether there are biases.
+        input_std: Standard deviation with which the input matrix is drawn; none draws it as
+            torch.nn.GRU does, uniformly within 1/√n, where a few numbers are hardly seen at first.
+        update_bias: What the bias of the update gate starts with, all others starting at zero;
+            none draws them as torch.nn.GRU does, and half of a state is forgotten in a step. With
+            2.5 a twelfth is.
 
     Example:
         >>> net = undamped.GRU(3, 16)
@@ -48,7 +54,13 @@ class GRUCell(CoupledCell):
     torch_class = nn.GRU
 
     def __init__(
-        self, input_size: PositiveInt, hidden_size: PositiveInt, *, bias: bool = True
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        bias: bool = True,
+        input_std: PositiveFloat | None = None,
+        update_bias: float | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size)
         self.weight_ih: Tensor
@@ -56,6 +68,26 @@ class GRUCell(CoupledCell):
         self.bias_ih: Tensor | None
         self.bias_hh: Tensor | None
         gate_parameters(self, input_size, hidden_size, gates=3, bias=bias)
+        self._begin(input_std, update_bias)
+
+    @torch.no_grad()
+    def _begin(self, input_std: float | None, update_bias: float | None) -> None:
+        if input_std is not None:
+            nn.init.normal_(self.weight_ih, std=input_std)
+        if update_bias is None:
+            return
+        if self.bias_ih is None or self.bias_hh is None:
+            raise OptionError(
+                explain(
+                    "update_bias",
+                    expected="none without biases",
+                    got=update_bias,
+                    remedy="Build it with bias=True.",
+                )
+            )
+        self.bias_ih.zero_()
+        self.bias_hh.zero_()
+        self.bias_ih[self.hidden_size : 2 * self.hidden_size] = update_bias
 
     def input_tensors(self) -> State:
         """V, and all biases but the one inside the reset."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from undamped.data.recordings.preparation import Preparation
     from undamped.data.recordings.series import SeriesSet
+    from undamped.networks.latent.latent_model import LatentModel
     from undamped.networks.task_model import TaskModel
     from undamped.training.run import Run
 
@@ -23,13 +24,16 @@ def answer_recordings(
     data: Path | None,
     out: Path | None,
     as_json: bool,
+    picture: Path | None = None,
 ) -> None:
     """Answer for every series of a file, or of the run's test part."""
+    from undamped.cli.predict_curves import check_curves, draw_recordings
     from undamped.cli.screen import console, print_json
     from undamped.files import refuse_folder, write_text
     from undamped.training.prediction import predict_series
 
     refuse_folder(out)
+    check_curves(model, picture)
     series_set = _test_part(run) if data is None else read_for(run, preparation, data)
     outputs = predict_series(model, preparation, series_set)
     truths = _truths(series_set) if data is None else [None] * len(series_set)
@@ -40,6 +44,8 @@ def answer_recordings(
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_text(out, _as_csv(answers, preparation))
+    if picture is not None:
+        draw_recordings(cast("LatentModel", model), preparation, series_set, picture)
     if as_json:
         print_json(answers)
         return
@@ -50,6 +56,8 @@ def answer_recordings(
         screen.print(f"… and {len(answers) - SHOWN:,} more; --out FILE.csv or --json has all.")
     if out is not None:
         screen.print(f"The answers: {out}", soft_wrap=True, markup=False)
+    if picture is not None:
+        screen.print(f"Mean and band: {picture}", soft_wrap=True, markup=False)
 
 
 def read_for(run: Run, preparation: Preparation, path: Path) -> SeriesSet:

@@ -232,6 +232,8 @@ class GRU(TorchLike):
         bidirectional: bool = False,
         orthogonality_penalty: float = 0.0,
         bias: bool = True,
+        input_std: float | None = None,
+        update_bias: float | None = None,
     ) -> None: ...
 
 class GatedAntisymmetricRNN(Recurrent):

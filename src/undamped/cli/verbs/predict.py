@@ -37,6 +37,13 @@ def predict(
     ] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the drawing.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the answers to this CSV file.")] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            help="For latent models on recordings: draw mean and band through the first series "
+            "into this .png or .svg file."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
 ) -> None:
     """Answer with a trained model: on the test part, on a file, or by going on with a text.
@@ -56,8 +63,13 @@ def predict(
             raise _no_text(opened)
         from undamped.cli.predict_recordings import answer_recordings
 
-        answer_recordings(opened, model, preparation, data, out, as_json)
+        answer_recordings(opened, model, preparation, data, out, as_json, picture)
         return
+    if picture is not None:
+        raise OptionError(
+            f"--picture: expected a run on recordings, got one of "
+            f"'{opened.settings['task']['name']}'. The run's page has the picture of its task."
+        )
     if isinstance(model, StateModel) and data is not None:
         if prompt is not None:
             raise _no_text(opened)

@@ -15,15 +15,17 @@ from undamped.fields.concat_squash import ConcatSquashField
 from undamped.fields.gru_field import GRUField
 from undamped.fields.heavy_ball import HeavyBallField
 from undamped.fields.perceptron import PerceptronField
+from undamped.fields.rotating import RotatingField
 from undamped.options import check_against, options_of, unknown_name
 from undamped.registry import models
 
-FieldName = Literal["perceptron", "gru", "heavy-ball", "bottleneck", "concat-squash"]
+FieldName = Literal["perceptron", "rotating", "gru", "heavy-ball", "bottleneck", "concat-squash"]
 
 _FIELDS: dict[str, Callable[[int, int, int], nn.Module]] = {
     "perceptron": lambda size, width, layers: PerceptronField(
         size, width, hidden_layers=layers, time=False
     ),
+    "rotating": lambda size, width, layers: RotatingField(size, width, hidden_layers=layers),
     "gru": lambda size, width, layers: GRUField(size),
     "heavy-ball": lambda size, width, layers: HeavyBallField(
         PerceptronField(size // 2, width, hidden_layers=layers, time=False)

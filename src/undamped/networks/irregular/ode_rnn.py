@@ -36,9 +36,9 @@ class ODERNN(CellNetwork):
         cell: The network whose cell makes the jump: gru, lstm, unicornn, or any other whose state
             has a fixed size.
         cell_options: Options of that cell, by name.
-        field: What the state follows: a perceptron, "gru" (the field of a GRU, which keeps
-            −1 < h < 1), "heavy-ball" (positions and momenta), "bottleneck", "concat-squash"; from
-            Python also a module that is called with (t, h).
+        field: What the state follows: a perceptron, "rotating" (rotations and a perceptron), "gru"
+            (the field of a GRU, which keeps −1 < h < 1), "heavy-ball" (positions and momenta),
+            "bottleneck", "concat-squash"; from Python also a module that is called with (t, h).
         field_size: Width of the field's hidden layers.
         field_layers: Their number.
         method: Solver of the field.

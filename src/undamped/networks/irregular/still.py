@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -20,15 +23,29 @@ class StillNetwork(CellNetwork):
         input_size: Features of a sample.
         hidden_size: Number of hidden units.
         cell: The registry name of the network whose cell it is.
+        cell_options: Its own options.
         missing: Whether features may be missing.
         gap: The usual time between two samples.
     """
 
     def __init__(
-        self, input_size: int, hidden_size: int, *, cell: str, missing: bool, gap: float
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        cell: str,
+        cell_options: Mapping[str, Any],
+        missing: bool,
+        gap: float,
     ) -> None:
         super().__init__(
-            input_size, hidden_size, cell=cell, cell_options={}, missing=missing, gap=gap, more=1
+            input_size,
+            hidden_size,
+            cell=cell,
+            cell_options=cell_options,
+            missing=missing,
+            gap=gap,
+            more=1,
         )
 
     def project(self, x: Tensor, observed: Tensor, gaps: Tensor, state: Parts) -> Tensor:

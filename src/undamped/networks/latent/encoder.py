@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -52,3 +55,12 @@ class BackwardEncoder(nn.Module):
         _, final = self.network.states(x, since_end, observed, lengths)
         back = (stamps[0] / self.network.gap).to(x.dtype)
         return self.network.output(self.network.flow(final[:-1], back))
+
+
+def remembering(width: int) -> dict[str, Any]:
+    """Return how a GRU begins that is to remember all of a sequence, and to see its few numbers.
+
+    Args:
+        width: How many numbers it reads.
+    """
+    return {"input_std": 1 / math.sqrt(width), "update_bias": 2.5}

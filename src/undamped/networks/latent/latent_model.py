@@ -253,7 +253,8 @@ class LatentModel(TaskModel):
             torch.manual_seed(seed)
             starts = self.posterior(batch).draw(draws)
             found = self.emission(self.decode(starts, times.double()))
-            noisy = found + self.emission.log_noise.exp() * torch.randn_like(found)
+            # One draw of noise for all times of a curve: bands are the same, and smooth.
+            noisy = found + self.emission.log_noise.exp() * torch.randn_like(found[:, :1])
         low, high = torch.quantile(noisy.float(), torch.tensor([0.05, 0.95]), dim=0)
         return Curve(found.mean(0), low.to(found), high.to(found))
 

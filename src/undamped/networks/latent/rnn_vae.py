@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from undamped.checked import checked
 from undamped.contract import Batch, TaskShape
 from undamped.networks.irregular.still import StillNetwork
-from undamped.networks.latent.encoder import BackwardEncoder
+from undamped.networks.latent.encoder import BackwardEncoder, remembering
 from undamped.networks.latent.latent_model import Bound, LatentModel
 from undamped.networks.latent.normal import Normal
 from undamped.networks.stamped import gap_feature
@@ -86,7 +86,12 @@ class RNNVAE(LatentModel):
         )
         missing = "observed" in shape.needs
         network = StillNetwork(
-            shape.input_size, hidden_size, cell="gru", missing=missing, gap=self.gap
+            shape.input_size,
+            hidden_size,
+            cell="gru",
+            cell_options=remembering(1 + shape.input_size * (2 if missing else 1)),
+            missing=missing,
+            gap=self.gap,
         )
         self.encoder = BackwardEncoder(network, latent_size, hidden_size)
         self.first = nn.Linear(latent_size, hidden_size)
