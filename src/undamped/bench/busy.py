@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.networks.recurrent import Recurrent
+from undamped.bench.candidates import recurrent_networks
 from undamped.registry import benchmarks, models
 
 LOOP = "a loop of plain Python"
@@ -30,7 +30,7 @@ WANTED = 1.5
 """How many times the slowdown of the loop a network's may be."""
 STEPS, BATCH, INPUTS, UNITS = 100, 8, 6, 32
 SECONDS = 0.4
-FEW = ("unicornn", "indrnn", "rnn", "lstm", "exprnn")
+FEW = "unicornn,indrnn,rnn,lstm,exprnn"
 TORCH = {"nn.RNN": nn.RNN, "nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}
 HEADER = ("candidate", "alone, ms", "busy, ms", "slowdown", "times the loop's", "wanted")
 COUNTER = "import os\nhome = os.getppid()\nwhile os.getppid() == home:\n    sum(range(10**5))"
@@ -141,13 +141,7 @@ def run(
     Example:
         >>> result = run(networks="lstm", rounds=1)
     """
-    named = [name.strip() for name in networks.split(",") if name.strip()]
-    every = [
-        name
-        for name in models
-        if isinstance(models[name], type) and issubclass(models[name], Recurrent)
-    ]
-    candidates = _candidates(named or (FEW if quick else every))
+    candidates = _candidates(recurrent_networks(networks or (FEW if quick else "")))
     for work in candidates.values():  # compiles what has to be
         work()
     processes, seconds = os.cpu_count() or 1, SECONDS / 8 if quick else SECONDS

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from undamped.networks.recurrent import Recurrent
-from undamped.registry import benchmarks, models
+from undamped.bench.candidates import recurrent_networks
+from undamped.registry import benchmarks
 
 COLD, WARM = 3.0, 1.0
 """Seconds that are wanted at most, forward and backward together."""
-QUICK = ("unicornn", "indrnn")
+QUICK = "unicornn,indrnn"
 HEADER = ("network", "cold: forward", "with backward", "warm: forward", "with backward", "wanted")
 PROGRAM = """
 import json, sys, time, torch, undamped
@@ -114,16 +114,8 @@ def run(
     Example:
         >>> result = run(networks="lstm")
     """
-    every = [
-        name
-        for name in models
-        if isinstance(models[name], type) and issubclass(models[name], Recurrent)
-    ]
-    named = [name.strip() for name in networks.split(",") if name.strip()]
-    for name in named:
-        models[name]  # which says what is wrong with a name that is not there
     found = []
-    for name in named or (QUICK if quick else every):
+    for name in recurrent_networks(networks or (QUICK if quick else "")):
         with tempfile.TemporaryDirectory() as folder:
             cold, warm = _seconds(name, folder), _seconds(name, folder)
         found.append(FirstCall(name, cold, warm))
