@@ -60,6 +60,7 @@ class PerceptronLagrangian(LagrangianField):
             hidden_size,
             hidden_layers=hidden_layers,
             activation=activation,
+            orthogonal=True,
             readout_bias=False,
         )
 
