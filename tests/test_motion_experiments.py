@@ -33,6 +33,8 @@ def test_every_experiment_says_what_it_found_and_what_was_wanted(name, tmp_path,
     page = result.markdown()
     assert all(goal.words in page for goal in result.goals) and result.goals
     assert all(figure.axes for figure in result.figures().values())
+    for pictures in getattr(result, "animations", dict)().values():
+        assert all(one.true.shape == one.learned.shape for one in pictures.values())
 
 
 def test_a_goal_is_met_or_not():

@@ -32,6 +32,7 @@ def reproduce(
     from undamped.cli.members import read_settings, ticking
     from undamped.cli.screen import console, print_json
     from undamped.registry import experiments
+    from undamped.report.animation import animate
 
     run = experiments[name]
     settings = read_settings(name, run, words or [])
@@ -42,6 +43,8 @@ def reproduce(
     if out is not None:
         for title, figure in result.figures().items():
             figure.savefig(out / f"{title}.png", dpi=110)
+        for title, pictures in getattr(result, "animations", dict)().items():
+            animate(pictures, out / f"{title}.gif")
     if as_json:
         print_json(result.to_dict())
     else:

@@ -14,9 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from undamped.analysis.motion_picture import MotionPicture
 from undamped.experiments.physics.goals import Goal, short, table
 from undamped.experiments.physics.trained import trained
 from undamped.networks.physics.energy_shaping import EnergyShaping, control_loop
@@ -29,6 +31,7 @@ PRINTED = {"symoden": 0.0948, "plain-ode": 221.0}
 READINGS = 40
 STEP = 0.05
 STARTS = 64
+POSITION_GAIN, DAMPING_GAIN = 5.0, 2.0
 LOOKS = 200
 """Looks of the controller, so that it acts for ten seconds."""
 
@@ -57,12 +60,14 @@ class SymODENExperiment:
         outcomes: Of every model.
         states: The pendulum under control, (looks + 1, 3).
         torques: What the controller did, (looks,).
+        picture: The pendulum under control, beside one whose controller knows the true potential.
     """
 
     settings: dict[str, Any]
     outcomes: tuple[Outcome, ...]
     states: Tensor
     torques: Tensor
+    picture: MotionPicture
 
     @property
     def tilt(self) -> Tensor:
@@ -115,6 +120,10 @@ class SymODENExperiment:
         below.set_ylabel("torque")
         below.set_xlabel("time (s)")
         return {"symoden_control": figure}
+
+    def animations(self) -> dict[str, dict[str, MotionPicture]]:
+        """Return what moves: the pendulum, its controller one that knows it or one that learned."""
+        return {"symoden_control": {"learned": self.picture}}
 
 
 @experiments.register("symoden")
@@ -185,13 +194,26 @@ def run(
             path = found.model.trajectory(given[:, :3], times, given[:, 3:], on_failure="return")
         error = (path.double() - true).square().sum((0, 2)).nan_to_num(nan=torch.inf)
         outcomes.append(Outcome(model, error.mean().item(), found.seconds))
-        shaped = shaped or (found.model, system.field)
+        shaped = shaped or (found.model, system)
         if tick is not None:
             tick(model)
     assert shaped is not None
-    control = EnergyShaping(shaped[0], target=[math.pi], position_gain=5.0, damping_gain=2.0)
+    model, system = shaped
+    control = EnergyShaping(
+        model, target=[math.pi], position_gain=POSITION_GAIN, damping_gain=DAMPING_GAIN
+    )
     hanging = torch.tensor([[1.0, 0.0, 0.0]]).double()
-    states, torques = control_loop(shaped[1], control, hanging, STEP, LOOKS)
+    states, torques = control_loop(system.field, control, hanging, STEP, LOOKS)
+    known, _ = control_loop(system.field, _knowing(system.field.b), hanging, STEP, LOOKS)
+    true, learned = (system.picture(path[:, 0]) for path in (known, states))
+    picture = MotionPicture(
+        STEP * np.arange(LOOKS + 1),
+        true.bodies.numpy(),
+        learned.bodies.numpy(),
+        true.rods,
+        (true.x, true.y),
+        true.equal,
+    )
     settings = {
         "steps": steps,
         "trajectories": trajectories,
@@ -199,4 +221,15 @@ def run(
         "hidden_size": hidden_size,
         "seed": seed,
     }
-    return SymODENExperiment(settings, tuple(outcomes), states[:, 0], torques[:, 0, 0])
+    return SymODENExperiment(settings, tuple(outcomes), states[:, 0], torques[:, 0, 0], picture)
+
+
+def _knowing(gravity: float) -> Callable[[float, Tensor], Tensor]:
+    """Return the same controller for a pendulum whose potential is known."""
+
+    def control(t: float, states: Tensor) -> Tensor:
+        cosine, sine, speed = states.unbind(-1)
+        away = torch.atan2(-sine, -cosine)  # from upright, by the shorter way
+        return (gravity * sine - POSITION_GAIN * away - DAMPING_GAIN * speed).unsqueeze(-1)
+
+    return control
