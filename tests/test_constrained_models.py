@@ -8,6 +8,7 @@ import torch
 
 import undamped
 from test_motion_oracles import compare, made, perceptron, slope, states
+from undamped.analysis.promises import measure
 from undamped.contract import StateSpace, TaskShape
 from undamped.errors import NonFiniteError, OptionError
 from undamped.networks.physics.state_model import shape_of
@@ -74,10 +75,12 @@ def test_links_teach_it_by_name_alone(tmp_path):
     run = fit(
         "chnn", "links", model_options={"hidden_size": 8, "tolerance": 1e-4},
         task_options={"trajectories": 16, "window": 2, "horizon": 2.0},
-        train={"steps": 40, "batch_size": 16, "validate_every": 20, "learning_rate": 1e-2},
+        train={"steps": 12, "batch_size": 16, "validate_every": 6, "learning_rate": 3e-2},
         out=tmp_path, progress=False,
     )  # fmt: skip
     assert run.result["test"]["mse"] < run.result["chance"]["mse"]
     assert run.settings["task"]["options"]["coordinates"] == "plane"
+    for found in measure(run.model()):
+        assert found.kept, found.to_dict()
     shape = undamped.tasks.build("links", coordinates="plane").task_shape
     assert TaskShape.from_dict(json.loads(json.dumps(shape.to_dict()))) == shape

@@ -201,7 +201,8 @@ def test_what_cannot_be_compared_is_said_before_anything_is_trained(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "model", ["hnn", "srnn", "taylor-net", "ssinn", "nssnn", "sympnet", "symoden"]
+    "model",
+    ["hnn", "srnn", "taylor-net", "ssinn", "nssnn", "sympnet", "symoden", "delan", "lnn"],
 )
 def test_promises_hold_after_training_too(model, tmp_path):
     small = {"hidden_size": 8} if "hidden_size" in options_of(models[model]) else {}
@@ -212,7 +213,7 @@ def test_promises_hold_after_training_too(model, tmp_path):
     )  # fmt: skip
     trained = run.model()
     found = measure(trained)
-    assert len(found) == len(trained.promises) >= 2
+    assert len(found) == len(trained.promises) >= 1
     for each in found:
         assert each.kept, each.to_dict()
     assert all(0 < run.result[part]["relative_error"] <= 1 for part in ("to t = 0.7", "to t = 1.4"))

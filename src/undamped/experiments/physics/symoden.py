@@ -129,7 +129,7 @@ class SymODENExperiment:
 @experiments.register("symoden")
 def run(
     *,
-    steps: PositiveInt = 4000,
+    steps: PositiveInt = 1200,
     trajectories: PositiveInt = 320,
     window: PositiveInt = 5,
     hidden_size: PositiveInt = 64,
