@@ -200,6 +200,34 @@ def adjoint_norms(model, pieces=4):
     return torch.tensor([float(w.time) for w in met]), found.log()
 
 
+def broken(model):
+    return {m.promise.kind.value for m in undamped.analysis.measure(model) if not m.kept}
+
+
+@pytest.mark.parametrize(
+    ("model", "wrong", "lost"),
+    [
+        (AntisymmetricNODE, lambda f, x: f + 0.05 * x, {"volume-rate", "conserved", "kept-form"}),
+        (undamped.ODEtoODE, lambda f, x: 3 * f, {"bounded-adjoint"}),
+    ],
+)
+def test_a_field_that_does_otherwise_would_not_pass(model, wrong, lost, monkeypatch):
+    built = model(2, 2, hidden_size=N)
+    assert not broken(copy.deepcopy(built))
+    plain = type(built.field).move
+    monkeypatch.setattr(type(built.field), "move", lambda self, x, *p: wrong(plain(self, x, *p), x))
+    assert broken(built) == lost
+
+
+def test_norms_are_promised_to_be_exact_by_methods_that_turn():
+    how = {"method": "dopri5", "step_size": None}
+    built = undamped.LinearAntisymmetricNODE(2, 2, hidden_size=N, **how)
+    assert "isometric-flow" not in [promise.kind.value for promise in built.promises]
+    assert not broken(copy.deepcopy(built))
+    built.promises = undamped.LinearAntisymmetricNODE(2, 2, hidden_size=N).promises
+    assert broken(built) == {"isometric-flow"}
+
+
 @pytest.mark.parametrize("kind", ["odetoode", "antisymmetric-node"])
 def test_gradients_stay_inside_their_bounds_on_a_hundred_random_networks(kind):
     """exp(±L(T − t)) of ODEtoODE with L = 1, exp(±½‖S‖(T − t)) of a constant skew matrix."""

@@ -21,6 +21,7 @@ from undamped.networks.continuous.options import DepthOptions
 from undamped.options import Default, PositiveFloat, PositiveInt
 from undamped.promises import Kind, Promise
 from undamped.registry import models
+from undamped.solvers.settings import choose_solver
 
 Motion = Literal["constant", "bounded", "isospectral"]
 INVERTIBLE = ContinuousModel.promises
@@ -32,7 +33,9 @@ CONSERVED = Promise(Kind.CONSERVED, "Σ log cosh(S x + b) is conserved (constant
 FORM = Promise(Kind.KEPT_FORM, "the flow's Jacobian M keeps MᵀSM = S (constant)")
 BOUNDED = Promise(Kind.BOUNDED_PATH, "no entry of A or b moves further than ρt/√n (bounded)")
 SPECTRUM = Promise(Kind.ISOSPECTRAL, "S(t) has the same eigenvalues at every depth (isospectral)")
-ISOMETRIC = Promise(Kind.ISOMETRIC_FLOW, "norms of states and of gradients are kept exactly")
+ISOMETRIC = Promise(
+    Kind.ISOMETRIC_FLOW, "norms of states and of gradients are kept exactly (Lie-group steps)"
+)
 BY_MOTION: dict[Motion, tuple[Promise, ...]] = {
     "constant": (CONSERVED, FORM),
     "bounded": (BOUNDED,),
@@ -222,8 +225,9 @@ class LinearAntisymmetricNODE(_Antisymmetric):
         x state, Q orthogonal, W and c readout.
 
     Promise:
-        ‖x(t)‖ and ‖a(t)‖ are kept, with Magnus or Cayley steps to rounding. All the model can
-        learn is therefore linear: it is what a gradient that keeps its norm everywhere costs.
+        ‖x(t)‖ and ‖a(t)‖ are kept, by Lie-group methods (magnus4, cayley and others) to rounding,
+        by others as far as they are exact. All the model can learn is therefore linear: it is what
+        a gradient that keeps its norm everywhere costs.
 
     Args:
         input_size: Features of the input.
@@ -263,4 +267,6 @@ class LinearAntisymmetricNODE(_Antisymmetric):
         super().__init__()
         sizes = input_size, hidden_size, output_size
         self._build_motion(sizes, motion, rate, matrix_steps, solve, TurningOptions, True)
-        self.promises = (*INVERTIBLE, VOLUME, ISOMETRIC, *LINEAR_BY_MOTION[motion])
+        # Other methods keep norms only as far as they are exact.
+        kept = (ISOMETRIC,) if choose_solver(self._ode.method).rotates else ()
+        self.promises = (*INVERTIBLE, VOLUME, *kept, *LINEAR_BY_MOTION[motion])
