@@ -102,6 +102,67 @@ def test_penalties_are_the_integrals_of_their_equations(double):
     np.testing.assert_allclose(trapezoid(y, times, axis=0), whole, atol=1e-4)
 
 
+def along_depth(field, theta, z0, pull, times):
+    """State and adjoint at some times, by SciPy, for dz/dt = field(t, z, θ)."""
+
+    def jacobian(t, z):
+        return torch.func.jacrev(field, 1)(torch.tensor(t), torch.tensor(z), theta).numpy()
+
+    def slope(t, z):
+        return field(torch.tensor(t), torch.tensor(z), theta).numpy()
+
+    how = {"method": "DOP853", "rtol": 1e-11, "atol": 1e-12}
+    z = scipy.integrate.solve_ivp(slope, (0, T), z0, dense_output=True, **how).sol
+    a = scipy.integrate.solve_ivp(
+        lambda t, a: -a @ jacobian(t, z(t)), (T, 0), pull, dense_output=True, **how
+    ).sol
+    return [(torch.tensor(z(t)), torch.tensor(a(t))) for t in times]
+
+
+def test_what_is_said_about_the_share_of_the_parameters(double):
+    """ẏ = a(dG/dt − J G), d‖y‖²/dt = a K aᵀ with K = dΓ/dt − JΓ − ΓJᵀ, Γ = G Gᵀ."""
+    theta, n = torch.randn(9), 3
+
+    def field(t, z, theta):
+        return torch.tanh(theta.reshape(n, n) @ z + torch.sin(t)) * theta[:n]
+
+    h, t = 1e-4, torch.tensor(0.7)
+    found = along_depth(
+        field, theta, np.ones(n), np.array([1.0, -2.0, 0.5]), (0.7 - h, 0.7, 0.7 + h)
+    )
+
+    def share(t, z):
+        return torch.func.jacrev(field, 2)(t, z, theta)  # G
+
+    times = (t - h, t, t + h)
+    y = [a @ share(time, z) for time, (z, a) in zip(times, found, strict=True)]
+    z, a = found[1]
+    here, jacobian = share(t, z), torch.func.jacrev(field, 1)(t, z, theta)
+    slope = field(t, z, theta)
+    moved = torch.func.jacrev(lambda s: share(t + s, z + s * slope))(torch.zeros(()))  # dG/dt
+    torch.testing.assert_close(
+        (y[2] - y[0]) / (2 * h), a @ (moved - jacobian @ here), rtol=1e-5, atol=1e-6
+    )
+    gamma, gamma_moved = here @ here.T, moved @ here.T + here @ moved.T
+    k = gamma_moved - jacobian @ gamma - gamma @ jacobian.T
+    torch.testing.assert_close(
+        (y[2] @ y[2] - y[0] @ y[0]) / (2 * h), a @ k @ a, rtol=1e-5, atol=1e-6
+    )
+
+
+def test_shares_of_fields_that_commute_do_not_move(double):
+    matrix, theta = torch.randn(3, 3), torch.tensor([0.4, -0.3])
+
+    def field(t, z, theta):
+        return theta[0] * matrix @ z + theta[1] * matrix @ matrix @ z
+
+    found = along_depth(field, theta, np.ones(3), np.array([1.0, -2.0, 0.5]), (0.0, 1.0, T))
+    y = [a @ torch.func.jacrev(field, 2)(torch.zeros(()), z, theta) for z, a in found]
+    torch.testing.assert_close(torch.stack(y), y[0].expand(3, -1), rtol=1e-8, atol=1e-9)
+    norms = [a.norm().item() for _, a in found]
+    assert max(norms) > 1.2 * min(norms)  # though the gradient itself does
+
+
 def test_every_direction_costs_what_its_mean_says(double):
     """(tr(J)² + 2‖Sym J‖²)/(n(n + 2)) for a linear field; nothing for one that turns."""
     n, matrix = 3, torch.randn(3, 3)

@@ -275,6 +275,16 @@ def test_a_path_stays_orthogonal_and_is_as_exact_as_asked(field):
         torch.testing.assert_close(many, torch.cat(alone))
 
 
+@pytest.mark.parametrize(("name", "options"), [KINDS[1], KINDS[2], KINDS[8]])
+def test_one_time_is_read_as_several_are(name, options):
+    sizes = {"input_size": 3, "output_size": 2, "hidden_size": N, "depth": T, "matrix_steps": 4}
+    model, times = undamped.build(name, **sizes, **options), torch.tensor([0.3, 0.7 * T, T])
+    for way in ("skew_at", "path_at", "weights_at", "adjoint_exponents"):
+        if hasattr(model, way):
+            apart = [getattr(model, way)(time[None]) for time in times]
+            torch.testing.assert_close(getattr(model, way)(times), torch.cat(apart))
+
+
 def test_double_bracket_flows_keep_their_spectrum_and_climb():
     field = IsospectralOrthogonalField(5)
     path = SharedFlow(field, depth=6.0).path()

@@ -117,14 +117,13 @@ class _Antisymmetric(MovingModel):
         """
         if self.shared is None:
             return self.field.skew().expand(len(times), -1, -1)
-        along = AlongPath(self.field, self.shared.path())
-        return torch.stack([along.parameters_at(t)[0] for t in times.tolist()])
+        found = AlongPath(self.field, self.shared.path()).parameters_at(times.unsqueeze(1))[0]
+        return found.expand(len(times), -1, -1)  # of a single time there is no row
 
     def path_at(self, times: Tensor) -> Tensor:
         """Return A and b side by side, (times, n, …), of parameters that move at a bounded rate."""
         assert self.shared is not None
-        path = self.shared.path()
-        return torch.stack([path.at(t) for t in times.tolist()])
+        return self.shared.path().at(times.unsqueeze(1)).expand(len(times), -1, -1)
 
     def path_rate(self) -> float:
         """Return how fast any entry of A or b may change."""
@@ -139,12 +138,9 @@ class _Antisymmetric(MovingModel):
         if self.shared is None:
             return 0.5 * torch.linalg.matrix_norm(self.kept_form(), 2) * (self.end_of_depth - times)
         fine = torch.linspace(0, 1, 65).to(times)
-        found = []
-        for t in times.tolist():
-            at = t + (self.end_of_depth - t) * fine
-            norms = torch.linalg.matrix_norm(self.skew_at(at), 2)
-            found.append(0.5 * torch.trapezoid(norms, at))
-        return torch.stack(found)
+        at = times[:, None] + (self.end_of_depth - times[:, None]) * fine
+        norms = torch.linalg.matrix_norm(self.skew_at(at.flatten()), 2).reshape(at.shape)
+        return 0.5 * torch.trapezoid(norms, at)
 
 
 @models.register("antisymmetric-node")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, Unpack
 
-import torch
 from torch import Tensor
 
 from undamped.checked import checked
@@ -110,8 +109,7 @@ class ODEtoODE(MovingModel):
             times: When, (times,).
         """
         assert self.shared is not None
-        path = self.shared.path()
-        return torch.stack([path.at(t) for t in times.tolist()])
+        return self.shared.path().at(times.unsqueeze(1)).expand(len(times), -1, -1)
 
     def adjoint_exponents(self, times: Tensor) -> Tensor:
         """Return T − t, (times,): how far log‖a‖ may have moved from there to the end.
