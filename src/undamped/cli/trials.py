@@ -40,7 +40,8 @@ def print_trials(screen: Console, trials: list[Trial]) -> None:
                     line.append(" ")
                 screen.print(line, no_wrap=True, overflow="crop")
             screen.print("")
-        screen.print(Text(f"    answer: {trial.answer}", style="bold"), "")
+        if trial.answer:
+            screen.print(Text(f"    answer: {trial.answer}", style="bold"), "")
 
 
 def _append_colours(line: Any, pair: Any) -> None:

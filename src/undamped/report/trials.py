@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from undamped.errors import OptionError, explain
 from undamped.tasks.task import Split, Task
@@ -19,7 +20,7 @@ class Trial:
 
     Args:
         rows: Its pictures, (height, width, 3) each with values from 0 to 1, row by row.
-        answer: What is right.
+        answer: What is right, or nothing where that is more pictures.
     """
 
     rows: list[list[NDArray[Any]]]
@@ -50,7 +51,7 @@ def some_trials(task: Task, count: int = 4, split: Split = "train") -> list[Tria
         shown = np.repeat(shown[..., :1], 3, axis=-1)
     rows = task.rows or (len(shown),)
     return [
-        Trial(list(_in_rows(shown[:, number], rows)), _named(task, int(batch.targets[number])))
+        Trial(list(_in_rows(shown[:, number], rows)), _named(task, batch.targets[number]))
         for number in range(min(count, shown.shape[1]))
     ]
 
@@ -62,8 +63,11 @@ def _in_rows(pictures: NDArray[Any], rows: tuple[int, ...]) -> Iterator[list[NDA
         start += length
 
 
-def _named(task: Task, answer: int) -> str:
-    return task.answer_names[answer] if task.answer_names else str(answer)
+def _named(task: Task, answer: Tensor) -> str:
+    """Say a class in words; nothing of an answer that is more pictures."""
+    if task.answer != "class":
+        return ""
+    return task.answer_names[int(answer)] if task.answer_names else str(int(answer))
 
 
 def trials_figure(trials: list[Trial], title: str = "") -> Any:

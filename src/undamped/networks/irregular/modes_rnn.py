@@ -40,6 +40,10 @@ class ModesRNN(CellNetwork):
     Example:
         >>> net = undamped.ModesRNN(3, 16)
         >>> output, state = net(torch.randn(20, 4, 3), torch.rand(20, 4).cumsum(0))
+
+    Reference:
+        A. Orvieto and others. Resurrecting recurrent neural networks for long sequences. ICML,
+        2023, has modes of this kind at every step; between samples they are ours.
     """
 
     promises = (
