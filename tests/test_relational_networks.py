@@ -13,7 +13,7 @@ from toy_members import PICTURES
 from undamped.contract import Batch, TaskShape
 from undamped.errors import OptionError, ShapeError, UnknownNameError
 from undamped.networks.for_task import check_options, model_for
-from undamped.networks.relational.base import RelationalModel
+from undamped.networks.relational.base import RelationalModel, decoder
 from undamped.registry import models, tasks
 
 SMALL = {"features": 6}
@@ -231,6 +231,14 @@ def test_rounding_is_not_learnt(name):
     largest = max(p.grad.abs().max() for p in model.encoder.parameters())
     assert largest < 1e-10
     assert max(p.grad.abs().max() for p in model.parameters()) > 1e-4
+
+
+def test_decoders_start_as_in_the_authors_programs():
+    torch.manual_seed(0)
+    first, _, last = decoder(200, 300, 100)
+    assert not first.bias.any() and not last.bias.any()
+    assert first.weight.std().item() == pytest.approx((2 / 200) ** 0.5, rel=0.02)
+    assert last.weight.std().item() == pytest.approx((2 / 400) ** 0.5, rel=0.02)
 
 
 def test_penalties_are_on_weights_or_on_representations():

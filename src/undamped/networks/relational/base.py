@@ -256,8 +256,13 @@ class RelationalModel(TaskModel):
 
 
 def decoder(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
-    """Return two layers with a ReLU between them."""
-    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+    """Return two layers with a ReLU between them, that start as in the authors' programs.
+
+    With the smaller weights that layers have by themselves, new relations are learnt later, or
+    never: of identity rules with four pictures some starts stay at 97 % of the new patterns.
+    """
+    first, last = nn.Linear(inputs, hidden), nn.Linear(hidden, outputs)
+    return nn.Sequential(start(first, "relu"), nn.ReLU(), start(last))
 
 
 def start_gates(cell: nn.LSTMCell) -> None:
