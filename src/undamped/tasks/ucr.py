@@ -20,6 +20,7 @@ from undamped.registry import tasks
 from undamped.tasks.series import SeriesTask
 
 LEM_SEED = 1234
+DROPPING_SEED = 1905
 
 
 @tasks.register("ucr")
@@ -36,6 +37,8 @@ class ArchiveSeries(SeriesTask):
         split: "given" is the archive's own; "stratified" pools both parts and splits anew; "lem"
             pools them and draws 70, 15 and 15 % as the program of LEM does for EigenWorms.
         validation: Share of the training part that validation gets.
+        dropped: Share of the steps of every series that is left out, at random; what is left keeps
+            its time stamps, which models are then told.
         seed: Where the order of training comes from.
 
     Example:
@@ -60,10 +63,13 @@ class ArchiveSeries(SeriesTask):
         file: str | None = None,
         split: Literal["given", "stratified", "lem"] = "given",
         validation: DropoutRate = 0.2,
+        dropped: DropoutRate = 0.0,
         seed: NonNegativeInt = 0,
         **options: Unpack[PreparationOptions],
     ) -> None:
         found = archive_set(dataset, file)
+        if dropped:
+            found = with_steps_dropped(found, dropped)
         by: Literal["given", "stratified"] = "stratified" if split == "stratified" else "given"
         fractions: tuple[float, ...] = (1 - validation, validation, 0.0)
         if split == "lem":
@@ -76,6 +82,7 @@ class ArchiveSeries(SeriesTask):
             split=by,
             fractions=fractions,
             seed=seed,
+            stamps=True if dropped else None,
             **options,
         )
         self.split_record = {**self.split_record, "name": split}
@@ -90,6 +97,28 @@ def archive_set(name: str, file: str | None = None) -> SeriesSet:
     packed = place / f"{name}.npz"
     found = _packed(packed) if packed.is_file() else read_ucr(place)
     return replace(found, source=name)
+
+
+def with_steps_dropped(found: SeriesSet, share: float) -> SeriesSet:
+    """Return the series without a share of their steps, drawn for every series by itself.
+
+    A series loses the same steps whatever else is in the set, so that results can be compared.
+
+    Args:
+        found: The series.
+        share: How many of their steps go.
+    """
+    series, times = [], []
+    for number, one in enumerate(found.series):
+        steps = len(one)
+        kept = max(2, round((1 - share) * steps)) if steps > 1 else 1
+        random = np.random.default_rng([DROPPING_SEED, number])
+        place = np.sort(random.permutation(steps)[:kept])
+        stamps = np.arange(steps, dtype=np.float64) if found.times is None else found.times[number]
+        series.append(np.asarray(one)[place])
+        times.append(stamps[place])
+    said = f"{share:.0%} of the steps of every series are left out, at random."
+    return replace(found, series=series, times=times, notes=(*found.notes, said))
 
 
 def lem_parts(count: int) -> np.ndarray:

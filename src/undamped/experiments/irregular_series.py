@@ -1,0 +1,171 @@
+"""Sets of the archives with steps left out: networks that flow over gaps, and others that are told.
+
+Of every series a share of the steps is dropped, at random; what is left keeps its time stamps. All
+networks have one width, one optimiser and as many updates; those without a flow get the time since
+the sample before as one more feature.
+
+    undamped reproduce irregular-series --out pictures/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped.registry import experiments
+
+SETS = ("JapaneseVowels", "BasicMotions")
+NETWORKS = ("ode-rnn", "neural-cde", "gru-d", "decay-rnn", "modes-rnn", "cfc", "unicornn", "gru")
+DROPPED = (0.3, 0.5, 0.7)
+
+
+@dataclass(frozen=True)
+class IrregularOutcome:
+    """Test accuracies on one set with a share of its steps dropped."""
+
+    name: str
+    dropped: float
+    chance: float
+    accuracy: dict[str, float]
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class IrregularSeriesExperiment:
+    """All networks on all sets."""
+
+    steps: int
+    seed: int
+    outcomes: tuple[IrregularOutcome, ...]
+
+    @property
+    def networks(self) -> list[str]:
+        """The networks, in the order of training."""
+        return list(self.outcomes[0].accuracy)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything for JSON."""
+        return {
+            "steps": self.steps,
+            "seed": self.seed,
+            "sets": [vars(one) for one in self.outcomes],
+        }
+
+    def markdown(self) -> str:
+        """Return the table for the documentation."""
+        names = self.networks
+        lines = [
+            f"Test accuracy after {self.steps} updates, seed {self.seed}.",
+            "",
+            f"| set, steps dropped | {' | '.join(names)} | a guess |",
+            "|---|" + "---:|" * (len(names) + 1),
+        ]
+        for one in self.outcomes:
+            cells = [f"{one.accuracy[name]:.1%}" for name in names]
+            lines.append(
+                f"| {one.name}, {one.dropped:.0%} | {' | '.join(cells)} | {one.chance:.1%} |"
+            )
+        return "\n".join(lines) + "\n"
+
+    def figures(self) -> dict[str, Any]:
+        """Return the picture: one row for each set and share, one mark for each network."""
+        import numpy as np
+        from matplotlib.figure import Figure
+
+        from undamped.analysis.core.figures import PALETTE
+
+        figure = Figure(figsize=(8, 0.42 * len(self.outcomes) + 2.0), layout="constrained")
+        axes = figure.subplots()
+        rows = np.arange(len(self.outcomes))[::-1]
+        for place, name in enumerate(self.networks):
+            axes.plot(
+                [100 * one.accuracy[name] for one in self.outcomes],
+                rows,
+                "osD^vP*X"[place % 8],
+                color=PALETTE[place % len(PALETTE)],
+                label=name,
+            )
+        guesses = [100 * one.chance for one in self.outcomes]
+        axes.plot(guesses, rows, "x", color="black", label="a guess")
+        axes.set_yticks(rows, [f"{one.name}, {one.dropped:.0%} dropped" for one in self.outcomes])
+        axes.set_xlim(0, 103)
+        axes.set_xlabel("test accuracy (%)")
+        axes.set_title("What is left when steps are missing", fontsize=10)
+        axes.grid(axis="y", alpha=0.3)
+        axes.legend(fontsize="small", loc="lower left", ncols=2)
+        return {"irregular-series": figure}
+
+
+@experiments.register("irregular-series")
+def run(
+    *,
+    sets: Sequence[str] = SETS,
+    dropped: Sequence[float] = DROPPED,
+    networks: Sequence[str] = NETWORKS,
+    steps: PositiveInt = 400,
+    hidden_size: PositiveInt = 32,
+    learning_rate: PositiveFloat = 5e-3,
+    seed: NonNegativeInt = 0,
+    out: str = "runs",
+    tick: Callable[[str], None] | None = None,
+) -> IrregularSeriesExperiment:
+    """Sets of the archives with steps dropped: networks that flow over gaps, beside others.
+
+    Args:
+        sets: Names of sets that have been fetched.
+        dropped: Shares of the steps that are left out.
+        networks: Registry names of networks.
+        steps: Updates of each network.
+        hidden_size: Units, the same for all.
+        learning_rate: The rate at which all learn, on a cosine.
+        seed: Where all random numbers come from.
+        out: The folder for the runs.
+        tick: Called with a network's name when it is done, for a progress bar.
+
+    Example:
+        >>> result = run(sets=("BasicMotions",), dropped=(0.5,), steps=200)
+    """
+    from undamped.data.published.cache import folder
+    from undamped.registry import models, tasks
+    from undamped.training import fit
+
+    for name in sets:
+        folder(f"ucr/{name}")  # a missing set should be said before an hour of training
+    for network in networks:
+        models[network]
+    outcomes = []
+    for name in sets:
+        for share in dropped:
+            options = {"dataset": name, "dropped": share}
+            finished = {}
+            for network in networks:
+                finished[network] = fit(
+                    network,
+                    "ucr",
+                    model_options={"hidden_size": hidden_size},
+                    task_options=options,
+                    train={
+                        "steps": steps,
+                        "validate_every": max(1, steps // 8),
+                        "learning_rate": learning_rate,
+                        "schedule": "cosine",
+                        "clip": 1.0,
+                    },
+                    seed=seed,
+                    out=out,
+                    progress=False,
+                ).result
+                if tick is not None:
+                    tick(network)
+            outcomes.append(
+                IrregularOutcome(
+                    name,
+                    share,
+                    tasks["ucr"](**options).chance.metric,
+                    {network: found["test"]["accuracy"] for network, found in finished.items()},
+                    {network: found["seconds"] for network, found in finished.items()},
+                )
+            )
+    return IrregularSeriesExperiment(steps, seed, tuple(outcomes))

@@ -1,0 +1,28 @@
+"""The benchmark of irregular time: it runs, says what it should, and compares like with like."""
+
+import json
+
+import torch
+
+from undamped.bench.irregular import CDE, OURS, THEIR_CDE, THEIRS, UNION, run
+
+
+def test_it_times_all_candidates_and_they_agree():
+    result = run(rounds=1, quick=True)
+    assert list(result.timings) == [OURS, UNION, THEIRS, CDE, THEIR_CDE]
+    assert result.apart < 1e-5
+    assert result.times(UNION) > 0
+    assert json.loads(json.dumps(result.to_dict()))["series"] == 4
+    assert "one grid differ by at most" in result.markdown()
+    assert result.figures()["steps"].axes
+
+
+def test_torchcde_does_what_ours_does():
+    from undamped.bench.irregular import _torch_cde
+    from undamped.networks.irregular.neural_cde import NeuralCDE
+
+    torch.manual_seed(0)
+    net = NeuralCDE(2, 20).double()
+    x, times = torch.randn(5, 3, 2).double(), torch.rand(5, 3).double().cumsum(0)
+    # Both of fourth order; the rk4 of torchdiffeq is the 3/8 rule.
+    torch.testing.assert_close(_torch_cde(net, x, times), net(x, times)[1][0], rtol=0, atol=2e-2)
