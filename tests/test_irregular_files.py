@@ -54,7 +54,7 @@ RIGHT = {
 REFUSED = {
     "a different time stamp in every row": lambda rows: [*rows, rows[0]],
     "got only missing values": lambda rows: [[*row[:3], "", row[4]] for row in rows],
-    "got one of 1,": lambda rows: [*rows, ["p5", 1e6, 0.0, 0.0, "b"]],
+    "gaps of up to 100,000 times the usual one": lambda rows: [*rows, ["p5", 1e6, 0.0, 0.0, "b"]],
     "expected a number or an ISO date": lambda rows: [*rows, ["p5", "soon", 0.0, 0.0, "b"]],
 }
 
