@@ -111,6 +111,22 @@ def test_jumps_of_samples_are_located(function, grad):
     assert not solution.event_time.requires_grad
 
 
+@pytest.mark.parametrize("steps", ["batch", "sample"])
+def test_a_function_that_rests_at_zero_has_its_event_where_it_left(steps):
+    """As programs write it that want to stop at an end: zero from there on."""
+
+    def event(t, y):
+        return torch.where(t.reshape(-1) > 0.8, 0.0, y.reshape(-1) - 0.5)
+
+    start = torch.ones(1, 1, dtype=torch.float64)
+    options = {"first_step": 4.0}
+    how = {"steps": steps, "rtol": 1e3, "atol": 1e3, "method": "dopri8", "options": options}
+    solution = solve(decay, start, [0.0, 5.0], event=event, **how)
+    assert abs(solution.event_time.item() - math.log(2)) < 1e-6
+    solution = solve(decay, 2 * start, [0.0, 5.0], event=event, **how)
+    assert abs(solution.event_time.item() - 0.8) < 1e-9
+
+
 def test_a_function_that_is_not_a_number_is_no_event():
     assert solve(decay, one(), [0.0, 5.0], event=lambda t, y: (y[0] - 0.5).log() - 1).success
     solution = solve(decay, one(), [0.0, 5.0], event=lambda t, y: (0.9 - y[0]).sqrt() - 0.5)

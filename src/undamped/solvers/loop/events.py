@@ -126,7 +126,8 @@ def locate(
 
     The event is found with true steps of the method, not with a polynomial, so that its state is
     as accurate as any other. Illinois' variant of false position, which halves the interval where
-    it is slow, for functions that jump. Where g is NaN there is no sign to change.
+    it is slow, for functions that jump. Where g is NaN there is no sign to change. A zero is the
+    event only if g is not zero just before it: functions may rest there.
 
     Args:
         at: From step sizes to g at their ends, by true steps of the method.
@@ -140,16 +141,18 @@ def locate(
     rising = g_low < 0
     side, before = torch.zeros_like(size), size.abs()
     half = torch.full_like(size, 0.5)
+    rests = torch.zeros_like(size, dtype=torch.bool)
     # Three rounds halve the interval at least; it has 52 bits.
     for round_ in range(1, 160):
         width = (high - low).abs()
-        done = (g_high == 0) | (width <= tolerance)
+        done = width <= tolerance
         if bool(done.all()):
             break
         part = g_low / (g_low - g_high)
         if round_ % 3 == 0:
             part = torch.where(width > before / 2, half, part)
             before = width
+        part = torch.where(rests & (g_high == 0), half, part)
         margin = torch.where(done, half, tolerance / (2 * width)).clamp_max(0.5)
         # Not a number where g is infinite.
         part = torch.where((part >= 0) & (part <= 1), part, half)
@@ -159,6 +162,7 @@ def locate(
         g = at(middle).to(size.dtype)
         beyond = ~done & torch.where(rising, g >= 0, g <= 0)
         short = ~done & ~beyond
+        rests = rests | (beyond & (g == 0) & (g_high == 0))
         g_low = torch.where(beyond & (side == 1), g_low / 2, g_low)
         g_high = torch.where(short & (side == -1), g_high / 2, g_high)
         high, g_high = torch.where(beyond, middle, high), torch.where(beyond, g, g_high)
