@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Unpack, cast
 
@@ -67,76 +68,95 @@ class SeriesTask(ArrayTask):
     ) -> None:
         super().__init__(seed)
         asked: Any = options  # complete and converted
-        horizon, window, stride = asked["horizon"], asked["window"], asked["stride"]
-        fractions, gap, split_seed = asked["fractions"], asked["gap"], asked["split_seed"]
         self._said: list[str] = list(series_set.notes)
-        self.kind: Kind = kind_of(series_set, asked["kind"], horizon, self._said)
-        self.horizon = horizon if self.kind == "forecast" else None
+        self.kind: Kind = kind_of(series_set, asked["kind"], asked["horizon"], self._said)
+        self.horizon: int | None = asked["horizon"] if self.kind == "forecast" else None
         series_set = labelled(series_set, self.kind, self._said)
         stamps = self._stamped(series_set, asked["stamps"])
-        if self.kind == "forecast" and window is None and stamps and not _long(series_set):
-            series_set = long_enough(series_set, horizon + 1, self._said)
-            self._say(f"All of a series but its last {horizon} steps goes in.")
-        elif self.kind == "forecast":
-            assert horizon is not None
-            window = window or forecast_window(series_set, horizon)
-            stride = stride or stride_of(series_set, horizon)
-            series_set = series_set.windows(window + horizon, stride)
-            self._say(f"{len(series_set):,} windows: {window} steps in, {horizon} to come.")
-        elif window is not None:
-            series_set = series_set.windows(window, stride or window)
-            self._say(f"{len(series_set):,} windows of {window} steps.")
-        self.series_set = series_set
-        by, why = (
-            splits.choose(series_set) if asked["split"] == "auto" else (asked["split"], "as asked")
-        )
-        self.parts = splits.split(series_set, fractions=fractions, by=by, gap=gap, seed=split_seed)
-        self._say_split(by, why)
-        self.split_record = {
+        self.series_set, window = self._cut(series_set, asked["window"], asked["stride"], stamps)
+        self.parts, self.split_record = self._split(asked)
+        self.preparation = self._fit_preparation(asked, stamps, window)
+        self._say_preparation(asked["standardise"])
+        self._answer_as_prepared(asked["standardise"])
+        self._prepared: dict[int, PreparedSeries] = {}
+        self._kept = 0
+
+    def _cut(
+        self, series_set: SeriesSet, window: int | None, stride: int | None, stamps: bool
+    ) -> tuple[SeriesSet, int | None]:
+        """Return what a model answers about, whole series or windows, and how long a window is."""
+        if self.horizon is not None and window is None and stamps and not _long(series_set):
+            self._say(f"All of a series but its last {self.horizon} steps goes in.")
+            return long_enough(series_set, self.horizon + 1, self._said), None
+        if self.horizon is not None:
+            window = window or forecast_window(series_set, self.horizon)
+            stride = stride or stride_of(series_set, self.horizon)
+            cut = series_set.windows(window + self.horizon, stride)
+            self._say(f"{len(cut):,} windows: {window} steps in, {self.horizon} to come.")
+            return cut, window
+        if window is not None:
+            cut = series_set.windows(window, stride or window)
+            self._say(f"{len(cut):,} windows of {window} steps.")
+            return cut, window
+        return series_set, None
+
+    def _split(self, asked: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return which series are in which part, and what a run remembers of it."""
+        by, why = asked["split"], "as asked"
+        if by == "auto":
+            by, why = splits.choose(self.series_set)
+        fractions, gap, seed = asked["fractions"], asked["gap"], asked["split_seed"]
+        parts = splits.split(self.series_set, fractions=fractions, by=by, gap=gap, seed=seed)
+        self._say_split(parts, by, why)
+        return parts, {
             "by": by,
             "fractions": [float(f) for f in fractions],
             "gap": gap,
-            "seed": split_seed,
-            "sizes": {name: len(index) for name, index in self.parts.items()},
-            "hash": splits.hash_of(self.parts),
+            "seed": seed,
+            "sizes": {name: len(index) for name, index in parts.items()},
+            "hash": splits.hash_of(parts),
         }
+
+    def _fit_preparation(
+        self, asked: Mapping[str, Any], stamps: bool, window: int | None
+    ) -> Preparation:
+        """Return what the training part alone tells about channels, gaps and answers."""
         missing = asked["missing"]
         if missing == "auto":
-            missing = "mask" if stamps and _has_gaps(series_set) else "interpolate"
+            missing = "mask" if stamps and _has_gaps(self.series_set) else "interpolate"
         stepwise = self.kind in ("steps", "classification")
-        self.preparation = Preparation.fit(
-            series_set.take(self.parts["train"]),
+        return Preparation.fit(
+            self.series_set.take(self.parts["train"]),
             kind=self.kind,
             missing=missing,
             standardise=asked["standardise"],
             stamps=stamps,
-            classes=sorted_labels(series_set.targets) if stepwise else None,
-            horizon=horizon or 0,
+            classes=sorted_labels(self.series_set.targets) if stepwise else None,
+            horizon=asked["horizon"] or 0,
             forecast=asked["forecast"],
             window=window,
         )
-        self._say_preparation(asked["standardise"])
-        self.input_size = self.preparation.input_size
-        self.output_size = self.preparation.output_size
-        self.readout = self.preparation.readout
-        self.needs = self.preparation.needs
-        if stamps:
-            self.clock = Clock(gap=1.0, span=self.preparation.span)
-        self.counts_classes = self.preparation.classes is not None
+
+    def _answer_as_prepared(self, standardise: bool) -> None:
+        """Tell models and instruments which answers are wanted, as the preparation makes them."""
+        prepared = self.preparation
+        self.input_size = prepared.input_size
+        self.output_size = prepared.output_size
+        self.readout = prepared.readout
+        self.needs = prepared.needs
+        if prepared.stamps:
+            self.clock = Clock(gap=1.0, span=prepared.span)
+        self.counts_classes = prepared.classes is not None
         self.answer = "class" if self.counts_classes else "number"
         if self.kind == "forecast":
             # Without standardising, inputs keep their units and answers do not.
-            self.same_channels = (
-                self.preparation.forecast == self.preparation.channels and asked["standardise"]
-            )
-        if self.preparation.at_times:
+            self.same_channels = prepared.forecast == prepared.channels and standardise
+        if prepared.at_times:
             self.answer = "trajectory"
         elif self.horizon is not None:
             self.steps_ahead = self.horizon
         self.metric = "accuracy" if self.counts_classes else "rmse"
         self.higher_is_better = self.counts_classes
-        self._prepared: dict[int, PreparedSeries] = {}
-        self._kept = 0
 
     def suggest(self, model: str) -> Settings:
         """Choose size, rate and budget from the length and number of the series."""
@@ -160,10 +180,10 @@ class SeriesTask(ArrayTask):
     def _say(self, sentence: str) -> None:
         self._said.append(sentence)
 
-    def _say_split(self, by: str, why: str) -> None:
-        sizes = ", ".join(f"{len(index):,} {name}" for name, index in self.parts.items())
+    def _say_split(self, parts: Mapping[str, np.ndarray], by: str, why: str) -> None:
+        sizes = ", ".join(f"{len(index):,} {name}" for name, index in parts.items())
         self._say(f"Split by {by} ({why}): {sizes}.")
-        left = len(self.series_set) - sum(len(index) for index in self.parts.values())
+        left = len(self.series_set) - sum(len(index) for index in parts.values())
         if left:
             self._say(f"{left:,} left out, so that no part sees what another holds.")
         origin = self.series_set.origin

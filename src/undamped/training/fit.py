@@ -79,24 +79,11 @@ def fit(
     options = TrainOptions(**check("train", TrainOptions, settings["train"]))
     if progress is True and built_task.notes():
         sys.stderr.write("\n".join(built_task.notes()) + "\n")
-    if built_task.carries_state and options.devices * options.nodes > 1:
-        raise OptionError(
-            "train.devices: expected 1 for a task whose state is carried from batch to batch, got "
-            f"{options.devices * options.nodes}. A checkpoint holds the state of one process."
-        )
-    if not isinstance(model, str):
+    _check_carried_state(built_task, options)
+    if isinstance(model, TaskModel):
         settings["model"] = {}
-    vectors = built_task.starting_embedding()
-    if vectors is not None and isinstance(model, str):
-        settings["model"].setdefault("embedding_size", vectors.shape[1])
     with _random_numbers(seed):
-        built_model = (
-            model_for(built_task.task_shape, model, check_options(model, settings["model"]))
-            if isinstance(model, str)
-            else model
-        )
-        if vectors is not None and isinstance(model, str):
-            built_model.start_embedding(vectors)
+        built_model = _build_model(model, built_task, settings["model"])
         if progress and built_model.notes():
             sys.stderr.write("\n".join(built_model.notes()) + "\n")
         _check_number_format(built_model, options.precision)
@@ -220,6 +207,28 @@ def _build_task(task: str | Task, options: Mapping[str, Any], seed: int) -> Task
     if "seed" in options_of(task_class):
         chosen.setdefault("seed", seed)
     return task_class(**chosen)
+
+
+def _build_model(model: str | TaskModel, task: Task, options: dict[str, Any]) -> TaskModel:
+    """Return the network for a task; options are completed where the task starts an embedding."""
+    if isinstance(model, TaskModel):
+        return model
+    vectors = task.starting_embedding()
+    if vectors is not None:
+        options.setdefault("embedding_size", vectors.shape[1])
+    built = model_for(task.task_shape, model, check_options(model, options))
+    if vectors is not None:
+        built.start_embedding(vectors)
+    return built
+
+
+def _check_carried_state(task: Task, options: TrainOptions) -> None:
+    processes = options.devices * options.nodes
+    if task.carries_state and processes > 1:
+        raise OptionError(
+            "train.devices: expected 1 for a task whose state is carried from batch to batch, got "
+            f"{processes}. A checkpoint holds the state of one process."
+        )
 
 
 def _plain(options: Mapping[str, Any], task: Task) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from undamped.cli.settings import Settings
     from undamped.tasks.task import Task
     from undamped.training.run import Run
 
@@ -37,16 +38,48 @@ def compare(
     Example: `undamped compare digits unicornn lstm --seeds 3 train.seconds=20`
     """
     import undamped.tasks
-    from undamped.cli.picture import check_picture
+    from undamped.cli.picture import check_picture, draw_curves
     from undamped.cli.screen import print_json
     from undamped.cli.settings import read_settings
-    from undamped.errors import NonFiniteError, OptionError
     from undamped.networks.for_task import refuse_misfit
-    from undamped.registry import models, tasks
-    from undamped.training import Run, fit
+    from undamped.registry import tasks
     from undamped.training.recipes import merged
 
     settings = read_settings(words, config)
+    # Everything is checked before anything is trained.
+    task, names = _what_to_compare(settings)
+    check_picture(picture)
+    # All learn from the data that the first model wants, unless something else was said.
+    task_options = merged(tasks[task], names[0], {"task": settings.task_options(task)})["task"]
+    fits = {
+        name: {
+            "model_options": settings.model_options(name),
+            "task_options": task_options,
+            "train": settings.train_options(),
+            "out": out,
+            "command": shlex.join(["undamped", *sys.argv[1:]]),
+        }
+        for name in names
+    }
+    built = undamped.tasks.build(task, **task_options)
+    for name in names:
+        refuse_misfit(built.task_shape, name)
+    results, failures = _fit_all(task, fits, range(settings.seed, settings.seed + seeds))
+    if picture is not None:
+        draw_curves(picture, built, results)
+    rows = [_summary(name, results[name], failures[name], built) for name in names]
+    chance = {"guess": built.chance.guess, built.metric: built.chance.metric}
+    if as_json:
+        print_json({"task": task, "metric": built.metric, "chance": chance, "models": rows})
+    else:
+        _print(task, built, rows)
+
+
+def _what_to_compare(settings: Settings) -> tuple[str, list[str]]:
+    """Return the task and the models, or refuse."""
+    from undamped.errors import OptionError
+    from undamped.registry import models, tasks
+
     if len(settings.names) < 2:
         raise OptionError(
             "compare: expected a task and at least one model, got "
@@ -67,32 +100,24 @@ def compare(
             f"{unused[0]}.…: expected settings of a model that is compared, got {unused[0]}'s. "
             f"Add {unused[0]} to the list or leave its settings out."
         )
-    # Everything is checked before anything is trained.
-    check_picture(picture)
-    options = {name: settings.model_options(name) for name in names}
-    # All learn from the data that the first model wants, unless something else was said.
-    task_options = merged(tasks[task], names[0], {"task": settings.task_options(task)})["task"]
-    train = settings.train_options()
-    built = undamped.tasks.build(task, **task_options)
-    for name in names:
-        refuse_misfit(built.task_shape, name)
-    results: dict[str, list[Run]] = {name: [] for name in names}
-    failures: dict[str, list[str]] = {name: [] for name in names}
-    for seed in range(settings.seed, settings.seed + seeds):
+    return task, names
+
+
+def _fit_all(
+    task: str, fits: dict[str, dict[str, Any]], seeds: range
+) -> tuple[dict[str, list[Run]], dict[str, list[str]]]:
+    """Train every model with every seed; return runs, and what went wrong, by model."""
+    from undamped.errors import NonFiniteError
+    from undamped.training import Run, fit
+
+    results: dict[str, list[Run]] = {name: [] for name in fits}
+    failures: dict[str, list[str]] = {name: [] for name in fits}
+    for seed in seeds:
         shared: str | Task = task  # the models of a seed learn from the same data, read once
-        for name in names:
+        for name, options in fits.items():
             sys.stderr.write(f"{name}, seed {seed}\n")
             try:
-                run = fit(
-                    name,
-                    shared,
-                    model_options=options[name],
-                    task_options=task_options,
-                    train=train,
-                    seed=seed,
-                    out=out,
-                    command=shlex.join(["undamped", *sys.argv[1:]]),
-                )
+                run = fit(name, shared, seed=seed, **options)
             except NonFiniteError as error:
                 failures[name].append(str(error))
                 continue
@@ -100,16 +125,7 @@ def compare(
                 raise KeyboardInterrupt
             shared = run.task()
             results[name].append(Run.open(run.path))  # without the data, which may be large
-    if picture is not None:
-        from undamped.cli.picture import draw_curves
-
-        draw_curves(picture, built, results)
-    rows = [_summary(name, results[name], failures[name], built) for name in names]
-    chance = {"guess": built.chance.guess, built.metric: built.chance.metric}
-    if as_json:
-        print_json({"task": task, "metric": built.metric, "chance": chance, "models": rows})
-    else:
-        _print(task, built, rows)
+    return results, failures
 
 
 def _metrics(task: Task) -> dict[str, str]:

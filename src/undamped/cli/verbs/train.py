@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from undamped.tasks.task import Task
     from undamped.training.run import Run
 
 DEFAULT_TASK, DEFAULT_MODEL, DEFAULT_BASELINE = "digits", "unicornn", "lstm"
@@ -153,39 +154,15 @@ def _print(run: Run, other: Run | None) -> None:
     from undamped.training.origins import with_words
 
     settings, task = run.settings, run.task()
-    result, model = settings["result"], settings["model"]
-    found = task.test_parts()
-    parts = [name for name, part in found.items() if part.metric == task.metric] or ["valid"]
+    result, found = settings["result"], task.test_parts()
     held = "test" if found else "validation"
-    notes = {
-        "model": f"{model['parameters']:,} parameters, {result['steps']:,} steps",
-        "chance": task.chance.guess,
-    }
-    rows = [
-        (
-            model["name"] if part in ("test", "valid") else f"{model['name']}, {part}",
-            result[part][task.metric],
-            notes["model"] if place == 0 else "",
-        )
-        for place, part in enumerate(parts)
-    ]
-    rows.append(("a guess", task.chance.metric, notes["chance"]))
-    if other is not None and other.result is not None:
-        count = other.settings["model"]["parameters"]
-        rows.append(
-            (
-                f"{other.settings['model']['name']}, same time",
-                other.result[parts[0]][task.metric],
-                f"{count:,} parameters, {other.result['steps']:,} steps",
-            )
-        )
     screen = console()
     direction = "higher is better" if task.higher_is_better else "lower is better"
     screen.print("")
     screen.print(f"[bold]{task.describe()}[/]")
     screen.print(f"{metric_name(task)} on the {held} part, {direction}", style="dim")
     screen.print("")
-    screen.print(bars(rows, task))
+    screen.print(bars(_scores(settings, task, other), task))
     for name, part in found.items():
         if part.metric != task.metric:
             screen.print(scores_line(name, result[name]))
@@ -208,3 +185,30 @@ def _print(run: Run, other: Run | None) -> None:
             expand=False,
         )
     )
+
+
+def _scores(
+    settings: dict[str, Any], task: Task, other: Run | None
+) -> list[tuple[str, float, str]]:
+    """Return who scored what on the parts that are scored alike: model, guess, baseline."""
+    model, result = settings["model"], settings["result"]
+    alike = [name for name, part in task.test_parts().items() if part.metric == task.metric]
+    parts = alike or ["valid"]
+    rows = [
+        (
+            model["name"] if part in ("test", "valid") else f"{model['name']}, {part}",
+            result[part][task.metric],
+            _effort(settings) if place == 0 else "",
+        )
+        for place, part in enumerate(parts)
+    ]
+    rows.append(("a guess", task.chance.metric, task.chance.guess))
+    if other is not None and other.result is not None:
+        name = f"{other.settings['model']['name']}, same time"
+        rows.append((name, other.result[parts[0]][task.metric], _effort(other.settings)))
+    return rows
+
+
+def _effort(settings: dict[str, Any]) -> str:
+    count, steps = settings["model"]["parameters"], settings["result"]["steps"]
+    return f"{count:,} parameters, {steps:,} steps"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,50 +33,66 @@ def read_arrays(path: str | Path) -> SeriesSet:
         path: The file.
     """
     path = Path(path)
-    arrays = _load(path)
-    names = {name.lower(): name for name in arrays}
-    if "x" not in names:
+    arrays = {name.lower(): array for name, array in _load(path).items()}
+    values = _values(path, arrays)
+    series = _series(path, values, _lengths(path, arrays.get("lengths"), values))
+    named = arrays.get("channels")
+    channels = [str(name) for name in (range(values.shape[2]) if named is None else named)]
+    times = arrays.get("times")
+    return SeriesSet(
+        series,
+        channels,
+        _targets(path, arrays.get("y"), series),
+        [str(name) for name in arrays.get("ids", ())],
+        arrays.get("groups"),
+        None if times is None else _cut(path, "times", times.astype(np.float64), series),
+        source=str(path),
+        blurred=_blurred(values, series, channels),
+    )
+
+
+def _values(path: Path, arrays: dict[str, np.ndarray]) -> np.ndarray:
+    """Return X as (series, time, channels)."""
+    if "x" not in arrays:
         raise _wrong(path, f"an array {_FORM}", f"only {', '.join(sorted(arrays)) or 'nothing'}")
-    values = arrays[names["x"]]
+    values = arrays["x"]
     if values.ndim == 2:
         values = values[:, :, None]
     if values.ndim != 3 or not values.size:
         raise _wrong(path, _FORM, f"shape {values.shape}")
+    return values
 
-    def beside(name: str) -> np.ndarray | None:
-        return arrays[names[name]] if name in names else None
 
-    lengths = _lengths(path, beside("lengths"), values)
-    series = [
-        as_numbers(one[: lengths[i]], f"{path}: X") if lengths is not None else one
-        for i, one in enumerate(values if lengths is not None else _float32(path, values))
+def _series(path: Path, values: np.ndarray, lengths: list[int] | None) -> list[np.ndarray]:
+    if lengths is None:
+        return list(as_numbers(values, f"{path}: X"))
+    return [
+        as_numbers(one[:length], f"{path}: X") for one, length in zip(values, lengths, strict=True)
     ]
+
+
+def _targets(
+    path: Path, y: np.ndarray | None, series: list[np.ndarray]
+) -> np.ndarray | list[np.ndarray] | None:
+    """Return an answer for every series, or one for every step of it."""
+    if y is None:
+        return None
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim > 2 or len(y) != len(series):
+        raise _wrong(path, f"y of shape ({len(series)},) or (series, time)", f"{y.shape}")
+    return y if y.ndim == 1 else _cut(path, "y", y, series)
+
+
+def _blurred(values: np.ndarray, series: list[np.ndarray], channels: list[str]) -> tuple[str, ...]:
+    """Return what float32 cannot tell apart; a wrong number of channels is said elsewhere."""
+    if len(channels) != values.shape[2]:
+        return ()
     resolution = Resolution()
     for exact, one in zip(values, series, strict=True):
         if exact.dtype.kind in "iuf":
             resolution.add(exact[: len(one)], one)
-    names_of_channels = [str(name) for name in _names(beside("channels"), values.shape[2])]
-    ids, groups, times, y = beside("ids"), beside("groups"), beside("times"), beside("y")
-    if y is not None and y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    if y is not None and (y.ndim > 2 or len(y) != len(series)):
-        raise _wrong(path, f"y of shape ({len(series)},) or (series, time)", f"{y.shape}")
-    return SeriesSet(
-        series,
-        names_of_channels,
-        y if y is None or y.ndim == 1 else _cut(path, "y", y, series),
-        [] if ids is None else [str(name) for name in ids],
-        groups,
-        None if times is None else _cut(path, "times", times.astype(np.float64), series),
-        source=str(path),
-        blurred=resolution.blurred(names_of_channels)
-        if len(names_of_channels) == values.shape[2]
-        else (),
-    )
-
-
-def _names(channels: np.ndarray | None, width: int) -> Iterable[Any]:
-    return range(width) if channels is None else channels
+    return resolution.blurred(channels)
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:
@@ -111,10 +126,6 @@ def _load(path: Path) -> dict[str, np.ndarray]:
             remedy="Write it with numpy.savez(file, X=…, y=…) from arrays of numbers or text.",
         )
     )
-
-
-def _float32(path: Path, values: np.ndarray) -> np.ndarray:
-    return as_numbers(values, f"{path}: X")
 
 
 def _lengths(path: Path, lengths: np.ndarray | None, values: np.ndarray) -> list[int] | None:

@@ -65,31 +65,22 @@ def assign(
         channels: What a model may see; everything else by default.
         needs_target: Whether a target is looked for.
     """
-    found = Columns()
-    for part, name in (("target", target), ("id", id), ("time", time), ("group", group)):
-        if name is not None and name not in columns:
-            raise unknown_name("column", name, list(columns))
-        setattr(found, part, name)
-    for name in channels or ():
-        if name not in columns:
-            raise unknown_name("column", name, list(columns))
-    taken = {name for name in (target, id, time, group) if name is not None}
-    given = [name for name in (target, id, time, group) if name is not None]
-    if len(taken) != len(given) or taken & set(channels or ()):
-        raise OptionError(
-            "columns: expected every column to be one thing, got one named twice. Give each of "
-            "target, id, time, group and channels columns of its own."
-        )
+    said = {"target": target, "id": id, "time": time, "group": group}
+    parts = {part: name for part, name in said.items() if name is not None}
+    shown = list(channels or ())
+    _check_said(columns, list(parts.values()), shown)
+    found = Columns(target, id, time, group)
+    taken = set(parts.values())
     for part, usual in _USUAL.items():
-        if getattr(found, part) is not None or (part == "target" and not needs_target):
+        if part in parts or (part == "target" and not needs_target):
             continue
-        free = {n.lower(): n for n in columns if n not in taken and n not in (channels or ())}
+        free = {n.lower(): n for n in columns if n not in taken and n not in shown}
         name = next((free[word] for word in usual if word in free), None)
         if name is not None:
             setattr(found, part, name)
             taken.add(name)
             found.notes.append(f"Column '{name}' is taken as {part}.")
-    found.channels = list(channels) if channels else [n for n in columns if n not in taken]
+    found.channels = shown or [n for n in columns if n not in taken]
     if not found.channels:
         raise DataError(
             explain(
@@ -100,6 +91,18 @@ def assign(
             )
         )
     return found
+
+
+def _check_said(columns: Sequence[str], parts: list[str], channels: list[str]) -> None:
+    """Refuse columns that are not there or were given two parts to play."""
+    for name in (*parts, *channels):
+        if name not in columns:
+            raise unknown_name("column", name, list(columns))
+    if len(set(parts)) != len(parts) or set(parts) & set(channels):
+        raise OptionError(
+            "columns: expected every column to be one thing, got one named twice. Give each of "
+            "target, id, time, group and channels columns of its own."
+        )
 
 
 def numbered(names: Sequence[str]) -> dict[str, list[str]] | None:
