@@ -84,6 +84,7 @@ from undamped.networks import nnRNN as nnRNN
 from undamped.networks import oRNN as oRNN
 from undamped.networks import scoRNN as scoRNN
 from undamped.networks import uRNN as uRNN
+from undamped.networks.bank.oscillator_bank import OscillatorBank as OscillatorBank
 from undamped.networks.continuous.antisymmetric import AntisymmetricNODE as AntisymmetricNODE
 from undamped.networks.continuous.antisymmetric import LinearAntisymmetricNODE as LinearAntisymmetricNODE
 from undamped.networks.continuous.data_controlled import DataControlledNODE as DataControlledNODE

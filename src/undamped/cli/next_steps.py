@@ -35,13 +35,17 @@ def next_steps(run: Run) -> list[str]:
 def rivals(model: str) -> list[str]:
     """Return the models that one is usually compared with: they read and answer the same."""
     from undamped.networks.continuous.images import ImageModel
+    from undamped.networks.irregular.network import StampedNetwork
     from undamped.networks.recurrent import Recurrent
     from undamped.networks.task_model import TaskModel, answers_of
     from undamped.registry import models
 
     def kind(member: Any) -> tuple[Any, ...]:
-        bases = tuple(issubclass(member, base) for base in (Recurrent, ImageModel, TaskModel))
-        return (*bases, answers_of(member))
+        whole = issubclass(member, TaskModel)
+        series = whole and member.sequential and "vectors" in member.input_kinds
+        recurrent = issubclass(member, Recurrent) or series
+        others = (issubclass(member, base) for base in (ImageModel, StampedNetwork))
+        return recurrent, *others, whole and not series, answers_of(member)
 
     if model not in models:
         return []

@@ -6,6 +6,7 @@ Written by `python -m undamped.stubs`; do not edit.
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from undamped.networks.bank.oscillator_bank import OscillatorBank as OscillatorBank
 from undamped.networks.continuous.antisymmetric import AntisymmetricNODE as AntisymmetricNODE
 from undamped.networks.continuous.antisymmetric import LinearAntisymmetricNODE as LinearAntisymmetricNODE
 from undamped.networks.continuous.data_controlled import DataControlledNODE as DataControlledNODE

@@ -242,6 +242,11 @@ class SeriesTask(ArrayTask):
         """How many series a part has; without a validation part, training is looked at instead."""
         return len(self._members(split))
 
+    @property
+    def validates_on_training(self) -> bool:
+        """Whether there is no validation part."""
+        return not len(self.parts["valid"])
+
     def _members(self, split: Split) -> np.ndarray:
         if split == "valid" and not len(self.parts["valid"]):
             split = "train"

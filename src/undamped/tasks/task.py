@@ -87,6 +87,11 @@ class Task(ABC):
     carries_state: bool = False
     """Whether a batch goes on where the one before it ended, so that state is handed on."""
 
+    @property
+    def validates_on_training(self) -> bool:
+        """Whether validation looks at the training data, for want of data of its own."""
+        return False
+
     recipes: ClassVar[Mapping[str, Settings]] = {}
     """Settings to start from, by the name of the model; those of "*" are for all. What
     `undamped train` is not told comes from here."""

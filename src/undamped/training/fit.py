@@ -19,6 +19,7 @@ from undamped import errors
 from undamped.errors import OptionError, UndampedError, explain
 from undamped.memory import memory_use, reset_peak_memory
 from undamped.networks.for_task import check_options, model_for
+from undamped.networks.learns_at_once import LearnsAtOnce
 from undamped.networks.task_model import TaskModel
 from undamped.options import check, options_of
 from undamped.registry import tasks
@@ -142,6 +143,7 @@ def _train(
     seed: int,
     progress: bool | Callable[[str], None],
 ) -> Run:
+    from undamped.training.at_once import learn_at_once
     from undamped.training.checkpoint import load_checkpoint
     from undamped.training.devices import make_fabric
     from undamped.training.loop import Training, train
@@ -157,9 +159,13 @@ def _train(
         training = Training(model, task, options, seed, run, checkpoint, shown, tell)
         stoppable = stop_gently(training.stop, options.devices * options.nodes)
         with _random_numbers(seed), stoppable, hushed():
-            fabric = make_fabric(options, run.path)
-            if not training.finished:
-                fabric.launch(functools.partial(train, training=training))
+            if isinstance(model, LearnsAtOnce):
+                if checkpoint is None:
+                    learn_at_once(model, training)
+            else:
+                fabric = make_fabric(options, run.path)
+                if not training.finished:
+                    fabric.launch(functools.partial(train, training=training))
     except (Exception, KeyboardInterrupt) as error:
         raise _failed(run, error) from error
     state = load_checkpoint(run.checkpoint).progress

@@ -1,0 +1,64 @@
+"""The bank's loop over time for the CPU, compiled by Numba."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from undamped.kernels.shared.jit import njit
+from undamped.kernels.unicornn.compiled import OPTIONS
+
+
+@cache
+def kernel(timed: bool) -> Callable[..., None]:
+    """The loop; what it counts is changed in place. Oscillators are one vector after the other."""
+
+    @njit(**OPTIONS)
+    def bank_pools(
+        drive: Any,
+        gaps: Any,
+        until: Any,
+        cosine: Any,
+        sine: Any,
+        damping: Any,
+        frequency: Any,
+        thresholds: Any,
+        real: Any,
+        imaginary: Any,
+        before: Any,
+        total: Any,
+        peak: Any,
+        speed: Any,
+        above: Any,
+        count: Any,
+        low: int,
+        high: int,
+    ) -> None:
+        one, zero = drive.dtype.type(1), drive.dtype.type(0)
+        width, levels = drive.shape[2], thresholds.shape[0]
+        for b in range(low, high):
+            for t in range(until[b]):
+                gap = gaps[t, b] if timed else one
+                first = count[b] == zero
+                for k in range(width):
+                    c, s = cosine[k], sine[k]
+                    if timed:
+                        size = math.exp(-damping[k] * gap)
+                        c = size * math.cos(frequency[k] * gap)
+                        s = size * math.sin(frequency[k] * gap)
+                    x, y = real[b, k], imaginary[b, k]
+                    now = c * x - s * y + drive[t, b, k]
+                    real[b, k] = now
+                    imaginary[b, k] = s * x + c * y
+                    total[b, k] += now
+                    speed[b, k] += abs(now - before[b, k])
+                    before[b, k] = now
+                    peak[b, k] = now if first or now > peak[b, k] else peak[b, k]
+                for j in range(levels):
+                    for k in range(width):
+                        above[b, j, k] += one if real[b, k] > thresholds[j, k] else zero
+                count[b] += one
+
+    return bank_pools

@@ -1,0 +1,302 @@
+"""A bank of fixed oscillators with a linear readout, learnt in closed form."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from undamped.checked import checked
+from undamped.contract import Answer, Batch, InputKind, TaskShape, Use
+from undamped.errors import DataError, OptionError, explain
+from undamped.kernels.bank.pools import turned
+from undamped.networks.bank.oscillators import BankState, Oscillators
+from undamped.networks.bank.ridge import Ridge, fit_ridge
+from undamped.networks.learns_at_once import LearnsAtOnce, Part
+from undamped.networks.task_model import StreamingModel
+from undamped.options import PositiveInt
+from undamped.promises import Kind, Promise
+from undamped.registry import models
+
+_EXAMPLES = 16  # sequences on whose responses thresholds are chosen
+_LEAST_SCALE = 1e-6  # of a feature; one that hardly varies says nothing
+_MOST_BYTES = 2 << 30
+_TEMPERATURES = 2.0 ** torch.linspace(-3, 5, 33, dtype=torch.float64)
+
+
+@models.register("bank")
+class OscillatorBank(LearnsAtOnce, StreamingModel):
+    """Oscillator bank: a thousand fixed oscillators hear the sequence, a ridge regression answers.
+
+    Equation:
+        z_k ← e^{(−γ_k + iω_k) Δt} z_k + d_k · (x, Δx),  y_k = Re z_k
+        answer = W φ + b,  φ = (mean y, max y, mean |Δy|, share of samples with y > θ_j)
+
+    Symbols:
+        x sample, Δx its change, ω log-spaced frequencies and γ dampings from none to 0.6 ω, d
+        random mixtures of one to three channels, all drawn once and never trained; θ quantiles of
+        responses to training sequences. W, b ridge regression with the penalty whose answers to
+        samples left out are best, for classes as ±1 and then scaled into logits.
+
+    Promise:
+        Between samples no oscillation grows, and two gaps do what one gap of their length does.
+
+    Learnt in seconds and without back-propagation, from sequences of any and unequal lengths, with
+    gaps and stamps. Everything that is pooled is running, so a stream is answered sample by sample
+    in constant memory.
+
+    Args:
+        shape: The shape of the task.
+        oscillators: How many.
+        thresholds: How many levels of every oscillator are counted.
+
+    Example:
+        >>> model = undamped.OscillatorBank(undamped.contract.TaskShape(3, 2), oscillators=50)
+        >>> model(torch.randn(100, 8, 3)).shape
+        torch.Size([8, 2])
+
+    Reference:
+        Pooled random features with a ridge readout as in A. Dempster, D. Schmidt, G. Webb.
+        MiniRocket. KDD, 2021; fixed dynamics as in H. Jaeger, The echo state approach, 2001.
+    """
+
+    uses: ClassVar[frozenset[Use]] = frozenset({"times", "observed"})
+    answers: ClassVar[frozenset[Answer]] = frozenset({"class", "number"})
+    input_kinds = frozenset[InputKind]({"vectors", "pixels"})
+    sequential = True
+    promises = (
+        Promise(Kind.CONTRACTING_GAPS, "between samples no oscillation grows"),
+        Promise(Kind.SEMIGROUP, "two gaps do what one gap of their length does"),
+    )
+
+    centre: Tensor
+    scale: Tensor
+    penalty: Tensor
+
+    @checked
+    def __init__(
+        self,
+        shape: TaskShape,
+        *,
+        oscillators: PositiveInt = 1000,
+        thresholds: PositiveInt = 4,
+    ) -> None:
+        super().__init__()
+        if shape.readout != "last":
+            raise OptionError(
+                explain(
+                    "bank",
+                    expected="a task with one answer for a sequence",
+                    got="one that asks at every step",
+                    remedy="Choose a recurrent network, such as unicornn.",
+                )
+            )
+        self.shape = shape
+        gap = shape.clock.gap if shape.clock is not None else 1.0
+        self.oscillators = Oscillators(shape.input_size, oscillators, thresholds, gap)
+        features = (3 + thresholds) * oscillators
+        self.register_buffer("centre", torch.zeros(features))
+        self.register_buffer("scale", torch.ones(features))
+        self.register_buffer("penalty", torch.tensor(float("nan"), dtype=torch.float64))
+        self.readout = nn.Linear(features, shape.output_size)
+        nn.init.zeros_(self.readout.weight)
+        nn.init.zeros_(self.readout.bias)
+        self._learnt: list[tuple[Tensor, Tensor]] = []
+
+    # Answers
+
+    def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
+        """Return an answer for every sequence, and where the bank stands afterwards."""
+        batch = batch.cast(self.dtype)
+        ended = self.oscillators.run(
+            batch.inputs, batch.times, batch.observed, batch.lengths, state
+        )
+        return self._answer(ended), ended
+
+    def step(
+        self,
+        x: Tensor,
+        state: Any = None,
+        dt: Tensor | float | None = None,
+        *,
+        observed: Tensor | None = None,
+        ahead: Tensor | None = None,
+    ) -> tuple[Tensor, Any]:
+        """Take one sample of a stream; return the answer so far and the state."""
+        before: BankState = self.oscillators.empty_state(len(x)) if state is None else state
+        times = None
+        if dt is not None:
+            since = torch.as_tensor(dt, dtype=torch.float64, device=x.device)
+            times = (before.time + since).expand(len(x)).unsqueeze(0)
+        seen = None if observed is None else observed.unsqueeze(0)
+        ended = self.oscillators.run(x.to(self.dtype).unsqueeze(0), times, seen, None, before)
+        return self._answer(ended), ended
+
+    def _answer(self, state: BankState) -> Tensor:
+        return self.readout((state.pools.features() - self.centre) / self.scale)
+
+    # What is promised
+
+    @property
+    def state_sizes(self) -> tuple[int, int]:
+        """Numbers of what flows between samples: real and imaginary parts."""
+        return self.oscillators.count, self.oscillators.count
+
+    def flow(self, state: tuple[Tensor, ...], gaps: Tensor) -> tuple[Tensor, ...]:
+        """Return real and imaginary parts (batch, oscillators) after gaps (batch,)."""
+        rates = (rate.to(state[0].dtype) for rate in self.oscillators.rates())
+        return turned(state[0], state[1], gaps.unsqueeze(1), *rates)
+
+    # Learning
+
+    @torch.no_grad()
+    def learn(self, part: Part) -> None:
+        """Look at the sequences, choose what the bank listens to, and learn the readout."""
+        examples = self._look(part)
+        self._choose_thresholds(examples)
+        self._learnt = self._features(part)
+        features, _ = self._all_learnt()
+        self.centre.copy_(features.mean(0))
+        spread = features.std(0, correction=0)
+        self.scale.copy_(torch.where(spread > _LEAST_SCALE, spread, torch.inf))
+        self._solve(None)
+
+    @torch.no_grad()
+    def learn_also(self, part: Part) -> None:
+        """Learn the readout from another part too, with the bank and the penalty as they are."""
+        self._learnt += self._features(part)
+        self._solve(float(self.penalty))
+        self._learnt = []
+
+    def found(self) -> list[str]:
+        """Say which penalty was chosen."""
+        if self.penalty.isnan():
+            return []
+        return [
+            f"{self.oscillators.count:,} oscillators, {len(self.centre):,} features; penalty "
+            f"{float(self.penalty):.1e} chosen by leaving out one sequence after the other."
+        ]
+
+    def _look(self, part: Part) -> list[Tensor]:
+        """Find mean and scale of values and changes, and the longest period; return examples."""
+        bank = self.oscillators
+        bank.centre.zero_()
+        bank.scale.fill_(1.0)
+        sums = torch.zeros(3, 2 * bank.channels, dtype=torch.float64)
+        spans: list[Tensor] = []
+        examples: list[Tensor] = []
+        for batch in part:
+            batch = batch.cast(self.dtype)
+            x, lengths = batch.inputs, _lengths(batch)
+            state = bank.empty_state(x.shape[1])
+            both, _, _ = bank.with_changes(x, batch.observed, state, lengths)
+            there = both != 0  # a change of exactly 0 and a value of 0 do not move a sum
+            sums[0] += there.sum((0, 1))
+            sums[1] += both.double().sum((0, 1))
+            sums[2] += both.double().square().sum((0, 1))
+            spans.append(_spans(batch, lengths, bank.gap))
+            for number in range(x.shape[1]):
+                if len(examples) < 4 * _EXAMPLES:
+                    examples.append(x[: lengths[number], number])
+        if not spans:
+            raise DataError("bank: expected at least one sequence to learn from, got none.")
+        count = sums[0].clamp_min(1)
+        mean = sums[1] / count
+        variance = (sums[2] / count - mean.square()).clamp_min(0)
+        scale = variance.sqrt()
+        bank.centre.copy_(mean)
+        bank.scale.copy_(torch.where(scale > 0, scale, 1.0))
+        bank.longest.fill_(float(torch.cat(spans).double().median()) / 2)
+        chosen = torch.randperm(len(examples))[:_EXAMPLES]
+        return [examples[int(number)] for number in chosen]
+
+    def _choose_thresholds(self, examples: list[Tensor]) -> None:
+        """Take quantiles of what groups of oscillators do when they hear one sequence each."""
+        bank = self.oscillators
+        for group, example in zip(
+            torch.randperm(bank.count).tensor_split(len(examples)), examples, strict=True
+        ):
+            if not len(group):
+                continue
+            heard = bank.responses(example, group).sort(0).values
+            place = bank.levels[:, group] * (len(heard) - 1)
+            low = place.floor().long()
+            high = (low + 1).clamp_max(len(heard) - 1)
+            below, over = heard.gather(0, low), heard.gather(0, high)
+            bank.thresholds[:, group] = below + (place - low) * (over - below)
+
+    def _features(self, part: Part) -> list[tuple[Tensor, Tensor]]:
+        """Return features and answers, batch by batch; sequences without an answer are left out."""
+        found: list[tuple[Tensor, Tensor]] = []
+        used = sum(pair[0].nbytes for pair in self._learnt)
+        for batch in part:
+            moved = batch.cast(self.dtype)
+            state = self.oscillators.run(moved.inputs, moved.times, moved.observed, moved.lengths)
+            features, (answers, known) = state.pools.features(), self._targets(batch)
+            used += features.nbytes
+            if used > _MOST_BYTES:
+                raise OptionError(
+                    explain(
+                        "model.oscillators",
+                        expected=f"features that fit into {_MOST_BYTES >> 30} GB",
+                        got=f"more, with {self.oscillators.count:,} oscillators",
+                        remedy="Give fewer oscillators, or fewer sequences (train.steps where "
+                        "the data has no end).",
+                    )
+                )
+            found.append((features[known], answers[known]))
+        return found
+
+    def _targets(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return what the regression is to answer (batch, outputs), and which rows are known."""
+        if self.shape.answer == "class":
+            known = batch.targets >= 0
+            rows = F.one_hot(batch.targets.clamp_min(0), self.shape.output_size)
+            return rows.double() * 2 - 1, known
+        rows = batch.targets.double().reshape(len(batch.targets), -1)
+        return rows, ~rows.isnan().any(1)
+
+    def _all_learnt(self) -> tuple[Tensor, Tensor]:
+        features, answers = zip(*self._learnt, strict=True)
+        return torch.cat(features), torch.cat(answers)
+
+    def _solve(self, penalty: float | None) -> None:
+        features, answers = self._all_learnt()
+        if len(features) < 2:
+            raise DataError(
+                explain(
+                    "bank",
+                    expected="at least two sequences with an answer",
+                    got=len(features),
+                    remedy="Give more data to learn from.",
+                )
+            )
+        solved = fit_ridge((features - self.centre) / self.scale, answers, penalty)
+        sharpness = self._sharpness(solved, answers)
+        self.penalty.fill_(solved.penalty)
+        self.readout.weight.copy_(solved.weight * sharpness)
+        self.readout.bias.copy_(solved.bias * sharpness)
+
+    def _sharpness(self, solved: Ridge, answers: Tensor) -> float:
+        """Return what turns ±1 answers into logits: best for the sequences left out."""
+        if self.shape.answer != "class":
+            return 1.0
+        classes = answers.argmax(1)
+        losses = [float(F.cross_entropy(solved.left_out * one, classes)) for one in _TEMPERATURES]
+        return float(_TEMPERATURES[min(range(len(losses)), key=losses.__getitem__)])
+
+
+def _lengths(batch: Batch) -> Tensor:
+    if batch.lengths is not None:
+        return batch.lengths
+    return torch.full((batch.inputs.shape[1],), len(batch.inputs))
+
+
+def _spans(batch: Batch, lengths: Tensor, gap: float) -> Tensor:
+    """Return how long each sequence lasts, in usual gaps."""
+    if batch.times is None:
+        return lengths.double()
+    last = (lengths - 1).clamp_min(0).unsqueeze(0)
+    return (batch.times.gather(0, last).squeeze(0) - batch.times[0]).double() / gap

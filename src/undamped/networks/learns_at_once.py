@@ -1,0 +1,40 @@
+"""The contract of a model that is learnt in closed form, from all of the data at once."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import ClassVar
+
+from undamped.contract import Batch
+from undamped.networks.task_model import TaskModel
+
+Part = Iterable[Batch]
+"""A part of a task's data: batches, the same ones however often one goes through them."""
+
+
+class LearnsAtOnce(TaskModel):
+    """A model without steps of training.
+
+    It learns from the training part; is scored on the validation part, which it has not seen; and
+    then learns from both, with what it chose on the first alone (penalties, thresholds).
+    """
+
+    recipe: ClassVar[dict[str, dict[str, int]]] = {"train": {"steps": 40, "batch_size": 50}}
+    """Steps are batches where data has no end; where it has one, all of it is learnt from."""
+
+    @abstractmethod
+    def learn(self, part: Part) -> None:
+        """Learn from a part, and choose on it whatever has to be chosen.
+
+        Args:
+            part: The training data.
+        """
+
+    @abstractmethod
+    def learn_also(self, part: Part) -> None:
+        """Learn from another part too, without choosing anew, and let go of the data.
+
+        Args:
+            part: The validation data.
+        """

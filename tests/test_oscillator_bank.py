@@ -1,0 +1,180 @@
+"""The oscillator bank against its equation, ridge against the regressions it stands for."""
+
+import numpy as np
+import pytest
+import torch
+
+import undamped
+from undamped.contract import Batch, Clock, TaskShape
+from undamped.data.recordings.series import SeriesSet
+from undamped.errors import OptionError
+from undamped.networks.bank.oscillators import DAMPINGS
+from undamped.networks.bank.ridge import PENALTIES, fit_ridge
+from undamped.tasks.series import SeriesTask
+from undamped.training import Run, fit
+
+
+def make(channels=2, outputs=3, oscillators=12, thresholds=2, **shape):
+    torch.manual_seed(0)
+    model = undamped.OscillatorBank(
+        TaskShape(channels, outputs, **shape), oscillators=oscillators, thresholds=thresholds
+    ).double()
+    model.oscillators.thresholds.normal_()
+    model.oscillators.centre.normal_()
+    model.oscillators.scale.uniform_(0.5, 2.0)
+    torch.nn.init.normal_(model.readout.weight)
+    return model
+
+
+def oracle(model, x, gaps, seen):
+    """The equation, sample by sample, for one sequence; what is not seen drives nothing."""
+    bank = model.oscillators
+    drivers, centre = bank.drivers.numpy(), bank.centre.numpy()
+    scale, levels = bank.scale.numpy(), bank.thresholds.numpy()
+    gamma, omega = (rate.numpy() for rate in bank.rates())
+    channels = x.shape[1]
+    z = np.zeros(len(gamma), dtype=complex)
+    held = np.full(channels, np.nan)
+    heard = []
+    for sample, gap, known in zip(x, gaps, seen, strict=True):
+        signals = np.zeros(2 * channels)
+        for c in range(channels):
+            if known[c]:
+                signals[c] = (sample[c] - centre[c]) / scale[c]
+                if not np.isnan(held[c]):
+                    change = sample[c] - held[c]
+                    signals[channels + c] = (change - centre[channels + c]) / scale[channels + c]
+                held[c] = sample[c]
+        z = np.exp((-gamma + 1j * omega) * gap) * z + drivers @ signals
+        heard.append(z.real)
+    y = np.array(heard)
+    moves = np.abs(np.diff(y, axis=0, prepend=0.0)).mean(0)
+    shares = [(y > level).mean(0) for level in levels]
+    features = np.concatenate([y.mean(0), y.max(0), moves, *shares])
+    weight = model.readout.weight.detach().numpy()
+    return weight @ features + model.readout.bias.detach().numpy()
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("timed", [False, True])
+def test_the_answer_is_that_of_the_equation(timed, plain):
+    model = make(clock=Clock(0.5, 40.0))
+    x = torch.randn(70, 4, 2).double()
+    lengths = torch.tensor([70, 65, 64, 1])
+    observed = torch.rand(70, 4, 2) > 0.2
+    times = torch.rand(70, 4).double().cumsum(0) if timed else None
+    batch = Batch(x, lengths=lengths, observed=observed, times=times)
+    if plain:
+        with undamped.plain_loops():
+            found = model(batch)
+    else:
+        found = model(batch)
+    for b, length in enumerate(lengths.tolist()):
+        own = times[:length, b].numpy() if times is not None else 0.5 * np.arange(1, length + 1)
+        gaps = np.diff(own, prepend=0.0) / 0.5
+        wanted = oracle(model, x[:length, b].numpy(), gaps, observed[:length, b].numpy())
+        np.testing.assert_allclose(found[b].detach().numpy(), wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_a_stream_answers_as_a_pass_does():
+    model = make(clock=Clock(0.5, 40.0))
+    x, times = torch.randn(9, 3, 2).double(), torch.rand(9, 3).double().cumsum(0)
+    state = None
+    for t in range(9):
+        before = times[t - 1] if t else torch.zeros(3).double()
+        answer, state = model.step(x[t], state, times[t] - before)
+        whole = model(Batch(x[: t + 1], times=times[: t + 1]))
+        torch.testing.assert_close(answer, whole)
+
+
+def test_what_shares_a_batch_and_what_pads_it_changes_nothing():
+    model = make()
+    x = torch.randn(30, 3, 2).double()
+    x[20:, 1] = torch.nan
+    together = model(Batch(x, lengths=torch.tensor([30, 20, 30])))
+    alone = model(Batch(x[:20, 1:2]))
+    torch.testing.assert_close(together[1:2], alone, rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_reach_the_inputs():
+    model = make(oscillators=5)
+    x = torch.randn(6, 2, 2).double().requires_grad_()
+    model.oscillators.thresholds.fill_(1e9)  # a share has no slope and no jump there
+    assert torch.autograd.gradcheck(lambda x: model(Batch(x)), x)
+
+
+@pytest.mark.parametrize(("samples", "features"), [(9, 14), (30, 6)])
+def test_samples_left_out_are_answered_by_a_regression_that_never_saw_them(samples, features):
+    torch.manual_seed(0)
+    x, y = torch.randn(samples, features).double(), torch.randn(samples, 2).double()
+
+    def plain(x, y, penalty):
+        centre, middle = x.mean(0), y.mean(0)
+        moment = (x - centre).T @ (x - centre) + penalty * torch.eye(features).double()
+        weight = torch.linalg.solve(moment, (x - centre).T @ (y - middle))
+        return lambda new: (new - centre) @ weight + middle
+
+    solved = fit_ridge(x, y, 0.7)
+    torch.testing.assert_close(x @ solved.weight.T + solved.bias, plain(x, y, 0.7)(x))
+    for i in range(samples):
+        others = torch.arange(samples) != i
+        torch.testing.assert_close(solved.left_out[i], plain(x[others], y[others], 0.7)(x[i]))
+    chosen = fit_ridge(x, y)
+    errors = [(fit_ridge(x, y, float(p)).left_out - y).square().mean() for p in PENALTIES]
+    assert chosen.penalty == float(PENALTIES[int(torch.stack(errors).argmin())])
+
+
+def waves(count, steps=60):
+    random = np.random.default_rng(0)
+    turns = random.uniform(0, 6, (count, 1))
+    rates = np.where(np.arange(count) % 2, 0.5, 0.8)[:, None]
+    noise = 0.3 * random.normal(size=(count, steps))
+    return np.sin(rates * np.arange(steps) + turns) + noise
+
+
+def test_a_run_of_a_bank_is_a_run_like_any_other(tmp_path):
+    series = SeriesSet.of(list(waves(60)[:, :, None]), targets=[i % 2 for i in range(60)])
+    runs = [
+        fit(
+            "bank",
+            SeriesTask(series),
+            model_options={"oscillators": 60},
+            train={"batch_size": 16, "epochs": 1},
+            out=tmp_path,
+            progress=False,
+        )
+        for _ in range(2)
+    ]
+    first, second = (run.settings["result"] for run in runs)
+    assert first["test"] == second["test"] and first["test"]["accuracy"] >= 0.9
+    assert first["test"]["loss"] < 0.5  # logits, and not answers of ±1
+    again = Run.open(runs[0].path)
+    assert "penalty" in again.settings["found"][0]
+    weights = [Run.open(run.path).settings["model"]["parameters"] for run in runs]
+    assert weights[0] == weights[1] == 2 * (7 * 60 + 1)
+
+
+def test_numbers_and_values_to_come():
+    series = waves(40)
+    strength = np.linspace(0.5, 2.0, 40)
+    model = undamped.SequenceRegressor(model="bank", random_state=0)
+    model.fit(strength[:, None] * series, strength)
+    assert np.corrcoef(model.predict(strength[:, None] * series), strength)[0, 1] > 0.95
+    long = undamped.SequenceForecaster(model="bank", horizon=3, random_state=0)
+    wave = np.sin(0.4 * np.arange(400))
+    ahead = long.fit(wave).predict()
+    np.testing.assert_allclose(np.ravel(ahead), np.sin(0.4 * np.arange(400, 403)), atol=0.1)
+
+
+def test_dampings_and_drivers_are_drawn_as_said():
+    torch.manual_seed(0)
+    model = undamped.OscillatorBank(TaskShape(4, 2), oscillators=400)
+    shares = set(model.oscillators.damping_share.tolist())
+    assert shares == set(DAMPINGS)
+    used = (model.oscillators.drivers != 0).sum(1)
+    assert used.min() == 1 and 1 < used.max() <= 3
+
+
+def test_answers_at_every_step_are_refused():
+    with pytest.raises(OptionError, match="one answer for a sequence"):
+        undamped.OscillatorBank(TaskShape(2, 2, readout="every"))
