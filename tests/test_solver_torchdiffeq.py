@@ -3,8 +3,8 @@
 The source distribution of torchdiffeq carries no tests; the cases of its suite are stated here
 again: accuracy of every method on three problems in both directions and precisions, tuples, single
 times, events, step locations, norms, callbacks, adjoint arguments, complex states, SciPy's methods.
-Its own files (of the state with implicit methods and complex states), run on this library with the
-import changed, pass 1244 of 1293 subtests. The other 49:
+Its own files (of the state with implicit methods and complex states), run on this library by
+`python tests/torchdiffeq_suite.py FOLDER`, pass 1244 of 1293 subtests. The other 49:
 
 - `test_wrong_callback`, 18: it wants a warning for `callback_accept_step` beside fixed steps, which
   here is called, and for `callback_reject_step` of radauIIA5 and trbdf2, which here choose their
