@@ -1,13 +1,15 @@
-"""Sets with steps dropped: which steps, and the experiment about them."""
+"""Tasks of irregular time: what guesses have there, which steps are dropped, and an experiment."""
 
 import json
 
 import numpy as np
 import pytest
+import torch
 
 from canonical_files import ucr
 from undamped import tasks
 from undamped.experiments.irregular_series import run
+from undamped.tasks.irregular.rotating_digits import turned
 from undamped.tasks.ucr import archive_set, with_steps_dropped
 
 
@@ -48,3 +50,17 @@ def test_the_experiment_trains_all_and_has_a_table(data, monkeypatch):
     assert "Waves, 50%" in result.markdown()
     assert json.loads(json.dumps(result.to_dict()))["steps"] == 2
     assert result.figures()["irregular-series"].axes
+
+
+def test_guesses_have_what_they_had_elsewhere():
+    assert tasks.build("periodic").chance.metric == pytest.approx(0.106, rel=0.1)
+    assert tasks.build("periodic", ask="second-half").chance.metric == pytest.approx(0.53, rel=0.1)
+    assert tasks.build("double-ou").chance.metric == pytest.approx(0.0176, rel=0.15)
+
+
+def test_digits_turn():
+    pictures = torch.rand(2, 28, 28)
+    still = turned(pictures, torch.zeros(2))
+    torch.testing.assert_close(still, torch.nn.functional.avg_pool2d(pictures, 2))
+    quarter = turned(pictures, torch.full((2,), torch.pi / 2))
+    torch.testing.assert_close(quarter, torch.rot90(still, 1, (1, 2)), rtol=0, atol=1e-4)

@@ -161,7 +161,60 @@ def test_rnn_vae_is_its_equations():
             np.testing.assert_allclose(answers[i, b].detach(), said, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["latent-ode", "rnn-vae"])
+def test_ode2vae_is_its_equations():
+    model = build("ode2vae", path_weight=0.7, sequences=50, annealing=0, steps=120, field_size=5)
+    with torch.no_grad():
+        for deviation in model.field.log_deviations:
+            deviation.fill_(-1.0)
+    batch = example()
+    torch.manual_seed(5)
+    total = model.objective(batch, mean_square).total.item()
+    assert model.field.weights[0] is model.field.means[0]
+    torch.manual_seed(5)
+    drawn = [
+        array(m) + np.exp(array(d)) * torch.randn_like(m).numpy()
+        for m, d in zip(model.field.means, model.field.log_deviations, strict=True)
+    ]
+    noise = torch.randn(1, 3, 8, dtype=torch.float64).numpy()[0]
+
+    def slope(_, y):
+        first, first_bias, second, second_bias = drawn
+        inside = first @ y[:8] + first_bias
+        accelerated = second @ np.tanh(inside) + second_bias
+        jacobian = second @ np.diag(1 - np.tanh(inside) ** 2) @ first[:, 4:]
+        return UNIT * np.concatenate([y[4:8], accelerated, [-np.trace(jacobian)]])
+
+    weights = sum(
+        (0.5 * (np.exp(2 * array(d)) + array(m) ** 2 - 1) - array(d)).sum()
+        for m, d in zip(model.field.means, model.field.log_deviations, strict=True)
+    )
+    std = np.exp(array(model.emission.log_noise))
+    wanted, points = 0.0, 0
+    for b in range(3):
+        x, times, seen = one(batch, b)
+        mean, log_std = read_backwards(model.encoder, x, times, seen, modes_rnn)
+        z = mean + np.exp(log_std) * noise[b]
+        begin = np.append(z, log_normal(z, mean, np.exp(log_std)).sum())
+        path = solve_ivp(slope, (0, 3.0), begin, rtol=1e-9, atol=1e-10, dense_output=True).sol
+        asked, known = batch.target_times[:, b].numpy(), batch.target_mask[:, b].numpy()
+        targets = batch.targets[:, b].nan_to_num(0).numpy()
+        first = [
+            (t, v, there & ~(known & (asked == t)[:, None]).any(0))
+            for t, v, there in zip(times, x, seen, strict=True)
+        ]
+        along = []
+        for t, value, there in [*first, *zip(asked, targets, known, strict=True)]:
+            state = path(t)
+            each = log_normal(value, linear(model.emission.decoder, state[:4]), std)
+            wanted, points = wanted + each[there].sum(), points + there.sum()
+            if there.any():
+                along.append(state[8] - log_normal(state[:8], 0.0, 1.0).sum())
+        wanted -= 0.7 * np.mean(along)
+        wanted -= 0.5 * (np.exp(2 * log_std) + mean**2 - 1 - 2 * log_std).sum() + weights / 50
+    assert total == pytest.approx(-wanted / points, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["latent-ode", "rnn-vae", "ode2vae"])
 @pytest.mark.parametrize("shape", [ASKED, CLASSES])
 def test_companions_and_padding_change_no_answer(name, shape):
     model = build(name, shape).float()
@@ -222,7 +275,7 @@ def test_intensities_are_integrated():
     points = seen_points(batch, 0.4, torch.float64)
     starts = torch.randn(1, 3, 4, dtype=torch.float64)
     states = model.decode(starts, points.times)
-    found = model.of_times(starts, states, points)
+    found = model.of_times(model.posterior(batch), starts, states, points)
     for b in range(3):
         _, times, seen = one(batch, b)
         grid = torch.linspace(0, float(times[-1]), 4001, dtype=torch.float64).unsqueeze(1)

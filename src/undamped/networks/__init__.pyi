@@ -33,6 +33,7 @@ from undamped.networks.irregular.modes_rnn import ModesRNN as ModesRNN
 from undamped.networks.irregular.neural_cde import NeuralCDE as NeuralCDE
 from undamped.networks.irregular.ode_rnn import ODERNN as ODERNN
 from undamped.networks.latent.latent_ode import LatentODE as LatentODE
+from undamped.networks.latent.ode2vae import ODE2VAE as ODE2VAE
 from undamped.networks.latent.rnn_vae import RNNVAE as RNNVAE
 from undamped.networks.models import build as build
 from undamped.networks.oscillators import OscillatorNetwork as OscillatorNetwork

@@ -18,6 +18,7 @@ from undamped.tasks.imdb import IMDB as IMDB
 from undamped.tasks.irregular.brusselator import Brusselator as Brusselator
 from undamped.tasks.irregular.double_ou import DoubleOU as DoubleOU
 from undamped.tasks.irregular.periodic import Periodic as Periodic
+from undamped.tasks.irregular.rotating_digits import RotatingDigits as RotatingDigits
 from undamped.tasks.lorenz96 import Lorenz96 as Lorenz96
 from undamped.tasks.noise_cifar import NoisePaddedCIFAR10 as NoisePaddedCIFAR10
 from undamped.tasks.physics.acrobot import Acrobot as Acrobot

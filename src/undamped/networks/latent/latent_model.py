@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from undamped.contract import Answer, Batch, InputKind, TaskShape, Use
 from undamped.errors import ShapeError
 from undamped.networks.latent.emission import Emission
-from undamped.networks.latent.normal import Normal
+from undamped.networks.latent.normal import Normal, standard
 from undamped.networks.latent.points import Points, asked_points, seen_points, without
 from undamped.networks.stamped import stamps_of
 from undamped.networks.task_model import Aim, TaskLoss, TaskModel
@@ -119,10 +119,13 @@ class LatentModel(TaskModel):
             times: (times, batch) in any order, from 0 on.
         """
 
-    def of_times(self, starts: Tensor, states: Tensor, points: Points) -> Tensor | float:
-        """Return the log-likelihood of there being measurements then and not at other times.
+    def of_times(
+        self, posterior: Normal, starts: Tensor, states: Tensor, points: Points
+    ) -> Tensor | float:
+        """Return what the times of measurements, or states at them, add to the log-likelihood.
 
         Args:
+            posterior: What the starts were drawn from.
             starts: (draws, batch, latent).
             states: (draws, points, batch, …) at the times of the points.
             points: The measurements.
@@ -130,6 +133,10 @@ class LatentModel(TaskModel):
         Returns:
             (draws, batch), or 0 for a model that takes times as given.
         """
+        return 0.0
+
+    def of_weights(self) -> Tensor | float:
+        """Return the divergence of weights that are drawn, as the share of one sequence."""
         return 0.0
 
     # Answers
@@ -178,7 +185,7 @@ class LatentModel(TaskModel):
         if asked is None:
             states = self.decode(starts, seen.times)
             likelihood = self.emission.log_likelihood(states, seen)
-            likelihood = likelihood + self.of_times(starts, states, seen)
+            likelihood = likelihood + self.of_times(posterior, starts, states, seen)
             bound = self._bound(likelihood, posterior, starts)
             prediction = self._answers(posterior.mean, batch)
             value = loss(prediction, batch)
@@ -192,9 +199,9 @@ class LatentModel(TaskModel):
         likelihood = self.emission.log_likelihood(before, seen)
         likelihood = likelihood + answering.log_likelihood(after, asked)
         if self.answer_emission is None:
-            likelihood = likelihood + self.of_times(starts, states, seen.joined(asked))
+            likelihood = likelihood + self.of_times(posterior, starts, states, seen.joined(asked))
         else:
-            likelihood = likelihood + self.of_times(starts, before, seen)
+            likelihood = likelihood + self.of_times(posterior, starts, before, seen)
         bound = self._bound(likelihood, posterior, starts)
         total = -bound.sum() / (seen.known.sum() + asked.known.sum()).clamp(min=1)
         with torch.no_grad():
@@ -221,10 +228,10 @@ class LatentModel(TaskModel):
         """Return the bound of every sequence (batch,)."""
         weight = self.divergence_weight()
         if self.bound == "elbo" or self.draws == 1:
-            return likelihood.mean(0) - weight * posterior.divergence()
-        standard = Normal(torch.zeros_like(starts), torch.zeros_like(starts))
-        ratio = standard.log_density(starts) - posterior.log_density(starts)
-        return torch.logsumexp(likelihood + weight * ratio, 0) - math.log(self.draws)
+            return likelihood.mean(0) - weight * (posterior.divergence() + self.of_weights())
+        ratio = standard(starts).log_density(starts) - posterior.log_density(starts)
+        tighter = torch.logsumexp(likelihood + weight * ratio, 0) - math.log(self.draws)
+        return tighter - weight * self.of_weights()
 
     def divergence_weight(self) -> float:
         """The weight of the divergence, which grows while training begins."""

@@ -141,7 +141,9 @@ class LatentODE(LatentModel):
         """Return latent states (draws, times, batch, latent)."""
         return self.flow(z, times)
 
-    def of_times(self, starts: Tensor, states: Tensor, points: Points) -> Tensor | float:
+    def of_times(
+        self, posterior: Normal, starts: Tensor, states: Tensor, points: Points
+    ) -> Tensor | float:
         """Σ log λ(t_i) − ∫ λ dt for every channel, from time 0 to the last measurement."""
         log_rate = self.intensity
         if log_rate is None:

@@ -37,6 +37,11 @@ class Normal(NamedTuple):
         return (0.5 * (variance + self.mean.square() - 1) - self.log_std).sum(-1)
 
 
+def standard(like: Tensor) -> Normal:
+    """Return the standard normal distribution of values (…, size)."""
+    return Normal(torch.zeros_like(like), torch.zeros_like(like))
+
+
 def log_normal(value: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
     """Return log N(value; mean, std²), coordinate by coordinate."""
     error = (value - mean) * torch.exp(-log_std)
