@@ -102,7 +102,7 @@ class RelationBenchmark:
     def _about(self) -> str:
         return (
             f"A training step on {self.trials} trials, {self.pictures} pictures of which "
-            f"{self.distinct} differ; {self.threads} threads"
+            f"{self.distinct} differ; {self.threads} thread{'s' * (self.threads > 1)}"
         )
 
     def markdown(self) -> str:

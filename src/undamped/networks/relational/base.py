@@ -258,8 +258,8 @@ class RelationalModel(TaskModel):
 def decoder(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
     """Return two layers with a ReLU between them, that start as in the authors' programs.
 
-    With the smaller weights that layers have by themselves, new relations are learnt later, or
-    never: of identity rules with four pictures some starts stay at 97 % of the new patterns.
+    With the smaller weights that layers have by themselves, some starts do not get all the new
+    patterns of identity rules with four pictures.
     """
     first, last = nn.Linear(inputs, hidden), nn.Linear(hidden, outputs)
     return nn.Sequential(start(first, "relu"), nn.ReLU(), start(last))
