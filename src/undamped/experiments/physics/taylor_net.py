@@ -39,7 +39,8 @@ class Outcome:
         seed: The seed.
         loss: Mean absolute error of the next state, on unseen pairs.
         still: The same for a state that stays where it is.
-        energy: Largest error of the true energy over a thousand steps, as a share of its spread.
+        energy: Largest error of the true energy over a thousand steps, as a share of its spread;
+            infinite where a trajectory could not be followed.
         path: Energies of a few unseen starts over time, (times, starts).
         seconds: Of training.
     """
@@ -191,7 +192,7 @@ def _learn(name: str, seed: int, pairs: int, steps: int, later: int, out: str) -
         seed,
         (after - true).abs().mean().item(),
         (starts - true).abs().mean().item(),
-        ((energy - energy[:1]).abs().max() / spread).item(),
+        ((energy - energy[:1]).abs().nan_to_num(nan=torch.inf).max() / spread).item(),
         energy,
         found.seconds,
     )
