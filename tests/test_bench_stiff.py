@@ -48,3 +48,23 @@ def test_radau5_reaches_the_published_solutions(problem):
     found = solve(problem.field, start, [0.0, end], method="radau5", rtol=1e-4, atol=1e-10)
     np.testing.assert_allclose(found.final.numpy()[: len(wanted)], wanted, rtol=1e-3)
     assert found.success and found.statistics.rejected < 0.2 * found.accepted
+
+
+EARLY = {"HIRES": 0.2, "Van der Pol": 1e-5}
+
+
+@pytest.mark.parametrize("problem", problems(quick=False)[1:3], ids=lambda problem: problem.name)
+def test_gradients_of_the_stiff_set_are_those_of_finite_differences(problem):
+    start, times = torch.from_numpy(problem.start), [0.0, EARLY[problem.name]]
+    number = torch.arange(len(start), dtype=torch.float64)
+    direction, how = start * torch.sin(1 + number), {"rtol": 1e-8, "atol": 1e-8 * problem.atol}
+
+    def final(ahead):
+        found = solve(problem.field, start + ahead * direction, times, method="radau5", **how)
+        return (torch.cos(number) * found.final).sum()
+
+    leaf = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    (found,) = torch.autograd.grad(final(leaf), leaf)
+    with torch.no_grad():
+        near, far = (float(final(h) - final(-h)) / (2 * h) for h in (1e-3, 2e-3))
+    assert float(found) == pytest.approx((4 * near - far) / 3, rel=1e-6)
