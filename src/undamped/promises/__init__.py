@@ -1,0 +1,93 @@
+"""Promises: what a model claims about its signals and gradients.
+
+A class declares its promises; `undamped.analysis.promises` measures them, one test does so for
+the whole registry, and reports print claim and measurement side by side. This module holds
+only the declarations, so that cells and fields can make them without importing an instrument,
+and the protocols: what a class that makes a promise offers to whoever measures it.
+"""
+
+from undamped.promises.cells import (
+    HasEquilibrium,
+    HasFlowJacobian,
+    HasFreeMatrix,
+    HasGaps,
+    HasMargin,
+    HasMemory,
+    HasMomentum,
+    HasRecurrentMatrix,
+    HasSpectrum,
+    HasStateBound,
+    HasStepGradientBound,
+    HasStepInverse,
+    HasSteps,
+)
+from undamped.promises.flows import (
+    HasAdjointBound,
+    HasBoundedPath,
+    HasConserved,
+    HasDampedFlow,
+    HasDensity,
+    HasFlow,
+    HasKeptForm,
+    HasLayerJacobian,
+    HasLayers,
+    HasMethodSteps,
+    HasOrthogonalPath,
+    HasResidual,
+    HasSkewPath,
+    HasVolumeRate,
+)
+from undamped.promises.motion import (
+    HasConstraints,
+    HasMass,
+    HasMotion,
+    HasPhaseInverse,
+    HasPhaseStep,
+)
+from undamped.promises.promise import (
+    Kind,
+    Promise,
+    Promising,
+)
+from undamped.promises.relations import (
+    HasRelations,
+)
+
+__all__ = [
+    "HasAdjointBound",
+    "HasBoundedPath",
+    "HasConserved",
+    "HasConstraints",
+    "HasDampedFlow",
+    "HasDensity",
+    "HasEquilibrium",
+    "HasFlow",
+    "HasFlowJacobian",
+    "HasFreeMatrix",
+    "HasGaps",
+    "HasKeptForm",
+    "HasLayerJacobian",
+    "HasLayers",
+    "HasMargin",
+    "HasMass",
+    "HasMemory",
+    "HasMethodSteps",
+    "HasMomentum",
+    "HasMotion",
+    "HasOrthogonalPath",
+    "HasPhaseInverse",
+    "HasPhaseStep",
+    "HasRecurrentMatrix",
+    "HasRelations",
+    "HasResidual",
+    "HasSkewPath",
+    "HasSpectrum",
+    "HasStateBound",
+    "HasStepGradientBound",
+    "HasStepInverse",
+    "HasSteps",
+    "HasVolumeRate",
+    "Kind",
+    "Promise",
+    "Promising",
+]
