@@ -1,7 +1,7 @@
 """What a network costs: parameters, flops, seconds and peak memory against length.
 
 Flops are those of matrix products, two for each multiplication with its addition, for one forward
-pass. For networks that can be walked step by step they are counted on one step, so a fused kernel
+pass. For networks that can be unrolled step by step they are counted on one step, so a fused kernel
 that the counter cannot look into costs what it computes; others are counted over a whole pass.
 """
 

@@ -129,7 +129,7 @@ class _Visited(Waypoints):
 
 @contextmanager
 def _layer_by_layer(stack: StableResidual, visited: Points) -> Iterator[None]:
-    """Let a stable residual network be walked with a graph, recording each pair of states."""
+    """Let a stable residual network be run with a graph, recording each pair of states."""
 
     def forward(y: Tensor) -> Tensor:
         pair = _watched(stack.layers.begin(y))

@@ -315,7 +315,7 @@ def inversion_error(
     """Go forth and back and compare with where it started.
 
     Args:
-        module: A UnICORNN, or a model with one inside; its first layer is walked.
+        module: A UnICORNN, or a model with one inside; its first layer is unrolled.
         inputs: (time, batch, features), at least as long as the longest length.
         lengths: How far to go.
     """

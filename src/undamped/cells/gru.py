@@ -124,7 +124,7 @@ class GRUCell(CoupledCell):
     def plain_scan(
         self, x: Tensor, state: State, lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """Walk through time in torch's kernel."""
+        """Scan in torch's kernel."""
         weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
         return kernel_scan(torch.gru, x, state, weights, lengths)
 

@@ -104,7 +104,7 @@ class IndRNNCell(Watched, Cell):
         return (torch.relu(self.weight * state[0] + projected),)
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """Walk through time in the kernel for independent units."""
+        """Scan in the kernel for independent units."""
         if self.training and torch.is_grad_enabled() and not self._told:
             self._notice_strange_updates()
         output, final = independent_layer(

@@ -157,7 +157,7 @@ class LSTMCell(CoupledCell):
         return steps.LongShort()
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """Walk through time with the fused kernels, or plainly while h is detached."""
+        """Scan with the fused kernels, or plainly while h is detached."""
         if self._detaching:
             return reference_scan(self, x, state, lengths)
         if self.proj_size and not wants_plain_loops() and runs_compiled(x, *state, self.weight_hh):
@@ -167,7 +167,7 @@ class LSTMCell(CoupledCell):
     def _projected_scan(
         self, x: Tensor, state: State, lengths: Tensor | None
     ) -> tuple[Tensor, State]:
-        """Walk with what R is applied to in place of h: W h is (W R) of it.
+        """Scan with what R is applied to in place of h: W h is (W R) of it.
 
         R is then one large product for all steps. The first h, which R did not make, comes in as
         an input that is zero later on.
@@ -190,7 +190,7 @@ class LSTMCell(CoupledCell):
     def plain_scan(
         self, x: Tensor, state: State, lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """Walk through time in torch's kernel."""
+        """Scan in torch's kernel."""
         weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
         weights += [self.weight_hr] if self.proj_size else []
         return kernel_scan(torch.lstm, x, state, weights, lengths)

@@ -88,7 +88,7 @@ class RNNCell(CoupledCell):
     def plain_scan(
         self, x: Tensor, state: State, lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """Walk through time in torch's kernel."""
+        """Scan in torch's kernel."""
         kernel = torch.rnn_tanh if self.nonlinearity == "tanh" else torch.rnn_relu
         weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
         return kernel_scan(kernel, x, state, weights, lengths)

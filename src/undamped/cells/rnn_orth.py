@@ -104,7 +104,7 @@ class RNNOrthCell(RNNCell):
     def plain_scan(
         self, x: Tensor, state: State, lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """Walk through time in torch's kernel, which has no modReLU."""
+        """Scan in torch's kernel, which has no modReLU."""
         if self.thresholds:
             return reference_scan(self, x, state, lengths)
         return super().plain_scan(x, state, lengths)

@@ -145,7 +145,7 @@ class UnICORNNCell(Cell):
         return position, velocity + step * self.force(projected, position)
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """Walk through time in one compiled loop."""
+        """Scan in one compiled loop."""
         position, velocity = state
         return oscillator_scan(
             self.project(x),

@@ -106,7 +106,7 @@ class Graph:
         *,
         backwards: bool = False,
     ) -> tuple[dict[str, str], list[str]]:
-        """Walk along the first dimension of sequences.
+        """Scan along the first dimension of sequences.
 
         Args:
             states: What is carried: name, first value, type.

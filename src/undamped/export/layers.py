@@ -30,7 +30,7 @@ def scan_layer(
     *,
     every: bool,
 ) -> tuple[str | None, list[str]]:
-    """Walk a cell through a sequence.
+    """Scan a sequence with a cell.
 
     Args:
         graph: Where the nodes go.

@@ -200,12 +200,12 @@ class ContinuousFlow(SolvingModule):
                 )
             )
         check_context(context, x, getattr(self.field, "context_size", None), self._own_type())
-        nought = x.new_zeros(x.shape[0])
+        zeros = x.new_zeros(x.shape[0])
         end = self.end.to(x.dtype)
         ends = [torch.zeros_like(end), end]
         times = torch.stack(ends if forwards else ends[::-1])
         dynamics = self._dynamics(x, context, generator)
-        return self.integrate(dynamics, (x, nought, nought, nought), times)
+        return self.integrate(dynamics, (x, zeros, zeros, zeros), times)
 
     def integrate(
         self, dynamics: nn.Module, state: tuple[Tensor, ...], times: Tensor

@@ -38,7 +38,7 @@ def change_penalty(pulls: Sequence[State], lengths: Tensor) -> Tensor:
         last = scale[-1][there]
     if not bool(there.any()):
         return sum(part.sum() for part in pulls[0]) * 0.0  # type: ignore[return-value]
-    # Relative to its end, since the squares of a small gradient would be nought.
+    # Relative to its end, since the squares of a small gradient would be zero.
     chosen = [
         tuple(part[there] / last.reshape(-1, *(1,) * (part.dim() - 1)) for part in pull)
         for pull in pulls

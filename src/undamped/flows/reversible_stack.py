@@ -33,7 +33,7 @@ class InvertibleLayers(Protocol):
 
 
 class ReversibleStack(torch.autograd.Function):
-    """All layers, keeping only the last pair; the way back undoes them one by one.
+    """All layers, keeping only the last pair; the backward pass undoes them one by one.
 
     The parameters are inputs, and saved: the backward pass uses the very tensors of the forward
     pass, and torch notices when one was changed in between.

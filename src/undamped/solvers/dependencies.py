@@ -45,7 +45,7 @@ def dependencies(
 
 
 class LateTensors:
-    """Leaves met on the way back that the first evaluation did not show.
+    """Leaves met in the backward pass that the first evaluation did not show.
 
     A field may use a tensor only later in time, or only in some states; its gradient would be
     missing without a word. A leaf that the field makes for itself, as one that takes a gradient

@@ -213,7 +213,7 @@ def _without_graph(
 def _with_copies(counted: CountedField) -> dict[int, Tensor]:
     """Let a field read copies of tensors computed before; return whose copies they are, by id.
 
-    A gradient that evaluates the field again walks the graph of what it reads, all of it and each
+    A gradient that evaluates the field again follows the graph of what it reads, all of it and each
     time, also where it stops earlier. A field that can read other tensors in place of its
     `context_tensors()` says so by a method `reading(tensors)`.
     """

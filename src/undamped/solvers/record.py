@@ -94,7 +94,7 @@ class Trace:
 
 @dataclass
 class Statistics:
-    """Counts of one solve; those of the way back fill in when gradients are taken."""
+    """Counts of one solve; those of the backward pass fill in when gradients are taken."""
 
     evaluations: int = 0
     evaluations_backward: int = 0

@@ -23,7 +23,7 @@ class Solution:
         times: The output times.
         status: How it ended, for each sample where samples have their own steps, else once.
         message: Why it stopped early; empty if it did not.
-        statistics: Counts; those of the way back fill in when gradients are taken.
+        statistics: Counts; those of the backward pass fill in when gradients are taken.
         event_time: When the event happened; for each sample where samples have their own steps,
             NaN for one that never met it. All times, (events,), if it did not end the solve.
         event_state: The state then, likewise.
@@ -53,7 +53,7 @@ class Solution:
 
     @property
     def evaluations(self) -> int:
-        """How often the field was evaluated on the way there (NFE)."""
+        """How often the field was evaluated in the forward pass (NFE)."""
         return self.statistics.evaluations
 
     @property

@@ -1,4 +1,4 @@
-"""A module as something that can be walked step by step: what the instruments read.
+"""A module as something that can be unrolled step by step: what the instruments read.
 
 Our own networks and `torch.nn.RNN/LSTM/GRU` become a stack of layers, so that the state of every
 layer at every step is a tensor of its own; a user's module that is called as

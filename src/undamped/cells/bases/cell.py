@@ -2,7 +2,7 @@
 
 `project` turns the whole input at once; nothing recurrent is in it, so it is one large product.
 `constants` computes what is the same at every step (an orthogonal matrix, an effective time
-step). `advance` makes one step. `scan` walks through time with these three; a cell that has a
+step). `advance` makes one step. `scan` goes through time with these three; a cell that has a
 faster way to do that overrides `scan`, says `fused = True`, and must agree with this one.
 """
 
@@ -183,7 +183,7 @@ class Cell(nn.Module, ABC):
         )
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """Walk through (time, batch, input); return all outputs and the state at the end.
+        """Scan (time, batch, input); return all outputs and the state at the end.
 
         Where `lengths` (batch,) says a sequence is over, its state stays as it is and its
         outputs are zero.
@@ -203,7 +203,7 @@ def _unpickle_parametrized(cell_class: type[Cell], contents: dict[str, Any]) -> 
 def reference_scan(
     cell: Cell, x: Tensor, state: State, lengths: Tensor | None = None
 ) -> tuple[Tensor, State]:
-    """Walk through time with a plain loop: the meaning of every faster way."""
+    """Scan with a plain loop: the meaning of every faster way."""
     projected, constants = cell.project(x), cell.steady_constants()
     outputs = []
     for t, projected_t in enumerate(projected.unbind(0)):

@@ -1,4 +1,4 @@
-"""Cells whose step is one linear map and something elementwise, walked by `coupled_scan`."""
+"""Cells whose step is one linear map and something elementwise, run by `coupled_scan`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class CoupledCell(Cell):
         return F.linear(read, constants[0])
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """Walk through time with the fused kernels, or plainly where they cannot run."""
+        """Scan with the fused kernels, or plainly where they cannot run."""
         if wants_plain_loops():
             return reference_scan(self, x, state, lengths)
         constants = self.steady_constants()
@@ -93,5 +93,5 @@ class CoupledCell(Cell):
     def plain_scan(
         self, x: Tensor, state: State, lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """Walk through time where the compiled kernels cannot."""
+        """Scan where the compiled kernels cannot."""
         return reference_scan(self, x, state, lengths)

@@ -81,7 +81,7 @@ class MomentumCell(CoupledCell):
         return steps.Tanh()
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """Filter and walk through time with the fused kernels."""
+        """Filter and scan with the fused kernels."""
         constants = self.steady_constants()
         if not x.shape[1] or not runs_compiled(x, *state, *constants):
             return reference_scan(self, x, state, lengths)

@@ -74,7 +74,7 @@ class BackwardChunk(NamedTuple):
     output_gradient: Any
     """(steps, sequences, hidden), the gradient of the outputs."""
     state_gradient: Any
-    """(sequences, read), the gradient of the state on its way back in time."""
+    """(sequences, read), the gradient of the state in the backward pass."""
     memory_gradient: Any
     gradient: Any
     """To be filled: (steps, sequences, answer), the gradient of the product."""

@@ -35,7 +35,7 @@ class Weights(NamedTuple):
     """The trained numbers, each as the loop reads it; empty where there is none."""
 
     recurrent: Any
-    """(hidden, product + query) on the way there, turned round on the way back."""
+    """(hidden, product + query) in the forward pass, transposed in the backward pass."""
     key: Any
     vector: Any
     mixing: Any
@@ -64,7 +64,7 @@ class Arrays(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """What the way back adds up, each like what it is the gradient of."""
+    """What the backward pass adds up, each like what it is the gradient of."""
 
     states: Any
     keys: Any

@@ -10,7 +10,7 @@ the caller's choice of gradient:
   others are found by running backwards in time (`stack_backward`).
 
 The last two also keep the values of tanh of the last chunks, as many as a fixed amount of memory
-holds (`chunks.kept_chunks`): with them a chunk is walked again without its matrix products.
+holds (`chunks.kept_chunks`): with them a chunk is run again without its matrix products.
 
 Dropout masks lie on the outputs of a layer as the layers above see them. Where `lengths` say
 that a sequence is over, its state rests, its outputs are zero, and its input is not looked at.

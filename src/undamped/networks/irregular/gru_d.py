@@ -93,7 +93,7 @@ class GRUD(StampedNetwork):
         gates = self.cell.project(torch.cat([filled, observed.to(x.dtype)], -1))
         return gates, self._left(ago), values, clock - stamp[1:], clock - last
 
-    def walk(
+    def scan(
         self, projected: tuple[Tensor, ...], gaps: Tensor, alive: Tensor | None, state: Parts
     ) -> Parts:
         """Decay and step."""

@@ -61,7 +61,7 @@ class StampedNetwork(nn.Module, ABC):
 
     @abstractmethod
     def project(self, x: Tensor, observed: Tensor, gaps: Tensor, state: Parts) -> Any:
-        """Return what `walk` takes of all samples at once; nothing in it waits for a state.
+        """Return what `scan` takes of all samples at once; nothing in it waits for a state.
 
         Args:
             x: (time, batch, input), 0 where nothing was measured.
@@ -71,7 +71,7 @@ class StampedNetwork(nn.Module, ABC):
         """
 
     @abstractmethod
-    def walk(self, projected: Any, gaps: Tensor, alive: Tensor | None, state: Parts) -> Parts:
+    def scan(self, projected: Any, gaps: Tensor, alive: Tensor | None, state: Parts) -> Parts:
         """Go through all samples; return the state after each of them, (time, batch, size).
 
         Args:
@@ -147,7 +147,7 @@ class StampedNetwork(nn.Module, ABC):
         alive, seen = self._alive(input, observed, running)
         x = input.masked_fill(~seen, 0)
         projected = self.project(x, seen, gaps, before[:-1])
-        made = self.walk(projected, gaps, alive, before[:-1])
+        made = self.scan(projected, gaps, alive, before[:-1])
         last = before[-1] + gaps.double().sum(0) * self.gap
         return made, (*(part[-1] for part in made), last)
 
@@ -288,7 +288,7 @@ class JumpNetwork(StampedNetwork):
         """Compute what is the same at every sample of a pass."""
         return ()
 
-    def walk(self, projected: Any, gaps: Tensor, alive: Tensor | None, state: Parts) -> Parts:
+    def scan(self, projected: Any, gaps: Tensor, alive: Tensor | None, state: Parts) -> Parts:
         """Flow and jump; where there was no sample, only flow."""
         made, constants = [], self.constants()
         for t, (sample, gap) in enumerate(zip(projected.unbind(0), gaps.unbind(0), strict=True)):

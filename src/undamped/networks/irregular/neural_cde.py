@@ -101,7 +101,7 @@ class NeuralCDE(StampedNetwork):
             parts.append(before[:, 1 + self.input_size :] + counts)
         return torch.cat(parts, -1), now
 
-    def walk(
+    def scan(
         self, projected: tuple[Tensor, Tensor], gaps: Tensor, alive: Tensor | None, state: Parts
     ) -> Parts:
         """Follow the control from sample to sample."""

@@ -42,7 +42,7 @@ class BatchAdjoint:
         times: Output times of the solve.
         values: Its outputs, (outputs, …).
         tensors: What the field depends on, besides the state.
-        settings: Tolerances and limits of the way back.
+        settings: Tolerances and limits of the backward solve.
         first_step: Step size to begin with; None chooses it.
     """
 

@@ -1,7 +1,7 @@
-"""What an evaluation depends on besides its arguments, so that the way back meets the same.
+"""What an evaluation depends on besides its arguments, so that the backward pass meets the same.
 
-A way back that evaluates the field again differentiates what it evaluates: with the parameters of
-the way there, in the precision of the way there, and without anything drawn by chance.
+A backward pass that evaluates the field again differentiates what it evaluates: with the parameters
+of the forward pass, in its precision, and without anything drawn by chance.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class FieldContext:
             field.function = function
 
     def precisely(self) -> AbstractContextManager[Any]:
-        """Evaluate in the precision of the way there, converting parameters each time.
+        """Evaluate in the precision of the forward pass, converting parameters each time.
 
         Converted ones that PyTorch keeps would belong to whichever graph needed them first.
         """

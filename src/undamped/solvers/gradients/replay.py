@@ -1,7 +1,7 @@
 """Going back over recorded steps: exact gradients of the numbers the solve returned.
 
 Step sizes are taken as given, so what is differentiated is exactly the chain of accepted steps.
-The state before each piece of steps is either kept from the way there (checkpoints) or had by
+The state before each piece of steps is either kept from the forward pass (checkpoints) or had by
 undoing the steps (a reversible method), in which case nothing grows with their number.
 """
 

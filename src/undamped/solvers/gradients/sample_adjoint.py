@@ -44,7 +44,7 @@ class SampleAdjoint:
         times: Output times of the solve, (outputs, batch).
         values: Its outputs, (outputs, batch, …).
         tensors: What the field depends on, besides the state.
-        settings: Tolerances and limits of the way back.
+        settings: Tolerances and limits of the backward solve.
     """
 
     def __init__(

@@ -111,8 +111,8 @@ class Integration(Run):
         self.statistics.evaluations = self.field.count - self.started
         self.trace.final = self.stepper.state
         if self.failure is not None and self.record:
-            # No output depends on what came last, and no gradient should meet it: nought times
-            # infinity is not nought.
+            # No output depends on what came last, and no gradient should meet it: zero times
+            # infinity is not zero.
             count, state = self.whole
             self.trace.cut(count, self.settings.piece, state)
 

@@ -9,7 +9,7 @@ from undamped.solvers.state.times import coincide
 
 NEXT_TO_NOTHING = 1e-200
 # A step from t = 0 may be so much smaller, over the whole way, than one that can be told from none.
-AT_NOUGHT = 1e-6
+AT_ZERO = 1e-6
 LONG = 1e3
 
 
@@ -77,11 +77,11 @@ class Route:
     def smallest_step(self, t: float) -> float:
         """Return the smallest step that can be told from none.
 
-        That depends on where it is, not on how far there is to go; only at nought itself everything
+        That depends on where it is, not on how far there is to go; only at zero itself everything
         can be told apart, and the whole way is what is left to go by.
         """
         whole = min(max(abs(self.start), abs(self.end)), LONG)
-        return 16 * 2.3e-16 * max(abs(t), AT_NOUGHT * whole, NEXT_TO_NOTHING)
+        return 16 * 2.3e-16 * max(abs(t), AT_ZERO * whole, NEXT_TO_NOTHING)
 
     def coincide(self, time: float, other: float) -> bool:
         """Whether two times are the same but for rounding."""

@@ -19,7 +19,7 @@ from undamped.solvers.loop.batch import RECENT, STIFFNESS_EVERY
 from undamped.solvers.loop.control import ControlMemory, first_step
 from undamped.solvers.loop.events import EPS, EventFunction, locate, with_event_gradient
 from undamped.solvers.loop.norm import ErrorNorm, sample_norms
-from undamped.solvers.loop.route import AT_NOUGHT, LONG
+from undamped.solvers.loop.route import AT_ZERO, LONG
 from undamped.solvers.loop.run import EventResult, Run
 from undamped.solvers.loop.sample_failures import failed_status, forget
 from undamped.solvers.methods.combine import Terms, combine_terms
@@ -148,7 +148,7 @@ class PerSampleIntegration(Run):
             if attempts % STIFFNESS_EVERY == 0:
                 self._look_at_stiffness(good, taken)
             if torch.is_grad_enabled() and not bool(torch.isfinite(ratio).all()) and good.any():
-                # A refused value gets no gradient, yet nought times infinity is not nought: what
+                # A refused value gets no gradient, yet zero times infinity is not zero: what
                 # is not finite must not be in the graph.
                 moved = torch.where(good, signed, torch.zeros_like(signed)).view(column)
                 started = None if first is None else first[rows]
@@ -211,7 +211,7 @@ class PerSampleIntegration(Run):
         self.pace = self.pace.index_copy(0, rows, recent)
         now = self.t[rows]
         whole = self.times[:, rows].abs().amax(0).clamp_max(LONG)
-        smallest = 16 * 2.3e-16 * torch.maximum(now.abs(), AT_NOUGHT * whole)
+        smallest = 16 * 2.3e-16 * torch.maximum(now.abs(), AT_ZERO * whole)
         # A size that is NaN is not large enough either, nor is one that moves no clock.
         stuck = ~good & ~(proposed >= smallest)
         stuck |= now + proposed * self.direction[rows] == now

@@ -25,8 +25,8 @@ def failed_status(broken: Tensor, y: Tensor, y0: Tensor) -> list[Status]:
 def forget(trace: Trace, piece: int, failed: Tensor, written: Tensor, t: Tensor, y: Tensor) -> None:
     """Turn the recorded steps of failed samples after their last output into steps of size zero.
 
-    No output depends on these steps, and no gradient should meet them: nought times infinity is
-    not nought.
+    No output depends on these steps, and no gradient should meet them: zero times infinity is
+    not zero.
 
     Args:
         trace: The steps and states that were recorded.

@@ -70,7 +70,7 @@ def shift_outputs(
         here = moving.detach()
         by = moving - here
         if each:
-            # NaN times zero is NaN, on the way back too: what is lost must not be computed with.
+            # NaN times zero is NaN, backward too: what is lost must not be computed with.
             lost = value.detach().isnan().unsqueeze(1).flatten(1).any(1).view(here.shape)
             here, by = torch.where(lost, begin, here), torch.where(lost, 0.0, by)
             safe = torch.where(lost, start, value)

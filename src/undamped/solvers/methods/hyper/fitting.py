@@ -37,7 +37,7 @@ def fit(
         field: The field, held as it is.
         start: States to start from, (batch, …).
         end: End time; the start is zero.
-        steps: Steps of the hypersolver on the way there.
+        steps: Steps of the hypersolver in the forward pass.
         objective: What to compare.
         iterations: Steps of Adam.
         learning_rate: Of Adam.

@@ -75,7 +75,7 @@ class Band(NamedTuple):
         return size >= WORTH_IT and NARROW * self.width <= size and can_solve(like)
 
     def groups(self, size: int, like: Tensor) -> Tensor:
-        """Return rows that no column of the band sees two of, (width, size) of ones and noughts."""
+        """Return rows that no column of the band sees two of, (width, size) of ones and zeros."""
         rows = torch.arange(size, device=like.device)
         classes = torch.arange(self.width, device=like.device).unsqueeze(1)
         return (rows % self.width == classes).to(like.dtype)

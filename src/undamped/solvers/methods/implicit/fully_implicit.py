@@ -158,7 +158,7 @@ class FullyImplicit(ImplicitMethod):
 def _continuation(nodes: tuple[float, ...], ratio: np.ndarray) -> np.ndarray:
     """Return the weights of the last stages in the next, (lanes, stages, stages).
 
-    The stages of a step lie on a polynomial that begins at nought; the next step's are its values
+    The stages of a step lie on a polynomial that begins at zero; the next step's are its values
     beyond the end, less the value there.
     """
     others, scale = _lagrange(nodes)

@@ -84,7 +84,7 @@ def _cycle(operator: Operator, right: Tensor, goal: Tensor, dimension: int) -> T
             break
     corner = triangle[:, :used, :used]
     diagonal = corner.diagonal(dim1=1, dim2=2)
-    # A row whose space is exhausted leaves a zero on the diagonal; its part is nought.
+    # A row whose space is exhausted leaves a zero on the diagonal; its part is zero.
     empty = diagonal.abs() <= tiny
     diagonal.masked_fill_(empty, 1.0)
     wanted = target[:, :used].masked_fill(empty, 0.0)

@@ -96,8 +96,8 @@ class ImplicitStepper(Stepper):
         else:
             lost = None
             if not made.ok.all():
-                # What did not converge must not be in the graph: nought times infinity is not
-                # nought.
+                # What did not converge must not be in the graph: zero times infinity is not
+                # zero.
                 lost = torch.from_numpy(~made.ok).to(y.device).view(-1, *(1,) * (y.dim() - 1))
                 self.stages = self.stages.masked_fill(lost, 0.0)
             y1 = self.solver.end(self.field, t, h, y, self.stages, made.line.band)
