@@ -1,13 +1,40 @@
-"""Tests run many small products, for which one thread is the fastest."""
+"""What all tests share: one thread, and held-out parts as small as what is trained."""
 
 import pytest
 import torch
 
+from undamped.tasks.relations.games.task import RelationalGames
+from undamped.tasks.relations.trials import RelationTask
+from undamped.tasks.task import GeneratedTask
+
+GENERATED = (GeneratedTask, RelationTask, RelationalGames)
+ALL_HELD_OUT = {task: task.held_out for task in GENERATED}
+FEW_HELD_OUT = {"valid": 96, "test": 192}
+
 
 @pytest.fixture(autouse=True)
 def one_thread():
+    """Tests run many small products, for which one thread is the fastest."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def few_held_out():
+    """With batches of four, two thousand test sequences take far longer than a short training."""
+    with pytest.MonkeyPatch.context() as patch:
+        for task in GENERATED:
+            patch.setattr(task, "held_out", FEW_HELD_OUT)
+        yield
+
+
+@pytest.fixture(scope="module")
+def all_held_out(few_held_out):
+    """As many as ever, for tests beside other processes, which know nothing of the few."""
+    with pytest.MonkeyPatch.context() as patch:
+        for task, count in ALL_HELD_OUT.items():
+            patch.setattr(task, "held_out", count)
+        yield

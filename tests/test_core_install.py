@@ -47,6 +47,7 @@ from undamped.networks.physics.base import MotionModel
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.relational.base import RelationalModel
 from undamped.networks.task_model import TaskModel
+from undamped.networks.irregular.network import StampedNetwork
 from undamped.options import options_of
 from undamped.registry import models, solvers
 from undamped.solvers import LinearRotating
@@ -67,11 +68,16 @@ for name in models:
             train(net, lambda: net(torch.randn(6, 2, 3))[0].square().mean())
         net.step(torch.randn(2, 3))
     elif issubclass(models[name], TaskModel):
-        net = models[name](models[name].example_shape())
+        shape = models[name].example_shape()
+        net = models[name](shape)
         if issubclass(models[name], MotionModel):
-            train(net, lambda: net(torch.randn(5, 4)).square().mean())
+            train(net, lambda: net(torch.randn(5, shape.input_size)).square().mean())
         elif issubclass(models[name], RelationalModel):
             train(net, lambda: net(torch.rand(5, 2, 3, 8, 8)).square().mean())
+    elif issubclass(models[name], StampedNetwork):
+        net = models[name](3, 4)
+        with undamped.plain_loops():
+            train(net, lambda: net(torch.randn(5, 2, 3))[0].square().mean())
     else:
         known = options_of(models[name])
         sizes = {"input_size": 4, "output_size": 2, "hidden_size": 3}
@@ -133,6 +139,7 @@ def test_every_room_is_core_or_asks():
         "kernels",
         "networks",
         "parametrizations",
+        "promises",
         "solvers",
     ]
     rooms = [p.parent.name for p in (ROOT / "src" / "undamped").glob("*/__init__.py")]

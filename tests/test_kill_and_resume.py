@@ -14,6 +14,8 @@ from undamped.files import read_tensors
 from undamped.training.checkpoint import load_checkpoint
 from undamped.training.run import Run
 
+pytestmark = pytest.mark.usefixtures("all_held_out")
+
 STEPS = 160
 WORDS = [
     "model.hidden_size=12",
@@ -69,7 +71,7 @@ def same_run(one, two):
         assert mine.keys() == theirs.keys()
         for key, tensor in mine.items():
             assert torch.equal(tensor, theirs[key]), key
-    times = ("seconds", "peak_memory_bytes")
+    times = ("seconds", "cpu_seconds", "peak_memory_bytes")
     assert {k: v for k, v in one.result.items() if k not in times} == {
         k: v for k, v in two.result.items() if k not in times
     }

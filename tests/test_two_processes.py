@@ -1,9 +1,12 @@
 """Two processes that share every batch learn what one process learns."""
 
+import pytest
 import torch
 
 from undamped.files import read_tensors
 from undamped.training import fit, resume
+
+pytestmark = pytest.mark.usefixtures("all_held_out")
 
 
 def trained(tmp_path, devices):

@@ -33,8 +33,11 @@ def read_arrays(path: str | Path) -> SeriesSet:
         path: The file.
     """
     path = Path(path)
-    arrays = {name.lower(): array for name, array in _load(path).items()}
-    values = _values(path, arrays)
+    found = _load(path)
+    arrays = {name.lower(): array for name, array in found.items()}
+    if "x" not in arrays:
+        raise _wrong(path, f"an array {_FORM}", f"only {', '.join(sorted(found)) or 'nothing'}")
+    values = _values(path, arrays["x"])
     series = _series(path, values, _lengths(path, arrays.get("lengths"), values))
     named = arrays.get("channels")
     channels = [str(name) for name in (range(values.shape[2]) if named is None else named)]
@@ -51,11 +54,8 @@ def read_arrays(path: str | Path) -> SeriesSet:
     )
 
 
-def _values(path: Path, arrays: dict[str, np.ndarray]) -> np.ndarray:
+def _values(path: Path, values: np.ndarray) -> np.ndarray:
     """Return X as (series, time, channels)."""
-    if "x" not in arrays:
-        raise _wrong(path, f"an array {_FORM}", f"only {', '.join(sorted(arrays)) or 'nothing'}")
-    values = arrays["x"]
     if values.ndim == 2:
         values = values[:, :, None]
     if values.ndim != 3 or not values.size:
