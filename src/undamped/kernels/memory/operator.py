@@ -38,8 +38,10 @@ def _shares(
 ) -> tuple[list[Any], Tensor, list[Tensor]]:
     """Run the forward pass that names, numbers and tensors describe."""
     named = {name: tensor.detach() for name, tensor in zip(TENSORS, tensors, strict=True)}
+    step, alignment, mix, screening, recent, kept = choices
+    plan = Plan(step, alignment, mix, screening, recent, kept, lengths)
     with torch.no_grad():
-        return run_shares(Share, Plan(*choices, lengths), x.detach(), Marks(*marks), named)
+        return run_shares(Share, plan, x.detach(), Marks(*marks), named)
 
 
 @torch.library.custom_op("undamped::memory_scan", mutates_args=(), device_types="cpu")
