@@ -118,6 +118,7 @@ def test_copy_as_numbers():
     assert batch.inputs.max() == 9
 
 
+@pytest.mark.usefixtures("all_held_out")  # of which it takes 200
 def test_copy_chance_is_that_of_a_model_that_says_symbols_at_random():
     task = tasks.build("copy", delay=200)
     assert task.chance.loss == pytest.approx(10 * math.log(8) / 220)
