@@ -146,7 +146,7 @@ def _train(
     from undamped.training.at_once import learn_at_once
     from undamped.training.checkpoint import load_checkpoint
     from undamped.training.devices import make_fabric
-    from undamped.training.loop import Training, train
+    from undamped.training.loop import Training, train_and_part
 
     checkpoint = load_checkpoint(run.checkpoint) if run.checkpoint.exists() else None
     settings = run.settings
@@ -165,7 +165,7 @@ def _train(
             else:
                 fabric = make_fabric(options, run.path)
                 if not training.finished:
-                    fabric.launch(functools.partial(train, training=training))
+                    fabric.launch(functools.partial(train_and_part, training=training))
     except (Exception, KeyboardInterrupt) as error:
         raise _failed(run, error) from error
     state = load_checkpoint(run.checkpoint).progress

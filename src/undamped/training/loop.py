@@ -118,6 +118,17 @@ def train(fabric: Fabric, training: Training) -> None:
                 break
 
 
+def train_and_part(fabric: Fabric, training: Training) -> None:
+    """Train, and let the processes part from each other in order.
+
+    A process that ends while threads of its process group still run is aborted now and then.
+    """
+    train(fabric, training)
+    if fabric.world_size > 1 and torch.distributed.is_initialized():
+        fabric.barrier()
+        torch.distributed.destroy_process_group()
+
+
 def _set_up(fabric: Fabric, training: Training) -> tuple[Learner, Schedule]:
     """Bring the model to its device and everything to where a checkpoint stopped."""
     model = fabric.strategy.precision.convert_module(training.model)
