@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.bench.candidates import recurrent_networks
+from undamped.bench.tables import markdown_table, terminal_table
 from undamped.registry import benchmarks, models
 
 LOOP = "a loop of plain Python"
@@ -94,17 +95,11 @@ class BusyBenchmark:
 
     def markdown(self) -> str:
         """Return the table for a document."""
-        lines = ["| " + " | ".join(HEADER) + " |", "|---|---:|---:|---:|---:|---|"]
-        return "\n".join([self.title, "", *lines, *(f"| {' | '.join(r)} |" for r in self.rows())])
+        return f"{self.title}\n\n{markdown_table(HEADER, self.rows())}"
 
     def summary(self) -> Any:
         """Return a table for the terminal."""
-        from rich.table import Table
-
-        table = Table(*HEADER, title=self.title)
-        for row in self.rows():
-            table.add_row(*row)
-        return table
+        return terminal_table(HEADER, self.rows(), self.title)
 
     def figures(self) -> dict[str, Any]:
         """Return a picture: the slowdown of each candidate, and what is wanted."""

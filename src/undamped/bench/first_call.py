@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from undamped.bench.candidates import recurrent_networks
+from undamped.bench.tables import markdown_table, terminal_table
 from undamped.registry import benchmarks
 
 COLD, WARM = 3.0, 1.0
@@ -74,17 +75,12 @@ class FirstCalls:
 
     def markdown(self) -> str:
         """Return the table for a document."""
-        lines = ["| " + " | ".join(HEADER) + " |", "|---" * len(HEADER) + "|"]
-        return "\n".join([*lines, *("| " + " | ".join(call.row()) + " |" for call in self.calls)])
+        return markdown_table(HEADER, [call.row() for call in self.calls])
 
     def summary(self) -> Any:
         """Return a table for the terminal."""
-        from rich.table import Table
-
-        table = Table(*HEADER, title="bench first-call, CPU seconds in a fresh process")
-        for call in self.calls:
-            table.add_row(*call.row())
-        return table
+        title = "bench first-call, CPU seconds in a fresh process"
+        return terminal_table(HEADER, [call.row() for call in self.calls], title)
 
     def figures(self) -> dict[str, Any]:
         """Return a picture: both passes, cold and warm."""

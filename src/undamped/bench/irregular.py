@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped.bench.tables import markdown_table, step_bars, terminal_table
 from undamped.bench.timing import Timing, interleaved
 from undamped.errors import OptionError
 from undamped.networks.irregular.neural_cde import NeuralCDE
@@ -27,6 +28,7 @@ FEATURES, HIDDEN = 2, 20
 OURS, UNION = "ode-rnn", "ode-rnn on one grid for all"
 THEIRS = "ODE-RNN with torchdiffeq, one grid"
 CDE, THEIR_CDE = "neural-cde", "neural CDE with torchcde"
+HEADER = ("step", "ms", "as a multiple")
 WANTED = 8.0
 """How many times as long one grid should take at least."""
 
@@ -87,35 +89,18 @@ class IrregularBenchmark:
 
     def markdown(self) -> str:
         """Return the table for the documentation."""
-        lines = [f"{self._about}.", "", "| | ms | as a multiple |", "|---|---:|---:|"]
-        lines += [f"| {' | '.join(row)} |" for row in self.rows()]
-        return "\n".join([*lines, "", self._agreement]) + "\n"
+        table = markdown_table(HEADER, self.rows())
+        return "\n\n".join([f"{self._about}.", table, self._agreement]) + "\n"
 
     def summary(self) -> Any:
         """Return a table for the terminal."""
-        from rich.table import Table
-
         said = "as wanted" if self.times(UNION) >= WANTED else "less than wanted"
         caption = f"One grid: {self.times(UNION):.1f} times ({said}, ≥ {WANTED:g}). "
-        table = Table(title=self._about, caption=caption + self._agreement)
-        for heading in ("step", "ms", "as a multiple"):
-            table.add_column(heading, justify="left" if heading == "step" else "right")
-        for row in self.rows():
-            table.add_row(*row)
-        return table
+        return terminal_table(HEADER, self.rows(), self._about, caption + self._agreement)
 
     def figures(self) -> dict[str, Any]:
         """Return the picture: one bar for each candidate."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(7, 0.5 * len(self.timings) + 1.2), layout="constrained")
-        axes = figure.subplots()
-        names = list(self.timings)[::-1]
-        axes.barh(names, [1000 * self.timings[name].median for name in names], color="#0072B2")
-        axes.set_xscale("log")
-        axes.set_xlabel("ms per training step")
-        axes.set_title(self._about, fontsize=9)
-        return {"steps": figure}
+        return {"steps": step_bars(self.timings, self._about, log=True)}
 
 
 @benchmarks.register("irregular")

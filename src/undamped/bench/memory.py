@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.bench.recurrent_tables import Shape
+from undamped.bench.tables import markdown_table, terminal_table
 from undamped.bench.timing import Timing, interleaved
 from undamped.memory import peak_memory
 from undamped.registry import benchmarks, models
@@ -25,6 +26,7 @@ BASELINE, PLAIN = "lstm", "rellstm in plain PyTorch"
 NAMES = (BASELINE, "rellstm", "relrnn", PLAIN)
 MEASURED = ("lstm", "rellstm", "memrnn")
 RECENT, KEPT = 10, 15
+HEADER = ("network", "seconds", "times lstm")
 TIMES_LSTM, TIMES_PLAIN, LONG_MEGABYTES = 4.0, 5.0, 200.0
 """What is wanted: RelLSTM at most so many times our LSTM, plain PyTorch at least so many times
 RelLSTM, and RelLSTM's peak at 2000 steps."""
@@ -158,21 +160,14 @@ class MemoryBenchmark:
 
     def markdown(self) -> str:
         """Return table and sentences for a page."""
-        lines = ["| network | seconds | times lstm |", "|---|---:|---:|"]
-        lines += [f"| {' | '.join(row)} |" for row in self.rows()]
         title = f"{self.shape}, forward and backward, {self.threads} threads."
-        return "\n\n".join([title, "\n".join(lines), *self.sentences()])
+        return "\n\n".join([title, markdown_table(HEADER, self.rows()), *self.sentences()])
 
     def summary(self) -> Any:
         """Return the same for a terminal."""
         from rich.console import Group
-        from rich.table import Table
 
-        table = Table(title=f"{self.shape}, {self.threads} threads")
-        for heading in ("network", "seconds", "times lstm"):
-            table.add_column(heading)
-        for row in self.rows():
-            table.add_row(*row)
+        table = terminal_table(HEADER, self.rows(), f"{self.shape}, {self.threads} threads")
         return Group(table, *self.sentences())
 
     def figures(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.bench.candidates import recurrent_networks
+from undamped.bench.tables import markdown_table, terminal_table
 from undamped.bench.timing import Timing, interleaved
 from undamped.registry import benchmarks, models
 
@@ -72,17 +73,11 @@ class OneSampleBenchmark:
 
     def markdown(self) -> str:
         """Return the table for a document."""
-        lines = ["| " + " | ".join(HEADER) + " |", "|---|---:|---:|---:|"]
-        return "\n".join([self.title, "", *lines, *(f"| {' | '.join(r)} |" for r in self.rows())])
+        return f"{self.title}\n\n{markdown_table(HEADER, self.rows())}"
 
     def summary(self) -> Any:
         """Return a table for the terminal."""
-        from rich.table import Table
-
-        table = Table(*HEADER, title=self.title)
-        for row in self.rows():
-            table.add_row(*row)
-        return table
+        return terminal_table(HEADER, self.rows(), self.title)
 
     def figures(self) -> dict[str, Any]:
         """Return a picture: both ways, fastest first."""

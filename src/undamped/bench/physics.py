@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from undamped.bench.physics_sections import Section
+from undamped.bench.tables import terminal_table
 from undamped.registry import benchmarks
 
 
@@ -45,15 +46,10 @@ class PhysicsBenchmark:
     def summary(self) -> Any:
         """Return the same for a terminal."""
         from rich.console import Group
-        from rich.table import Table
 
         shown: list[Any] = []
         for section in self.sections:
-            table = Table(title=section.title, title_justify="left")
-            for heading in section.heads:
-                table.add_column(heading)
-            for row in section.rows:
-                table.add_row(*row)
+            table = terminal_table(section.heads, section.rows, section.title)
             shown += [table, *section.sentences]
         return Group(*shown)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from undamped.bench.tables import markdown_table
 from undamped.bench.timing import Timing
 
 
@@ -33,12 +34,8 @@ class Section:
 
     def markdown(self) -> str:
         """Return table and sentences for a page."""
-        lines = [
-            f"| {' | '.join(self.heads)} |",
-            "|---|" + "---:|" * (len(self.heads) - 1),
-            *(f"| {' | '.join(row)} |" for row in self.rows),
-        ]
-        return "\n\n".join([f"**{self.title}**", "\n".join(lines), *self.sentences])
+        table = markdown_table(self.heads, self.rows)
+        return "\n\n".join([f"**{self.title}**", table, *self.sentences])
 
 
 def timing_rows(timings: Mapping[str, Timing], ours: str) -> tuple[tuple[str, ...], ...]:

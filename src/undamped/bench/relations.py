@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped.bench.tables import markdown_table, step_bars, terminal_table
 from undamped.bench.timing import Timing, interleaved
 from undamped.contract import Batch
 from undamped.networks.for_task import model_for
@@ -23,6 +24,7 @@ from undamped.registry import benchmarks, tasks
 SIZE, QUICK = 96, 8
 BASELINE = "corelnet"
 EVERY, PLAIN = "corelnet, every picture encoded", "CoRelNet in plain PyTorch"
+HEADER = ("step", "ms", "as a multiple")
 WANTED = 5.0
 """How many times as long encoding every picture should take at least."""
 
@@ -107,34 +109,17 @@ class RelationBenchmark:
 
     def markdown(self) -> str:
         """Return the table for the documentation."""
-        lines = [f"{self._about}.", "", "| | ms | as a multiple |", "|---|---:|---:|"]
-        lines += [f"| {' | '.join(row)} |" for row in self.rows()]
-        return "\n".join(lines) + "\n"
+        return f"{self._about}.\n\n{markdown_table(HEADER, self.rows())}\n"
 
     def summary(self) -> Any:
         """Return a table for the terminal."""
-        from rich.table import Table
-
         said = "as wanted" if self.times_every >= WANTED else "less than wanted"
         caption = f"every picture encoded: {self.times_every:.1f} times ({said}, ≥ {WANTED:g})"
-        table = Table(title=self._about, caption=caption)
-        for heading in ("step", "ms", "as a multiple"):
-            table.add_column(heading, justify="left" if heading == "step" else "right")
-        for row in self.rows():
-            table.add_row(*row)
-        return table
+        return terminal_table(HEADER, self.rows(), self._about, caption)
 
     def figures(self) -> dict[str, Any]:
         """Return the picture: one bar for each candidate."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(7, 0.5 * len(self.timings) + 1.2), layout="constrained")
-        axes = figure.subplots()
-        names = list(self.timings)[::-1]
-        axes.barh(names, [1000 * self.timings[name].median for name in names], color="#0072B2")
-        axes.set_xlabel("ms per training step")
-        axes.set_title(self._about, fontsize=9)
-        return {"steps": figure}
+        return {"steps": step_bars(self.timings, self._about)}
 
 
 @benchmarks.register("relations")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from undamped.bench.tables import markdown_table, terminal_table
+
 CALLS, SECONDS = 1.5, 5.0
 """What is wanted: calls and seconds of one sample over SciPy's."""
 HEADER = (
@@ -103,18 +105,12 @@ class StiffBenchmark:
 
     def markdown(self) -> str:
         """Return the table for a document."""
-        lines = ["| " + " | ".join(HEADER) + " |", "|---" * len(HEADER) + "|"]
-        lines += ["| " + " | ".join(timing.row()) + " |" for timing in self.timings]
-        return "\n".join(lines)
+        return markdown_table(HEADER, [timing.row() for timing in self.timings])
 
     def summary(self) -> Any:
         """Return a table for the terminal."""
-        from rich.table import Table
-
-        table = Table(*HEADER, title=f"bench stiff, {self.method}, batch of {self.batch}")
-        for timing in self.timings:
-            table.add_row(*timing.row())
-        return table
+        title = f"bench stiff, {self.method}, batch of {self.batch}"
+        return terminal_table(HEADER, [timing.row() for timing in self.timings], title)
 
     def figures(self) -> dict[str, Any]:
         """Return a picture: seconds over SciPy's, for one sample and in a batch."""

@@ -97,14 +97,3 @@ def _difference(field: Field, t: Tensor, y: Tensor, v: Tensor) -> Tensor:
     small = torch.finfo(y.dtype).eps ** 0.5 * (1 + y.abs().amax())
     small = small / torch.where(length > 0, length, torch.ones_like(length))
     return (field(t, y + small * v) - field(t, y)) / small
-
-
-def backward_product(field: Field, t: Tensor, y: Tensor, w: Tensor) -> Tensor:
-    """Return (∂f/∂y)ᵀ w."""
-    with torch.enable_grad():
-        leaf = y.detach().requires_grad_()
-        value = field(t, leaf)
-        if not value.requires_grad:
-            return torch.zeros_like(w)
-        (product,) = torch.autograd.grad(value, leaf, w, allow_unused=True)
-    return torch.zeros_like(w) if product is None else product
