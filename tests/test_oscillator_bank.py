@@ -124,6 +124,28 @@ def test_samples_left_out_are_answered_by_a_regression_that_never_saw_them(sampl
     assert chosen.penalty == float(PENALTIES[int(torch.stack(errors).argmin())])
 
 
+def test_what_was_not_measured_is_not_learnt_from():
+    torch.manual_seed(0)
+    x, targets = torch.randn(20, 6, 2).double(), torch.arange(6) % 3
+    times = torch.rand(20, 6).double().cumsum(0)
+    observed = torch.rand(20, 6, 2) > 0.3
+    lengths = torch.tensor([20, 15, 20, 8, 20, 11])
+    learnt = []
+    for rubbish in (0.0, 1e6, torch.nan):
+        model = make(oscillators=30)
+        seen = observed & (torch.arange(20).view(-1, 1, 1) < lengths.view(1, -1, 1))
+        batch = Batch(torch.where(seen, x, rubbish), targets, lengths, times, observed)
+        torch.manual_seed(1)
+        model.learn([batch])
+        model.learn_also([])
+        learnt.append(model.state_dict())
+    for name, tensor in learnt[0].items():
+        assert torch.equal(tensor, learnt[1][name]) and torch.equal(tensor, learnt[2][name]), name
+    known = x[:, :, 0][seen[:, :, 0]]
+    torch.testing.assert_close(learnt[0]["oscillators.centre"][0], known.mean())
+    torch.testing.assert_close(learnt[0]["oscillators.scale"][0], known.std(correction=0))
+
+
 def waves(count, steps=60):
     random = np.random.default_rng(0)
     turns = random.uniform(0, 6, (count, 1))

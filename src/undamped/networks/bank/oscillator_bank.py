@@ -45,7 +45,8 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
 
     Learnt in seconds and without back-propagation, from sequences of any and unequal lengths, with
     gaps and stamps. Everything that is pooled is running, so a stream is answered sample by sample
-    in constant memory.
+    in constant memory. Of the options of training it heeds `batch_size` and `precision`, and where
+    data have no end `steps`: so many batches are learnt from.
 
     Args:
         shape: The shape of the task.
@@ -179,27 +180,29 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
             f"{float(self.penalty):.1e} chosen by leaving out one sequence after the other."
         ]
 
-    def _look(self, part: Part) -> list[Tensor]:
+    def _look(self, part: Part) -> list[Batch]:
         """Find mean and scale of values and changes, and the longest period; return examples."""
         bank = self.oscillators
-        bank.centre.zero_()
-        bank.scale.fill_(1.0)
         sums = torch.zeros(3, 2 * bank.channels, dtype=torch.float64)
         spans: list[Tensor] = []
-        examples: list[Tensor] = []
+        examples: list[Batch] = []
+        met = 0
         for batch in part:
             batch = batch.cast(self.dtype)
             x, lengths = batch.inputs, _lengths(batch)
-            state = bank.empty_state(x.shape[1])
-            both, _, _ = bank.with_changes(x, batch.observed, state, lengths)
-            there = both != 0  # a change of exactly 0 and a value of 0 do not move a sum
-            sums[0] += there.sum((0, 1))
-            sums[1] += both.double().sum((0, 1))
-            sums[2] += both.double().square().sum((0, 1))
+            signals = bank.signals(x, batch.observed, bank.empty_state(x.shape[1]), lengths)
+            values = torch.where(signals.known, signals.values, 0).double()
+            sums[0] += signals.known.sum((0, 1))
+            sums[1] += values.sum((0, 1))
+            sums[2] += values.square().sum((0, 1))
             spans.append(_spans(batch, lengths, bank.gap))
-            for number in range(x.shape[1]):
-                if len(examples) < 4 * _EXAMPLES:
-                    examples.append(x[: lengths[number], number])
+            for number, length in enumerate(lengths.tolist()):
+                # Every sequence has the same chance to be among the examples, whatever the order.
+                place = met if met < _EXAMPLES else int(torch.randint(met + 1, ()))
+                met += 1
+                if place < _EXAMPLES:
+                    one = batch.part(slice(number, number + 1), inputs_axis=1, targets_axis=0)
+                    examples[place : place + 1] = [one.during(slice(length), every=False)]
         if not spans:
             raise DataError("bank: expected at least one sequence to learn from, got none.")
         count = sums[0].clamp_min(1)
@@ -209,10 +212,9 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         bank.centre.copy_(mean)
         bank.scale.copy_(torch.where(scale > 0, scale, 1.0))
         bank.longest.fill_(float(torch.cat(spans).double().median()) / 2)
-        chosen = torch.randperm(len(examples))[:_EXAMPLES]
-        return [examples[int(number)] for number in chosen]
+        return examples
 
-    def _choose_thresholds(self, examples: list[Tensor]) -> None:
+    def _choose_thresholds(self, examples: list[Batch]) -> None:
         """Take quantiles of what groups of oscillators do when they hear one sequence each."""
         bank = self.oscillators
         for group, example in zip(
@@ -220,7 +222,8 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         ):
             if not len(group):
                 continue
-            heard = bank.responses(example, group).sort(0).values
+            heard = bank.responses(example.inputs, example.times, example.observed, group)
+            heard = heard.sort(0).values
             place = bank.levels[:, group] * (len(heard) - 1)
             low = place.floor().long()
             high = (low + 1).clamp_max(len(heard) - 1)

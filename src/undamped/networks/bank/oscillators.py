@@ -33,6 +33,22 @@ class BankState(NamedTuple):
     pools: Pools
 
 
+class Signals(NamedTuple):
+    """What drives a bank: values and their changes from sample to sample.
+
+    Args:
+        values: (time, batch, 2 · channels), anything where nothing is known.
+        known: (time, batch, 2 · channels) where something is.
+        held: (batch, channels) the last value that was measured of each channel.
+        held_known: (batch, channels) whether there was one.
+    """
+
+    values: Tensor
+    known: Tensor
+    held: Tensor
+    held_known: Tensor
+
+
 class Oscillators(nn.Module):
     """Fixed oscillators, each driven by a few channels or their changes from sample to sample.
 
@@ -87,19 +103,17 @@ class Oscillators(nn.Module):
             held, torch.zeros_like(held).bool(), time, Pools.empty(batch, self.thresholds)
         )
 
-    def with_changes(
-        self, x: Tensor, observed: Tensor | None, state: BankState, lengths: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return values and their changes, 0 where nothing is known, and what is held at the end.
+    @staticmethod
+    def signals(
+        x: Tensor, observed: Tensor | None, state: BankState, lengths: Tensor | None
+    ) -> Signals:
+        """Return values and their changes, where they are known, and what is held at the end.
 
         Args:
             x: (time, batch, channels).
             observed: (time, batch, channels) what was measured.
             state: Where the bank stands.
             lengths: (batch,) samples of each sequence.
-
-        Returns:
-            (time, batch, 2 · channels) standardised; (batch, channels) held and known.
         """
         measured = ~x.isnan() if observed is None else observed & ~x.isnan()
         if lengths is not None:
@@ -112,11 +126,13 @@ class Oscillators(nn.Module):
         filled = values.gather(0, latest)
         earlier = torch.cat((state.held.unsqueeze(0), filled[:-1]))
         had = torch.cat((state.known.unsqueeze(0), (latest[:-1] > 0) | state.known))
-        changed = measured & had
         both = torch.cat((x, filled - earlier), dim=-1)
-        there = torch.cat((measured, changed), dim=-1)
-        standard = torch.where(there, (both - self.centre) / self.scale, 0)
-        return standard, filled[-1], (latest[-1] > 0) | state.known
+        there = torch.cat((measured, measured & had), dim=-1)
+        return Signals(both, there, filled[-1], (latest[-1] > 0) | state.known)
+
+    def standard(self, signals: Signals) -> Tensor:
+        """Return standardised signals, 0 where nothing is known."""
+        return torch.where(signals.known, (signals.values - self.centre) / self.scale, 0)
 
     def run(
         self,
@@ -137,16 +153,17 @@ class Oscillators(nn.Module):
         """
         state = self.empty_state(x.shape[1]) if state is None else state
         damping, frequency = (rate.to(x.dtype) for rate in self.rates())
-        pools, at = state.pools, state.time
-        gaps, at = self._gaps(times, at, lengths)
-        standard, held, known = self.with_changes(x, observed, state, lengths)
+        pools = state.pools
+        gaps, at = self._gaps(times, state.time, lengths)
+        signals = self.signals(x, observed, state, lengths)
+        standard = self.standard(signals)
         for begin in range(0, len(x), _STEPS_AT_ONCE):
             stop = begin + _STEPS_AT_ONCE
             drive = standard[begin:stop] @ self.drivers.T
             left = None if lengths is None else (lengths - begin).clamp(0, len(drive))
             part = None if gaps is None else gaps[begin:stop]
             pools = advance(pools, drive, part, left, damping, frequency, self.thresholds)
-        return BankState(held, known, at, pools)
+        return BankState(signals.held, signals.held_known, at, pools)
 
     def _gaps(
         self, times: Tensor | None, at: Tensor, lengths: Tensor | None
@@ -161,24 +178,30 @@ class Oscillators(nn.Module):
         last = (lengths - 1).clamp_min(0).unsqueeze(0)
         return gaps, torch.where(lengths > 0, stamps.gather(0, last).squeeze(0), at)
 
-    def responses(self, x: Tensor, chosen: Tensor) -> Tensor:
-        """Return y of some oscillators at every step of one sequence, (time, chosen).
+    def responses(
+        self, x: Tensor, times: Tensor | None, observed: Tensor | None, chosen: Tensor
+    ) -> Tensor:
+        """Return y of some oscillators at every sample of one sequence, (time, chosen).
 
         Args:
-            x: (time, channels).
+            x: (time, 1, channels).
+            times: (time, 1), as `run` takes them.
+            observed: (time, 1, channels).
             chosen: Numbers of oscillators.
         """
         state = self.empty_state(1)
-        standard, _, _ = self.with_changes(x.unsqueeze(1), None, state, None)
-        drive = standard[:, 0] @ self.drivers[chosen].T
+        signals = self.signals(x, observed, state, None)
+        drive = self.standard(signals)[:, 0] @ self.drivers[chosen].T
+        gaps, _ = self._gaps(times, state.time, None)
+        steps = drive.new_ones(len(x)) if gaps is None else gaps[:, 0].to(drive.dtype)
         damping, frequency = (rate[chosen].to(x.dtype) for rate in self.rates())
         real = imaginary = drive.new_zeros(len(chosen))
-        one, said = drive.new_ones(()), []
-        for u in drive:
-            real, imaginary = turned(real, imaginary, one, damping, frequency)
+        heard = []
+        for u, gap in zip(drive, steps, strict=True):
+            real, imaginary = turned(real, imaginary, gap, damping, frequency)
             real = real + u
-            said.append(real)
-        return torch.stack(said)
+            heard.append(real)
+        return torch.stack(heard)
 
 
 def _draw_drivers(oscillators: int, signals: int) -> Tensor:
