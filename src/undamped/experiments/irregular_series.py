@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from undamped.experiments.accuracy_marks import accuracy_marks
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import experiments
 
@@ -71,31 +72,11 @@ class IrregularSeriesExperiment:
 
     def figures(self) -> dict[str, Any]:
         """Return the picture: one row for each set and share, one mark for each network."""
-        import numpy as np
-        from matplotlib.figure import Figure
-
-        from undamped.analysis.core.figures import PALETTE
-
-        figure = Figure(figsize=(8, 0.42 * len(self.outcomes) + 2.0), layout="constrained")
-        axes = figure.subplots()
-        rows = np.arange(len(self.outcomes))[::-1]
-        for place, name in enumerate(self.networks):
-            axes.plot(
-                [100 * one.accuracy[name] for one in self.outcomes],
-                rows,
-                "osD^vP*X"[place % 8],
-                color=PALETTE[place % len(PALETTE)],
-                label=name,
-            )
-        guesses = [100 * one.chance for one in self.outcomes]
-        axes.plot(guesses, rows, "x", color="black", label="a guess")
-        axes.set_yticks(rows, [f"{one.name}, {one.dropped:.0%} dropped" for one in self.outcomes])
-        axes.set_xlim(0, 103)
-        axes.set_xlabel("test accuracy (%)")
-        axes.set_title("What is left when steps are missing", fontsize=10)
-        axes.grid(axis="y", alpha=0.3)
-        axes.legend(fontsize="small", loc="lower left", ncols=2)
-        return {"irregular-series": figure}
+        rows = [f"{one.name}, {one.dropped:.0%} dropped" for one in self.outcomes]
+        networks = {n: [one.accuracy[n] for one in self.outcomes] for n in self.networks}
+        guess = {"a guess": ("x", [one.chance for one in self.outcomes])}
+        title = "What is left when steps are missing"
+        return {"irregular-series": accuracy_marks(rows, networks, guess, title)}
 
 
 @experiments.register("irregular-series")

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from undamped.experiments.accuracy_marks import accuracy_marks
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.registry import experiments
 
@@ -103,35 +104,14 @@ class UCRExperiment:
 
     def figures(self) -> dict[str, Any]:
         """Return the picture: one row per set, one mark per network and for the baseline."""
-        from matplotlib.figure import Figure
-
-        from undamped.analysis.core.figures import PALETTE
-
-        figure = Figure(figsize=(8, 0.42 * len(self.outcomes) + 1.8), layout="constrained")
-        axes = figure.subplots()
-        rows = np.arange(len(self.outcomes))[::-1]
-        for place, name in enumerate(self.networks):
-            axes.plot(
-                [100 * one.accuracy[name] for one in self.outcomes],
-                rows,
-                "osD^v"[place % 5],
-                color=PALETTE[place % len(PALETTE)],
-                label=name,
-            )
-        for values, mark, title in (
-            ([one.nearest for one in self.outcomes], "|", "1-nearest neighbour"),
-            ([one.chance for one in self.outcomes], "x", "a guess"),
-        ):
-            axes.plot(
-                [100 * value for value in values], rows, mark, color="black", ms=12, label=title
-            )
-        axes.set_yticks(rows, [one.name for one in self.outcomes])
-        axes.set_xlim(0, 103)
-        axes.set_xlabel("test accuracy (%)")
-        axes.set_title("One configuration for all sets: right of the bar beats 1-NN", fontsize=10)
-        axes.grid(axis="y", alpha=0.3)
-        axes.legend(fontsize="small", loc="lower left")
-        return {"ucr": figure}
+        networks = {n: [one.accuracy[n] for one in self.outcomes] for n in self.networks}
+        beside = {
+            "1-nearest neighbour": ("|", [one.nearest for one in self.outcomes]),
+            "a guess": ("x", [one.chance for one in self.outcomes]),
+        }
+        title = "One configuration for all sets: right of the bar beats 1-NN"
+        rows = [one.name for one in self.outcomes]
+        return {"ucr": accuracy_marks(rows, networks, beside, title)}
 
 
 @experiments.register("ucr")
