@@ -7,6 +7,7 @@ import torch
 import oracles
 import undamped
 from undamped.cells.bases.cell import reference_scan
+from undamped.errors import OptionError
 from undamped.parametrizations.initial import (
     block_rotations,
     cayley,
@@ -225,3 +226,17 @@ def test_weights_can_be_exchanged_with_torch(name):
     pairs = zip(state, expected_state, strict=True) if name == "lstm" else [(state, expected_state)]
     for a, b in pairs:
         assert torch.allclose(a, b, atol=1e-12)
+
+
+def test_a_gru_that_begins_by_remembering():
+    torch.manual_seed(0)
+    net = undamped.GRU(30, 40, input_std=1.0, update_bias=5.0)
+    cell = net.cell(0)
+    assert cell.weight_ih.std().item() == pytest.approx(1.0, rel=0.05)
+    assert cell.bias_ih[40:80].eq(5).all() and not cell.bias_ih[:40].any()
+    state = torch.randn(1, 2, 40)
+    _, after = net(torch.zeros(3, 2, 30), state)
+    _, plain = undamped.GRU(30, 40)(torch.zeros(3, 2, 30), state)
+    assert (after - state).norm() < 0.1 * (plain - state).norm()
+    with pytest.raises(OptionError, match="update_bias"):
+        undamped.GRU(3, 4, bias=False, update_bias=1.0)
