@@ -308,6 +308,102 @@ def momentum_lstm(kind):
     return run
 
 
+def passed_by(x_t, cell):
+    D = array(cell.pass_weight)
+    return D * x_t if D.ndim == 1 else x_t @ D.T
+
+
+def oscillating(x, cell, kick):
+    """Complex oscillators as the papers write them; `kick` is z' of x, z and B u."""
+    P, step = cell.oscillators, sigmoid(array(cell.step_logit))
+    B = array(cell.input_weight)[:P] + 1j * array(cell.input_weight)[P:]
+    C = array(cell.output_weight)[:, :P] - 1j * array(cell.output_weight)[:, P:]
+    position = velocity = np.zeros((x.shape[1], P), complex)
+    outputs = []
+    for x_t in x:
+        velocity = kick(position, velocity, x_t @ B.T, step)
+        position = position + step * velocity
+        outputs.append((position @ C.T).real + passed_by(x_t, cell))
+    return np.stack(outputs)
+
+
+def linoss(x, cell):
+    A = np.maximum(array(cell.frequency), 0)
+
+    def implicit(position, velocity, force, step):
+        S = 1 / (1 + step**2 * A)
+        return S * (velocity - step * A * position + step * force)
+
+    def by_turns(position, velocity, force, step):
+        return velocity + step * (-A * position + force)
+
+    return oscillating(x, cell, implicit if cell.method == "im" else by_turns)
+
+
+def dlinoss(x, cell):
+    G = np.maximum(array(cell.damping), 0)
+
+    def kick(position, velocity, force, step):
+        low, high = (
+            (2 + step * G + sign * 2 * np.sqrt(1 + step * G)) / step**2 for sign in (-1, 1)
+        )
+        A = np.clip(array(cell.frequency), low, high)
+        return (velocity + step * (-A * position + force)) / (1 + step * G)
+
+    return oscillating(x, cell, kick)
+
+
+def lru(x, cell):
+    decay, phase, gain = (
+        np.exp(array(p)) for p in (cell.shrink_log, cell.phase_log, cell.gain_log)
+    )
+    V, U = array(cell.input_weight), array(cell.output_weight)
+    B, C = V[:, 0] + 1j * V[:, 1], U[:, ::2] - 1j * U[:, 1::2]
+    h, outputs = np.zeros((x.shape[1], cell.modes), complex), []
+    for x_t in x:
+        h = np.exp(-decay + 1j * phase) * h + gain * (x_t @ B.T)
+        outputs.append((h @ C.T).real + passed_by(x_t, cell))
+    return np.stack(outputs)
+
+
+def kept_positive(v):
+    return np.where(v >= 0, v + 0.5, sigmoid(v))
+
+
+def mingru(x, cell):
+    h, outputs = np.zeros((x.shape[1], cell.hidden_size)), []
+    for x_t in x:
+        gate, candidate = np.split(x_t @ array(cell.input_weight).T + array(cell.bias), 2, -1)
+        h = (1 - sigmoid(gate)) * h + sigmoid(gate) * kept_positive(candidate)
+        outputs.append(h)
+    return np.stack(outputs)
+
+
+def minlstm(x, cell):
+    h, outputs = np.zeros((x.shape[1], cell.hidden_size)), []
+    for x_t in x:
+        f, i, candidate = np.split(x_t @ array(cell.input_weight).T + array(cell.bias), 3, -1)
+        f, i = sigmoid(f), sigmoid(i)
+        h = f / (f + i) * h + i / (f + i) * kept_positive(candidate)
+        outputs.append(h)
+    return np.stack(outputs)
+
+
+def lem(x, cell):
+    n, V, b = cell.hidden_size, array(cell.input_weight), array(cell.bias)
+    W, Wy = array(cell.weight_hh), array(cell.weight_zy)
+    y = z = np.zeros((x.shape[1], n))
+    outputs = []
+    for x_t in x:
+        u = np.split(x_t @ V.T + b, 4, -1)
+        a = cell.dt * sigmoid(y @ W[:n].T + u[0])
+        c = cell.dt * sigmoid(y @ W[n : 2 * n].T + u[1])
+        z = (1 - a) * z + a * np.tanh(y @ W[2 * n :].T + u[2])
+        y = (1 - c) * y + c * np.tanh(z @ Wy.T + u[3])
+        outputs.append(y)
+    return np.stack(outputs)
+
+
 ORACLES = {
     "exprnn": exprnn,
     "scornn": scornn,
@@ -325,6 +421,12 @@ ORACLES = {
     "indrnn": indrnn,
     "residual-indrnn": indrnn,
     "dense-indrnn": indrnn,
+    "lem": lem,
+    "linoss": linoss,
+    "d-linoss": dlinoss,
+    "lru": lru,
+    "mingru": mingru,
+    "minlstm": minlstm,
     "goru": goru,
     "urnn": urnn,
     "full-capacity-urnn": full_capacity_urnn,

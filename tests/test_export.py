@@ -127,6 +127,8 @@ def test_readouts(name, readout):
     [
         ("rnn", {"nonlinearity": "relu"}),
         ("lstm", {"proj_size": 2}),
+        ("linoss", {"block": "layer-norm", "method": "imex"}),
+        ("indrnn", {"block": "batch-norm", "normalise": True}),
         ("eurnn", {"unitary": False}),
         ("eurnn", {"hidden_size": 130, "capacity": 1, "num_layers": 1}),
         ("eurnn", {"style": "fft", "hidden_size": 8}),

@@ -282,7 +282,7 @@ def test_an_estimator_predicts_with_several_threads(two_threads):
     generator = np.random.default_rng(0)
     X = generator.normal(size=(70, 150, 1)).astype(np.float32)
     y = (X[:, 0, 0] > 0).astype(int)
-    estimator = undamped.SequenceClassifier(steps=2, hidden_size=128, random_state=0)
+    estimator = undamped.SequenceClassifier("unicornn", steps=2, hidden_size=128, random_state=0)
     estimator.fit(X[:50], y[:50])
     for batch in (1, 7, 33, 70):
         assert estimator.predict(X[:batch]).shape == (batch,)

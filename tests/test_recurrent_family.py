@@ -84,6 +84,7 @@ TELLING = {
     "capacity": 3,
     "project_every": 1,
     "steps": 3,
+    "largest": 0.95,
 }
 
 

@@ -114,6 +114,12 @@ def test_a_dispatch_mode_sees_every_operation():
     assert names == ["aten.ones.default", "aten.exp.default"]
 
 
+def test_torchs_own_scan_adds_up():
+    x = torch.arange(5.0)
+    (found,) = internals.associative_scan(lambda i, j: (i[0] + j[0],), (x,))
+    assert torch.equal(found, x.cumsum(0))
+
+
 def test_leaves_of_nested_things():
     assert internals.tree_leaves({"a": [1, (2, 3)], "b": 4}) == [1, 2, 3, 4]
 

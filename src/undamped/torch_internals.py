@@ -6,6 +6,7 @@ and is run with the oldest and the newest version that is promised.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 __all__ = [
     "TorchDispatchMode",
+    "associative_scan",
     "forward_mode_open",
     "inside_functional_transform",
     "own_parameters",
@@ -53,6 +55,16 @@ def version_of(tensor: Tensor) -> int:
 def sequence_number(node: Any) -> int:
     """Return the number of a node of the graph; a later node of a thread has a larger one."""
     return node._sequence_nr()
+
+
+def associative_scan(
+    combine: Callable[[Any, Any], Any], sequences: tuple[Tensor, ...]
+) -> tuple[Tensor, ...]:
+    """Return torch's own scan along the first dimension, in the form that runs on a CPU."""
+    from torch._higher_order_ops.associative_scan import associative_scan as scan
+
+    found: Any = scan(combine, sequences, 0, combine_mode="generic")
+    return found
 
 
 def own_parameters(module: nn.Module) -> dict[str, nn.Parameter | None]:

@@ -10,6 +10,7 @@ from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace, positive
 from undamped.analysis.promises import Measurement, measure
+from undamped.cells.bases.block import Block
 from undamped.networks import Recurrent
 from undamped.registry import instruments
 
@@ -35,7 +36,10 @@ class KeptPromises(Result):
     def measure(cls, probe: Probe) -> KeptPromises:
         """Measure the cell of the first layer, or a model of continuous depth as a whole."""
         network = probe.network
-        subject: Any = network.cell(0) if isinstance(network, Recurrent) else network
+        subject: Any = network
+        if isinstance(network, Recurrent):
+            cell = network.cell(0)
+            subject = cell.cell if isinstance(cell, Block) else cell
         found = measure(subject, seed=probe.seed) if getattr(subject, "promises", ()) else ()
         if not found:
             raise InapplicableError("it promises nothing that can be measured")

@@ -8,6 +8,7 @@ from undamped.cells.antisymmetric import GatedAntisymmetricRNNCell as GatedAntis
 from undamped.cells.bases.cell import Cell as Cell
 from undamped.cells.bases.cell import State as State
 from undamped.cells.cornn import CoRNNCell as CoRNNCell
+from undamped.cells.dlinoss import DLinOSSCell as DLinOSSCell
 from undamped.cells.eurnn import EURNNCell as EURNNCell
 from undamped.cells.exprnn import ExpRNNCell as ExpRNNCell
 from undamped.cells.fastrnn import FastGRNNCell as FastGRNNCell
@@ -20,10 +21,15 @@ from undamped.cells.indrnn import DenseIndRNNCell as DenseIndRNNCell
 from undamped.cells.indrnn import IndRNNCell as IndRNNCell
 from undamped.cells.indrnn import ResidualIndRNNCell as ResidualIndRNNCell
 from undamped.cells.irnn import IRNNCell as IRNNCell
+from undamped.cells.lem import LEMCell as LEMCell
+from undamped.cells.linoss import LinOSSCell as LinOSSCell
 from undamped.cells.lipschitz import LipschitzRNNCell as LipschitzRNNCell
+from undamped.cells.lru import LRUCell as LRUCell
 from undamped.cells.lstm import LSTMCell as LSTMCell
 from undamped.cells.memrnn import MemLSTMCell as MemLSTMCell
 from undamped.cells.memrnn import MemRNNCell as MemRNNCell
+from undamped.cells.mingru import MinGRUCell as MinGRUCell
+from undamped.cells.mingru import MinLSTMCell as MinLSTMCell
 from undamped.cells.momentum_lstm import AdamLSTMCell as AdamLSTMCell
 from undamped.cells.momentum_lstm import MomentumLSTMCell as MomentumLSTMCell
 from undamped.cells.momentum_lstm import NesterovLSTMCell as NesterovLSTMCell

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -49,6 +51,7 @@ class CoRNNCell(CoupledCell):
     promises = (
         Promise(Kind.BOUNDED_STATE, "|y| and |z| stay below the sum of the impulse response"),
     )
+    sweep_space: ClassVar = {"model.dt": "0.01..0.2:log", "model.gamma": "0.3..100:log"}
     state_names = ("position", "velocity")
     dense = True
 

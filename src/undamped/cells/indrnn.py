@@ -59,6 +59,7 @@ class IndRNNCell(Watched, Cell):
     promises = (Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ g^(1/T) at every step"),)
 
     fused = True
+    independent_units = True
 
     def __init__(
         self,
@@ -183,6 +184,8 @@ class ResidualIndRNNCell(IndRNNCell):
         arXiv:1910.06251, 2019.
     """
 
+    independent_units = False  # a layer reads several others, a block one
+
     def __init__(
         self,
         input_size: PositiveInt,
@@ -260,6 +263,8 @@ class DenseIndRNNCell(IndRNNCell):
         S. Li, W. Li, C. Cook, Y. Gao. Deep independently recurrent neural network (IndRNN).
         arXiv:1910.06251, 2019.
     """
+
+    independent_units = False  # a layer reads several others, a block one
 
     @classmethod
     def sources(cls, layer: int, options: Mapping[str, Any]) -> tuple[int, ...]:

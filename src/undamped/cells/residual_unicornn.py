@@ -46,6 +46,7 @@ class ResidualUnICORNNCell(UnICORNNCell):
     """
 
     recipe: ClassVar = {"model": {"num_layers": 4}}
+    independent_units = False  # a layer reads two others, a block one
 
     def __init__(
         self,

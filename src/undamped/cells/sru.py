@@ -50,6 +50,7 @@ class SRUCell(CoupledCell):
     """
 
     state_names = ("hidden", "memory")
+    independent_units = True
     passing_scale: Tensor
 
     def __init__(

@@ -62,9 +62,11 @@ class UnICORNNCell(Cell):
         Promise(Kind.BOUNDED_STATE, "|z| ≤ n s/√(1 − αs²/4) and |y| ≤ that/√α after n steps s"),
     )
     recipe: ClassVar = {"model": {"num_layers": 2}}
+    sweep_space: ClassVar = {"model.dt": "0.01..0.5:log", "model.alpha": "0.1..20:log"}
     remembers = "take a network of undamped oscillators"
     state_names = ("position", "velocity")
     invertible = True
+    independent_units = True
     fused = True
 
     def __init__(

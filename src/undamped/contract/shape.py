@@ -40,6 +40,7 @@ class TaskShape:
             an answer then holds so many values, one after the other.
         same_channels: Whether the features of an answer are those of an input, at other times: a
             model of the inputs then answers by itself.
+        class_weights: What an answer of each class counts; empty where all count alike.
     """
 
     input_size: int
@@ -55,6 +56,7 @@ class TaskShape:
     clock: Clock | None = None
     horizon: int = 0
     same_channels: bool = False
+    class_weights: tuple[float, ...] = ()
 
     @property
     def length(self) -> int | None:
@@ -85,6 +87,8 @@ class TaskShape:
             plain["horizon"] = self.horizon
         if self.same_channels:
             plain["same_channels"] = True
+        if self.class_weights:
+            plain["class_weights"] = list(self.class_weights)
         return plain
 
     @classmethod
@@ -98,7 +102,8 @@ class TaskShape:
             values["picture_shape"] = tuple(values["picture_shape"])
         if values.get("state_space") is not None:
             values["state_space"] = StateSpace.from_dict(values["state_space"])
-        values["segments"] = tuple(values.get("segments", ()))
+        for name in ("segments", "class_weights"):
+            values[name] = tuple(values.get(name, ()))
         if values.get("clock") is not None:
             values["clock"] = Clock(**values["clock"])
         return cls(**values)

@@ -246,13 +246,49 @@ def _leaky_relu(record: _Record, result: Tensor, x: Tensor, slope: float = 0.01)
 def _sigmoid(record: _Record, result: Tensor, x: Tensor) -> Value:
     # onnxruntime's own Sigmoid is a tenth off where it is near 1e-6; networks that divide by
     # small numbers make something of that.
+    return _opened(record, record.real(x))
+
+
+def _opened(record: _Record, value: str) -> str:
     graph = record.graph
-    rest = graph.node("Exp", record.node("Neg", x))
+    rest = graph.node("Exp", graph.node("Neg", value))
     return graph.node("Reciprocal", graph.node("Add", rest, record.real(1)))
 
 
 def _inverse_root(record: _Record, result: Tensor, x: Tensor) -> Value:
     return record.graph.node("Reciprocal", record.node("Sqrt", x))
+
+
+def _gelu(record: _Record, result: Tensor, x: Tensor, *, approximate: str = "none") -> Value:
+    assert approximate == "tanh"  # the form that networks here have
+    graph, value = record.graph, record.real(x)
+    cube = graph.node("Mul", graph.node("Mul", value, value), value)
+    inner = graph.node("Add", value, graph.node("Mul", cube, record.real(0.044715)))
+    bent = graph.node("Tanh", graph.node("Mul", inner, record.real((2 / np.pi) ** 0.5)))
+    half = graph.node("Mul", value, record.real(0.5))
+    return graph.node("Mul", half, graph.node("Add", bent, record.real(1)))
+
+
+def _glu(record: _Record, result: Tensor, x: Tensor, dim: int = -1) -> Value:
+    graph = record.graph
+    sizes = graph.whole(result.shape[dim], result.shape[dim])
+    value, gate = graph.nodes("Split", record.real(x), sizes, outputs=2, axis=dim)
+    return graph.node("Mul", value, _opened(record, gate))
+
+
+def _layer_norm(
+    record: _Record,
+    result: Tensor,
+    x: Tensor,
+    shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    *_: Any,
+) -> Value:
+    scale = torch.ones(tuple(shape), dtype=x.dtype) if weight is None else weight
+    inputs = [x, scale] if bias is None else [x, scale, bias]
+    return record.node("LayerNormalization", *inputs, axis=-len(shape), epsilon=eps)
 
 
 _OPERATORS: dict[str, Callable[..., Any]] = {
@@ -265,7 +301,10 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "complex": _complex,
     "detach": _same,
     "div.Tensor": _plain("Div"),
+    "gelu": _gelu,
+    "glu": _glu,
     "imag": _part(1),
+    "layer_norm": _layer_norm,
     "leaky_relu": _leaky_relu,
     "linear": _linear,
     "matmul": _plain("MatMul"),

@@ -18,6 +18,7 @@ from undamped.cells.bases.cell import State
 from undamped.cells.bases.remembered import Remembered
 from undamped.cells.unicornn import UnICORNNCell
 from undamped.docstrings import documented_arguments
+from undamped.errors import OptionError, explain
 from undamped.kernels import Gradient, Layer, OscillatorStream, PreparedStack, oscillator_stack
 from undamped.kernels.dispatch import implementation
 from undamped.networks.full_precision import in_full_precision
@@ -53,6 +54,15 @@ class OscillatorNetwork(Recurrent):
         super().__init__(input_size, hidden_size, num_layers, **options)
         self._prepared: Remembered[PreparedStack] = Remembered()
         self.gradient: Gradient = convert(Gradient, gradient, f"{type(self).__name__}.gradient")
+        if self.block != "none" and self.gradient != "reversible":
+            raise OptionError(
+                explain(
+                    f"{type(self).__name__}.gradient",
+                    expected="to be left out where there is a block",
+                    got=f"'{self.gradient}'",
+                    remedy="A block goes through every chunk again; or leave the block out.",
+                )
+            )
 
     @classmethod
     def declared_options(cls) -> dict[str, Option]:
@@ -72,7 +82,7 @@ class OscillatorNetwork(Recurrent):
 
     def _run_to_end(self, x: Tensor, states: list[State], lengths: Tensor | None) -> list[State]:
         if not self._fits(x, states):
-            return super()._run(x, states, lengths)[1]
+            return super()._run_to_end(x, states, lengths)
         return self._run_kernels(x, states, lengths, every=False)[1]
 
     @in_full_precision
@@ -84,6 +94,8 @@ class OscillatorNetwork(Recurrent):
         """
         if self.bidirectional or isinstance(x, PackedSequence) or x.dim() not in (1, 2):
             return super().step(x, state)  # which says what is wrong
+        if self.block != "none":
+            return super().step(x, state)
         sequence, inner, unbatched = self._check_input(x.unsqueeze(0), state, stream=True)
         batch = sequence.shape[1]
         if inner is None:
@@ -113,7 +125,7 @@ class OscillatorNetwork(Recurrent):
         )
 
     def _make_stream(self, states: list[State]) -> Stream | OscillatorStream:
-        if implementation(*self.parameters()) != "numba":
+        if self.block != "none" or implementation(*self.parameters()) != "numba":
             return super()._make_stream(states)
         layers = [self._layer(at) for at in range(self.num_layers)]
         return OscillatorStream(layers, *_stacked(states))
@@ -123,6 +135,8 @@ class OscillatorNetwork(Recurrent):
 
         A compiler sees one operator per layer instead: the chunks are Python.
         """
+        if self.block != "none":
+            return False
         tensors = (x, self._weight(), *states[0])
         return implementation(*tensors) == "numba"
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from undamped.cells.bases.block import Block, BlockKind
 from undamped.cells.bases.cell import Cell, State
 from undamped.cells.bases.penalised import Penalised
 from undamped.docstrings import documented_arguments
@@ -30,6 +31,7 @@ from undamped.networks.call_checks import (
     refuse_packed,
 )
 from undamped.networks.full_precision import in_full_precision
+from undamped.networks.in_chunks import run_in_chunks, worth_it
 from undamped.networks.sequence_tensors import (
     all_full,
     join_features,
@@ -67,6 +69,10 @@ class Recurrent(Penalised):
         bidirectional: Whether a second set of cells reads the sequence from its end.
         orthogonality_penalty: The number λ in a penalty λ‖WᵀW − I‖² that training adds, for
             networks with free matrices W that read the state.
+        block: What stands around each layer, for layers of independent units: nothing, or the
+            block of the state-space literature, x + glu(gelu(layer(norm(x)))) over a linear
+            encoder of the input. Layer normalisation streams; batch normalisation is the papers',
+            with statistics that are fixed in evaluation. Dropout then lies inside the block.
         device: Where the parameters live.
         dtype: The floating-point type of the parameters.
         cell_options: The options of the cell.
@@ -86,6 +92,7 @@ class Recurrent(Penalised):
         dropout: DropoutRate = 0.0,
         bidirectional: bool = False,
         orthogonality_penalty: NonNegativeFloat = 0.0,
+        block: BlockKind = "none",
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
         **cell_options: Any,
@@ -102,6 +109,8 @@ class Recurrent(Penalised):
         }
         if self.cell_class.dense or orthogonality_penalty:
             given["orthogonality_penalty"] = orthogonality_penalty
+        if self.cell_class.independent_units or block != "none":
+            given["block"] = block
         chosen = check(type(self).__name__, type(self), given)
         self.input_size: int = chosen.pop("input_size")
         self.hidden_size: int = chosen.pop("hidden_size")
@@ -110,8 +119,9 @@ class Recurrent(Penalised):
         self.dropout: float = chosen.pop("dropout")
         self.bidirectional: bool = chosen.pop("bidirectional")
         self.orthogonality_penalty: float = chosen.pop("orthogonality_penalty", 0.0)
+        self.block: BlockKind = chosen.pop("block", "none")
         self.cell_options: dict[str, Any] = chosen
-        if self.dropout and self.num_layers == 1:
+        if self.dropout and self.num_layers == 1 and self.block == "none":
             warnings.warn(
                 explain(
                     f"{type(self).__name__}.dropout",
@@ -143,7 +153,7 @@ class Recurrent(Penalised):
             options = self.cell_class.layer_options(self.cell_options, layer, self.num_layers)
             sizes = tuple(widths[source] for source in self.layer_sources(layer))
             for _ in range(self.directions):
-                cells.append(self._build_cell(sizes, options))
+                cells.append(self._build_cell(sizes, options, layer == 1))
             widths.append(self.directions * cells[-1].output_size)
             if layer == 2:  # the later layers are at least as large
                 weights = [p for cell in cells[-self.directions :] for p in cell.parameters()]
@@ -152,7 +162,7 @@ class Recurrent(Penalised):
                 refuse_beyond_memory(size * self.num_layers, what)
         return cells
 
-    def _build_cell(self, sizes: tuple[int, ...], options: dict[str, Any]) -> Cell:
+    def _build_cell(self, sizes: tuple[int, ...], options: dict[str, Any], first: bool) -> Cell:
         """Draw one cell, on the default device.
 
         Where that is `meta` it is drawn on the CPU first, one cell at a time: starts such as an
@@ -161,7 +171,10 @@ class Recurrent(Penalised):
         device = torch.get_default_device()
         if device.type == "meta":
             with torch.device("cpu"):
-                return self._build_cell(sizes, options).to(device)
+                return self._build_cell(sizes, options, first).to(device)
+        if self.block != "none":
+            inside = self.cell_class(self.hidden_size, self.hidden_size, **options)
+            return Block(inside, sum(sizes), norm=self.block, dropout=self.dropout, first=first)
         cell = self.cell_class(sum(sizes), self.hidden_size, **options)
         if len(sizes) > 1:
             cell.draw_sources(sizes)
@@ -175,6 +188,8 @@ class Recurrent(Penalised):
             own.pop(name)
         if not cls.cell_class.dense:
             own.pop("orthogonality_penalty")
+        if not cls.cell_class.independent_units:
+            own.pop("block")
         cell = options_of(cls.cell_class)
         return {**own, **{name: option for name, option in cell.items() if name not in own}}
 
@@ -346,13 +361,7 @@ class Recurrent(Penalised):
         the beginning: what each direction knows after having read everything. A `PackedSequence`
         says its lengths itself.
         """
-        if isinstance(input, PackedSequence):
-            refuse_lengths(type(self).__name__, lengths)
-            padded, lengths = pad_packed_sequence(input, batch_first=self.batch_first)
-            x, state, unbatched = self._check_input(padded, state)
-        else:
-            x, state, unbatched = self._check_input(input, state)
-        lengths = check_lengths(lengths, x)
+        x, state, lengths, unbatched = self._check_sequence(input, state, lengths)
         if not x.shape[1]:
             return self._answer_to_nobody(self.last, x, state)
         states = self._run_to_end(x, self._split_state(state, x), lengths)
@@ -365,6 +374,32 @@ class Recurrent(Penalised):
         if unbatched:
             return output.squeeze(0), map_state(final, lambda part: part.squeeze(1))
         return output, final
+
+    @in_full_precision
+    def mean(
+        self,
+        input: Tensor | PackedSequence,
+        state: Tensor | State | None = None,
+        lengths: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | State]:
+        """Return the mean of the outputs over each true length (batch, features), and the state.
+
+        Where a long sequence is gone through in chunks, its outputs are never there all at once.
+        """
+        x, state, lengths, unbatched = self._check_sequence(input, state, lengths)
+        if not x.shape[1]:
+            return self._answer_to_nobody(self.mean, x, state)
+        states = self._split_state(state, x)
+        if worth_it(self, x):
+            total, states = run_in_chunks(self, x, states, lengths, "sum")
+        else:
+            output, states = self._run(x, states, lengths)
+            total = output.sum(0)
+        mean = total / (x.shape[0] if lengths is None else lengths.to(total).unsqueeze(-1))
+        final = self._join_states(states)
+        if unbatched:
+            return mean.squeeze(0), map_state(final, lambda part: part.squeeze(1))
+        return mean, final
 
     @in_full_precision
     def step(self, x: Tensor, state: Tensor | State | None = None) -> tuple[Tensor, Tensor | State]:
@@ -405,7 +440,7 @@ class Recurrent(Penalised):
             output, final = call(one[0])
             return output[:0], map_state(final, lambda part: part[:, :0])
         output, final = call(one.transpose(0, 1) if self.batch_first else one)
-        batch_at = 0 if call == self.last or self.batch_first else 1
+        batch_at = 0 if call in (self.last, self.mean) or self.batch_first else 1
         return output.narrow(batch_at, 0, 0), map_state(final, lambda part: part[:, :0])
 
     def stream(
@@ -448,8 +483,16 @@ class Recurrent(Penalised):
         self, x: Tensor, states: list[State], lengths: Tensor | None
     ) -> tuple[Tensor, list[State]]:
         """Run all layers over (time, batch, input); return the top outputs and all states."""
+        if worth_it(self, x):
+            return run_in_chunks(self, x, states, lengths, "every")
         if lengths is not None:
             x = x.masked_fill(padding_mask(x, lengths), 0)
+        return self._run_layers(x, states, lengths, self._draw_masks(x))
+
+    def _run_layers(
+        self, x: Tensor, states: list[State], lengths: Tensor | None, masks: list[State]
+    ) -> tuple[Tensor, list[State]]:
+        """Run one layer after the other over the whole of x."""
         outputs, finals = [x], []
         for layer in range(self.num_layers):
             source = join_features([outputs[i] for i in self.layer_sources(layer + 1)])
@@ -458,17 +501,34 @@ class Recurrent(Penalised):
                 cell = self.cell(layer, direction)
                 at = layer * self.directions + direction
                 turned = reverse_time(source, lengths) if direction else source
-                output, final = cell.scan(turned, states[at], lengths)
+                if isinstance(cell, Block):
+                    output, final = cell.scan_with(turned, states[at], lengths, masks[at])
+                else:
+                    output, final = cell.scan(turned, states[at], lengths)
                 both.append(reverse_time(output, lengths) if direction else output)
                 finals.append(final)
             output = join_features(both)
-            if self.dropout and self.training and layer < self.num_layers - 1:
-                output = output * self._dropout_mask(output)
+            if self.block == "none" and masks[layer]:
+                output = output * masks[layer][0]
             outputs.append(output)
         return outputs[-1], finals
 
+    def _draw_masks(self, x: Tensor) -> list[State]:
+        """Draw what is dropped in a pass: for each block, or behind each layer but the last."""
+        if self.block != "none":
+            blocks = [cell for cell in self.cells if isinstance(cell, Block)]
+            return [block.draw_masks(x.shape[1], x) for block in blocks]
+        masks: list[State] = [()] * self.num_layers
+        if self.dropout and self.training:
+            for layer in range(self.num_layers - 1):
+                width = self.directions * self.cell(layer).output_size
+                masks[layer] = (self._dropout_mask(x.new_empty(1, x.shape[1], width)),)
+        return masks
+
     def _run_to_end(self, x: Tensor, states: list[State], lengths: Tensor | None) -> list[State]:
         """Run all layers and return the states only; a network with a kernel may keep less."""
+        if worth_it(self, x):
+            return run_in_chunks(self, x, states, lengths, "last")[1]
         return self._run(x, states, lengths)[1]
 
     def _dropout_mask(self, like: Tensor) -> Tensor:
@@ -492,6 +552,19 @@ class Recurrent(Penalised):
         return result, self._join_states(finals)
 
     # Checks
+
+    def _check_sequence(
+        self,
+        input: Tensor | PackedSequence,
+        state: Tensor | State | None,
+        lengths: Tensor | None,
+    ) -> tuple[Tensor, Tensor | State | None, Tensor | None, bool]:
+        """Return the input as (time, batch, input), state and lengths, and if there was a batch."""
+        if isinstance(input, PackedSequence):
+            refuse_lengths(type(self).__name__, lengths)
+            input, lengths = pad_packed_sequence(input, batch_first=self.batch_first)
+        x, state, unbatched = self._check_input(input, state)
+        return x, state, check_lengths(lengths, x), unbatched
 
     def _check_input(
         self, x: Tensor, state: Tensor | State | None, stream: bool = False

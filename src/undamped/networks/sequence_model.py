@@ -22,7 +22,6 @@ from undamped.contract import Answer, Batch, TaskShape, Use
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.networks.head_at_times import HeadAtTimes
 from undamped.networks.recurrent import Recurrent
-from undamped.networks.sequence_tensors import padding_mask
 from undamped.networks.stamped import gap_feature, gaps, hold_last, stamps_of
 from undamped.networks.task_model import StreamingModel, refuse_unfit
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
@@ -220,10 +219,10 @@ class SequenceModel(StreamingModel):
             return self._answer_at_times(features, batch), state
         if self.readout == "last":
             features, state = self.network.last(vectors, state, lengths)
+        elif self.readout == "mean":
+            features, state = self.network.mean(vectors, state, lengths)
         else:
             features, state = self.network(vectors, state, lengths)
-            if self.readout == "mean":
-                features = _mean_over_time(features, lengths)
         return self.head(features), state
 
     def on_features(self) -> nn.Module:
@@ -357,13 +356,6 @@ def draw_symbol(logits: Tensor, temperature: float, generator: torch.Generator |
     """Draw one symbol per sequence (batch,) from scores (batch, symbols)."""
     probabilities = torch.softmax(logits / temperature, dim=-1)
     return torch.multinomial(probabilities, 1, generator=generator).squeeze(-1)
-
-
-def _mean_over_time(features: Tensor, lengths: Tensor | None) -> Tensor:
-    if lengths is None:
-        return features.mean(0)
-    kept = features.masked_fill(padding_mask(features, lengths), 0)
-    return kept.sum(0) / lengths.to(features.dtype).unsqueeze(-1)
 
 
 def _readout(shape: TaskShape, options: Mapping[str, Any]) -> Readout:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from undamped.contract import Answer, Batch, InputKind, TaskShape, Use
 from undamped.errors import OptionError, explain
 from undamped.options import Option, signature_options
+from undamped.packages import require
 from undamped.registry import models
 
 EVALUATIONS = ("evaluations", "evaluations_backward")
@@ -64,6 +65,10 @@ class TaskModel(nn.Module, ABC):
     """Whether it reads sequences (True), single points (False), or both (None)."""
     own_data: ClassVar[str] = "recordings"
     """The task that files of one's own become for this model."""
+    differentiable: ClassVar[bool] = True
+    """Whether answers have gradients with respect to inputs; instruments that follow them ask."""
+    packages: ClassVar[tuple[str, ...]] = ()
+    """What has to be installed beyond the core, as it is imported."""
     carries_on: bool = False
     """Whether `run` can go on from the state that an earlier one returned."""
 
@@ -201,12 +206,15 @@ def refuse_unfit(
 ) -> None:
     """Refuse a model that cannot use what a task needs, or does not answer what it asks.
 
+    One whose packages are not installed is refused too.
+
     Args:
         name: The registry name of the model.
         model: Its class, or that of the model around it.
         shape: The shape of the task.
         answers: The kinds of answers it gives, where the network inside knows better.
     """
+    require(name, *model.packages)
     able = model.answers if answers is None else answers
     remedy = "Choose another model or another task; 'undamped list' shows all."
     if shape.input_kind not in model.input_kinds or model.sequential not in (

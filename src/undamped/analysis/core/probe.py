@@ -36,6 +36,7 @@ class Probe:
         fraction: Where a gradient counts as lost.
         seed: Seed of whatever an instrument draws.
         memory: Whether to measure peak memory, which takes seconds.
+        whole: The model as its task asks it, where `model` is only what stands behind its inputs.
     """
 
     model: nn.Module
@@ -46,12 +47,18 @@ class Probe:
     fraction: float = 0.01
     seed: int = 0
     memory: bool = False
+    whole: nn.Module | None = None
 
     @cached_property
     def network(self) -> nn.Module:
         """The network of a whole model, without what encodes its input and reads its output."""
         whole = isinstance(self.model, SequenceModel | PointModel)
         return self.model.network if whole else self.model  # type: ignore[return-value]
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether gradients go through the model; answers of trees and of neighbours have none."""
+        return bool(getattr(self.whole or self.model, "differentiable", True))
 
     @property
     def moves(self) -> bool:

@@ -66,6 +66,8 @@ class Result(Record, ABC):
     """Whether it is measured only when it is asked for by name."""
     of_motion: ClassVar[bool] = False
     """Whether it also has something to say about models of systems that move."""
+    of_answers: ClassVar[bool] = False
+    """Whether it looks at answers alone, so that it needs neither gradients nor states."""
     columns: ClassVar[tuple[str, ...]] = ()
     """Headings of `rows`."""
 

@@ -51,6 +51,11 @@ class Cell(nn.Module, ABC):
     fused: ClassVar[bool] = False
     state_grows: ClassVar[bool] = False
     """Whether a state is larger after more steps; such a network is not written as ONNX nodes."""
+    independent_units: ClassVar[bool] = False
+    """Whether units do not see each other within a layer: networks of such cells take `block`."""
+    in_chunks: ClassVar[bool] = False
+    """Whether a network goes over long sequences in chunks, since `scan` leaves much to autograd.
+    With a block all do."""
     dense: ClassVar[bool] = False
     """Whether free square matrices read the state: `recurrent_matrices` returns them."""
     costly_constants: ClassVar[bool] = False

@@ -167,3 +167,18 @@ class LightRecurrence(Step):
     home = "sru"
     adds_projection = False
     has_memory = True
+
+
+class LongExpressive(Step):
+    """Two states, the slow one reading the fast one; weights: Wᵀ and W of its product.
+
+    Args:
+        step: The longest step Δt.
+    """
+
+    home = "lem"
+    adds_projection = False
+    has_memory = True
+
+    def __init__(self, step: float) -> None:
+        self.constants = (step,)

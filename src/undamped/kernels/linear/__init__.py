@@ -1,0 +1,1 @@
+"""Linear recurrences over time: numbers, complex numbers, pairs, and driven oscillators."""

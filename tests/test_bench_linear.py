@@ -1,0 +1,40 @@
+"""The benchmark of linear recurrences: it runs, and what it compares is the same thing."""
+
+import json
+import sys
+
+import pytest
+import torch
+
+from undamped.bench.linear import FLOOR, SCAN, STACK, THEIRS, _stack, _train, run
+from undamped.bench.linear_jax import jax_step
+from undamped.errors import OptionError
+
+
+def test_it_times_all_candidates_and_they_agree():
+    result = run(rounds=1, quick=True, jax=False)
+    assert list(result.scans) == [SCAN, THEIRS] and list(result.stacks) == [STACK, FLOOR]
+    assert result.apart[0] < 1e-3 and result.apart[1] is None
+    assert result.over_floor > 0 and result.peaks[0] >= 0
+    assert json.loads(json.dumps(result.to_dict()))["jax_over_ours"] is None
+    assert "times its floor" in result.markdown()
+    assert result.figures()["steps"].axes
+
+
+def test_jax_does_what_ours_does():
+    """The same weights, somebody else's scan: equal loss and equal gradients."""
+    pytest.importorskip("jax")
+    network, x = _stack(blocks=1), torch.randn(12, 2, 6)
+    ours = float(_train(network, x))
+    theirs, gradients = jax_step(network, x)()
+    assert abs(theirs - ours) < 1e-5 * ours
+    for key in ("frequency", "step_logit", "input_weight", "output_weight", "pass_weight"):
+        mine = network.cell(0).cell.get_parameter(key).grad
+        other = torch.tensor(gradients["block0"][key].tolist())
+        torch.testing.assert_close(mine, other, rtol=2e-3, atol=1e-3 * float(mine.abs().max()))
+
+
+def test_without_jax_it_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(OptionError, match=r"expected the package jax, .* jax=no"):
+        run(rounds=1, quick=True)
