@@ -33,7 +33,7 @@ def test_channels_come_first_and_lengths_may_differ():
 
     X, y = waves([20, 31, 12, 25] * 4), np.array(["a", "b", "a", "b"] * 4)
     X[0][1, 3] = np.nan
-    options = {"hidden_size": 4, "num_layers": 1, "steps": 3, "random_state": 0}
+    options = {"model": "unicornn", "hidden_size": 4, "steps": 3, "random_state": 0}
     wrapped = UndampedClassifier(**options).fit(X, y)
     plain = SequenceClassifier(**options).fit([x.T for x in X], y)
     np.testing.assert_array_equal(wrapped.predict_proba(X), plain.predict_proba([x.T for x in X]))

@@ -22,7 +22,7 @@ from undamped import SequenceClassifier, SequenceForecaster, SequenceRegressor
 from undamped.errors import DataError, OptionError, UndampedError, UnknownNameError
 from undamped.estimators.inputs import collect
 
-TINY = {"hidden_size": 6, "num_layers": 1, "steps": 4, "random_state": 0}
+TINY = {"model": "unicornn", "hidden_size": 6, "num_layers": 1, "steps": 4, "random_state": 0}
 
 
 def waves(count=24, length=30, channels=2, seed=0):
@@ -298,7 +298,8 @@ def test_input_is_not_changed():
 @pytest.mark.parametrize("model", ["lstm", "cornn", "exprnn", "residual-unicornn"])
 def test_other_networks(model):
     X, y = waves()
-    fitted = SequenceClassifier(**{**TINY, "num_layers": 2 if "uni" in model else 1}, model=model)
+    layers = 2 if "uni" in model else 1
+    fitted = SequenceClassifier(**{**TINY, "model": model, "num_layers": layers})
     again = pickle.loads(pickle.dumps(fitted.fit(X, y)))
     np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
 
@@ -453,7 +454,7 @@ def test_a_stream_ends_where_predict_does(options):
     X, y = waves()
     if "missing" in options:
         X[:, 5:8, 0] = np.nan
-    fitted = SequenceClassifier(**TINY, **options).fit(X, y)
+    fitted = SequenceClassifier(**{**TINY, **options}).fit(X, y)
     answers = list(fitted.stream(X[0]))
     assert len(answers) == X.shape[1]
     np.testing.assert_allclose(answers[-1], fitted.predict_proba(X[:1])[0], atol=1e-6)

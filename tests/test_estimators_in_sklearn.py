@@ -14,7 +14,7 @@ LEDGER = {
     "check_regressors_train": "wants a high score on tables after one batch",
 }
 
-TINY = {"hidden_size": 2, "num_layers": 1, "steps": 1, "random_state": 0}
+TINY = {"model": "unicornn", "hidden_size": 2, "num_layers": 1, "steps": 1, "random_state": 0}
 
 
 def reasons(estimator):

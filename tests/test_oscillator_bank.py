@@ -9,7 +9,7 @@ from undamped.contract import Batch, Clock, TaskShape
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import OptionError
 from undamped.networks.bank.oscillators import DAMPINGS
-from undamped.networks.bank.ridge import PENALTIES, fit_ridge
+from undamped.networks.ridge import PENALTIES, fit_ridge
 from undamped.tasks.series import SeriesTask
 from undamped.training import Run, fit
 
@@ -122,6 +122,21 @@ def test_samples_left_out_are_answered_by_a_regression_that_never_saw_them(sampl
     chosen = fit_ridge(x, y)
     errors = [(fit_ridge(x, y, float(p)).left_out - y).square().mean() for p in PENALTIES]
     assert chosen.penalty == float(PENALTIES[int(torch.stack(errors).argmin())])
+
+
+@pytest.mark.parametrize(("samples", "features"), [(9, 14), (30, 6)])
+def test_samples_that_count_twice_are_as_good_as_two(samples, features):
+    torch.manual_seed(0)
+    x, y = torch.randn(samples, features).double(), torch.randn(samples, 2).double()
+    weights = 1.0 + torch.arange(samples) % 3
+    often = torch.repeat_interleave(torch.arange(samples), weights.long())
+    solved, plain = fit_ridge(x, y, 0.7, weights=weights), fit_ridge(x[often], y[often], 0.7)
+    torch.testing.assert_close(solved.weight, plain.weight)
+    torch.testing.assert_close(solved.bias, plain.bias)
+    for i in range(samples):
+        others = torch.arange(samples) != i
+        without = fit_ridge(x[others], y[others], 0.7, weights=weights[others])
+        torch.testing.assert_close(solved.left_out[i], x[i] @ without.weight.T + without.bias)
 
 
 def test_what_was_not_measured_is_not_learnt_from():

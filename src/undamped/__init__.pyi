@@ -33,6 +33,7 @@ from undamped import report as report
 from undamped import solvers as solvers
 from undamped import source as source
 from undamped import stubs as stubs
+from undamped import sweeps as sweeps
 from undamped import tasks as tasks
 from undamped import torch_internals as torch_internals
 from undamped import training as training
@@ -47,6 +48,7 @@ from undamped.kernels.dispatch import plain_loops as plain_loops
 from undamped.networks import AdamLSTM as AdamLSTM
 from undamped.networks import AdamRNN as AdamRNN
 from undamped.networks import AntisymmetricRNN as AntisymmetricRNN
+from undamped.networks import DLinOSS as DLinOSS
 from undamped.networks import DenseIndRNN as DenseIndRNN
 from undamped.networks import EURNN as EURNN
 from undamped.networks import FastGRNN as FastGRNN
@@ -58,10 +60,15 @@ from undamped.networks import GatedAntisymmetricRNN as GatedAntisymmetricRNN
 from undamped.networks import IRNN as IRNN
 from undamped.networks import IncrementalRNN as IncrementalRNN
 from undamped.networks import IndRNN as IndRNN
+from undamped.networks import LEM as LEM
+from undamped.networks import LRU as LRU
 from undamped.networks import LSTM as LSTM
+from undamped.networks import LinOSS as LinOSS
 from undamped.networks import LipschitzRNN as LipschitzRNN
 from undamped.networks import MemLSTM as MemLSTM
 from undamped.networks import MemRNN as MemRNN
+from undamped.networks import MinGRU as MinGRU
+from undamped.networks import MinLSTM as MinLSTM
 from undamped.networks import MomentumLSTM as MomentumLSTM
 from undamped.networks import MomentumRNN as MomentumRNN
 from undamped.networks import NesterovLSTM as NesterovLSTM
@@ -138,6 +145,11 @@ from undamped.networks.relational.picture_rnn import PictureRNN as PictureRNN
 from undamped.networks.relational.predinet import PrediNet as PrediNet
 from undamped.networks.relational.relation_net import RelationNet as RelationNet
 from undamped.networks.relational.transformer import PictureTransformer as PictureTransformer
+from undamped.networks.rivals.boosting import SummaryBoosting as SummaryBoosting
+from undamped.networks.rivals.guess import Guess as Guess
+from undamped.networks.rivals.minirocket import MiniROCKET as MiniROCKET
+from undamped.networks.rivals.multirocket_hydra import MultiROCKETHydra as MultiROCKETHydra
+from undamped.networks.rivals.nearest_dtw import NearestDTW as NearestDTW
 from undamped.networks.sequence_model import SequenceModel as SequenceModel
 from undamped.solvers import odeint as odeint
 from undamped.solvers import odeint_adjoint as odeint_adjoint

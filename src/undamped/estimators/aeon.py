@@ -17,6 +17,7 @@ import numpy as np
 from undamped.estimators.classifier import SequenceClassifier
 from undamped.estimators.forecaster import SequenceForecaster
 from undamped.estimators.regressor import SequenceRegressor
+from undamped.training.fit import AUTO
 
 try:
     from aeon.classification import BaseClassifier
@@ -32,7 +33,7 @@ except ModuleNotFoundError as missing:
         name="aeon",
     ) from None
 
-TINY = {"hidden_size": 4, "num_layers": 1, "steps": 3, "random_state": 0}
+TINY = {"model": "unicornn", "hidden_size": 4, "num_layers": 1, "steps": 3, "random_state": 0}
 
 
 class _Options:
@@ -40,7 +41,7 @@ class _Options:
 
     def __init__(
         self,
-        model: str = "unicornn",
+        model: str = AUTO,
         *,
         hidden_size: int | None = None,
         num_layers: int | None = None,
@@ -94,7 +95,7 @@ class UndampedClassifier(_Options, BaseClassifier):
     Example:
         >>> from aeon.datasets import load_unit_test
         >>> X, y = load_unit_test(split="train")
-        >>> UndampedClassifier(steps=20, random_state=0).fit(X, y).predict(X[:3]).shape
+        >>> UndampedClassifier("bank", random_state=0).fit(X, y).predict(X[:3]).shape
         (3,)
     """
 
@@ -118,7 +119,7 @@ class UndampedRegressor(_Options, BaseRegressor):
     Example:
         >>> from aeon.datasets import load_covid_3month
         >>> X, y = load_covid_3month(split="train")
-        >>> UndampedRegressor(steps=20, random_state=0).fit(X, y).predict(X[:3]).shape
+        >>> UndampedRegressor("bank", random_state=0).fit(X, y).predict(X[:3]).shape
         (3,)
     """
 
@@ -194,7 +195,7 @@ class UndampedForecaster(BaseForecaster, IterativeForecastingMixin, SeriesToSeri
 
     @classmethod
     def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
-        options = {name: value for name, value in TINY.items() if name != "random_state"}
+        options = {n: v for n, v in TINY.items() if n not in ("model", "random_state")}
         return {"options": options, "random_state": 0}
 
 

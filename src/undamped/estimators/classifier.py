@@ -24,13 +24,14 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
     identical series never on both sides.
 
     Args:
-        model: The registry name of the network; 'undamped list' shows all.
+        model: The registry name of a model; 'undamped list' shows all. "auto" races a portfolio of
+            them on the series that are held back, and `tried_` tells how it went.
         hidden_size: Size of its hidden state.
         num_layers: Number of its layers.
         model_options: Its other options, by name.
         epochs: Train for so many passes over the data.
         steps: Or for so many batches.
-        minutes: Or for so many minutes.
+        minutes: Or for so many minutes; a race without a budget has five.
         batch_size: Series per batch.
         learning_rate: Step size of the optimiser.
         train_options: Other options of training, by name; see `undamped.training.TrainOptions`.
@@ -50,7 +51,7 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         >>> t = np.linspace(0, 6, 40)
         >>> X = np.stack([np.sin((1 + i % 2) * t + i) for i in range(24)])
         >>> y = np.array(["slow", "fast"] * 12)
-        >>> classifier = SequenceClassifier(steps=30, random_state=0).fit(X, y)
+        >>> classifier = SequenceClassifier("bank", random_state=0).fit(X, y)
         >>> classifier.predict(X[:2]).shape
         (2,)
     """

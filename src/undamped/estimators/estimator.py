@@ -25,6 +25,7 @@ from undamped.estimators.settings import starting_from
 from undamped.networks.task_model import TaskModel
 from undamped.options import Range, convert
 from undamped.training import Run, fit
+from undamped.training.fit import AUTO
 from undamped.training.prediction import answers_to
 from undamped.training.streaming import push_sample
 
@@ -42,13 +43,14 @@ class SequenceEstimator(BaseEstimator):
     model_: TaskModel
     preparation_: Preparation
     history_: list[dict[str, float]]
+    tried_: list[dict[str, Any]]
     n_iter_: int
     n_features_in_: int
     run_path_: Path | None
 
     def __init__(
         self,
-        model: str = "unicornn",
+        model: str = AUTO,
         *,
         hidden_size: int | None = None,
         num_layers: int | None = None,
@@ -141,6 +143,8 @@ class SequenceEstimator(BaseEstimator):
 
     def _choices(self, task: EstimatorTask) -> tuple[dict[str, Any], dict[str, Any]]:
         """Put what was said over what suits the size of the data."""
+        if self.model == AUTO:
+            return self._said_to_model(), {"accelerator": self.device, **self._said_to_training()}
         suggested = starting_from(
             self.model,
             length=int(np.median(task.series_set.lengths)) - (task.horizon or 0),
@@ -148,25 +152,28 @@ class SequenceEstimator(BaseEstimator):
             channels=task.input_size,
             kind=self.kind,
         )
+        model = {**suggested["model"], **self._said_to_model()}
+        train, given = dict(suggested["train"]), self._said_to_training()
+        if any(name in given for name in _BUDGETS):
+            train = {name: value for name, value in train.items() if name not in _BUDGETS}
+        return model, {**train, "accelerator": self.device, **given}
+
+    def _said_to_model(self) -> dict[str, Any]:
         said = {"hidden_size": self.hidden_size, "num_layers": self.num_layers}
-        model = {
-            **suggested["model"],
-            **{name: value for name, value in said.items() if value is not None},
-            **(self.model_options or {}),
-        }
-        budget = {"epochs": self.epochs, "steps": self.steps, "minutes": self.minutes}
-        budget = {name: value for name, value in budget.items() if value is not None}
+        given = {name: value for name, value in said.items() if value is not None}
+        return {**given, **(self.model_options or {})}
+
+    def _said_to_training(self) -> dict[str, Any]:
         said = {
+            "epochs": self.epochs,
+            "steps": self.steps,
+            "minutes": self.minutes,
             "batch_size": self.batch_size,
             "learning_rate": self.learning_rate,
             "patience": self.patience,
         }
-        train = dict(suggested["train"])
-        given = {**budget, **{n: v for n, v in said.items() if v is not None}}
-        given.update(self.train_options or {})
-        if any(name in given for name in _BUDGETS):
-            train = {name: value for name, value in train.items() if name not in _BUDGETS}
-        return model, {**train, "accelerator": self.device, **given}
+        given = {name: value for name, value in said.items() if value is not None}
+        return {**given, **(self.train_options or {})}
 
     @contextlib.contextmanager
     def _folder(self) -> Iterator[Path]:
@@ -185,6 +192,7 @@ class SequenceEstimator(BaseEstimator):
         self.model_ = model
         self._built_with = {n: settings["model"][n] for n in ("name", "options", "shape")}
         self.preparation_ = task.preparation
+        self.tried_ = settings.get("tried", [])
         self.history_ = run.metrics()
         if not len(task.parts["valid"]):  # what was looked at instead is the training part
             self.history_ = [

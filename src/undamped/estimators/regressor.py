@@ -23,13 +23,14 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
     on both sides. Targets are standardised for training and given back in their own units.
 
     Args:
-        model: The registry name of the network; 'undamped list' shows all.
+        model: The registry name of a model; 'undamped list' shows all. "auto" races a portfolio of
+            them on the series that are held back, and `tried_` tells how it went.
         hidden_size: Size of its hidden state.
         num_layers: Number of its layers.
         model_options: Its other options, by name.
         epochs: Train for so many passes over the data.
         steps: Or for so many batches.
-        minutes: Or for so many minutes.
+        minutes: Or for so many minutes; a race without a budget has five.
         batch_size: Series per batch.
         learning_rate: Step size of the optimiser.
         train_options: Other options of training, by name; see `undamped.training.TrainOptions`.
@@ -48,7 +49,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         >>> import numpy as np
         >>> rates = np.linspace(1, 3, 24)
         >>> X = np.stack([np.sin(rate * np.linspace(0, 6, 40)) for rate in rates])
-        >>> regressor = SequenceRegressor(steps=30, random_state=0).fit(X, rates)
+        >>> regressor = SequenceRegressor("bank", random_state=0).fit(X, rates)
         >>> regressor.predict(X[:2]).shape
         (2,)
     """

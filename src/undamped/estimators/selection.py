@@ -23,7 +23,7 @@ class EstimatorTask(SeriesTask):
         if self.counts_classes:
             self.metric, self.higher_is_better = "cross_entropy", False
 
-    def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, int]:
+    def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, float]:
         """The sum of cross entropies; squared errors for numbers."""
         if not self.counts_classes:
             return super().score(prediction, batch)

@@ -62,6 +62,11 @@ from undamped.networks.relational.picture_rnn import PictureRNN as PictureRNN
 from undamped.networks.relational.predinet import PrediNet as PrediNet
 from undamped.networks.relational.relation_net import RelationNet as RelationNet
 from undamped.networks.relational.transformer import PictureTransformer as PictureTransformer
+from undamped.networks.rivals.boosting import SummaryBoosting as SummaryBoosting
+from undamped.networks.rivals.guess import Guess as Guess
+from undamped.networks.rivals.minirocket import MiniROCKET as MiniROCKET
+from undamped.networks.rivals.multirocket_hydra import MultiROCKETHydra as MultiROCKETHydra
+from undamped.networks.rivals.nearest_dtw import NearestDTW as NearestDTW
 from undamped.networks.sequence_model import SequenceModel as SequenceModel
 from undamped.networks.torch_like import TorchLike as TorchLike
 
@@ -118,6 +123,24 @@ class AntisymmetricRNN(Recurrent):
         step: float = 0.03,
         diffusion: float = 0.001,
         weight_std: float = 1.0,
+    ) -> None: ...
+
+class DLinOSS(Recurrent):
+    """D-LinOSS: linear oscillators that learn how fast each of them forgets."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        block: Literal['none', 'layer-norm', 'batch-norm'] = 'none',
+        oscillators: int = 0,
+        smallest: float = 0.9,
+        largest: float = 1.0,
     ) -> None: ...
 
 class DenseIndRNN(Recurrent):
@@ -302,10 +325,47 @@ class IndRNN(Recurrent):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        block: Literal['none', 'layer-norm', 'batch-norm'] = 'none',
         gain: float = 2.0,
         steps: int = 1000,
         long_memory: Literal['last', 'all', 'none'] = 'last',
         normalise: bool = False,
+    ) -> None: ...
+
+class LEM(Recurrent):
+    """LEM, long expressive memory: every unit chooses the length of its next step."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        orthogonality_penalty: float = 0.0,
+        dt: float = 1.0,
+    ) -> None: ...
+
+class LRU(Recurrent):
+    """LRU: units turn and shrink in the complex plane, each at its own pace."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        block: Literal['none', 'layer-norm', 'batch-norm'] = 'none',
+        modes: int = 0,
+        smallest: float = 0.0,
+        largest: float = 1.0,
+        largest_phase: float = 6.283185307179586,
+        start: Literal['ring', 'hippo'] = 'ring',
     ) -> None: ...
 
 class LSTM(TorchLike):
@@ -326,6 +386,23 @@ class LSTM(TorchLike):
         proj_size: int = 0,
         input_std: float | None = None,
         forget_bias: float | None = None,
+    ) -> None: ...
+
+class LinOSS(Recurrent):
+    """LinOSS: a layer of linear, forced oscillators, with one frequency and one step each."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        block: Literal['none', 'layer-norm', 'batch-norm'] = 'none',
+        oscillators: int = 0,
+        method: Literal['im', 'imex'] = 'im',
     ) -> None: ...
 
 class LipschitzRNN(Recurrent):
@@ -380,6 +457,36 @@ class MemRNN(Recurrent):
         nonlinearity: Literal['tanh', 'relu', 'modrelu'] | None = None,
         attention: Literal['additive', 'dot'] = 'additive',
         mix: Literal['half', 'sum', 'learned'] = 'half',
+    ) -> None: ...
+
+class MinGRU(Recurrent):
+    """minGRU: a GRU whose gate and candidate read the input alone."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        block: Literal['none', 'layer-norm', 'batch-norm'] = 'none',
+    ) -> None: ...
+
+class MinLSTM(Recurrent):
+    """minLSTM: an LSTM whose gates read the input alone and add up to one."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        block: Literal['none', 'layer-norm', 'batch-norm'] = 'none',
     ) -> None: ...
 
 class MomentumLSTM(Recurrent):
@@ -633,6 +740,7 @@ class SRU(Recurrent):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        block: Literal['none', 'layer-norm', 'batch-norm'] = 'none',
         highway_bias: float = 0.0,
         rescale: bool = True,
     ) -> None: ...
@@ -666,6 +774,7 @@ class UnICORNN(OscillatorNetwork):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        block: Literal['none', 'layer-norm', 'batch-norm'] = 'none',
         dt: float | Sequence[float] = 0.1,
         alpha: float = 1.0,
         train_step: bool = True,

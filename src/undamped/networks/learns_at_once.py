@@ -6,8 +6,10 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import ClassVar
 
-from undamped.contract import Batch
+from undamped.contract import Batch, TaskShape
+from undamped.errors import OptionError, explain
 from undamped.networks.task_model import TaskModel
+from undamped.promises import Promise
 
 Part = Iterable[Batch]
 """A part of a task's data: batches, the same ones however often one goes through them."""
@@ -22,6 +24,20 @@ class LearnsAtOnce(TaskModel):
 
     recipe: ClassVar[dict[str, dict[str, int]]] = {"train": {"steps": 40, "batch_size": 50}}
     """Steps are batches where data has no end; where it has one, all of it is learnt from."""
+
+    promises: ClassVar[tuple[Promise, ...]] = ()
+
+    @classmethod
+    def refuse_data(cls, part: Part) -> None:
+        """Refuse data that the model cannot learn from, before anything is written; often none.
+
+        Args:
+            part: The training data.
+        """
+
+    def learnt_numbers(self) -> int:
+        """Return how many numbers were learnt from the data."""
+        return sum(p.numel() for p in self.parameters() if p.requires_grad)
 
     @abstractmethod
     def learn(self, part: Part) -> None:
@@ -38,3 +54,21 @@ class LearnsAtOnce(TaskModel):
         Args:
             part: The validation data.
         """
+
+
+def check_one_answer(name: str, shape: TaskShape) -> None:
+    """Refuse a task that asks at every step.
+
+    Args:
+        name: Who answers once a sequence.
+        shape: The shape of the task.
+    """
+    if shape.readout != "last":
+        raise OptionError(
+            explain(
+                name,
+                expected="a task with one answer for a sequence",
+                got="one that asks at every step",
+                remedy="Choose a recurrent network, such as unicornn.",
+            )
+        )

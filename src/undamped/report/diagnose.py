@@ -45,6 +45,7 @@ def diagnose(
     command: str = "",
     prefix: str = "undamped diagnose",
     settings: Sequence[str] = (),
+    whole: nn.Module | None = None,
     tick: Tick | None = None,
 ) -> ModelReport:
     """Measure a model and say what is wrong with it, if anything.
@@ -67,6 +68,7 @@ def diagnose(
         command: The command to print as the one that made this.
         prefix: The command to which remedies add settings.
         settings: Settings that were given, which the commands of remedies keep.
+        whole: The model as its task asks it, where `model` is only what stands behind its inputs.
         tick: Called with the name of every measurement before it begins.
 
     Example:
@@ -76,7 +78,7 @@ def diagnose(
     if isinstance(model, PointModel) and not isinstance(model.network, ContinuousFlow):
         model = model.network  # A flow stays inside, where its answer is the log-density.
     x = _random_inputs(model, steps, batch, seed) if inputs is None else inputs
-    probe = Probe(model, x, name or "", task, loss, fraction, seed, memory)
+    probe = Probe(model, x, name or "", task, loss, fraction, seed, memory, whole)
     entered = models.name_of(type(probe.network)) or ""
     probe = replace(probe, name=name or entered or type(model).__name__)
     say = tick or (lambda stage: None)
@@ -94,7 +96,9 @@ def diagnose(
         if probe.moves:
             return _judged_by_promises(report)
         judged = [judged for found in results.values() if (judged := found.judgement) is not None]
-        said = {"verdict": judged[0].verdict, "tone": judged[0].tone} if judged else {}
+        nothing = "it has neither gradients nor states to look at"
+        said = {} if probe.differentiable else {"verdict": nothing}
+        said = {"verdict": judged[0].verdict, "tone": judged[0].tone} if judged else said
         return replace(report, **said)  # type: ignore[arg-type]
     verdict = _verdict(flow, _lstm_flow(probe, flow, say) if compare else None)
     tone: Literal["good", "bad"] = "good" if flow.verdict == "steady" else "bad"
@@ -133,6 +137,9 @@ def measure_all(
     for name in chosen:
         if probe.moves and not instruments[name].of_motion:
             left_out[name] = "it says how a state moves, and has no steps to remember"
+            continue
+        if not probe.differentiable and not instruments[name].of_answers:
+            left_out[name] = "it has neither gradients nor states to look at"
             continue
         if tick is not None:
             tick(name.replace("_", " "))

@@ -45,6 +45,7 @@ class ModelReport:
         versions: Versions of the libraries.
         command: The command that made the run.
         path: Where the run lies.
+        tried: What was raced before the model was chosen, as run.json remembers it.
     """
 
     name: str
@@ -59,6 +60,7 @@ class ModelReport:
     versions: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
     path: str = ""
+    tried: Sequence[Mapping[str, Any]] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return verdict, remedies and all results for JSON, each under its instrument's name."""

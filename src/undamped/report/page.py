@@ -61,13 +61,14 @@ def page(reports: Sequence[ModelReport], *, title: str = "") -> str:
         [
             _header(heading, reports),
             tables.verdicts(reports),
-            *(_section(plot) for plot in drawn),
+            tables.tried(reports),
+            *(section(plot) for plot in drawn),
             *(tables.instrument(name, reports) for name in in_order(reports)),
             tables.left_out(reports),
             tables.settings(reports),
         ]
     )
-    return _document(heading, body, {"plots": drawn, "models": len(reports)})
+    return document(heading, body, {"plots": drawn, "models": len(reports)})
 
 
 def _with_different_names(reports: Sequence[ModelReport]) -> list[ModelReport]:
@@ -81,7 +82,8 @@ def _with_different_names(reports: Sequence[ModelReport]) -> list[ModelReport]:
     return named
 
 
-def _section(plot: dict[str, Any]) -> str:
+def section(plot: dict[str, Any]) -> str:
+    """Return the place of a plot, with its title and what it shows."""
     title, caption = html.escape(plot["title"]), html.escape(plot["caption"])
     return (
         f'<section aria-labelledby="h-{plot["key"]}"><h2 id="h-{plot["key"]}">{title}</h2>'
@@ -113,7 +115,14 @@ def _dashes(name: str) -> str:
     return known.get(name, "none" if name == "solid" else "12 3 2 3")
 
 
-def _document(heading: str, body: str, data: dict[str, Any]) -> str:
+def document(heading: str, body: str, data: dict[str, Any]) -> str:
+    """Return a whole page that asks nobody for anything.
+
+    Args:
+        heading: Its title.
+        body: What stands in it.
+        data: What its script draws: `plots` and how many `models` there are to switch.
+    """
     assets = files("undamped.report") / "assets"
     style = (assets / "page.css").read_text(encoding="utf-8")
     script = (assets / "page.js").read_text(encoding="utf-8")

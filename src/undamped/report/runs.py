@@ -66,6 +66,7 @@ def report_run(
         versions=settings.get("versions", {}),
         command=settings.get("command") or "",
         path=str(opened.path),
+        tried=settings.get("tried", ()),
     )
 
 
@@ -111,6 +112,7 @@ def diagnose_task(
         command=command,
         prefix=f"undamped {verb} {entered}",
         settings=settings,
+        whole=model,
         tick=tick,
     )
 
@@ -129,7 +131,7 @@ def _score(settings: dict[str, Any], task: Task) -> Score | None:
     result = settings.get("result")
     if not result:
         return None
-    part = next(iter(task.test_parts()))
+    part = next(iter(task.test_parts()), "valid")
     value = result.get(part, {}).get(task.metric)
     if value is None:
         return None

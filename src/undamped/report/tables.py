@@ -62,7 +62,7 @@ def _score(report: ModelReport) -> str:
     score = report.score
     if score is None:
         return ""
-    share = score.metric == "accuracy"
+    share = score.metric.endswith("accuracy")
     shown = f"{100 * score.value:.1f} %" if share else f"{score.value:.4g}"
     words = f" Test {score.metric.replace('_', ' ')}: {shown}"
     if score.chance is not None:
@@ -110,6 +110,28 @@ def instrument(name: str, reports: Sequence[ModelReport]) -> str:
     first = found[0][2]
     title = f"{first.layout.title}, in numbers"
     return _titled(f"table-{name}", title, table(("model", *first.columns), rows))
+
+
+def tried(reports: Sequence[ModelReport]) -> str:
+    """What was raced before a model was chosen, and what was left out."""
+    rows = [
+        (
+            index,
+            (
+                str(one["model"]),
+                f"{one['score']:.4g}" if "score" in one else "–",
+                f"{one['parameters']:,}" if "score" in one else "–",
+                f"{one['seconds']:.1f} s" if "score" in one else "–",
+                str(one.get("why_not", "")),
+            ),
+        )
+        for index, report in enumerate(reports)
+        for one in report.tried
+    ]
+    if not rows:
+        return ""
+    heading = ("model", "on validation data", "parameters", "time", "why it was not tried")
+    return _titled("tried", "What was tried", table(heading, rows))
 
 
 def left_out(reports: Sequence[ModelReport]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack, cast
 
@@ -21,8 +23,9 @@ from undamped.data.recordings.preparation import (
 )
 from undamped.data.recordings.prepared import PreparedSeries, batch_of, pad_stamps
 from undamped.data.recordings.series import SeriesSet, pieces
+from undamped.errors import OptionError, explain
 from undamped.options import NonNegativeInt
-from undamped.tasks.series_chance import NO_ANSWER, series_chance
+from undamped.tasks.series_chance import NO_ANSWER, class_counts, series_chance
 from undamped.tasks.series_choices import (
     LONG_PAST,
     forecast_window,
@@ -78,6 +81,8 @@ class SeriesTask(ArrayTask):
         self.preparation = self._fit_preparation(asked, stamps, window)
         self._say_preparation(asked["standardise"])
         self._answer_as_prepared(asked["standardise"])
+        if asked["weights"] == "balanced":
+            self._weigh_classes()
         self._prepared: dict[int, PreparedSeries] = {}
         self._kept = 0
 
@@ -103,10 +108,17 @@ class SeriesTask(ArrayTask):
     def _split(self, asked: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return which series are in which part, and what a run remembers of it."""
         by, why = asked["split"], "as asked"
-        if by == "auto":
-            by, why = splits.choose(self.series_set)
         fractions, gap, seed = asked["fractions"], asked["gap"], asked["split_seed"]
-        parts = splits.split(self.series_set, fractions=fractions, by=by, gap=gap, seed=seed)
+        if asked["held_out"] is not None:
+            self._refuse_other_splits(by)
+            by, why = "group", f"{asked['held_out']} is held out for the test"
+            parts = splits.hold_out(
+                self.series_set, asked["held_out"], fractions=fractions, seed=seed
+            )
+        else:
+            if by == "auto":
+                by, why = splits.choose(self.series_set)
+            parts = splits.split(self.series_set, fractions=fractions, by=by, gap=gap, seed=seed)
         self._say_split(parts, by, why)
         return parts, {
             "by": by,
@@ -116,6 +128,18 @@ class SeriesTask(ArrayTask):
             "sizes": {name: len(index) for name, index in parts.items()},
             "hash": splits.hash_of(parts),
         }
+
+    @staticmethod
+    def _refuse_other_splits(by: str) -> None:
+        if by not in ("auto", "group"):
+            raise OptionError(
+                explain(
+                    "held_out",
+                    expected="a split by group",
+                    got=f"split={by}",
+                    remedy="Leave split out, or give split=group.",
+                )
+            )
 
     def _fit_preparation(
         self, asked: Mapping[str, Any], stamps: bool, window: int | None
@@ -157,6 +181,25 @@ class SeriesTask(ArrayTask):
             self.steps_ahead = self.horizon
         self.metric = "accuracy" if self.counts_classes else "rmse"
         self.higher_is_better = self.counts_classes
+
+    def _weigh_classes(self) -> None:
+        """Let every class weigh alike in the training part; the mean weight there is 1."""
+        if not self.counts_classes:
+            raise OptionError(
+                explain(
+                    "weights",
+                    expected="'equal' where answers are numbers",
+                    got="'balanced'",
+                    remedy="Leave it out; classes can be weighed, numbers cannot.",
+                )
+            )
+        counts = class_counts(self.series_set, self.preparation, self.parts["train"])
+        met = max(1, int((counts > 0).sum()))
+        self.class_weights = tuple(
+            float(counts.sum() / (met * count)) if count else 1.0 for count in counts
+        )
+        self.metric = "weighted_accuracy"
+        self._say("Classes weigh alike, however many series they have.")
 
     def suggest(self, model: str) -> Settings:
         """Choose size, rate and budget from the length and number of the series."""
@@ -246,6 +289,32 @@ class SeriesTask(ArrayTask):
     def validates_on_training(self) -> bool:
         """Whether there is no validation part."""
         return not len(self.parts["valid"])
+
+    def redrawn(self, number: int) -> SeriesTask | None:
+        """Return the task with training and validation series dealt anew.
+
+        Not where the past has to come first, nor where the source says what to validate on.
+        Preparation stays as it is: what it knows of channels came without answers.
+
+        Args:
+            number: Which of the possible draws.
+        """
+        ours, given = self.parts, self.series_set.parts
+        published = given is not None and "valid" in given
+        if self.split_record["by"] == "time" or published or not len(ours["valid"]):
+            return None
+        pool = np.sort(np.concatenate([ours["train"], ours["valid"]]))
+        pooled = replace(self.series_set.take(pool), parts=None)
+        share = len(ours["valid"]) / len(pool)
+        dealt = splits.split(
+            pooled,
+            fractions=(1 - share, share, 0.0),
+            by="stratified" if pooled.groups is None else "group",
+            seed=number,
+        )
+        again = copy.copy(self)
+        again.parts = {**ours, **{name: pool[dealt[name]] for name in ("train", "valid")}}
+        return again
 
     def _members(self, split: Split) -> np.ndarray:
         if split == "valid" and not len(self.parts["valid"]):
@@ -338,6 +407,7 @@ class SeriesTask(ArrayTask):
             total = F.cross_entropy(
                 prediction.flatten(0, -2),
                 batch.targets.flatten(),
+                weight=self._weights_like(prediction),
                 ignore_index=NO_ANSWER,
                 reduction="sum",
             )
@@ -351,8 +421,15 @@ class SeriesTask(ArrayTask):
             return int((batch.targets != NO_ANSWER).sum())
         return int((~torch.isnan(batch.targets)).sum())
 
-    def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, int]:
-        """Right answers, or squared errors in original units."""
+    def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, float]:
+        """Right answers, each with its class's weight, or squared errors in original units."""
+        weights = self._weights_like(prediction)
+        if weights is not None:
+            known = batch.targets != NO_ANSWER
+            truth = batch.targets[known]
+            right = prediction.argmax(-1)[known] == truth
+            each = weights[truth].double()
+            return (right * each).sum(), float(each.sum())
         if self.counts_classes:
             return super().score(prediction, batch)[0], self.answers(batch)
         scale = torch.tensor(self.preparation.target_std, dtype=torch.float64)
@@ -362,6 +439,11 @@ class SeriesTask(ArrayTask):
             scale = scale[~torch.isnan(batch.targets)]
         errors = self._errors(prediction.cpu(), Batch(batch.inputs, batch.targets.cpu()))
         return (errors.double() * scale).square().sum(), self.answers(batch)
+
+    def _weights_like(self, prediction: Tensor) -> Tensor | None:
+        if not self.class_weights:
+            return None
+        return torch.tensor(self.class_weights, dtype=prediction.dtype, device=prediction.device)
 
     def finish(self, mean: float) -> float:
         """The root of a mean square; shares of right answers stay as they are."""
@@ -376,7 +458,7 @@ class SeriesTask(ArrayTask):
         """The commonest class, the training mean, or the last value, on the test part."""
         split: Split = "test" if len(self.parts["test"]) else "valid"
         known, asked = (self._members(part) for part in ("train", split))
-        return series_chance(self.series_set, self.preparation, known, asked)
+        return series_chance(self.series_set, self.preparation, known, asked, self.class_weights)
 
 
 def _long(series_set: SeriesSet) -> bool:

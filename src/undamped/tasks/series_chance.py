@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from undamped.data.recordings.preparation import Preparation
@@ -12,7 +14,11 @@ NO_ANSWER = -100  # what cross entropy leaves out
 
 
 def series_chance(
-    series_set: SeriesSet, prepared: Preparation, known: np.ndarray, asked: np.ndarray
+    series_set: SeriesSet,
+    prepared: Preparation,
+    known: np.ndarray,
+    asked: np.ndarray,
+    weights: Sequence[float] = (),
 ) -> Chance:
     """Return what a guess scores that has seen the training part.
 
@@ -21,6 +27,7 @@ def series_chance(
         prepared: How they are prepared.
         known: Numbers of the series of the training part.
         asked: Numbers of those it is scored on.
+        weights: What an answer of each class counts, if not all count alike.
     """
     if prepared.kind == "forecast":
         return _last_value(series_set, prepared, asked)
@@ -32,13 +39,27 @@ def series_chance(
         return Chance(loss=loss, metric=root, guess="always the training mean")
     seen, truth = seen[seen != NO_ANSWER], truth[truth != NO_ANSWER]
     counts = np.bincount(seen, minlength=len(prepared.classes))
-    shares = (counts + 1) / (counts + 1).sum()  # one more of each: the test may hold it anew
+    each = np.asarray(weights) if weights else np.ones(len(counts))
+    weighed = (counts + 1) * each  # one more of each: the test may hold it anew
+    shares = weighed / weighed.sum()
     commonest = int(counts.argmax())
     return Chance(
-        loss=float(-np.log(shares[truth]).mean()),
-        metric=float((truth == commonest).mean()),
+        loss=float(-(np.log(shares) * each)[truth].mean()),
+        metric=float(each[truth][truth == commonest].sum() / each[truth].sum()),
         guess=f"always '{prepared.classes[commonest]}', the commonest in training",
     )
+
+
+def class_counts(series_set: SeriesSet, prepared: Preparation, numbers: np.ndarray) -> np.ndarray:
+    """Return how many answers of each class some series have.
+
+    Args:
+        series_set: All series.
+        prepared: How they are prepared.
+        numbers: Which of them.
+    """
+    seen = _targets(series_set, prepared, numbers)
+    return np.bincount(seen[seen != NO_ANSWER], minlength=len(prepared.classes or ()))
 
 
 def _targets(series_set: SeriesSet, prepared: Preparation, numbers: np.ndarray) -> np.ndarray:

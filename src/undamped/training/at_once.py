@@ -12,6 +12,8 @@ import torch
 from undamped.contract import Batch
 from undamped.errors import OptionError, explain
 from undamped.networks.learns_at_once import LearnsAtOnce
+from undamped.networks.task_model import TaskModel
+from undamped.registry import models
 from undamped.tasks.task import ArrayTask, Split, Task
 from undamped.training.batches import to_double
 from undamped.training.budget import Budget
@@ -61,6 +63,19 @@ def _batches_of(task: Task, options: TrainOptions) -> int:
     return LearnsAtOnce.recipe["train"]["steps"] if steps is None else steps
 
 
+def refuse_data(model: str | TaskModel, task: Task, options: TrainOptions) -> None:
+    """Refuse data that a model cannot learn from, before anything is written or trained.
+
+    Args:
+        model: The model, or its registry name.
+        task: The task.
+        options: How the data is read.
+    """
+    kind = models[model] if isinstance(model, str) else type(model)
+    if isinstance(kind, type) and issubclass(kind, LearnsAtOnce):
+        kind.refuse_data(TaskPart(task, "train", options))
+
+
 def learn_at_once(model: LearnsAtOnce, training: Training) -> None:
     """Learn, validate, learn from validation data too, and leave what a training leaves.
 
@@ -95,6 +110,7 @@ def learn_at_once(model: LearnsAtOnce, training: Training) -> None:
     progress.close_row(task, scores, Update(fitted[0], 0.0, 0.0, 0.0))
     run.save_model(model)
     run.write_metrics(progress.rows)
+    run.update(model={**run.settings["model"], "parameters": model.learnt_numbers()})
     _say(training, f"{task.metric.replace('_', ' ')} {scores.metric:.4g} on validation data")
     empty = {"state": {}, "param_groups": []}
     save_checkpoint(run.checkpoint, Checkpoint(model.state_dict(), empty, progress, {}))

@@ -24,6 +24,7 @@ from undamped.networks.task_model import TaskModel
 from undamped.options import check, options_of
 from undamped.registry import tasks
 from undamped.tasks.task import Task
+from undamped.training.crew import Crew, check_launched, is_follower, is_launched, lost
 from undamped.training.environment import machine, versions
 from undamped.training.evaluation import evaluate
 from undamped.training.options import TrainOptions
@@ -32,6 +33,9 @@ from undamped.training.quiet import hushed
 from undamped.training.recipes import merged
 from undamped.training.run import Run
 from undamped.training.signals import stop_gently
+
+AUTO = "auto"
+"""In the place of a model: the best of a portfolio, by validation data."""
 
 
 def fit(
@@ -46,11 +50,13 @@ def fit(
     progress: bool | Callable[[str], None] = True,
     command: str | None = None,
     started: Callable[[Run], None] | None = None,
+    watch: Callable[[int, float], bool] | None = None,
 ) -> Run:
     """Train a model on a task.
 
     Args:
-        model: A registry name, or a `TaskModel` of your own, such as a `SequenceModel`.
+        model: A registry name, or a `TaskModel` of your own, such as a `SequenceModel`; "auto"
+            races a portfolio of models and fits the best, see `portfolio.fit_best`.
         task: A registry name, or a `Task` of your own.
         model_options: Options of the network, when a name was given.
         task_options: Options of the task, when a name was given.
@@ -62,6 +68,8 @@ def fit(
             it goes.
         command: What to write down as the command that made the run.
         started: Called with the run when its folder is there and before the first batch.
+        watch: Called after every validation with its number, from 1, and its metric; when it
+            answers true, the training is interrupted there. Not with several processes.
 
     Returns:
         The finished run.
@@ -70,6 +78,10 @@ def fit(
         >>> run = fit("unicornn", "adding", train={"steps": 200})
         >>> run.result["test"]["mse"]
     """
+    if model == AUTO:
+        return _fit_best(
+            task, model_options, task_options, train, seed, out, progress, command, started
+        )
     task_name = task if isinstance(task, str) else tasks.name_of(type(task)) or type(task).__name__
     model_name = model if isinstance(model, str) else type(model).__name__
     given = train.to_dict() if isinstance(train, TrainOptions) else dict(train or {})
@@ -81,6 +93,10 @@ def fit(
     if progress is True and built_task.notes():
         sys.stderr.write("\n".join(built_task.notes()) + "\n")
     _check_carried_state(built_task, options)
+    check_launched(options)
+    progress = False if is_follower() else progress
+    from undamped.training.at_once import refuse_data
+
     if isinstance(model, TaskModel):
         settings["model"] = {}
     with _random_numbers(seed):
@@ -88,51 +104,106 @@ def fit(
         if progress and built_model.notes():
             sys.stderr.write("\n".join(built_model.notes()) + "\n")
         _check_number_format(built_model, options.precision)
+        refuse_data(built_model, built_task, options)
         _try_one_batch(built_model, built_task, options)
-    run = Run.create(out, f"{task_name}-{model_name}")
+    folder = Path(out)
+    if not is_follower():
+        run = Run.create(out, f"{task_name}-{model_name}")
+        folder = run.path
+        run.update(
+            status="running",
+            started=datetime.now().astimezone().isoformat(timespec="seconds"),
+            command=command,
+            seed=seed,
+            task={"name": task_name, "options": _plain(settings["task"], built_task)},
+            model={
+                "name": model_name,
+                "options": settings["model"],
+                "parameters": sum(p.numel() for p in built_model.parameters() if p.requires_grad),
+                "shape": built_task.task_shape.to_dict(),
+            },
+            train=options.to_dict(),
+            versions=versions(),
+            machine=machine(),
+            **origins(model_name, task_name),
+            **built_task.record(),
+        )
+        if started is not None:
+            started(run)
+    crew = Crew.of(options, folder)
+    run = Run(crew.folder_of_the_leader(folder)) if crew.fabric is not None else Run(folder)
     run.hand_over(built_task)
-    run.update(
-        status="running",
-        started=datetime.now().astimezone().isoformat(timespec="seconds"),
-        command=command,
+    with run.locked() if crew.leads else contextlib.nullcontext():
+        return _train(run, built_model, built_task, options, seed, progress, watch, crew)
+
+
+def _fit_best(
+    task: str | Task,
+    model_options: Mapping[str, Any] | None,
+    task_options: Mapping[str, Any] | None,
+    train: Mapping[str, Any] | TrainOptions | None,
+    seed: int,
+    out: str | Path,
+    progress: bool | Callable[[str], None],
+    command: str | None,
+    started: Callable[[Run], None] | None,
+) -> Run:
+    from undamped.training.portfolio import fit_best
+    from undamped.training.portfolio.clock import refuse_model_options
+
+    if is_launched():
+        raise OptionError(
+            explain(
+                "auto",
+                expected="one process, since models are raced against the clock",
+                got="several that were started together",
+                remedy="Name the model, or start one process.",
+            )
+        )
+    refuse_model_options(dict(model_options or {}))
+    given = train.to_dict() if isinstance(train, TrainOptions) else dict(train or {})
+    check("train", TrainOptions, given)
+    task_class = tasks[task] if isinstance(task, str) else type(task)
+    options = merged(task_class, AUTO, {"task": dict(task_options or {})})["task"]
+    return fit_best(
+        _build_task(task, options, seed),
+        task_options=options,
+        train=given,
         seed=seed,
-        task={"name": task_name, "options": _plain(settings["task"], built_task)},
-        model={
-            "name": model_name,
-            "options": settings["model"],
-            "parameters": sum(p.numel() for p in built_model.parameters() if p.requires_grad),
-            "shape": built_task.task_shape.to_dict(),
-        },
-        train=options.to_dict(),
-        versions=versions(),
-        machine=machine(),
-        **origins(model_name, task_name),
-        **built_task.record(),
+        out=out,
+        progress=progress,
+        command=command,
+        started=started,
     )
-    if started is not None:
-        started(run)
-    with run.locked():
-        return _train(run, built_model, built_task, options, seed, progress)
 
 
-def resume(path: str | Path, *, progress: bool | Callable[[str], None] = True) -> Run:
+def resume(
+    path: str | Path,
+    *,
+    progress: bool | Callable[[str], None] = True,
+    watch: Callable[[int, float], bool] | None = None,
+) -> Run:
     """Go on with an interrupted run, to the numbers it would have had without the interruption.
 
     Args:
         path: The run folder.
         progress: Whether to show a progress bar; or a function that is told how it goes.
+        watch: As for `fit`.
     """
     run = Run.open(path)
     if run.settings["status"] == "finished":
         return run
-    with run.locked():
+    options = TrainOptions(**run.settings["train"])
+    check_launched(options)
+    progress = False if is_follower() else progress
+    crew = Crew.of(options, run.path)
+    with run.locked() if crew.leads else contextlib.nullcontext():
         settings = run.settings
         seed = settings["seed"]
-        options = TrainOptions(**settings["train"])
         task = run.task()
         with _random_numbers(seed):
             model = run.empty_model()
-        return _train(run, model, task, options, seed, progress)
+        return _train(run, model, task, options, seed, progress, watch, crew)
 
 
 def _train(
@@ -142,6 +213,8 @@ def _train(
     options: TrainOptions,
     seed: int,
     progress: bool | Callable[[str], None],
+    watch: Callable[[int, float], bool] | None,
+    crew: Crew,
 ) -> Run:
     from undamped.training.at_once import learn_at_once
     from undamped.training.checkpoint import load_checkpoint
@@ -153,21 +226,32 @@ def _train(
     title = f"{settings['model']['name']} on {settings['task']['name']}"
     shown = title if progress is True else None
     # A function does not travel to other processes.
-    tell = progress if callable(progress) and options.devices * options.nodes == 1 else None
+    alone = options.devices * options.nodes == 1
+    tell = progress if callable(progress) and alone else None
+    watcher = watch if alone else None
+    together = crew.fabric is not None
     reset_peak_memory()
     try:
-        training = Training(model, task, options, seed, run, checkpoint, shown, tell)
-        stoppable = stop_gently(training.stop, options.devices * options.nodes)
+        training = Training(
+            model, task, options, seed, run, checkpoint, shown, tell, watcher, together
+        )
+        stoppable = stop_gently(training.stop, 1 if together else options.devices * options.nodes)
         with _random_numbers(seed), stoppable, hushed():
             if isinstance(model, LearnsAtOnce):
-                if checkpoint is None:
+                if checkpoint is None and crew.leads:
                     learn_at_once(model, training)
+            elif crew.fabric is not None:
+                crew.fabric.barrier()  # everybody has read the checkpoint before it is written
+                if not training.finished:
+                    train_and_part(crew.fabric, training)
             else:
                 fabric = make_fabric(options, run.path)
                 if not training.finished:
                     fabric.launch(functools.partial(train_and_part, training=training))
     except (Exception, KeyboardInterrupt) as error:
-        raise _failed(run, error) from error
+        raise _failed(run, error, crew) from error
+    if not crew.leads:
+        return run
     state = load_checkpoint(run.checkpoint).progress
     _, peak = memory_use()
     if training.stop.requested:
@@ -192,8 +276,14 @@ def _train(
     return run
 
 
-def _failed(run: Run, error: BaseException) -> BaseException:
+def _failed(run: Run, error: BaseException, crew: Crew) -> BaseException:
     """Write down why a run ended; return the error to raise."""
+    gone = lost(error, run.path)
+    if not crew.leads:
+        return gone or error
+    if gone is not None:
+        run.update(status="interrupted")
+        return gone
     if isinstance(error, KeyboardInterrupt):
         run.update(status="interrupted")
         return error

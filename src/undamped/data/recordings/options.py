@@ -84,6 +84,18 @@ class SeriesOptions(PreparationOptions, total=False):
     fractions: Annotated[
         Sequence[float], Default(DEFAULT_FRACTIONS, "Shares of training, validation and test.")
     ]
+    held_out: Annotated[
+        str | None,
+        Default(None, "The group, such as a subject, whose series are the test part."),
+    ]
+    weights: Annotated[
+        Literal["equal", "balanced"],
+        Default(
+            "equal",
+            'What answers count: "balanced" lets every class of the training part weigh alike, '
+            "however rare it is, in training and in the score.",
+        ),
+    ]
     gap: Annotated[
         NonNegativeInt,
         Default(0, "For a split by time, how much is left out between two parts."),

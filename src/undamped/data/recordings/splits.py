@@ -14,6 +14,7 @@ import numpy as np
 
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, OptionError, explain
+from undamped.options import unknown_name
 
 By = Literal["stratified", "group", "time", "given"]
 Parts = dict[str, np.ndarray]
@@ -78,6 +79,45 @@ def split(
                 )
             )
     return parts
+
+
+def hold_out(
+    series_set: SeriesSet, group: str, *, fractions: Sequence[float] = DEFAULT_FRACTIONS, seed: int
+) -> Parts:
+    """Give one group to the test, and deal the others to training and validation.
+
+    Series of other groups that are copies of what is tested, and whatever belongs to their groups,
+    are left out. Where a single group is left, its series are dealt one by one.
+
+    Args:
+        series_set: The set.
+        group: The group that is tested on.
+        fractions: Shares of training, validation and test; the last plays no part.
+        seed: Which of the possible splits.
+    """
+    shares = _checked(fractions)
+    tied = _tied(series_set, by_group=True)
+    assert series_set.groups is not None
+    names = series_set.groups.astype(str)
+    if group not in names:
+        raise unknown_name("group", group, sorted(set(names)))
+    test = np.flatnonzero(names == group)
+    others = np.flatnonzero(~np.isin(tied, tied[test]))
+    if not len(others):
+        raise DataError(
+            explain(
+                f"held_out={group}",
+                expected="other groups to learn from, without copies of its series",
+                got="none",
+                remedy="Hold out another group, or use another split.",
+            )
+        )
+    valid = shares[1] / (shares[0] + shares[1])
+    within = (1 - valid, valid, 0.0)
+    parts = deal(others, tied, _strata(series_set), within, seed)
+    if valid and not len(parts["valid"]):
+        parts = deal(others, _copies(series_set), _strata(series_set), within, seed)
+    return {**parts, "test": test}
 
 
 def hash_of(parts: Parts) -> str:

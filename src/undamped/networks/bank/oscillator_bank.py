@@ -6,15 +6,14 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from undamped.checked import checked
 from undamped.contract import Answer, Batch, InputKind, TaskShape, Use
 from undamped.errors import DataError, OptionError, explain
 from undamped.kernels.bank.pools import turned
 from undamped.networks.bank.oscillators import BankState, Oscillators
-from undamped.networks.bank.ridge import Ridge, fit_ridge
-from undamped.networks.learns_at_once import LearnsAtOnce, Part
+from undamped.networks.learns_at_once import LearnsAtOnce, Part, check_one_answer
+from undamped.networks.ridge import fit_ridge, row_weights, sharpness, wanted_answers
 from undamped.networks.task_model import StreamingModel
 from undamped.options import PositiveInt
 from undamped.promises import Kind, Promise
@@ -23,7 +22,6 @@ from undamped.registry import models
 _EXAMPLES = 16  # sequences on whose responses thresholds are chosen
 _LEAST_SCALE = 1e-6  # of a feature; one that hardly varies says nothing
 _MOST_BYTES = 2 << 30
-_TEMPERATURES = 2.0 ** torch.linspace(-3, 5, 33, dtype=torch.float64)
 
 
 @models.register("bank")
@@ -85,15 +83,7 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         thresholds: PositiveInt = 4,
     ) -> None:
         super().__init__()
-        if shape.readout != "last":
-            raise OptionError(
-                explain(
-                    "bank",
-                    expected="a task with one answer for a sequence",
-                    got="one that asks at every step",
-                    remedy="Choose a recurrent network, such as unicornn.",
-                )
-            )
+        check_one_answer("bank", shape)
         self.shape = shape
         gap = shape.clock.gap if shape.clock is not None else 1.0
         self.oscillators = Oscillators(shape.input_size, oscillators, thresholds, gap)
@@ -237,7 +227,8 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         for batch in part:
             moved = batch.cast(self.dtype)
             state = self.oscillators.run(moved.inputs, moved.times, moved.observed, moved.lengths)
-            features, (answers, known) = state.pools.features(), self._targets(batch)
+            features = state.pools.features()
+            answers, known = wanted_answers(self.shape, batch)
             used += features.nbytes
             if used > _MOST_BYTES:
                 raise OptionError(
@@ -251,15 +242,6 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
                 )
             found.append((features[known], answers[known]))
         return found
-
-    def _targets(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return what the regression is to answer (batch, outputs), and which rows are known."""
-        if self.shape.answer == "class":
-            known = batch.targets >= 0
-            rows = F.one_hot(batch.targets.clamp_min(0), self.shape.output_size)
-            return rows.double() * 2 - 1, known
-        rows = batch.targets.double().reshape(len(batch.targets), -1)
-        return rows, ~rows.isnan().any(1)
 
     def _all_learnt(self) -> tuple[Tensor, Tensor]:
         features, answers = zip(*self._learnt, strict=True)
@@ -276,19 +258,12 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
                     remedy="Give more data to learn from.",
                 )
             )
-        solved = fit_ridge((features - self.centre) / self.scale, answers, penalty)
-        sharpness = self._sharpness(solved, answers)
+        scaled, weights = (features - self.centre) / self.scale, row_weights(self.shape, answers)
+        solved = fit_ridge(scaled, answers, penalty, weights=weights)
+        factor = sharpness(self.shape, solved, answers)
         self.penalty.fill_(solved.penalty)
-        self.readout.weight.copy_(solved.weight * sharpness)
-        self.readout.bias.copy_(solved.bias * sharpness)
-
-    def _sharpness(self, solved: Ridge, answers: Tensor) -> float:
-        """Return what turns ±1 answers into logits: best for the sequences left out."""
-        if self.shape.answer != "class":
-            return 1.0
-        classes = answers.argmax(1)
-        losses = [float(F.cross_entropy(solved.left_out * one, classes)) for one in _TEMPERATURES]
-        return float(_TEMPERATURES[min(range(len(losses)), key=losses.__getitem__)])
+        self.readout.weight.copy_(solved.weight * factor)
+        self.readout.bias.copy_(solved.bias * factor)
 
 
 def _lengths(batch: Batch) -> Tensor:

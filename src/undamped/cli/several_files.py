@@ -1,0 +1,87 @@
+"""Models ranked over several files of recordings."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+from undamped.data.recordings.read import looks_like_data
+from undamped.registry import models, tasks
+from undamped.tasks.task import Task
+
+
+def files_of(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the files at the beginning of a command's words, and the other words.
+
+    Args:
+        words: Files or a task, models, and settings.
+    """
+    names = [word for word in words if "=" not in word]
+    files = []
+    for name in names:
+        if name in tasks or name in models or not looks_like_data(name):
+            break
+        files.append(name)
+    return files, [word for word in words if word not in files]
+
+
+def summary_of(found: Mapping[str, tuple[Task, list[dict[str, Any]]]]) -> dict[str, Any]:
+    """Return mean ranks, and how often each model was better than each other.
+
+    Only files about which all models have an answer count.
+
+    Args:
+        found: The task of each file, and a row for each model.
+    """
+    from scipy.stats import rankdata
+
+    names: list[str] = []
+    ranks: list[list[float]] = []
+    scores: list[list[float]] = []
+    for task, rows in found.values():
+        names = [row["model"] for row in rows]
+        part = next(iter(task.test_parts()), "valid")
+        if not all(part in row for row in rows):
+            continue
+        sign = -1.0 if task.higher_is_better else 1.0
+        scores.append([sign * row[part]["mean"] for row in rows])
+        ranks.append(list(rankdata([round(score, 12) for score in scores[-1]])))
+    if not ranks:
+        return {"files_ranked": 0, "rank": {}, "better": {}}
+    return {
+        "files_ranked": len(ranks),
+        "rank": {n: statistics.fmean(row[i] for row in ranks) for i, n in enumerate(names)},
+        "better": {
+            first: {
+                second: sum(row[i] < row[j] for row in scores)
+                for j, second in enumerate(names)
+                if i != j
+            }
+            for i, first in enumerate(names)
+        },
+    }
+
+
+def print_ranks(ranked: dict[str, Any]) -> None:
+    """Print mean ranks, the best first, and who was better than whom how often.
+
+    Args:
+        ranked: What `summary_of` returned.
+    """
+    from rich.table import Table
+
+    from undamped.cli.screen import console
+
+    order = sorted(ranked["rank"], key=ranked["rank"].__getitem__)
+    count = ranked["files_ranked"]
+    title = f"Over {count} files: mean rank (1 is best), and how often better than"
+    table = Table(title=title, title_justify="left")
+    table.add_column("model")
+    table.add_column("mean rank", justify="right")
+    for name in order:
+        table.add_column(name, justify="right")
+    for name in order:
+        beside = ["" if other == name else str(ranked["better"][name][other]) for other in order]
+        table.add_row(name, f"{ranked['rank'][name]:.2f}", *beside)
+    console().print(table)

@@ -1,0 +1,209 @@
+"""`fit("auto", task)`: race models on validation data, then fit the best one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from undamped.errors import OptionError, explain
+from undamped.tasks.task import Task
+from undamped.training.portfolio import at_once_members, networks
+from undamped.training.portfolio.at_once_members import try_at_once
+from undamped.training.portfolio.attempt import Attempt, better, in_short, standard_error
+from undamped.training.portfolio.clock import Clock, without_budget
+from undamped.training.portfolio.networks import try_networks
+from undamped.training.run import Run
+
+
+def fit_best(
+    task: Task,
+    *,
+    task_options: Mapping[str, Any],
+    train: dict[str, Any],
+    seed: int,
+    out: str | Path,
+    progress: bool | Callable[[str], None] = True,
+    command: str | None = None,
+    started: Callable[[Run], None] | None = None,
+) -> Run:
+    """Race a portfolio of models on validation data, and fit the winner.
+
+    Members that learn at once come first, the cheapest before the others, and are judged on several
+    draws of validation data where these are few; then networks, trained in two rounds. A network
+    has to be better by more than a standard error on the same validation part, since what it
+    is compared with has seen less time. The winner is then fitted as always: a member that learns
+    at once from training and validation data, a network with validation data to choose its weights
+    by. Only then is the test part looked at.
+
+    Args:
+        task: The task.
+        task_options: The options it was built with.
+        train: Options of training. A budget of `seconds` or `minutes` is one for everything
+            (five minutes if none is given); one of `steps` or `epochs` is that of the longest
+            training of a network, and makes the race a function of the seed.
+        seed: Where all random numbers come from.
+        out: The folder in which the run's folder is made.
+        progress: Whether to say how it goes; or a function that is told.
+        command: What to write down as the command that made the run.
+        started: Called with the run when its folder is there.
+    """
+    from undamped.training.fit import fit
+
+    _check_validation(task)
+    if progress is True and task.notes():  # what the data were taken for, before minutes go by
+        sys.stderr.write("\n".join(task.notes()) + "\n")
+    clock, said = Clock.of(train), without_budget(train)
+    tried = race(task, said, seed, clock, _teller(task, progress), talk=progress is True)
+    winner, why = chosen(tried, task)
+    # What learns at once does so on one processor, whatever networks were trained on.
+    plain = {name: said[name] for name in ("batch_size", "precision") if name in said}
+    final = winner.train if winner.steps else plain
+    # A network has a bar of its own; the notes have been said.
+    shown = _line if progress is True and not winner.steps else progress
+
+    def begin(run: Run) -> None:
+        run.update(tried=[one.to_dict() for one in tried], why=why)
+        if started is not None:
+            started(run)
+
+    return fit(
+        winner.model,
+        task,
+        task_options=task_options,
+        train=final,
+        seed=seed,
+        out=out,
+        progress=shown,
+        command=command,
+        started=begin,
+    )
+
+
+def race(
+    task: Task,
+    train: dict[str, Any],
+    seed: int,
+    clock: Clock,
+    say: Callable[[Attempt], None],
+    talk: bool = False,
+) -> list[Attempt]:
+    """Try the members of the portfolio, as far as the budget goes.
+
+    Args:
+        task: The task.
+        train: Options of training without a budget.
+        seed: Where random numbers come from.
+        clock: The budget.
+        say: Called with every attempt.
+        talk: Whether to say what is begun, and to draw bars for networks.
+    """
+    tried: list[Attempt] = []
+    for name in at_once_members.MEMBERS:
+        if talk:
+            _line(f"trying {name}")
+        tried.append(try_at_once(name, task, train, seed, clock))
+        say(tried[-1])
+    best = _best([one for one in tried if one.usable], task)
+    if best is not None and not _can_be_beaten(best, task):
+        said = f"nothing can be better than {best.model} by more than chance."
+        return [*tried, *(Attempt(name, why_not=said) for name in networks.members())]
+    reserve = 0.0 if best is None else 3 * best.seconds / max(1, best.draws)
+    return [*tried, *try_networks(task, train, seed, clock, reserve, say, talk)]
+
+
+def chosen(tried: list[Attempt], task: Task) -> tuple[Attempt, str]:
+    """Return the winner, and why it is that.
+
+    Args:
+        tried: All attempts.
+        task: The task.
+    """
+    usable = [one for one in tried if one.usable]
+    at_once = _best([one for one in usable if not one.steps], task)
+    trained = _best([one for one in usable if one.steps], task)
+    if at_once is None and trained is None:
+        raise OptionError(
+            explain(
+                "auto",
+                expected="a task that one of the models of the race can answer",
+                got=f"none: {tried[0].why_not}",
+                remedy="Name a model; 'undamped list' shows all.",
+            )
+        )
+    if at_once is None or trained is None:
+        winner = at_once or trained
+        assert winner is not None
+        return winner, f"{winner.model} was best on {_where(winner)}."
+    margin = standard_error(at_once.valid, _valid_count(task), task)
+    gain = trained.valid - at_once.valid
+    gain = gain if task.higher_is_better else -gain
+    if gain > margin:
+        return trained, (
+            f"{trained.model} was better than {at_once.model}, which learns in seconds, by more "
+            "than a standard error on validation data."
+        )
+    return at_once, (
+        f"{at_once.model} was best on {_where(at_once)}, and no network better by more than a "
+        "standard error."
+    )
+
+
+def _best(attempts: list[Attempt], task: Task) -> Attempt | None:
+    found = None
+    for one in attempts:
+        if found is None or better(one, found, task):
+            found = one
+    return found
+
+
+def _where(attempt: Attempt) -> str:
+    if attempt.draws > 1:
+        return f"validation data drawn {attempt.draws} times"
+    return "validation data"
+
+
+def _can_be_beaten(best: Attempt, task: Task) -> bool:
+    if not task.metric.endswith("accuracy"):
+        return True
+    return 1 - best.valid > standard_error(best.valid, _valid_count(task), task)
+
+
+def _valid_count(task: Task) -> int:
+    """Return how many answers validation looks at."""
+    count = task.count("valid", 64) or 1
+    return max(1, sum(task.answers(task.batch("valid", n, 64)) for n in range(count)))
+
+
+def _check_validation(task: Task) -> None:
+    if task.validates_on_training:
+        raise OptionError(
+            explain(
+                "auto",
+                expected="validation data, on which models are compared",
+                got="none",
+                remedy="Leave a share for it (validation_fraction, or fractions=), or name a "
+                "model.",
+            )
+        )
+
+
+def _line(said: str) -> None:
+    sys.stderr.write(f"auto: {said}\n")
+
+
+def _teller(task: Task, progress: bool | Callable[[str], None]) -> Callable[[Attempt], None]:
+    def say(attempt: Attempt) -> None:
+        metric = task.metric.replace("_", " ")
+        line = (
+            f"{attempt.model}: {metric} {attempt.score:.4g} in {attempt.seconds:.1f} s"
+            if attempt.usable
+            else f"{attempt.model} not tried: {in_short(attempt.why_not or 'no finite answers')}"
+        )
+        if callable(progress):
+            progress(line)
+        elif progress:
+            _line(line)
+
+    return say
