@@ -28,6 +28,7 @@ from undamped.cli.verbs import (
     resume,
     show,
     stream,
+    sweep,
     train,
 )
 from undamped.errors import UndampedError
@@ -68,6 +69,7 @@ app.command("list")(takes_files(list_.list_members))
 app.command("show")(takes_files(show.show))
 app.command("train")(takes_files(train.train))
 app.command("compare")(takes_files(compare.compare))
+app.command("sweep")(takes_files(sweep.sweep))
 app.command("resume")(takes_files(resume.resume))
 app.command("predict")(takes_files(predict.predict))
 app.command("animate")(takes_files(animate.animate))
@@ -102,7 +104,10 @@ def main() -> None:
     try:
         app()
     except UndampedError as error:
-        sys.stderr.write(f"{error}\n")
+        from undamped.training.crew import is_silent
+
+        if not is_silent():
+            sys.stderr.write(f"{error}\n")
         sys.exit(2)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not any(w in str(error) for w in _NO_MEMORY):

@@ -31,7 +31,7 @@ def metric_name(task: Task) -> str:
 
 def number(value: float, task: Task) -> str:
     """Write a score: shares as percentages, the rest with four digits."""
-    return f"{100 * value:.1f} %" if task.metric == "accuracy" else f"{value:.4g}"
+    return f"{100 * value:.1f} %" if task.metric.endswith("accuracy") else f"{value:.4g}"
 
 
 def bars(rows: list[tuple[str, float, str]], task: Task) -> Table:
@@ -41,7 +41,11 @@ def bars(rows: list[tuple[str, float, str]], task: Task) -> Table:
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(style="dim", overflow="fold")
-    top = 1.0 if task.metric == "accuracy" else max((value for _, value, _ in rows), default=1.0)
+    top = (
+        1.0
+        if task.metric.endswith("accuracy")
+        else max((value for _, value, _ in rows), default=1.0)
+    )
     for place, (name, value, note) in enumerate(rows):
         filled = round(BAR * min(1.0, max(0.0, value / top))) if top else 0
         colour = "blue" if place == 0 else "yellow"

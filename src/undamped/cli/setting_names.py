@@ -46,4 +46,4 @@ def _full_names(names: Sequence[str]) -> dict[str, str]:
         found |= {option: f"model.{option}" for option in model_options(name)}
     for name in chosen_tasks:
         found |= {option: f"{before}{option}" for option in options_of(tasks[name])}
-    return {**found, "seed": "seed"}
+    return {**found, "seed": "seed", "recipe": "recipe"}

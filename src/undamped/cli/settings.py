@@ -1,7 +1,8 @@
 """The grammar of settings: `task.delay=200 model.hidden_size=128 train.steps=2000 seed=3`.
 
-The same keys may stand in a TOML file. What is said on the command line wins. A file or folder in
-place of a task is a task made of it, and its options need no prefix: `data.csv target=label`.
+`recipe=NAME` stands for settings that a paper prints. The same keys may stand in a TOML file. What
+is said on the command line wins. A file or folder in place of a task is a task made of it, and its
+options need no prefix: `data.csv target=label`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from undamped.errors import OptionError, explain
 from undamped.networks.for_task import check_options
 from undamped.options import NonNegativeInt, check, convert, options_of, unknown_name
 from undamped.registry import models, tasks
+from undamped.training.fit import AUTO
 from undamped.training.options import TrainOptions
+from undamped.training.portfolio.clock import refuse_model_options
+from undamped.training.printed_settings import with_printed
 
 
 @dataclass
@@ -28,10 +32,14 @@ class Settings:
     names: list[str] = field(default_factory=list)
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
     seed: int = 0
+    recipe: str = ""
 
     def model_options(self, model: str) -> dict[str, Any]:
         """Return the checked options for one model: those for all, then its own."""
         chosen = {**self.parts.get("model", {}), **self.parts.get(model, {})}
+        if model == AUTO:
+            refuse_model_options(chosen)
+            return {}
         return check_options(model, chosen, text=True)
 
     def task_options(self, task: str) -> dict[str, Any]:
@@ -45,11 +53,19 @@ class Settings:
         return chosen
 
 
-def read_settings(words: list[str], config: Path | None = None) -> Settings:
-    """Read the words of a command line, over those of a configuration file."""
+def read_settings(
+    words: list[str], config: Path | None = None, content: Mapping[str, Any] | None = None
+) -> Settings:
+    """Read the words of a command line, over those of a configuration file.
+
+    Args:
+        words: The words.
+        config: The file.
+        content: What is in it, where it was read already.
+    """
     settings = Settings()
     if config is not None:
-        _read_config(config, settings)
+        _enter_all(read_toml(config) if content is None else content, settings)
     names = [word for word in words if "=" not in word]
     settings.names = names or settings.names
     _take_file(settings)
@@ -57,6 +73,8 @@ def read_settings(words: list[str], config: Path | None = None) -> Settings:
         key, equals, value = word.partition("=")
         if equals:
             _enter(settings, key.strip(), value.strip())
+    if settings.recipe:
+        settings.parts = with_printed(settings.recipe, settings.names, settings.parts)
     return settings
 
 
@@ -84,6 +102,8 @@ def _enter(settings: Settings, key: str, value: Any) -> None:
     part, dot, name = key.partition(".")
     if key == "seed":
         settings.seed = convert(NonNegativeInt, value, "seed", text=True)
+    elif key == "recipe":
+        settings.recipe = str(value)
     elif dot and (part in PARTS or part in models):
         settings.parts.setdefault(part, {})[name] = value
     elif _is_own(settings) and key in options_of(tasks[settings.names[0]]):
@@ -94,26 +114,28 @@ def _enter(settings: Settings, key: str, value: Any) -> None:
         raise unknown_name("part of the settings", part, [*PARTS, "seed", *models])
 
 
-def _read_config(path: Path, settings: Settings) -> None:
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a configuration file, or say what is wrong with it."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         got, remedy = "no such file", "Check the path."
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         got, remedy = str(error), "Correct that place."
     except OSError as error:
         got, remedy = error.strerror or "another problem", "Check the path."
-    else:
-        names: dict[str, str] = {}
-        for key, value in content.items():
-            if isinstance(value, Mapping):
-                for name, entry in value.items():
-                    if name == "name" and key in ("task", "model"):
-                        names[key] = str(entry)
-                    else:
-                        _enter(settings, f"{key}.{name}", entry)
-            else:
-                _enter(settings, key, value)
-        settings.names = [names[key] for key in ("task", "model") if key in names]
-        return
     raise OptionError(explain(str(path), expected="a TOML file", got=got, remedy=remedy))
+
+
+def _enter_all(content: Mapping[str, Any], settings: Settings) -> None:
+    names: dict[str, str] = {}
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            for name, entry in value.items():
+                if name == "name" and key in ("task", "model"):
+                    names[key] = str(entry)
+                else:
+                    _enter(settings, f"{key}.{name}", entry)
+        else:
+            _enter(settings, key, value)
+    settings.names = [names[key] for key in ("task", "model") if key in names]

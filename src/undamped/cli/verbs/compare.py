@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import statistics
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,24 +33,101 @@ def compare(
     picture: Annotated[
         Path | None, typer.Option(help="Draw the validation curves into this PNG or SVG file.")
     ] = None,
+    leave_one_out: Annotated[
+        bool,
+        typer.Option("--leave-one-out", help="Test on one group (group=COLUMN) after the other."),
+    ] = False,
+    sweep: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Tune every model first, with so many trials each; what varies is given as for "
+            "sweep, or chosen: the learning rate, and what a model names.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
 ) -> None:
     """Train several models on one task and set them side by side.
 
+    Several files of recordings are compared one after the other, and models ranked over all.
+
     Example: `undamped compare digits unicornn lstm --seeds 3 train.seconds=20`
     """
-    import undamped.tasks
     from undamped.cli.picture import check_picture, draw_curves
     from undamped.cli.screen import print_json
+    from undamped.cli.several_files import files_of, print_ranks, summary_of
+
+    check_picture(picture)
+    files, rest = files_of(words)
+    if len(files) > 1:
+        if picture is not None:
+            raise _no_curves(len(files))
+        found = {
+            file: _compare([file, *rest], seeds, out, config, leave_one_out, sweep)
+            for file in files
+        }
+        ranked = summary_of({file: (one.built, one.rows) for file, one in found.items()})
+        if as_json:
+            print_json({"files": {file: one.to_dict() for file, one in found.items()}, **ranked})
+            return
+        for one in found.values():
+            _print(one.task, one.built, one.rows)
+        print_ranks(ranked)
+        return
+    one = _compare(words, seeds, out, config, leave_one_out, sweep)
+    if picture is not None:
+        draw_curves(picture, one.built, one.results)
+    if as_json:
+        print_json(one.to_dict())
+    else:
+        _print(one.task, one.built, one.rows)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What models came to on one task."""
+
+    task: str
+    built: Task
+    results: dict[str, list[Run]]
+    rows: list[dict[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything for JSON."""
+        chance = {"guess": self.built.chance.guess, self.built.metric: self.built.chance.metric}
+        return {
+            "task": self.task,
+            "metric": self.built.metric,
+            "chance": chance,
+            "models": self.rows,
+        }
+
+
+def _compare(
+    words: list[str],
+    seeds: int,
+    out: Path,
+    config: Path | None,
+    leave_one_out: bool,
+    sweep: int | None,
+) -> Comparison:
+    import undamped.tasks
     from undamped.cli.settings import read_settings
     from undamped.networks.for_task import refuse_misfit
     from undamped.registry import tasks
+    from undamped.training.at_once import refuse_data
+    from undamped.training.fit import AUTO
+    from undamped.training.options import TrainOptions
     from undamped.training.recipes import merged
 
+    varies: dict[str, str] = {}
+    if sweep is not None:
+        from undamped.cli.sweep_settings import split_words
+
+        words, varies = split_words(words)
     settings = read_settings(words, config)
     # Everything is checked before anything is trained.
     task, names = _what_to_compare(settings)
-    check_picture(picture)
     # All learn from the data that the first model wants, unless something else was said.
     task_options = merged(tasks[task], names[0], {"task": settings.task_options(task)})["task"]
     fits = {
@@ -63,16 +142,48 @@ def compare(
     }
     built = undamped.tasks.build(task, **task_options)
     for name in names:
-        refuse_misfit(built.task_shape, name)
-    results, failures = _fit_all(task, fits, range(settings.seed, settings.seed + seeds))
-    if picture is not None:
-        draw_curves(picture, built, results)
-    rows = [_summary(name, results[name], failures[name], built) for name in names]
-    chance = {"guess": built.chance.guess, built.metric: built.chance.metric}
-    if as_json:
-        print_json({"task": task, "metric": built.metric, "chance": chance, "models": rows})
-    else:
-        _print(task, built, rows)
+        if name != AUTO:
+            refuse_misfit(built.task_shape, name)
+            refuse_data(name, built, TrainOptions())
+    each = _held_out(built) if leave_one_out else [{}]
+    tuned = {}
+    if sweep is not None:
+        from undamped.cli.tuned import tune_all
+
+        tunable = {name: fit for name, fit in fits.items() if name != AUTO}
+        tuned = tune_all(task, built, tunable, varies, sweep, settings.seed, out)
+    results, failures = _fit_all(task, fits, range(settings.seed, settings.seed + seeds), each)
+    rows = [
+        {**_summary(name, results[name], failures[name], built), **tuned.get(name, {})}
+        for name in names
+    ]
+    return Comparison(task, built, results, rows)
+
+
+def _no_curves(count: int) -> Exception:
+    from undamped.errors import OptionError
+
+    return OptionError(
+        f"--picture: expected one file of recordings, got {count}. Curves of several do not belong "
+        "together; draw one picture for each."
+    )
+
+
+def _held_out(task: Task) -> list[dict[str, Any]]:
+    """Return options that hold out one group after the other."""
+    from undamped.errors import OptionError, explain
+
+    groups = getattr(getattr(task, "series_set", None), "groups", None)
+    if groups is None:
+        raise OptionError(
+            explain(
+                "--leave-one-out",
+                expected="recordings that belong to groups, such as subjects",
+                got="none",
+                remedy="Name their column with group=COLUMN.",
+            )
+        )
+    return [{"held_out": str(name)} for name in sorted(set(groups.astype(str)))]
 
 
 def _what_to_compare(settings: Settings) -> tuple[str, list[str]]:
@@ -104,18 +215,24 @@ def _what_to_compare(settings: Settings) -> tuple[str, list[str]]:
 
 
 def _fit_all(
-    task: str, fits: dict[str, dict[str, Any]], seeds: range
+    task: str, fits: dict[str, dict[str, Any]], seeds: range, each: list[dict[str, Any]]
 ) -> tuple[dict[str, list[Run]], dict[str, list[str]]]:
-    """Train every model with every seed; return runs, and what went wrong, by model."""
+    """Train every model with every seed and further options of the task, one after the other.
+
+    Returns:
+        Runs, and what went wrong, by model.
+    """
     from undamped.errors import NonFiniteError
     from undamped.training import Run, fit
 
     results: dict[str, list[Run]] = {name: [] for name in fits}
     failures: dict[str, list[str]] = {name: [] for name in fits}
-    for seed in seeds:
+    for seed, further in itertools.product(seeds, each):
         shared: str | Task = task  # the models of a seed learn from the same data, read once
         for name, options in fits.items():
-            sys.stderr.write(f"{name}, seed {seed}\n")
+            told = "".join(f", without {value}" for value in further.values())
+            sys.stderr.write(f"{name}, seed {seed}{told}\n")
+            options = {**options, "task_options": {**options["task_options"], **further}}
             try:
                 run = fit(name, shared, seed=seed, **options)
             except NonFiniteError as error:
@@ -184,6 +301,9 @@ def _print(name: str, task: Task, rows: list[dict[str, Any]]) -> None:
             megabytes(row["peak_memory_bytes"]),
         )
     screen.print(table)
+    for row in rows:
+        if "sweep" in row:
+            screen.print(f"{row['model']}: {row['sweep']['words']}", style="dim", markup=False)
     first = next(iter(parts))
     drawn = [(row["model"], row[first]["mean"], "") for row in rows if first in row]
     screen.print(bars([*drawn, ("a guess", task.chance.metric, task.chance.guess)], task))

@@ -18,5 +18,8 @@ def resume(
     """
     from undamped.cli.verbs.train import report
     from undamped.training import resume as go_on
+    from undamped.training.crew import is_follower
 
-    report(go_on(run), None, as_json)
+    trained = go_on(run)
+    if not is_follower():
+        report(trained, None, as_json)

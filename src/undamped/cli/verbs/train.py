@@ -23,8 +23,10 @@ def train(
         typer.Argument(
             metavar="[TASK] [MODEL] [KEY=VALUE]...",
             help="A task or a file of recordings, a model, and settings such as task.delay=200 "
-            "model.hidden_size=128 train.steps=2000 seed=3; for a file also target=COLUMN. Without "
-            "a task: noise-padded digits with unicornn, and the same seconds spent on an lstm.",
+            "model.hidden_size=128 train.steps=2000 seed=3; for a file also target=COLUMN. For a "
+            "file without a model, or with auto as the model, models are raced for train.minutes=5 "
+            "and the best is kept. Without a task: noise-padded digits with unicornn, and the same "
+            "seconds spent on an lstm.",
         ),
     ] = None,
     out: Annotated[
@@ -63,9 +65,12 @@ def train(
         return
     from undamped.cli.live import live_page
     from undamped.cli.verbs.report import write_page
+    from undamped.training.crew import is_follower
 
     with live_page(watch) as started:
         run, other = _train(words or [], out or Path("runs"), config, baseline, started)
+    if is_follower():
+        return
     if page:
         write_page(run, other)
     report(run, other, as_json)
@@ -78,10 +83,12 @@ def _train(
     baseline: str | None,
     started: Callable[[Run], None] | None = None,
 ) -> tuple[Run, Run | None]:
+    from undamped.cli.setting_names import OWN_DATA
     from undamped.cli.settings import read_settings
     from undamped.errors import OptionError
     from undamped.registry import models, tasks
     from undamped.training import fit
+    from undamped.training.fit import AUTO
 
     settings = read_settings(words, config)
     if len(settings.names) > 2:
@@ -91,9 +98,12 @@ def _train(
         )
     if not settings.names and baseline is None:
         baseline = DEFAULT_BASELINE
-    task, model = [*settings.names, *(DEFAULT_TASK, DEFAULT_MODEL)[len(settings.names) :]]
+    own = settings.names[:1] == [OWN_DATA[0]]
+    usual = (DEFAULT_TASK, AUTO if own else DEFAULT_MODEL)
+    task, model = [*settings.names, *usual[len(settings.names) :]]
     for registry, name in ((tasks, task), (models, model), (models, baseline or model)):
-        registry[name]  # an unknown name should be the first thing said
+        if name != AUTO:
+            registry[name]  # an unknown name should be the first thing said
     common: dict[str, Any] = {
         "task_options": settings.task_options(task),
         "seed": settings.seed,
@@ -151,6 +161,7 @@ def _print(run: Run, other: Run | None) -> None:
 
     from undamped.cli.next_steps import next_steps
     from undamped.cli.screen import bars, console, duration, megabytes, metric_name, scores_line
+    from undamped.cli.tried import tried_table
     from undamped.training.origins import with_words
 
     settings, task = run.settings, run.task()
@@ -166,6 +177,10 @@ def _print(run: Run, other: Run | None) -> None:
     for name, part in found.items():
         if part.metric != task.metric:
             screen.print(scores_line(name, result[name]))
+    if "tried" in settings:
+        screen.print("")
+        screen.print(tried_table(settings["tried"], task))
+        screen.print(f"  {settings['why']}", markup=False, soft_wrap=True)
     for sentence in settings.get("found", ()):
         screen.print(f"  {sentence}", markup=False, soft_wrap=True)
     screen.print("")
