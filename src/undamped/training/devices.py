@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from undamped.errors import OptionError
+from undamped.training.crew import is_launched
 from undamped.training.options import TrainOptions
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def make_fabric(options: TrainOptions, folder: Path) -> Fabric:
     strategy = options.strategy
     if strategy == "auto" and options.devices * options.nodes > 1:
         # Spawned processes work from a script, a notebook and the command line alike.
-        strategy = "ddp_spawn" if options.nodes == 1 else "ddp"
+        strategy = "ddp" if options.nodes > 1 or is_launched() else "ddp_spawn"
     try:
         return Fabric(
             accelerator=options.accelerator,

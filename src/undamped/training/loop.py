@@ -17,6 +17,7 @@ from undamped.tasks.task import Task
 from undamped.training.batches import batches, to_double
 from undamped.training.budget import Budget
 from undamped.training.checkpoint import Checkpoint, restore, save_checkpoint
+from undamped.training.crew import anybody
 from undamped.training.evaluation import evaluate
 from undamped.training.optimizers import Schedule, build_optimizer
 from undamped.training.options import TrainOptions
@@ -44,6 +45,9 @@ class Training:
         checkpoint: Where to go on, if not at the beginning.
         title: What the progress bar says; none is drawn without it.
         tell: Called now and then with a line that says how it goes, instead of a bar.
+        watch: Called after every validation with its number and its metric; a training that it
+            answers with true ends there, with a checkpoint.
+        together: Whether the processes were started from outside, and have to agree on the end.
     """
 
     model: TaskModel
@@ -54,6 +58,8 @@ class Training:
     checkpoint: Checkpoint | None = None
     title: str | None = None
     tell: Callable[[str], None] | None = None
+    watch: Callable[[int, float], bool] | None = None
+    together: bool = False
     stop: Stop = field(default_factory=Stop)
 
     def __post_init__(self) -> None:
@@ -105,8 +111,12 @@ def train(fabric: Fabric, training: Training) -> None:
             progress.seconds = time.perf_counter() - clock
 
             done, stopped = training.spent >= 1, training.stop.requested
+            if training.together:  # clocks and signals differ from process to process
+                done, stopped = anybody(fabric, done), anybody(fabric, stopped)
+                training.stop.requested = stopped
             if progress.step % training.budget.validate_every == 0 or (done and not stopped):
                 _validate(fabric, training, schedule, update)
+                stopped = stopped or (not done and _is_watched_out(training))
             elif not (done or stopped):
                 bar.draw(update)
                 continue
@@ -172,6 +182,14 @@ def _validate(fabric: Fabric, training: Training, schedule: Schedule, last: Upda
         run.write_metrics(progress.rows)
         row = dict(progress.rows[-1])
         fabric.log_dict(row, step=int(row.pop("step")))
+
+
+def _is_watched_out(training: Training) -> bool:
+    """Ask whoever watches whether the training should end here."""
+    rows, metric = training.progress.rows, f"valid_{training.task.metric}"
+    if training.watch is not None and training.watch(len(rows), rows[-1][metric]):
+        training.stop.requested = True
+    return training.stop.requested
 
 
 def _save(fabric: Fabric, training: Training, learner: Learner, schedule: Schedule) -> None:

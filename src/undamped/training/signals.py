@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first stops after the present batch, the second at once."""
+"""Ctrl-C, SIGTERM and SIGUSR1: the first stops after the present batch, the second at once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+# What a scheduler sends some time before it takes the machine away; Windows has no SIGUSR1.
+_SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)
+]
 
 
 @dataclass
@@ -19,10 +24,10 @@ class Stop:
 
 @contextlib.contextmanager
 def stop_gently(stop: Stop, processes: int) -> Iterator[None]:
-    """Turn the first Ctrl-C or SIGTERM into a stop after the present batch, with a checkpoint.
+    """Turn the first Ctrl-C, SIGTERM or SIGUSR1 into a stop after the present batch.
 
-    Signals belong to the main thread, and with several processes to whoever started them: then
-    nothing is done.
+    There is a checkpoint then. Signals belong to the main thread, and with processes that training
+    starts itself to whoever started them: then nothing is done.
     """
     if threading.current_thread() is not threading.main_thread() or processes > 1:
         yield
@@ -33,7 +38,7 @@ def stop_gently(stop: Stop, processes: int) -> Iterator[None]:
             raise KeyboardInterrupt
         stop.requested = True
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, ask) for number in _SIGNALS}
     try:
         yield
     finally:
