@@ -117,6 +117,7 @@ ROOMS = [
     "experiments",
     "export",
     "report",
+    "sweeps",
     "tasks",
     "training",
 ]

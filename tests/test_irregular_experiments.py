@@ -1,15 +1,18 @@
 """Tasks of irregular time: what guesses have there, which steps are dropped, and an experiment."""
 
 import json
+from importlib.resources import files
 
 import numpy as np
 import pytest
 import torch
 
-from canonical_files import ucr
+from canonical_files import everything, ucr
 from undamped import tasks
+from undamped.experiments import rotating_digits
 from undamped.experiments.irregular_series import run
-from undamped.tasks.irregular.rotating_digits import turned
+from undamped.tasks.irregular.hopper import falls
+from undamped.tasks.irregular.rotating_digits import RotatingDigits, turned
 from undamped.tasks.ucr import archive_set, with_steps_dropped
 
 
@@ -64,3 +67,42 @@ def test_digits_turn():
     torch.testing.assert_close(still, torch.nn.functional.avg_pool2d(pictures, 2))
     quarter = turned(pictures, torch.full((2,), torch.pi / 2))
     torch.testing.assert_close(quarter, torch.rot90(still, 1, (1, 2)), rtol=0, atol=1e-4)
+
+
+def test_hoppers_fall_as_mujoco_says():
+    mujoco = pytest.importorskip("mujoco")
+    found = falls(3, 40, np.random.default_rng(1))
+    xml = files("gymnasium") / "envs" / "mujoco" / "assets" / "hopper.xml"
+    model = mujoco.MjModel.from_xml_path(str(xml))
+    model.opt.timestep, model.opt.integrator = 0.0025, 0
+    data = mujoco.MjData(model)
+    data.qpos, data.qvel = found[2, 0, :6], found[2, 0, 6:]
+    for point in found[2]:
+        np.testing.assert_allclose(point, np.concatenate([data.qpos, data.qvel]), atol=1e-9)
+        mujoco.mj_step(model, data)
+        mujoco.mj_step(model, data)
+    joints = found[:, 0, 3:6]
+    assert (joints >= model.jnt_range[3:, 0]).all() and (joints <= model.jnt_range[3:, 1]).all()
+    task = tasks.build("hopper", series=40, points=20, seen=4)
+    _, values = task.of("train")
+    torch.testing.assert_close(values.std((0, 1)), torch.ones(12))
+    assert task.span == 0.1 and task.batch("test", 0, 3).targets.shape == (20, 3, 12)
+
+
+def test_latent_models_say_how_digits_turn(tmp_path, monkeypatch):
+    everything(tmp_path)
+    monkeypatch.setenv("UNDAMPED_DATA", str(tmp_path))
+    monkeypatch.setattr(RotatingDigits, "held_out", {"valid": 2, "test": 3})
+    options = {"networks": ("ode2vae", "latent-ode"), "steps": 2, "out": str(tmp_path / "runs")}
+    found = rotating_digits.run(**options)
+    assert found.truth.shape == (16, 14, 14) and len(found.seen) == 8
+    for at, frame in found.seen.items():
+        np.testing.assert_array_equal(frame, found.truth[at])
+    assert [one.frames.shape for one in found.rollouts] == [(16, 14, 14)] * 2
+    assert "| ode2vae | " in found.markdown() and "lines between" in found.markdown()
+    (figure,) = found.figures().values()
+    assert len(figure.axes) == 4 * 16
+    again = rotating_digits.run(**options)
+    assert json.loads(json.dumps(again.to_dict())) == json.loads(json.dumps(found.to_dict()))
+    later = rotating_digits.run(**options | {"networks": ("ode2vae",), "ask": "second-half"})
+    assert later.truth.shape == (8, 14, 14) and not later.seen and later.figures()

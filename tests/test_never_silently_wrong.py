@@ -120,7 +120,7 @@ def test_a_signal_upon_a_large_offset_is_refused(tmp_path):
     values[:, 0] = np.nan
     assert SeriesSet.of(values + right).blurred == ("1",)
     with pytest.raises(DataError, match=r"channel 1': .*seven digits"):
-        SequenceClassifier(steps=1).fit(values + right, ["a", "b"] * 6)
+        SequenceClassifier("unicornn", steps=1).fit(values + right, ["a", "b"] * 6)
 
 
 def test_time_stamps_that_would_be_rounded_are_refused(tmp_path):

@@ -192,3 +192,27 @@ def test_live_page_follows_a_run(browser, tmp_path):
         sync_api.expect(page.locator("#status")).to_contain_text("step 7")
         assert problems == []
         page.close()
+
+
+def test_the_page_of_a_sweep_draws_everything(opened, tmp_path):
+    pytest.importorskip("optuna")
+    from undamped.sweeps import Plan, SweepFolder, Trial
+    from undamped.sweeps.page import write_page
+
+    space = {"train.learning_rate": "1e-3..1e-1:log", "model.kind": "a,b"}
+    folder = SweepFolder.join(tmp_path / "sweep", Plan("adding", "rnn", {}, space), "mse", False)
+    trials = [
+        Trial(
+            n, "finished", 1 / (n + 1), {"train.learning_rate": 10**-n, "model.kind": kind}, 1, ""
+        )
+        for n, kind in ((1, "a"), (2, "b"), (3, "a"))
+    ]
+    written = write_page(folder, trials, {"train.learning_rate": 0.8, "model.kind": 0.2})
+    page = opened(address=written.absolute().as_uri())
+    assert page.problems == []
+    assert page.locator(".plot .main-svg").first.is_visible()
+    assert page.locator(".plot").count() == 5
+    # What a browser's policy keeps from drawing says so in its place.
+    assert "WebGL" not in page.inner_text("main")
+    assert page.locator("#plot-parallel .scatterlayer .trace").count() == 3
+    assert page.locator("#plot-history .ytitle").text_content() == "mse"

@@ -7,6 +7,7 @@ from undamped.errors import DataError, UnknownNameError
 from undamped.experiments import lorenz96
 from undamped.experiments import ucr as archive
 from undamped.tasks import build
+from undamped.training import fit
 
 
 @pytest.fixture
@@ -36,6 +37,42 @@ def test_archive_sets_beside_the_nearest_neighbour(data):
     assert set(result.figures()) == {"ucr"} and result.to_dict()["sets"][0]["test"] == 8
     with pytest.raises(DataError, match="undamped data fetch Coffee"):
         archive.run(sets=("GunPoint", "Coffee"))
+
+
+def test_all_sets_by_all_models_without_doing_anything_twice(data, monkeypatch):
+    from undamped.experiments import archive as whole
+    from undamped.training.portfolio import at_once_members, networks
+
+    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess",))
+    monkeypatch.setattr(networks, "_MEMBERS", ())
+    told = []
+    asked = {
+        "sets": ("GunPoint", "JapaneseVowels"),
+        "models": ("guess", "minirocket", "auto", "unicornn"),
+        "seeds": 2,
+        "steps": 1,
+        "out": str(data / "runs"),
+    }
+    result = whole.run(**asked, tick=lambda done, share: told.append(share))
+    assert told[0] == 0 and told == sorted(told) and len(told) == 8
+    first, second = result.sets
+    counts = {name: len(found.accuracy) for name, found in first.answers.items()}
+    assert counts == {"guess": 1, "minirocket": 2, "auto": 1, "unicornn": 1}
+    assert second.answers["minirocket"].refused and not second.answers["minirocket"].accuracy
+    assert result.to_dict()["common"] == ["GunPoint"]
+    text = result.markdown()
+    assert "| GunPoint | 11 + 8, 20, 2 |" in text and "of 1 sets that all answer" in text
+    assert "| – |" in text and f"({first.answers['auto'].models[0]})" in text
+    assert set(result.figures()) == {"archive"}
+
+    def fit_again(model, *words, **options):
+        assert model == "minirocket"  # which only refused
+        return fit(model, *words, **options)
+
+    monkeypatch.setattr("undamped.experiments.kept_runs.fit", fit_again)
+    assert whole.run(**asked).to_dict() == result.to_dict()
+    with pytest.raises(UnknownNameError):
+        whole.run(models=("minirockett",), sets=("GunPoint",))
 
 
 def test_unequal_lengths_are_warped(data, monkeypatch):

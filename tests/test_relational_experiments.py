@@ -57,8 +57,16 @@ def test_games_stand_beside_the_printed_numbers(small, tmp_path):
 def test_remedies_are_rows_and_encoders_columns(small, tmp_path):
     result = spurious.run(
         encoders=("frozen", "random"), remedies=("as it is", "cosine+temperature 0.3"), steps=2,
-        batch_size=4, out=str(tmp_path),
+        batch_size=4, confirm=2, out=str(tmp_path),
     )  # fmt: skip
+    # The best in validation and the frozen encoder without a remedy have a second seed.
+    best = result.best["rmts"]
+    best_score = max(result.scores, key=lambda score: score.valid[0])
+    assert best_score.valid[0] == result.of("rmts", "", best).valid[0]
+    seeds = {score.contestant: len(score.accuracies) for score in result.scores}
+    assert seeds == {name: 2 if name in (best, "frozen, as it is") else 1 for name in seeds}
+    assert len(seeds) == 4 and f"Best in validation: {best}" in result.markdown()
+    assert result.to_dict()["best_in_validation"] == result.best
     lines = result.markdown().splitlines()
     assert "| remedy | frozen | random |" in lines
     assert any(line.startswith("| cosine, temperature 0.3 | ") for line in lines)

@@ -25,6 +25,7 @@ SMALL = {
     "two-body": {"trajectories": 8},
     "three-body": {"trajectories": 8},
     "pendulum-pictures": {"films": 8},
+    "hopper": {"series": 8, "points": 10, "seen": 5},
 }
 
 
@@ -90,6 +91,43 @@ def test_held_out_parts_differ_from_training_and_end(name):
         sum(task.batch("test", i, 100).inputs.shape[1] for i in range(count))
         == task.held_out["test"]
     )
+
+
+SAME_FOR_ALL = {
+    "copy": {"delay": 3},
+    "denoise": {"delay": 15},
+    "adding": {"length": 6},
+    "annuli": {},
+    "density": {},
+    "rmts": {"colours": "joint"},
+    "comparison": {},
+    "relational-games": {"game": "between"},
+    "periodic": {"series": 5},
+    "digits": {"length": 12, "fresh_noise": True},
+}
+
+
+@pytest.mark.parametrize("name", SAME_FOR_ALL)
+def test_held_out_sequences_do_not_depend_on_the_size_of_batches(name):
+    task = tasks.build(name, **SAME_FOR_ALL[name])
+    axis = 1 if task.sequential else 0
+
+    def first(size):
+        batches = [task.batch("test", i, size).expanded().inputs for i in range(120 // size)]
+        return torch.cat(batches, axis)
+
+    assert torch.equal(first(30), first(40))
+    assert torch.equal(first(30), first(120))
+
+
+def test_held_out_sequences_of_several_lengths_are_refused():
+    class Growing(registry["copy"]):
+        def draw(self, size, generator):
+            self.delay += 1
+            return super().draw(size, generator)
+
+    with pytest.raises(DataError, match="one shape"):
+        Growing(3).batch("test", 0, 100)
 
 
 def test_copy_after_the_marker():

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import mean
 from typing import Any
 
 from undamped.experiments.accuracy_marks import accuracy_marks
+from undamped.experiments.kept_runs import kept_fit
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import experiments
 
@@ -30,7 +32,7 @@ class IrregularOutcome:
     dropped: float
     chance: float
     accuracy: dict[str, float]
-    seconds: dict[str, float]
+    cpu_seconds: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ class IrregularSeriesExperiment:
             lines.append(
                 f"| {one.name}, {one.dropped:.0%} | {' | '.join(cells)} | {one.chance:.1%} |"
             )
+        of_all = [mean(one.accuracy[name] for one in self.outcomes) for name in names]
+        guess = mean(one.chance for one in self.outcomes)
+        lines.append(f"| mean | {' | '.join(f'{share:.1%}' for share in of_all)} | {guess:.1%} |")
+        spent = [mean(one.cpu_seconds[name] for one in self.outcomes) for name in names]
+        lines.append(f"| CPU s of a training | {' | '.join(f'{s:.0f}' for s in spent)} | |")
         return "\n".join(lines) + "\n"
 
     def figures(self) -> dict[str, Any]:
@@ -90,9 +97,11 @@ def run(
     learning_rate: PositiveFloat = 5e-3,
     seed: NonNegativeInt = 0,
     out: str = "runs",
-    tick: Callable[[str], None] | None = None,
+    tick: Callable[..., None] | None = None,
 ) -> IrregularSeriesExperiment:
     """Sets of the archives with steps dropped: networks that flow over gaps, beside others.
+
+    Trainings that are in the folder already are not made again; one that was stopped goes on.
 
     Args:
         sets: Names of sets that have been fetched.
@@ -103,50 +112,53 @@ def run(
         learning_rate: The rate at which all learn, on a cosine.
         seed: Where all random numbers come from.
         out: The folder for the runs.
-        tick: Called with a network's name when it is done, for a progress bar.
+        tick: Told how it goes, for a progress bar.
 
     Example:
         >>> result = run(sets=("BasicMotions",), dropped=(0.5,), steps=200)
     """
     from undamped.data.published.cache import folder
     from undamped.registry import models, tasks
-    from undamped.training import fit
 
     for name in sets:
         folder(f"ucr/{name}")  # a missing set should be said before an hour of training
     for network in networks:
         models[network]
+    train = {
+        "steps": steps,
+        "validate_every": max(1, steps // 8),
+        "learning_rate": learning_rate,
+        "schedule": "cosine",
+        "clip": 1.0,
+    }
     outcomes = []
+    total, done = len(sets) * len(dropped) * len(networks), 0
     for name in sets:
         for share in dropped:
             options = {"dataset": name, "dropped": share}
-            finished = {}
+            finished: dict[str, dict[str, Any]] = {}
             for network in networks:
-                finished[network] = fit(
+                if tick is not None:
+                    tick(f"{name}, {share:.0%} dropped, {network}", done / total)
+                run = kept_fit(
                     network,
                     "ucr",
                     model_options={"hidden_size": hidden_size},
                     task_options=options,
-                    train={
-                        "steps": steps,
-                        "validate_every": max(1, steps // 8),
-                        "learning_rate": learning_rate,
-                        "schedule": "cosine",
-                        "clip": 1.0,
-                    },
+                    train=train,
                     seed=seed,
                     out=out,
-                    progress=False,
-                ).result
-                if tick is not None:
-                    tick(network)
+                )
+                assert run.result is not None
+                finished[network] = run.result
+                done += 1
             outcomes.append(
                 IrregularOutcome(
                     name,
                     share,
                     tasks["ucr"](**options).chance.metric,
                     {network: found["test"]["accuracy"] for network, found in finished.items()},
-                    {network: found["seconds"] for network, found in finished.items()},
+                    {network: found["cpu_seconds"] for network, found in finished.items()},
                 )
             )
     return IrregularSeriesExperiment(steps, seed, tuple(outcomes))

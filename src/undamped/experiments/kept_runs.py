@@ -13,6 +13,7 @@ from typing import Any
 
 from undamped.errors import RunError
 from undamped.training import Run, fit, resume
+from undamped.training.fit import AUTO
 
 
 def kept_fit(
@@ -43,7 +44,8 @@ def kept_fit(
     """
     settings = {"model": model_options, "task": task_options, "train": train, "seed": seed}
     command = f"reproduce: {model} on {task} {json.dumps(settings, sort_keys=True)}"
-    run = _found(Path(out), f"{task}-{model}", command)
+    # The run of a race bears the name of its winner.
+    run = _found(Path(out), f"{task}-{'*' if model == AUTO else model}", command)
     if run is None:
         run = fit(
             model,

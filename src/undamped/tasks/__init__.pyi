@@ -17,6 +17,7 @@ from undamped.tasks.images import MNISTImages as MNISTImages
 from undamped.tasks.imdb import IMDB as IMDB
 from undamped.tasks.irregular.brusselator import Brusselator as Brusselator
 from undamped.tasks.irregular.double_ou import DoubleOU as DoubleOU
+from undamped.tasks.irregular.hopper import Hopper as Hopper
 from undamped.tasks.irregular.periodic import Periodic as Periodic
 from undamped.tasks.irregular.rotating_digits import RotatingDigits as RotatingDigits
 from undamped.tasks.lorenz96 import Lorenz96 as Lorenz96

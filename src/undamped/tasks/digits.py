@@ -119,7 +119,11 @@ class NoisePaddedDigits(ArrayTask):
         """Pad the chosen digits with noise."""
         images, labels = self._data[split]
         rows = images[index].transpose(0, 1)
-        if self.fresh_noise:
+        if self.fresh_noise and split != "train":
+            # Of the whole part, so that batches of any size hold the same sequences.
+            every = self._draw_noise(self.sequences(split), self.generator(split, 0))
+            noise = every[:, index]
+        elif self.fresh_noise:
             noise = self._draw_noise(len(index), generator)
         else:
             noise = self._shared_noise.expand(-1, len(index), -1)

@@ -30,6 +30,7 @@ from undamped.contract import (
 from undamped.errors import DataError
 from undamped.options import NonNegativeInt
 from undamped.registry import tasks
+from undamped.tasks.held_out import cut_from_blocks
 
 Split = Literal["train", "valid", "test"]
 Settings = dict[str, dict[str, Any]]
@@ -80,6 +81,9 @@ class Task(ABC):
     """Which of `test_parts` is like training, where the others are not: what the gap is to."""
     same_channels: bool = False
     """Whether the features of an answer are those of an input, at other times."""
+    class_weights: tuple[float, ...] = ()
+    """What an answer of each class counts, in the loss and in the score; empty where all count
+    alike."""
     metric: str = "accuracy"
     higher_is_better: bool = True
     sequential: ClassVar[bool] = True
@@ -91,6 +95,16 @@ class Task(ABC):
     def validates_on_training(self) -> bool:
         """Whether validation looks at the training data, for want of data of its own."""
         return False
+
+    def redrawn(self, number: int) -> Task | None:
+        """Return the task with other validation data, drawn from what is not for the test.
+
+        None where that would not be honest, or where there is more validation data than needed.
+
+        Args:
+            number: Which of the possible draws.
+        """
+        return None
 
     recipes: ClassVar[Mapping[str, Settings]] = {}
     """Settings to start from, by the name of the model; those of "*" are for all. What
@@ -141,16 +155,20 @@ class Task(ABC):
             self.clock,
             self.steps_ahead,
             self.same_channels,
+            self.class_weights,
         )
 
     def share(self, batch: Batch, rank: int, world: int) -> Batch:
         """Return the sequences of a batch that are process `rank`'s of `world`."""
+        inputs, targets = self._batch_axes
+        chosen = slice(rank, None, world)
+        return batch.part(chosen, inputs_axis=inputs, targets_axis=targets)
+
+    @property
+    def _batch_axes(self) -> tuple[int, int]:
+        """Where the sequences of a batch are counted, in its inputs and in its targets."""
         first = self.readout == "last" and self.answer != "trajectory"
-        return batch.part(
-            slice(rank, None, world),
-            inputs_axis=1 if self.sequential else 0,
-            targets_axis=0 if first else 1,
-        )
+        return 1 if self.sequential else 0, 0 if first else 1
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
         """Return the mean loss that training makes small.
@@ -258,10 +276,18 @@ class GeneratedTask(Task):
         """Make `size` new sequences."""
 
     def batch(self, split: Split, number: int, size: int) -> Batch:
-        """Make the sequences of batch `number`."""
-        if split != "train":
-            size = min(size, self.held_out[split] - number * size)
-        return self.draw(size, self.generator(split, number))
+        """Make the sequences of batch `number`; held-out ones are the same for every size."""
+        if split == "train":
+            return self.draw(size, self.generator(split, number))
+        inputs, targets = self._batch_axes
+        parts = cut_from_blocks(
+            lambda block, count: self.draw(count, self.generator(split, block)).expanded(),
+            number,
+            size,
+            total=self.held_out[split],
+            axes=(inputs, targets, 0, 1, inputs, 1, targets, 0),
+        )
+        return Batch(*parts)  # type: ignore[arg-type]
 
     def count(self, split: Split, size: int) -> int | None:
         """Training never ends."""

@@ -38,7 +38,7 @@ def run(
     *,
     tasks: Sequence[str] = tuple(name.replace(" ", "-") for name in CASES),
     contestants: Sequence[str] = CONTESTANTS,
-    steps: PositiveInt = 1000,
+    steps: PositiveInt = 500,
     seeds: PositiveInt = 2,
     full: bool = False,
     out: str = "runs",

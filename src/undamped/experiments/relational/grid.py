@@ -61,6 +61,7 @@ class Score:
         contestant: Who.
         accuracies: In the test, one for each seed.
         seen: On objects and rules of training, one for each seed.
+        valid: In validation, whose trials are like those of training, one for each seed.
         updates: Of one training.
         cpu_seconds: Of one training, the mean.
         parameters: How many are trained.
@@ -71,6 +72,7 @@ class Score:
     contestant: str
     accuracies: tuple[float, ...]
     seen: tuple[float, ...]
+    valid: tuple[float, ...]
     updates: int
     cpu_seconds: float
     parameters: int
@@ -273,6 +275,7 @@ def _scores(
             contestant.name,
             tuple(result[part]["accuracy"] for result in results),
             seen,
+            tuple(result["valid"]["accuracy"] for result in results),
             results[0]["steps"],
             mean(result.get("cpu_seconds", result["seconds"]) for result in results),
             runs[0].settings["model"]["parameters"],

@@ -38,7 +38,7 @@ def run(
     tasks: Sequence[str] = USUAL,
     holdouts: Sequence[int] = (MOST,),
     contestants: Sequence[str] = ("CoRelNet", "CoRelNet+frozen", "ESBN", "Transformer", "LSTM"),
-    steps: PositiveInt = 1000,
+    steps: PositiveInt = 500,
     seeds: PositiveInt = 2,
     full: bool = False,
     out: str = "runs",

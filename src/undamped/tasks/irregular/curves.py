@@ -37,7 +37,7 @@ class CurveTask(ArrayTask):
     metric = "mse"
     higher_is_better = False
     needs = frozenset({"times"})
-    span: ClassVar[float]
+    span: float
     """How long a curve lasts."""
     held_out: ClassVar[dict[Split, int]] = {"valid": 200, "test": 500}
 
@@ -93,7 +93,12 @@ class CurveTask(ArrayTask):
         half = self.points // 2
         window = self.points if self.ask == "all" else half
         # The order of random numbers: its first places are a draw without replacement.
-        drawn = torch.rand(len(index), window, generator=generator).argsort(1)[:, : self.seen]
+        if split == "train":
+            order = torch.rand(len(index), window, generator=generator)
+        else:  # of the whole part, so that batches of any size see the same points of a curve
+            first = self.generator(split, 0)
+            order = torch.rand(self.sequences(split), window, generator=first)[index]
+        drawn = order.argsort(1)[:, : self.seen]
         chosen = drawn.sort(1).values
         asked = slice(None) if self.ask == "all" else slice(half, None)
         picked = chosen.unsqueeze(-1).expand(-1, -1, values.shape[-1])

@@ -75,10 +75,9 @@ class Comparison(RelationTask):
         sizes = pairs[in_turn(size, len(pairs), generator)]
         return sizes, sizes.argmax(1)
 
-    def shown(self, split: Split, number: int, size: int) -> Trials:
+    def drawn(self, size: int, new: bool, generator: torch.Generator) -> Trials:
         """One object in two sizes."""
-        size, new, known = self.drawn_from(split, number, size)
-        generator = self.generator(split, number)
+        known = self.unseen if new else self.seen
         sizes, targets = self.trials(size, new, generator)
         objects = known[torch.randint(len(known), (size, 1), generator=generator)]
         return Trials((sizes * self.object_count + objects).T, None, targets)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from undamped.data.pictures.objects import read_objects
 from undamped.errors import OptionError, explain
+from undamped.tasks.held_out import cut_from_blocks
 from undamped.tasks.relations.glyphs import glyph_pictures
 from undamped.tasks.task import Batch, Chance, GeneratedTask, Split, Task
 
@@ -125,13 +126,6 @@ class RelationTask(GeneratedTask):
             generator: Where the random numbers come from.
         """
 
-    def drawn_from(self, split: Split, number: int, size: int) -> tuple[int, bool, Tensor]:
-        """Return how many trials a batch has, whether their rules are new, and their objects."""
-        if split != "train":
-            size = min(size, self.held_out[split] - number * size)
-        new = split == "test" and not self.familiar
-        return size, new, self.unseen if new else self.seen
-
     def shown(self, split: Split, number: int, size: int) -> Trials:
         """Return what batch `number` of a split shows.
 
@@ -140,8 +134,26 @@ class RelationTask(GeneratedTask):
             number: The number of the batch.
             size: How many trials.
         """
-        size, new, known = self.drawn_from(split, number, size)
-        generator = self.generator(split, number)
+        new = split == "test" and not self.familiar
+
+        def draw(drawn: int, count: int) -> Trials:
+            return self.drawn(count, new, self.generator(split, drawn))
+
+        if split == "train":
+            return draw(number, size)
+        total = self.held_out[split]
+        parts = cut_from_blocks(draw, number, size, total=total, axes=(1, 1, 0))
+        return Trials(*parts)  # type: ignore[arg-type]
+
+    def drawn(self, size: int, new: bool, generator: torch.Generator) -> Trials:
+        """Draw trials, of the rules and the objects of the test or of those of training.
+
+        Args:
+            size: How many trials.
+            new: Whether they are those of the test.
+            generator: Where the random numbers come from.
+        """
+        known = self.unseen if new else self.seen
         slots, targets = self.trials(size, new, generator)
         drawn = known[without_replacement(size, len(known), self.objects_in_trial[new], generator)]
         objects = drawn.gather(1, slots).T

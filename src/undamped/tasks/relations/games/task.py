@@ -11,6 +11,7 @@ from torch import Tensor
 
 from undamped.options import NonNegativeInt
 from undamped.registry import tasks
+from undamped.tasks.held_out import cut_from_blocks
 from undamped.tasks.relations.games.draw import Drawer
 from undamped.tasks.relations.games.objects import BLANK, CELL, Family, family
 from undamped.tasks.relations.games.rules import RULES, SHAPE_GAMES, Game
@@ -62,10 +63,17 @@ class RelationalGames(GeneratedTask):
 
     def shown(self, split: Split, number: int, size: int) -> tuple[Tensor, Tensor]:
         """Return grids (size, 9) of object numbers, and answers (size,)."""
-        if split != "train":
-            size = min(size, self.held_out[split] - number * size)
-        draw = Drawer(family(self._family(split)), size, self.generator(split, number))
-        return RULES[self.game](draw)
+
+        def draw(drawn: int, count: int) -> tuple[Tensor, Tensor]:
+            objects, generator = family(self._family(split)), self.generator(split, drawn)
+            return RULES[self.game](Drawer(objects, count, generator))
+
+        if split == "train":
+            return draw(number, size)
+        total = self.held_out[split]
+        grids, targets = cut_from_blocks(draw, number, size, total=total, axes=(0, 0))
+        assert grids is not None and targets is not None
+        return grids, targets
 
     def _family(self, split: Split) -> Family:
         return self.tested if split == "test" else "pentominoes"
