@@ -20,6 +20,7 @@ from undamped.contract import TaskShape
 from undamped.docstrings import documented_arguments
 from undamped.errors import OptionError, explain
 from undamped.lazy import lazy_names
+from undamped.networks.cell_stack import CellStack
 from undamped.networks.for_task import check_options, model_for
 from undamped.networks.oscillators import OscillatorNetwork
 from undamped.networks.recurrent import Recurrent
@@ -73,7 +74,7 @@ def _documentation(network: type[Recurrent]) -> str:
     text = inspect.getdoc(network.cell_class) or ""
     before, _, rest = text.partition("\nArgs:\n")
     after = rest[rest.find("\n\n") :] if "\n\n" in rest else ""
-    shared = documented_arguments(Recurrent)
+    shared = documented_arguments(CellStack)
     told = {option.name: option.description for option in network.declared_options().values()}
     told |= {name: shared[name] for name in ("device", "dtype")}
     lines = [
