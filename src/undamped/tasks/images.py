@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from abc import abstractmethod
-from functools import cached_property
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
@@ -16,11 +14,11 @@ from undamped.data.published.formats.images import Images, read_cifar10, read_id
 from undamped.errors import OptionError, explain
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.registry import tasks
-from undamped.tasks.smnist import held_out_part
-from undamped.tasks.task import ArrayTask, Batch, Chance, Split
+from undamped.tasks.labelled_pictures import LabelledPictures
+from undamped.tasks.task import Batch, Split
 
 
-class PictureTask(ArrayTask):
+class PictureTask(LabelledPictures):
     """Pictures with ten classes, given as vectors: colour after colour, row after row."""
 
     recipes: ClassVar = {
@@ -28,7 +26,6 @@ class PictureTask(ArrayTask):
     }
 
     sequential: ClassVar[bool] = False
-    output_size = 10
     colours: ClassVar[int] = 1
     side: ClassVar[int] = 28
 
@@ -41,7 +38,7 @@ class PictureTask(ArrayTask):
         split_seed: NonNegativeInt = 0,
         seed: NonNegativeInt = 0,
     ) -> None:
-        super().__init__(seed)
+        super().__init__(validation, split_seed, seed, training)
         if self.side % pool:
             raise OptionError(
                 explain(
@@ -51,39 +48,12 @@ class PictureTask(ArrayTask):
                     remedy="2 halves the sides of the pictures.",
                 )
             )
-        self.training, self.validation = training, validation
-        self.pool, self.split_seed = pool, split_seed
+        self.pool = pool
         self.input_size = self.colours * (self.side // pool) ** 2
 
-    @abstractmethod
-    def read(self) -> Images:
-        """Read all pictures."""
-
-    @cached_property
-    def _data(self) -> dict[str, tuple[Tensor, Tensor]]:
-        """Bytes (pictures, colours, rows, columns) and classes of each part."""
-        found = self.read()
-        parts = held_out_part(len(found.train), self.validation, self.split_seed, "training")
-        pictures, labels = torch.tensor(found.train), torch.tensor(found.train_labels)
-        shape = (-1, self.colours, self.side, self.side)
-        data = {"test": (torch.tensor(found.test).view(shape), torch.tensor(found.test_labels))}
-        for name, index in parts.items():
-            if name == "train" and self.training:
-                index = index[: self.training]
-            chosen = torch.from_numpy(index)
-            data[name] = pictures[chosen].view(shape), labels[chosen]
-        return data
-
-    @property
-    def chance(self) -> Chance:
-        """One class in ten, by the commonest class of the test part."""
-        labels = self._data["test"][1]
-        share = torch.bincount(labels, minlength=10).max().item() / len(labels)
-        return Chance(loss=math.log(10), metric=share, guess="always the commonest class")
-
-    def sequences(self, split: Split) -> int:
-        """How many pictures a split has."""
-        return len(self._data[split][1])
+    def laid_out(self, pictures: np.ndarray) -> np.ndarray:
+        """Lay pictures out as (pictures, colours, rows, columns)."""
+        return pictures.reshape(-1, self.colours, self.side, self.side)
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
         """Return the chosen pictures with pixels in [0, 1], (batch, numbers)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import Annotated, ClassVar
 
@@ -11,17 +10,17 @@ import torch
 from torch import Tensor
 
 from undamped.data.published.cache import folder
-from undamped.data.published.formats.images import CIFAR_SIDE, read_cifar10
+from undamped.data.published.formats.images import CIFAR_SIDE, Images, read_cifar10
 from undamped.options import NonNegativeInt, PositiveInt, Range
 from undamped.registry import tasks
-from undamped.tasks.smnist import held_out_part
-from undamped.tasks.task import ArrayTask, Batch, Chance, Split
+from undamped.tasks.labelled_pictures import LabelledPictures
+from undamped.tasks.task import Batch, Split
 
 FEATURES = 3 * CIFAR_SIDE
 
 
 @tasks.register("noise-cifar")
-class NoisePaddedCIFAR10(ArrayTask):
+class NoisePaddedCIFAR10(LabelledPictures):
     """Read a photograph row by row, sit through noise, then say what was on it.
 
     Each of the first 32 steps has one row of the picture: 32 red, 32 green and 32 blue values
@@ -59,7 +58,6 @@ class NoisePaddedCIFAR10(ArrayTask):
     }
 
     input_size = FEATURES
-    output_size = 10
 
     def __init__(
         self,
@@ -70,40 +68,22 @@ class NoisePaddedCIFAR10(ArrayTask):
         split_seed: NonNegativeInt = 0,
         seed: NonNegativeInt = 0,
     ) -> None:
-        super().__init__(seed)
+        super().__init__(validation, split_seed, seed)
         self.length = length
         self.noise_seed = noise_seed
-        self.validation = validation
-        self.split_seed = split_seed
 
-    @cached_property
-    def _data(self) -> dict[str, tuple[Tensor, Tensor]]:
-        """Bytes (pictures, rows, 96) and classes of each part."""
-        found = read_cifar10(folder("cifar10"))
-        parts = held_out_part(len(found.train), self.validation, self.split_seed, "cifar10")
-        data: dict[str, tuple[Tensor, Tensor]] = {
-            "test": (_rows(found.test), torch.from_numpy(found.test_labels))
-        }
-        for name, index in parts.items():
-            labels = torch.from_numpy(found.train_labels[index])
-            data[name] = _rows(found.train[index]), labels
-        return data
+    def read(self) -> Images:
+        """Read the photographs."""
+        return read_cifar10(folder("cifar10"))
+
+    def laid_out(self, pictures: np.ndarray) -> np.ndarray:
+        """Put the three colours of a row beside each other: (pictures, rows, 96)."""
+        return pictures.transpose(0, 2, 1, 3).reshape(len(pictures), CIFAR_SIDE, FEATURES)
 
     @cached_property
     def _noise(self) -> Tensor:
         generator = torch.Generator().manual_seed(self.noise_seed)
         return torch.randn(self.length - CIFAR_SIDE, 1, FEATURES, generator=generator)
-
-    @property
-    def chance(self) -> Chance:
-        """One class in ten, by the commonest class of the test part."""
-        labels = self._data["test"][1]
-        share = torch.bincount(labels, minlength=10).max().item() / len(labels)
-        return Chance(loss=math.log(10), metric=share, guess="always the commonest class")
-
-    def sequences(self, split: Split) -> int:
-        """How many pictures a split has."""
-        return len(self._data[split][1])
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
         """Pad the rows of the chosen pictures with noise."""
@@ -111,9 +91,3 @@ class NoisePaddedCIFAR10(ArrayTask):
         rows = pictures[index].transpose(0, 1).float() / 255
         noise = self._noise.expand(-1, len(index), -1)
         return Batch(torch.cat([rows, noise]), labels[index])
-
-
-def _rows(pictures: np.ndarray) -> Tensor:
-    """Put the three colours of a row beside each other: (pictures, rows, 96)."""
-    rows = pictures.transpose(0, 2, 1, 3).reshape(len(pictures), CIFAR_SIDE, FEATURES)
-    return torch.from_numpy(np.ascontiguousarray(rows))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -11,15 +10,15 @@ import torch
 from torch import Tensor
 
 from undamped.data.published.cache import folder
-from undamped.data.published.formats.images import read_idx_folder
-from undamped.errors import OptionError, explain
+from undamped.data.published.formats.images import Images, read_idx_folder
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.registry import tasks
-from undamped.tasks.task import ArrayTask, Batch, Chance, Split
+from undamped.tasks.labelled_pictures import LabelledPictures
+from undamped.tasks.task import Batch, Split
 
 
 @tasks.register("smnist")
-class SequentialMNIST(ArrayTask):
+class SequentialMNIST(LabelledPictures):
     """Read a picture of a digit pixel by pixel, then say which digit it was.
 
     The 28 × 28 pixels come one by one, row after row: 784 steps of one number in [0, 1]. The
@@ -55,7 +54,6 @@ class SequentialMNIST(ArrayTask):
     }
 
     input_size = 1
-    output_size = 10
     input_kind = "pixels"
 
     def __init__(
@@ -66,62 +64,24 @@ class SequentialMNIST(ArrayTask):
         split_seed: NonNegativeInt = 0,
         seed: NonNegativeInt = 0,
     ) -> None:
-        super().__init__(seed)
+        super().__init__(validation, split_seed, seed)
         self.images = images
-        self.validation = validation
-        self.split_seed = split_seed
 
     @cached_property
     def visits(self) -> Tensor:
         """The place of the pixel that comes at each step."""
         return torch.arange(self._data["test"][0].shape[1])
 
-    @cached_property
-    def _data(self) -> dict[str, tuple[Tensor, Tensor]]:
-        """Bytes (pictures, pixels) and classes of each part."""
-        found = read_idx_folder(folder(self.images))
-        parts = held_out_part(len(found.train), self.validation, self.split_seed, self.images)
-        data: dict[str, tuple[Tensor, Tensor]] = {
-            "test": (_flat(found.test), torch.from_numpy(found.test_labels))
-        }
-        for name, index in parts.items():
-            labels = torch.from_numpy(found.train_labels[index])
-            data[name] = _flat(found.train[index]), labels
-        return data
+    def read(self) -> Images:
+        """Read digits or clothes."""
+        return read_idx_folder(folder(self.images))
 
-    @property
-    def chance(self) -> Chance:
-        """One class in ten, by the commonest class of the test part."""
-        labels = self._data["test"][1]
-        share = torch.bincount(labels, minlength=10).max().item() / len(labels)
-        return Chance(loss=math.log(10), metric=share, guess="always the commonest class")
-
-    def sequences(self, split: Split) -> int:
-        """How many pictures a split has."""
-        return len(self._data[split][1])
+    def laid_out(self, pictures: np.ndarray) -> np.ndarray:
+        """Lay pictures out as (pictures, pixels)."""
+        return pictures.reshape(len(pictures), -1)
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
         """Lay the pixels of the chosen pictures out in time."""
         pictures, labels = self._data[split]
         pixels = pictures[index].T[self.visits]
         return Batch(pixels.unsqueeze(-1), labels[index])
-
-
-def held_out_part(total: int, held: int, seed: int, name: str) -> dict[str, np.ndarray]:
-    """Draw which training pictures are kept for validation; both parts in their old order."""
-    if held >= total:
-        raise OptionError(
-            explain(
-                "validation",
-                expected=f"fewer than the {total:,} training pictures of {name}",
-                got=held,
-                remedy="Leave some to train on.",
-            )
-        )
-    order = np.random.default_rng(seed).permutation(total)
-    return {"valid": np.sort(order[:held]), "train": np.sort(order[held:])}
-
-
-def _flat(pictures: np.ndarray) -> Tensor:
-    # A copy: arrays read from a file may not be written to, and torch wants to be able to.
-    return torch.from_numpy(pictures.reshape(len(pictures), -1).copy())
