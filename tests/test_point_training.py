@@ -123,10 +123,11 @@ def test_regularisers_are_learned_from_and_not_scored(tmp_path, monkeypatch):
 
 
 def test_what_to_try_next_are_models_of_points(tmp_path):
-    options = {"hidden_size": 4}
-    run = fit("hbnode", "annuli", model_options=options, train=QUICK, out=tmp_path, progress=False)
-    said = " ".join(next_steps(run))
-    assert "annuli hbnode node resnet" in said and "lstm" not in said
+    run = fit("hbnode", "annuli", model_options={"hidden_size": 4}, task_options={"dimension": 3},
+              train=QUICK, out=tmp_path, progress=False)  # fmt: skip
+    compared, longer, _ = next_steps(run)
+    assert "annuli hbnode node resnet" in compared and "lstm" not in compared
+    assert all("task.dimension=3" in words and "seed=" not in words for words in (compared, longer))
 
 
 def test_sequences_and_points_are_not_mixed_up(tmp_path):

@@ -18,18 +18,33 @@ def next_steps(run: Run) -> list[str]:
     others = rivals(model)
     if "preparation" in settings and "file" in settings["task"]["options"]:
         return _with_recordings(run, model, others)
-    steps = []
+    steps, asked = [], _asked_of(name, settings["task"]["options"])
     if others:
-        steps.append(f"undamped compare {name} {model} {' '.join(others)} --seeds 3")
+        words = ["undamped compare", name, model, *others, *asked.values(), "--seeds 3"]
+        steps.append(" ".join(words))
     for option, value in task.harder().items():
-        steps.append(f"undamped train {name} {model} task.{option}={value}")
+        harder = {**asked, option: f"task.{option}={value}"}
+        steps.append(" ".join(["undamped train", name, model, *harder.values()]))
     if task.continues_text:
         steps.append(f"undamped predict {run.path} --prompt h --length 20")
     elif task.sequential:
         steps.append(f"undamped predict {run.path}")
     else:
-        steps.append(f"undamped train {name} {model} train.steps=2000")
+        steps.append(" ".join(["undamped train", name, model, *asked.values(), "train.steps=2000"]))
     return [*steps, f"undamped show {model}"]
+
+
+def _asked_of(name: str, options: dict[str, Any]) -> dict[str, str]:
+    """Return the words that make the same task again: those that differ from its defaults."""
+    from undamped.options import options_of
+    from undamped.registry import tasks
+
+    usual = {key: option.default for key, option in options_of(tasks[name]).items()}
+    return {
+        key: shlex.quote(f"task.{key}={_written(value)}")
+        for key, value in options.items()
+        if key != "seed" and value is not None and _written(value) != _written(usual.get(key))
+    }
 
 
 def rivals(model: str) -> list[str]:

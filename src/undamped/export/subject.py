@@ -13,6 +13,7 @@ from torch import Tensor
 from undamped.errors import OptionError, explain
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.sequence_model import SequenceModel
+from undamped.networks.task_model import StreamingModel
 from undamped.version import __version__
 
 if TYPE_CHECKING:
@@ -112,12 +113,13 @@ def export_form(subject: Subject) -> Subject:
     model = copy.deepcopy(subject.model).cpu().eval()
     if not isinstance(model, SequenceModel) or model.at_times:
         flows = isinstance(model, SequenceModel)
+        instead = "`undamped stream RUN` or " if isinstance(model, StreamingModel) else ""
         raise OptionError(
             explain(
                 "export",
                 expected="a recurrent network and answers by the step",
                 got="answers at given times" if flows else f"a {type(model).__name__}",
-                remedy="Use `undamped stream RUN` or `undamped predict RUN`.",
+                remedy=f"Use {instead}`undamped predict RUN`.",
             )
         )
     if model.network.cell_class.state_grows:
