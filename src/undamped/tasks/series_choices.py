@@ -13,6 +13,7 @@ from undamped.data.recordings.target_kinds import are_numbers, known_numbers, lo
 from undamped.errors import DataError, OptionError, explain
 
 _MANY_WINDOWS = 20_000
+_FEW_STEPS = 1_000
 LONG_PAST = 200
 """Steps of the longest past that is looked at as a whole."""
 
@@ -166,8 +167,12 @@ def forecast_window(series_set: SeriesSet, horizon: int) -> int:
 
 
 def stride_of(series_set: SeriesSet, horizon: int) -> int:
-    """Return a stride that lets every value be predicted once, and keeps windows countable."""
-    return max(1, min(horizon, 8), int(series_set.lengths.sum()) // _MANY_WINDOWS)
+    """Return a stride that lets every value be predicted, and keeps windows countable.
+
+    Short series are cut at every step: they have few windows to learn from as it is.
+    """
+    steps = int(series_set.lengths.sum())
+    return max(1, min(horizon, 8, steps // _FEW_STEPS), steps // _MANY_WINDOWS)
 
 
 def long_enough(series_set: SeriesSet, steps: int, said: list[str]) -> SeriesSet:
