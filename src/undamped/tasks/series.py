@@ -49,6 +49,8 @@ from undamped.tasks.series_forecast import (
 from undamped.tasks.task import ArrayTask, Batch, Chance, Clock, Settings, Split, TaskShape
 
 _IN_MEMORY = 1 << 28  # bytes of prepared series that are kept
+_LEAST_TRAINING = 0.4  # of what is not for the test, where validation is moved back in time
+_FEWEST_WINDOWS = 10
 
 
 class SeriesTask(ArrayTask):
@@ -356,16 +358,20 @@ class SeriesTask(ArrayTask):
     def redrawn(self, number: int) -> SeriesTask | None:
         """Return the task with training and validation series dealt anew.
 
-        Not where the past has to come first, nor where the source says what to validate on.
-        Preparation stays as it is: what it knows of channels came without answers.
+        Where the past comes first, a forecast is validated on an earlier stretch and learns from
+        what was before that; other questions have one validation part. So has a source that says
+        what to validate on. Preparation stays as it is: what it knows of channels came without
+        answers.
 
         Args:
             number: Which of the possible draws.
         """
         ours, given = self.parts, self.series_set.parts
         published = given is not None and "valid" in given
-        if self.split_record["by"] == "time" or published or not len(ours["valid"]):
+        if published or not len(ours["valid"]):
             return None
+        if self.split_record["by"] == "time":
+            return self._earlier(number) if self.kind == "forecast" else None
         pool = np.sort(np.concatenate([ours["train"], ours["valid"]]))
         pooled = replace(self.series_set.take(pool), parts=None)
         share = len(ours["valid"]) / len(pool)
@@ -375,6 +381,31 @@ class SeriesTask(ArrayTask):
             by="stratified" if pooled.groups is None else "group",
             seed=number,
         )
+        again = copy.copy(self)
+        again.parts = {**ours, **{name: pool[dealt[name]] for name in ("train", "valid")}}
+        return again
+
+    def _earlier(self, number: int) -> SeriesTask | None:
+        """Return the task with a validation part so many times its length earlier."""
+        ours, cut = self.parts, self.series_set
+        assert cut.origin is not None and self.horizon is not None
+        stop, recording = cut.origin[:, 1] + cut.lengths, cut.origin[:, 0]
+        end = np.zeros(int(recording.max()) + 1, dtype=np.int64)  # of what may be looked at
+        np.maximum.at(end, recording[ours["valid"]], stop[ours["valid"]])
+        pool = np.flatnonzero(stop <= end[recording])
+        train, valid, _ = self.split_record["fractions"]
+        share = valid / (train + valid)
+        if 1 - (number + 1) * share < _LEAST_TRAINING:
+            return None
+        dealt = splits.split(
+            cut.take(pool),
+            fractions=(1 - (number + 1) * share, share, number * share),
+            by="time",
+            gap=self.split_record["gap"],
+            ahead=self.horizon,
+        )
+        if len(dealt["train"]) < _FEWEST_WINDOWS:
+            return None
         again = copy.copy(self)
         again.parts = {**ours, **{name: pool[dealt[name]] for name in ("train", "valid")}}
         return again

@@ -34,9 +34,10 @@ def predict_series(
     """
     series_set = preparation.arrange(series_set)
     inputs, owner = [], []
+    whole = model.reads_whole_past and preparation.kind == "forecast"
     for number, raw in enumerate(series_set.series):
         times = None if series_set.times is None else series_set.times[number]
-        for span in _spans(len(raw), preparation):
+        for span in [slice(None)] if whole else _spans(len(raw), preparation):
             inputs.append(preparation.prepare(raw[span], None if times is None else times[span]))
             owner.append(number)
     outputs: list[list[np.ndarray]] = [[] for _ in series_set.series]

@@ -23,7 +23,7 @@ import numpy as np
 
 LEVELS = (0.1, 0.5, 0.9)
 """The quantiles of a forecast where nobody asked for others."""
-_ENOUGH = 100  # windows for a step ahead to have quantiles of its own
+_ENOUGH = 1000  # windows for a step ahead to have quantiles of its own
 
 
 @dataclass(frozen=True)
