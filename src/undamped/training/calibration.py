@@ -44,7 +44,9 @@ def calibrate(
         again = learn(earlier)
         found.append(answers_and_truth(again, earlier, "valid", batch_size, MOST_WINDOWS))
     answers, truth = (np.concatenate(part) for part in zip(*found, strict=True))
-    return Bands.fit(answers, truth, task.quantiles or LEVELS)
+    prepared = task.preparation
+    units = prepared.target_mean, prepared.target_std
+    return Bands.fit(answers, truth, task.quantiles or LEVELS, *units)
 
 
 def keep_bands(

@@ -6,34 +6,52 @@ If errors to come are like those, a value lies below the bound with a probabilit
 Every step ahead has its own errors. Where windows are few, steps ahead differ in scale alone: the
 errors of all of them are divided by their mean size, pooled, and multiplied again.
 
+Series change, and errors with them. Where forecasts are made one after the other and what comes
+becomes known, a bound that was missed moves out by a little, and one that was not moves in by less,
+so that in the long run each is missed as often as it should be, whatever the errors are like
+(`tracked`).
+
+Errors often grow with the values. Of values that are never negative, roots and (where none is
+zero) logarithms are looked at too, and errors are measured where the pinball loss of the bands on
+the held-out windows is smallest.
+
 A model that answers quantiles itself is corrected in the same way, each of them by the errors of
 its own (conformalised quantile regression, without its symmetry).
 
 Reference:
     V. Vovk, A. Gammerman, G. Shafer. Algorithmic learning in a random world, 2005. Y. Romano,
-    E. Patterson, E. Candès. Conformalized quantile regression. NeurIPS, 2019.
+    E. Patterson, E. Candès. Conformalized quantile regression. NeurIPS, 2019. A. Angelopoulos,
+    E. Candès, R. Tibshirani. Conformal PID control for time series prediction. NeurIPS, 2023.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
+Scale = Literal["plain", "root", "log"]
 LEVELS = (0.1, 0.5, 0.9)
 """The quantiles of a forecast where nobody asked for others."""
+RATE = 0.05
+"""How much of its width a band moves by when a bound is missed."""
+_SMALL = 1e-6  # of a standard deviation: what logarithms take for zero
 _ENOUGH = 1000  # windows for a step ahead to have quantiles of its own
 
 
 @dataclass(frozen=True)
 class Bands:
-    """What is added to the answers of a model, in standardised units.
+    """What is added to the answers of a model.
 
     Args:
         levels: The quantiles, rising.
-        offsets: (horizon, channels, levels).
+        offsets: (horizon, channels, levels), in the units of `scale`.
         windows: How many held-out windows they come from.
+        scale: Where they are added: to values as they are, to their roots or their logarithms.
+        zero: What 0 is in the units of the recordings, for every channel.
+        one: How large 1 is there.
 
     Example:
         >>> errors = np.random.default_rng(0).normal(size=(999, 1, 1))
@@ -45,23 +63,52 @@ class Bands:
     levels: list[float]
     offsets: list[list[list[float]]]
     windows: int
+    scale: Scale = "plain"
+    zero: list[float] = field(default_factory=lambda: [0.0])
+    one: list[float] = field(default_factory=lambda: [1.0])
 
     @classmethod
-    def fit(cls, answers: np.ndarray, truth: np.ndarray, levels: tuple[float, ...]) -> Bands:
+    def fit(
+        cls,
+        answers: np.ndarray,
+        truth: np.ndarray,
+        levels: tuple[float, ...],
+        zero: Sequence[float] = (0.0,),
+        one: Sequence[float] = (1.0,),
+    ) -> Bands:
         """Read the offsets from answers to windows that were not learnt from.
 
         Args:
             answers: (windows, horizon, channels), or (windows, horizon, channels, levels).
             truth: (windows, horizon, channels), NaN where nobody knows.
             levels: The quantiles, rising.
+            zero: What 0 is in the units of the recordings, for every channel.
+            one: How large 1 is there.
         """
-        said = answers[..., None] if answers.ndim == 3 else answers
-        errors = np.broadcast_to(truth[..., None] - said, (*truth.shape, len(levels)))
-        offsets = np.zeros(errors.shape[1:])
-        for channel in range(truth.shape[2]):
-            for place, level in enumerate(levels):
-                offsets[:, channel, place] = _offsets(errors[:, :, channel, place], level)
-        return cls([float(level) for level in levels], offsets.tolist(), len(truth))
+        said, came = _with_levels(answers), truth[..., None]
+        units = {"zero": [float(v) for v in zero], "one": [float(v) for v in one]}
+        original = (truth * one + zero)[~np.isnan(truth)]
+        lowest = original.min() if len(original) else -1.0
+        scales: list[Scale] = ["plain"]
+        scales += ["root"] if lowest >= 0 else []
+        scales += ["log"] if lowest > 0 else []
+        best: tuple[float, Bands] | None = None
+        for scale in scales:
+            empty = cls([float(level) for level in levels], [], len(truth), scale, **units)
+            errors = empty._seen(came) - empty._seen(said)
+            errors = np.broadcast_to(errors, (*truth.shape, len(levels)))
+            offsets = np.zeros(errors.shape[1:])
+            for channel in range(truth.shape[2]):
+                for place, level in enumerate(levels):
+                    offsets[:, channel, place] = _offsets(errors[:, :, channel, place], level)
+            found = replace(empty, offsets=offsets.tolist())
+            over = came - found.around(answers)
+            loss = np.maximum(np.array(levels) * over, (np.array(levels) - 1) * over)
+            value = float(np.nanmean(loss)) if len(original) else 0.0
+            if best is None or value < best[0]:
+                best = value, found
+        assert best is not None
+        return best[1]
 
     def around(self, answers: np.ndarray) -> np.ndarray:
         """Return bounds (windows, horizon, channels, levels) that do not cross.
@@ -69,12 +116,89 @@ class Bands:
         Args:
             answers: What a model said, as for `fit`.
         """
-        said = answers[..., None] if answers.ndim == 3 else answers
-        return np.sort(said + np.asarray(self.offsets), axis=-1)
+        seen = self._seen(_with_levels(answers)) + np.asarray(self.offsets)
+        return np.sort(self._unseen(seen), axis=-1)
+
+    def _seen(self, values: np.ndarray) -> np.ndarray:
+        """Return standardised values (…, channels, levels) where errors are measured."""
+        if self.scale == "plain":
+            return values
+        original = values * np.array(self.one)[:, None] + np.array(self.zero)[:, None]
+        if self.scale == "root":
+            return np.sqrt(np.maximum(original, 0.0))
+        return np.log(np.maximum(original, _SMALL * np.array(self.one)[:, None]))
+
+    def _unseen(self, values: np.ndarray) -> np.ndarray:
+        """Return what `_seen` made of values as it was."""
+        if self.scale == "plain":
+            return values
+        if self.scale == "root":
+            original = np.square(np.maximum(values, 0.0))
+        else:
+            original = np.exp(np.minimum(values, 700.0))
+        return (original - np.array(self.zero)[:, None]) / np.array(self.one)[:, None]
+
+    def tracked(
+        self, answers: np.ndarray, truth: np.ndarray, begins: np.ndarray, rate: float = RATE
+    ) -> tuple[np.ndarray, Bands]:
+        """Return bounds of forecasts made one after the other, and the bands after the last.
+
+        Each knows what had come when it was made, and nothing later.
+
+        Args:
+            answers: What a model said, as for `fit`.
+            truth: What came, as for `fit`.
+            begins: (windows,) the number of the first step each is about, for one series.
+            rate: How much of its width a band moves by when a bound is missed.
+        """
+        said, seen = self._seen(_with_levels(answers)), self._seen(truth[..., None])
+        levels, offsets = np.array(self.levels), np.array(self.offsets)
+        reach = rate * (offsets[..., -1:] - offsets[..., :1])
+        bounds = np.zeros((*truth.shape, len(levels)))
+        order = np.argsort(begins, kind="stable")
+        steps = np.arange(truth.shape[1])
+        waiting: list[
+            tuple[int, int]
+        ] = []  # forecasts of which something is to come, and from where
+        for number in [*order, -1]:
+            now = begins[number] if number >= 0 else np.inf
+            left = []
+            for other, since in waiting:
+                known = int(min(now - begins[other], len(steps)))  # steps that have come
+                fresh = slice(since, known)
+                came = seen[other, fresh]
+                missed = came > said[other, fresh] + offsets[fresh]
+                moved = reach[fresh] * (missed - (1 - levels))
+                offsets[fresh] += np.where(np.isnan(came), 0.0, moved)
+                if known < len(steps):
+                    left.append((other, known))
+            waiting = left
+            if number >= 0:
+                bounds[number] = np.sort(self._unseen(said[number] + offsets), axis=-1)
+                waiting.append((int(number), 0))
+        after = replace(self, offsets=offsets.tolist(), windows=self.windows + len(truth))
+        return bounds, after
+
+    def moved_since(self, before: Bands) -> np.ndarray:
+        """Return by what share of its width each bound has moved, the mean over all; (levels,)."""
+        start = np.array(before.offsets)
+        width = start[..., -1:] - start[..., :1]
+        moved = (np.array(self.offsets) - start) / np.where(width > 0, width, np.inf)
+        return moved.mean((0, 1))
+
+    def moved(self, shares: np.ndarray) -> Bands:
+        """Return bands whose bounds are moved by shares (levels,) of their width."""
+        offsets = np.array(self.offsets)
+        width = offsets[..., -1:] - offsets[..., :1]
+        return replace(self, offsets=(offsets + shares * width).tolist())
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for run.json."""
         return asdict(self)
+
+
+def _with_levels(answers: np.ndarray) -> np.ndarray:
+    return answers[..., None] if answers.ndim == 3 else answers
 
 
 def _offsets(errors: np.ndarray, level: float) -> np.ndarray:

@@ -18,6 +18,7 @@ from undamped.options import PositiveInt
 from undamped.registry import models
 
 _FOLDS = (0.4, 0.6, 0.8)  # of the windows, in time: learnt from while the next fifth is asked
+_SCALES = ("values", "roots", "logarithms")
 _FEWEST = 10  # windows to choose a form with
 
 
@@ -25,12 +26,12 @@ class _Form(NamedTuple):
     """How values are seen.
 
     Args:
-        logs: Whether their logarithms are.
+        scale: 0 for values as they are, 1 for their roots, 2 for their logarithms.
         seasonal: Whether what is learnt is the difference from the last season, and not from the
             last value.
     """
 
-    logs: bool
+    scale: int
     seasonal: bool
 
 
@@ -48,8 +49,8 @@ class RidgeOnLags(Continuation):
     Promise:
         None.
 
-    The penalty, whether a is the last value or the last season, and whether logarithms are taken
-    (where all values are above zero) are chosen by what the first 40, 60 and 80 % of the training
+    The penalty, whether a is the last value or the last season, and whether roots or logarithms are
+    taken (where no value is negative, or none zero) are chosen by what the first 40, 60 and 80 % of the training
     windows say about the fifth that comes after them. It wants a past as long as it learnt from,
     and cannot follow a stream.
 
@@ -84,7 +85,7 @@ class RidgeOnLags(Continuation):
         self.learnt.keep(steps=torch.tensor(steps))
         form, penalty = self._chosen(pasts, truth)
         self.learnt.keep(
-            logs=torch.tensor(form.logs),
+            scale=torch.tensor(form.scale),
             seasonal=torch.tensor(form.seasonal),
             penalty=torch.tensor(penalty, dtype=torch.float64),
         )
@@ -105,7 +106,7 @@ class RidgeOnLags(Continuation):
         """Say which form was chosen."""
         if "weight" not in dict(self.learnt.named_buffers()):
             return []
-        of = "logarithms" if self.learnt["logs"] else "values"
+        of = _SCALES[int(self.learnt["scale"])]
         since = "the last season" if self.learnt["seasonal"] else "the last value"
         return [
             f"{int(self.learnt['steps'])} lags; differences of {of} from {since}, penalty "
@@ -139,20 +140,20 @@ class RidgeOnLags(Continuation):
         season = self.forecast.season
         seasonal = 1 < season <= min(map(len, pasts.known))
         if count < _FEWEST:
-            return _Form(False, seasonal), 1.0
-        positive = min(one.min() for one in pasts.known) > 0 and bool((truth > 0).all())
+            return _Form(0, seasonal), 1.0
+        lowest = min(min(one.min() for one in pasts.known), truth.min())
+        scales = [0] if lowest < 0 else [0, 1] if lowest == 0 else [0, 1, 2]
         best: tuple[float, _Form, float] | None = None
-        for form in (_Form(*both) for both in itertools.product((False, True), repeat=2)):
-            if (form.logs and not positive) or (form.seasonal and not seasonal):
-                continue
+        for scale, since in itertools.product(scales, (False, True) if seasonal else (False,)):
+            form = _Form(scale, since)
             features, base = self._features(pasts, form)
-            answers = (_seen(truth, form.logs) - base).reshape(count, -1)
+            answers = (_seen(truth, form.scale) - base).reshape(count, -1)
             errors = np.zeros(len(PENALTIES))
             for share in _FOLDS:
                 first, stop = int(share * count), int((share + 0.2) * count)
                 said = _predictions(features[:stop], answers[:first])
-                since = base[first:stop]
-                values = _unseen(since + said.reshape(-1, *since.shape), form.logs)
+                added = base[first:stop]
+                values = _unseen(added + said.reshape(-1, *added.shape), form.scale)
                 errors += np.abs(values - truth[first:stop]).mean((1, 2, 3))
             place = int(np.argmin(np.where(np.isfinite(errors), errors, np.inf)))
             if best is None or errors[place] < best[0]:
@@ -161,9 +162,9 @@ class RidgeOnLags(Continuation):
         return best[1], best[2]
 
     def _solve(self, pasts: Pasts, truth: np.ndarray) -> None:
-        form = _Form(bool(self.learnt["logs"]), bool(self.learnt["seasonal"]))
+        form = _Form(int(self.learnt["scale"]), bool(self.learnt["seasonal"]))
         features, base = self._features(pasts, form)
-        answers = (_seen(truth, form.logs) - base).reshape(len(truth), -1)
+        answers = (_seen(truth, form.scale) - base).reshape(len(truth), -1)
         scale = _scale(features)
         solved = fit_ridge(
             torch.from_numpy(features / scale),
@@ -181,31 +182,35 @@ class RidgeOnLags(Continuation):
         refuse_short("ridge-lags", min(map(len, pasts.known)), needed, "as it learnt from")
         lags = np.stack([one[-steps:] for one in pasts.inputs])
         lags[:, :, list(self.forecast.places)] = np.stack(
-            [_seen(one[-steps:], form.logs) for one in pasts.known]
+            [_seen(one[-steps:], form.scale) for one in pasts.known]
         )
         last = lags[:, -1:]
         table = np.concatenate([lags[:, :-1] - last, last], axis=1).reshape(len(lags), -1)
         cycle = season if form.seasonal else 1
         horizon = self.shape.horizon
         base = np.stack([repeat_season(one[-cycle:], cycle, horizon) for one in pasts.known])
-        return table, _seen(base, form.logs)
+        return table, _seen(base, form.scale)
 
     def _continued(self, pasts: Pasts) -> np.ndarray:
         if "weight" not in dict(self.learnt.named_buffers()):
             return np.stack([repeat_season(one, 1, self.shape.horizon) for one in pasts.known])
-        form = _Form(bool(self.learnt["logs"]), bool(self.learnt["seasonal"]))
+        form = _Form(int(self.learnt["scale"]), bool(self.learnt["seasonal"]))
         features, base = self._features(pasts, form)
         weight, bias = self.learnt.numpy("weight", "bias")
-        return _unseen(base + (features @ weight.T + bias).reshape(base.shape), form.logs)
+        return _unseen(base + (features @ weight.T + bias).reshape(base.shape), form.scale)
 
 
-def _seen(values: np.ndarray, logs: bool) -> np.ndarray:
-    # A value at or below zero may come after training; it is taken for a very small one.
-    return np.log(np.maximum(values, 1e-12)) if logs else values
+def _seen(values: np.ndarray, scale: int) -> np.ndarray:
+    # Smaller values than in training may come; they are taken for very small ones.
+    if scale == 0:
+        return values
+    return np.sqrt(np.maximum(values, 0)) if scale == 1 else np.log(np.maximum(values, 1e-12))
 
 
-def _unseen(values: np.ndarray, logs: bool) -> np.ndarray:
-    return np.exp(np.minimum(values, 700.0)) if logs else values
+def _unseen(values: np.ndarray, scale: int) -> np.ndarray:
+    if scale == 0:
+        return values
+    return np.square(np.maximum(values, 0)) if scale == 1 else np.exp(np.minimum(values, 700.0))
 
 
 def _scale(features: np.ndarray) -> float:
