@@ -14,6 +14,8 @@ from undamped.errors import DataError, OptionError, explain
 
 _MANY_WINDOWS = 20_000
 _FEW_STEPS = 1_000
+_DAY = 86_400.0  # seconds
+_CALENDAR = ((28, 31), (90, 92), (365, 366))  # days of months, quarters and years
 LONG_PAST = 200
 """Steps of the longest past that is looked at as a whole."""
 
@@ -206,11 +208,17 @@ def without_stamps(series_set: SeriesSet) -> DataError:
 
 
 def irregular(series_set: SeriesSet) -> bool:
-    """Whether the time between steps varies by more than a hundredth of its median."""
+    """Whether the time between steps varies by more than a hundredth of its median.
+
+    Months and quarters are even steps, however many days they have.
+    """
     if series_set.times is None:
         return False
     gaps = np.concatenate([np.diff(times) for times in series_set.times])
     if not len(gaps):
         return False
     typical = float(np.median(gaps))
+    days = gaps / _DAY  # where stamps are dates
+    if any(((days >= low) & (days <= high)).all() for low, high in _CALENDAR):
+        return False
     return bool((np.abs(gaps - typical) > 0.01 * abs(typical)).any())

@@ -4,7 +4,7 @@ Split conformal prediction: with r the errors (truth minus answer) of n held-out
 at level q is the answer plus the ⌈(n + 1) q⌉-th smallest of them (for q < ½ the ⌊(n + 1) q⌋-th).
 If errors to come are like those, a value lies below the bound with a probability of q at least.
 Every step ahead has its own errors. Where windows are few, steps ahead differ in scale alone: the
-errors of all of them are divided by their mean size, pooled, and multiplied again.
+errors of all of them are divided by their usual size, pooled, and multiplied again.
 
 Series change, and errors with them. Where forecasts are made one after the other and what comes
 becomes known, a bound that was missed moves out by a little, and one that was not moves in by less,
@@ -37,7 +37,7 @@ LEVELS = (0.1, 0.5, 0.9)
 """The quantiles of a forecast where nobody asked for others."""
 RATE = 0.05
 """How much of its width a band moves by when a bound is missed."""
-_SMALL = 1e-6  # of a standard deviation: what logarithms take for zero
+_LOWEST = 0.3  # of the lowest value: what logarithms are taken of
 _ENOUGH = 1000  # windows for a step ahead to have quantiles of its own
 
 
@@ -52,6 +52,7 @@ class Bands:
         scale: Where they are added: to values as they are, to their roots or their logarithms.
         zero: What 0 is in the units of the recordings, for every channel.
         one: How large 1 is there.
+        floor: What smaller answers are taken for, where logarithms are.
 
     Example:
         >>> errors = np.random.default_rng(0).normal(size=(999, 1, 1))
@@ -66,6 +67,7 @@ class Bands:
     scale: Scale = "plain"
     zero: list[float] = field(default_factory=lambda: [0.0])
     one: list[float] = field(default_factory=lambda: [1.0])
+    floor: float = 0.0
 
     @classmethod
     def fit(
@@ -86,12 +88,18 @@ class Bands:
             one: How large 1 is there.
         """
         said, came = _with_levels(answers), truth[..., None]
-        units = {"zero": [float(v) for v in zero], "one": [float(v) for v in one]}
+        units: dict[str, Any] = {
+            "zero": [float(v) for v in zero],
+            "one": [float(v) for v in one],
+        }
         original = (truth * one + zero)[~np.isnan(truth)]
-        lowest = original.min() if len(original) else -1.0
+        lowest = float(original.min()) if len(original) else -1.0
+        units["floor"] = _LOWEST * max(lowest, 0.0)
+        answered = (answers * _like(one, answers) + _like(zero, answers)).min(initial=np.inf)
         scales: list[Scale] = ["plain"]
-        scales += ["root"] if lowest >= 0 else []
-        scales += ["log"] if lowest > 0 else []
+        scales += ["root"] if lowest >= 0 and answered >= 0 else []
+        # Near zero a logarithm makes much of little.
+        scales += ["log"] if lowest > 0 and answered > _LOWEST * lowest else []
         best: tuple[float, Bands] | None = None
         for scale in scales:
             empty = cls([float(level) for level in levels], [], len(truth), scale, **units)
@@ -126,7 +134,7 @@ class Bands:
         original = values * np.array(self.one)[:, None] + np.array(self.zero)[:, None]
         if self.scale == "root":
             return np.sqrt(np.maximum(original, 0.0))
-        return np.log(np.maximum(original, _SMALL * np.array(self.one)[:, None]))
+        return np.log(np.maximum(original, self.floor))
 
     def _unseen(self, values: np.ndarray) -> np.ndarray:
         """Return what `_seen` made of values as it was."""
@@ -201,17 +209,26 @@ def _with_levels(answers: np.ndarray) -> np.ndarray:
     return answers[..., None] if answers.ndim == 3 else answers
 
 
+def _like(unit: Sequence[float], answers: np.ndarray) -> np.ndarray:
+    return np.array(unit) if answers.ndim == 3 else np.array(unit)[:, None]
+
+
 def _offsets(errors: np.ndarray, level: float) -> np.ndarray:
     """Return what to add at each step ahead, from errors (windows, horizon)."""
     if len(errors) >= _ENOUGH:
         return np.array([_bound(one, level, len(one)) for one in errors.T])
-    size = np.array(
-        [np.abs(one[~np.isnan(one)]).mean() if _any(one) else np.nan for one in errors.T]
-    )
+    size = np.array([_size(one[~np.isnan(one)]) for one in errors.T])
     size = np.where(np.isnan(size), np.nanmax(size) if _any(size) else 0.0, size)
     pooled = (errors / np.where(size > 0, size, 1.0)).ravel()
     # Errors of one window hang together, so that windows are what is counted.
     return size * _bound(pooled, level, len(errors))
+
+
+def _size(errors: np.ndarray) -> float:
+    """Return the usual size of errors, to which a few wild ones do not matter."""
+    if not len(errors):
+        return np.nan
+    return float(np.median(np.abs(errors))) or float(np.abs(errors).mean())
 
 
 def _any(values: np.ndarray) -> bool:

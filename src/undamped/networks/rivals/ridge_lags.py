@@ -19,6 +19,7 @@ from undamped.registry import models
 
 _FOLDS = (0.4, 0.6, 0.8)  # of the windows, in time: learnt from while the next fifth is asked
 _SCALES = ("values", "roots", "logarithms")
+_NEARLY = 1.1  # times the smallest error: forms that are not told apart
 _FEWEST = 10  # windows to choose a form with
 
 
@@ -44,15 +45,16 @@ class RidgeOnLags(Continuation):
 
     Symbols:
         x all channels, y the predicted ones, L the lags; a the last value or the last season. v, w,
-        b ridge regression with one penalty for all steps ahead.
+        b ridge regression.
 
     Promise:
         None.
 
-    The penalty, whether a is the last value or the last season, and whether roots or logarithms are
-    taken (where no value is negative, or none zero) are chosen by what the first 40, 60 and 80 % of the training
-    windows say about the fifth that comes after them. It wants a past as long as it learnt from,
-    and cannot follow a stream.
+    a may be the last value or the last season, and roots or logarithms may be taken (where no value
+    is negative, or none zero). Of these forms, each with its best penalty, the answer is the mean
+    over those that are nearly as good as the best one, by what the first 40, 60 and 80 % of the
+    training windows say about the fifth that comes after them. It wants a past as long as it learnt
+    from, and cannot follow a stream.
 
     Args:
         shape: The shape of the task.
@@ -83,12 +85,8 @@ class RidgeOnLags(Continuation):
         shortest = min(map(len, pasts.known))
         steps = min(self.lags or shortest, shortest)
         self.learnt.keep(steps=torch.tensor(steps))
-        form, penalty = self._chosen(pasts, truth)
-        self.learnt.keep(
-            scale=torch.tensor(form.scale),
-            seasonal=torch.tensor(form.seasonal),
-            penalty=torch.tensor(penalty, dtype=torch.float64),
-        )
+        scale, seasonal, penalty = self._chosen(pasts, truth)
+        self.learnt.keep(scale=scale, seasonal=seasonal, penalty=penalty)  # each (forms,)
         self._kept = pasts, truth
         self._solve(pasts, truth)
 
@@ -106,12 +104,15 @@ class RidgeOnLags(Continuation):
         """Say which form was chosen."""
         if "weight" not in dict(self.learnt.named_buffers()):
             return []
-        of = _SCALES[int(self.learnt["scale"])]
-        since = "the last season" if self.learnt["seasonal"] else "the last value"
+        kept = [
+            f"{_SCALES[form.scale]} from the last {'season' if form.seasonal else 'value'}"
+            for form in self._forms()
+        ]
         return [
-            f"{int(self.learnt['steps'])} lags; differences of {of} from {since}, penalty "
-            f"{float(self.learnt['penalty']):.1e}, chosen by what earlier windows say about later "
-            "ones."
+            f"{int(self.learnt['steps'])} lags; differences of {', of '.join(kept)}: nearly equal "
+            "in what earlier windows say about later ones."
+            if len(kept) > 1
+            else f"{int(self.learnt['steps'])} lags; differences of {kept[0]}."
         ]
 
     def _collect(self, part: Part) -> tuple[Pasts, np.ndarray]:
@@ -134,44 +135,48 @@ class RidgeOnLags(Continuation):
             )
         return Pasts(known, inputs), np.concatenate(truth)
 
-    def _chosen(self, pasts: Pasts, truth: np.ndarray) -> tuple[_Form, float]:
-        """Return the form and the penalty with the smallest errors on windows to come."""
+    def _chosen(self, pasts: Pasts, truth: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return scale, season and penalty of the forms that are best on windows to come."""
         count = len(truth)
-        season = self.forecast.season
-        seasonal = 1 < season <= min(map(len, pasts.known))
+        seasonal = 1 < self.forecast.season <= min(map(len, pasts.known))
         if count < _FEWEST:
-            return _Form(0, seasonal), 1.0
+            return np.array([0]), np.array([seasonal]), np.array([1.0])
         lowest = min(min(one.min() for one in pasts.known), truth.min())
         scales = [0] if lowest < 0 else [0, 1] if lowest == 0 else [0, 1, 2]
-        best: tuple[float, _Form, float] | None = None
-        for scale, since in itertools.product(scales, (False, True) if seasonal else (False,)):
-            form = _Form(scale, since)
+        forms = [_Form(*f) for f in itertools.product(scales, (False, True)[: 1 + seasonal])]
+        errors = np.zeros((len(forms), len(PENALTIES)))
+        for place, form in enumerate(forms):
             features, base = self._features(pasts, form)
             answers = (_seen(truth, form.scale) - base).reshape(count, -1)
-            errors = np.zeros(len(PENALTIES))
             for share in _FOLDS:
                 first, stop = int(share * count), int((share + 0.2) * count)
                 said = _predictions(features[:stop], answers[:first])
                 added = base[first:stop]
                 values = _unseen(added + said.reshape(-1, *added.shape), form.scale)
-                errors += np.abs(values - truth[first:stop]).mean((1, 2, 3))
-            place = int(np.argmin(np.where(np.isfinite(errors), errors, np.inf)))
-            if best is None or errors[place] < best[0]:
-                best = float(errors[place]), form, float(PENALTIES[place])
-        assert best is not None
-        return best[1], best[2]
+                errors[place] += np.abs(values - truth[first:stop]).mean((1, 2, 3))
+        errors = np.where(np.isfinite(errors), errors, np.inf)
+        kept = np.flatnonzero(errors.min(1) <= _NEARLY * errors.min())
+        return (
+            np.array([forms[one].scale for one in kept]),
+            np.array([forms[one].seasonal for one in kept]),
+            PENALTIES.numpy()[errors[kept].argmin(1)],
+        )
 
     def _solve(self, pasts: Pasts, truth: np.ndarray) -> None:
-        form = _Form(int(self.learnt["scale"]), bool(self.learnt["seasonal"]))
-        features, base = self._features(pasts, form)
-        answers = (_seen(truth, form.scale) - base).reshape(len(truth), -1)
-        scale = _scale(features)
-        solved = fit_ridge(
-            torch.from_numpy(features / scale),
-            torch.from_numpy(answers),
-            float(self.learnt["penalty"]),
-        )
-        self.learnt.keep(weight=solved.weight.numpy() / scale, bias=solved.bias)
+        weights, biases = [], []
+        for form, penalty in zip(self._forms(), self.learnt["penalty"].tolist(), strict=True):
+            features, base = self._features(pasts, form)
+            scale = _scale(features)
+            answers = (_seen(truth, form.scale) - base).reshape(len(truth), -1)
+            x, y = torch.from_numpy(features / scale), torch.from_numpy(answers)
+            solved = fit_ridge(x, y, penalty)
+            weights.append(solved.weight / scale)
+            biases.append(solved.bias)
+        self.learnt.keep(weight=torch.stack(weights), bias=torch.stack(biases))
+
+    def _forms(self) -> list[_Form]:
+        scale, seasonal = self.learnt.numpy("scale", "seasonal")
+        return [_Form(int(a), bool(b)) for a, b in zip(scale, seasonal, strict=True)]
 
     # Answers
 
@@ -194,10 +199,13 @@ class RidgeOnLags(Continuation):
     def _continued(self, pasts: Pasts) -> np.ndarray:
         if "weight" not in dict(self.learnt.named_buffers()):
             return np.stack([repeat_season(one, 1, self.shape.horizon) for one in pasts.known])
-        form = _Form(int(self.learnt["scale"]), bool(self.learnt["seasonal"]))
-        features, base = self._features(pasts, form)
-        weight, bias = self.learnt.numpy("weight", "bias")
-        return _unseen(base + (features @ weight.T + bias).reshape(base.shape), form.scale)
+        found = []
+        weights, biases = self.learnt.numpy("weight", "bias")
+        for form, weight, bias in zip(self._forms(), weights, biases, strict=True):
+            features, base = self._features(pasts, form)
+            said = (features @ weight.T + bias).reshape(base.shape)
+            found.append(_unseen(base + said, form.scale))
+        return np.mean(found, axis=0)
 
 
 def _seen(values: np.ndarray, scale: int) -> np.ndarray:
