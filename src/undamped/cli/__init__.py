@@ -15,6 +15,7 @@ import typer
 from undamped.cli.members import lists, takes_files
 from undamped.cli.verbs import (
     animate,
+    backtest,
     bench,
     compare,
     data,
@@ -69,6 +70,7 @@ app.command("list")(takes_files(list_.list_members))
 app.command("show")(takes_files(show.show))
 app.command("train")(takes_files(train.train))
 app.command("compare")(takes_files(compare.compare))
+app.command("backtest")(takes_files(backtest.backtest))
 app.command("sweep")(takes_files(sweep.sweep))
 app.command("resume")(takes_files(resume.resume))
 app.command("predict")(takes_files(predict.predict))

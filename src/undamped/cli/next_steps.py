@@ -81,6 +81,14 @@ def _with_recordings(run: Run, model: str, others: list[str]) -> list[str]:
     options.pop("seed", None)
     said = {key: shlex.quote(f"{key}={_written(value)}") for key, value in options.items()}
     reading = [word for key, word in said.items() if key in READING]
+    if "bands" in run.settings:
+        named = dict.fromkeys([model, "seasonal-naive", "ridge-lags"])
+        return [
+            " ".join(["undamped backtest", file, *named, *said.values()]),
+            f"undamped predict {run.path} --picture future.png",
+            " ".join(["undamped data check", file, *reading]),
+            f"undamped show {model}",
+        ]
     return [
         " ".join(["undamped compare", file, model, *others, *said.values(), "--seeds 3"]),
         " ".join(["undamped data check", file, *reading]),

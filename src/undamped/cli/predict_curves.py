@@ -17,17 +17,23 @@ MOST_SERIES, MOST_CHANNELS = 4, 4
 POINTS = 300
 
 
-def check_curves(model: TaskModel, path: Path | None) -> None:
-    """Refuse a picture that cannot be drawn, before anything is answered."""
+def check_curves(model: TaskModel, path: Path | None, future: bool = False) -> None:
+    """Refuse a picture that cannot be drawn, before anything is answered.
+
+    Args:
+        model: The model.
+        path: The picture.
+        future: Whether values to come are drawn, which any model has.
+    """
     from undamped.cli.picture import check_picture
     from undamped.errors import OptionError
     from undamped.networks.latent.latent_model import LatentModel
 
     check_picture(path)
-    if path is not None and not isinstance(model, LatentModel):
+    if path is not None and not future and not isinstance(model, LatentModel):
         raise OptionError(
-            "--picture: expected a model that knows what lies between samples, such as latent-ode, "
-            "got another. Leave --picture out."
+            "--picture: expected a forecast, or a model that knows what lies between samples, such "
+            "as latent-ode, got another. Leave --picture out."
         )
 
 

@@ -26,25 +26,37 @@ def answer_recordings(
     as_json: bool,
     picture: Path | None = None,
 ) -> None:
-    """Answer for every series of a file, or of the run's test part."""
+    """Answer for every series of a file, or of the run's test part; forecasts go on at its end."""
     from undamped.cli.predict_curves import check_curves, draw_recordings
+    from undamped.cli.predict_future import bands_of, draw_forecasts, own_recordings, with_bands
     from undamped.cli.screen import console, print_json
     from undamped.files import refuse_folder, write_text
     from undamped.training.prediction import predict_series
 
     refuse_folder(out)
-    check_curves(model, picture)
-    series_set = _test_part(run) if data is None else read_for(run, preparation, data)
+    future = preparation.kind == "forecast" and not preparation.at_times
+    check_curves(model, picture, future)
+    own = own_recordings(run) if future and data is None else None
+    if own is not None:
+        series_set = own
+    else:
+        series_set = _test_part(run) if data is None else read_for(run, preparation, data)
     outputs = predict_series(model, preparation, series_set)
-    truths = _truths(series_set) if data is None else [None] * len(series_set)
+    tested = data is None and not future
+    truths = _truths(series_set) if tested else [None] * len(series_set)
     answers = [
         _answer(name, preparation, found, truth)
         for name, found, truth in zip(series_set.ids, outputs, truths, strict=True)
     ]
+    bands = bands_of(run, model, follow=own is not None) if future else None
+    if bands is not None:
+        with_bands(answers, outputs, preparation, bands)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_text(out, _as_csv(answers, preparation))
-    if picture is not None:
+    if picture is not None and future:
+        draw_forecasts(outputs, preparation, bands, series_set, picture)
+    elif picture is not None:
         draw_recordings(cast("LatentModel", model), preparation, series_set, picture)
     if as_json:
         print_json(answers)
@@ -57,7 +69,8 @@ def answer_recordings(
     if out is not None:
         screen.print(f"The answers: {out}", soft_wrap=True, markup=False)
     if picture is not None:
-        screen.print(f"Mean and band: {picture}", soft_wrap=True, markup=False)
+        what = "What is to come" if future else "Mean and band"
+        screen.print(f"{what}: {picture}", soft_wrap=True, markup=False)
 
 
 def read_for(run: Run, preparation: Preparation, path: Path) -> SeriesSet:
@@ -128,12 +141,26 @@ def _in_words(answer: dict[str, Any]) -> str:
     elif "value" in answer:
         said = f"{answer['value']:.6g}"
     elif "forecast" in answer:
-        said = "; ".join(f"{name} {_few(values)}" for name, values in answer["forecast"].items())
+        said = "; ".join(
+            f"{name} {_few_ahead(values, answer.get('bands', {}).get(name))}"
+            for name, values in answer["forecast"].items()
+        )
     else:
         said = _few(answer.get("labels") or answer["values"])
     truth = answer.get("truth")
     known = "" if truth is None else f"  truth {_few(truth) if isinstance(truth, list) else truth}"
     return f"{answer['id']}: {said}{known}"
+
+
+def _few_ahead(values: list[float], bands: dict[str, list[float]] | None) -> str:
+    """Write the first values to come, and the band around the last of them."""
+    written = " ".join(f"{v:.6g}" for v in values[:10]) + (" …" if len(values) > 10 else "")
+    if not bands:
+        return written
+    levels = list(bands)
+    low, high = bands[levels[0]][-1], bands[levels[-1]][-1]
+    inside = 100 * (float(levels[-1]) - float(levels[0]))
+    return f"{written}  ({inside:.0f} % band at step {len(values)}: {low:.6g} to {high:.6g})"
 
 
 def _few(values: list[Any]) -> str:
@@ -145,9 +172,12 @@ def _as_csv(answers: list[dict[str, Any]], preparation: Preparation) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     if preparation.kind == "forecast":
-        table.writerow(["id", "step", *preparation.forecast])
+        levels = [(name, q) for name, own in answers[0].get("bands", {}).items() for q in own]
+        named = [f"{name}_{q}" for name, q in levels]
+        table.writerow(["id", "step", *preparation.forecast, *named])
         for answer in answers:
             columns = [answer["forecast"][name] for name in preparation.forecast]
+            columns += [answer["bands"][name][q] for name, q in levels]
             for step, values in enumerate(zip(*columns, strict=True), start=1):
                 table.writerow([answer["id"], step, *values])
     elif preparation.readout == "every":

@@ -2,6 +2,7 @@
 
 from undamped.contract.batch import NO_TARGETS, Batch
 from undamped.contract.clock import Clock
+from undamped.contract.forecast import Forecast
 from undamped.contract.shape import Answer, InputKind, TaskReadout, TaskShape, Use
 from undamped.contract.state_space import Coordinate, StateSpace
 
@@ -11,6 +12,7 @@ __all__ = [
     "Batch",
     "Clock",
     "Coordinate",
+    "Forecast",
     "InputKind",
     "StateSpace",
     "TaskReadout",

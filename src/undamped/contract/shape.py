@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from undamped.contract.clock import Clock
+from undamped.contract.forecast import Forecast
 from undamped.contract.state_space import StateSpace
 
 InputKind = Literal["vectors", "symbols", "pixels", "pictures", "states"]
@@ -41,6 +42,7 @@ class TaskShape:
         same_channels: Whether the features of an answer are those of an input, at other times: a
             model of the inputs then answers by itself.
         class_weights: What an answer of each class counts; empty where all count alike.
+        forecast: What is known of values to come, where an answer is a forecast of regular steps.
     """
 
     input_size: int
@@ -57,6 +59,15 @@ class TaskShape:
     horizon: int = 0
     same_channels: bool = False
     class_weights: tuple[float, ...] = ()
+    forecast: Forecast | None = None
+
+    @property
+    def points(self) -> TaskShape:
+        """The same task with one value in the place of its quantiles."""
+        if self.forecast is None or not self.forecast.quantiles:
+            return self
+        size = self.output_size // len(self.forecast.quantiles)
+        return replace(self, output_size=size, forecast=replace(self.forecast, quantiles=()))
 
     @property
     def length(self) -> int | None:
@@ -89,6 +100,8 @@ class TaskShape:
             plain["same_channels"] = True
         if self.class_weights:
             plain["class_weights"] = list(self.class_weights)
+        if self.forecast is not None:
+            plain["forecast"] = self.forecast.to_dict()
         return plain
 
     @classmethod
@@ -106,4 +119,6 @@ class TaskShape:
             values[name] = tuple(values.get(name, ()))
         if values.get("clock") is not None:
             values["clock"] = Clock(**values["clock"])
+        if values.get("forecast") is not None:
+            values["forecast"] = Forecast.from_dict(values["forecast"])
         return cls(**values)

@@ -63,10 +63,13 @@ from undamped.networks.relational.predinet import PrediNet as PrediNet
 from undamped.networks.relational.relation_net import RelationNet as RelationNet
 from undamped.networks.relational.transformer import PictureTransformer as PictureTransformer
 from undamped.networks.rivals.boosting import SummaryBoosting as SummaryBoosting
+from undamped.networks.rivals.ets import ETS as ETS
 from undamped.networks.rivals.guess import Guess as Guess
 from undamped.networks.rivals.minirocket import MiniROCKET as MiniROCKET
 from undamped.networks.rivals.multirocket_hydra import MultiROCKETHydra as MultiROCKETHydra
 from undamped.networks.rivals.nearest_dtw import NearestDTW as NearestDTW
+from undamped.networks.rivals.ridge_lags import RidgeOnLags as RidgeOnLags
+from undamped.networks.rivals.seasonal_naive import SeasonalNaive as SeasonalNaive
 from undamped.networks.sequence_model import SequenceModel as SequenceModel
 from undamped.networks.torch_like import TorchLike as TorchLike
 

@@ -27,9 +27,10 @@ def model_for(shape: TaskShape, name: str, options: Mapping[str, Any]) -> TaskMo
     member = models[name]
     if isinstance(member, type) and issubclass(member, TaskModel):
         refuse_unfit(name, member, shape)
-        return member(shape=shape, **options)  # type: ignore[call-arg]
+        asked = shape if member.learns_quantiles else shape.points
+        return member(shape=asked, **options)  # type: ignore[call-arg]
     if shape.sequential and isinstance(member, type) and issubclass(member, StampedNetwork):
-        return StampedModel.for_task(shape, name, options)
+        return StampedModel.for_task(shape.points, name, options)
     if shape.sequential:
         return SequenceModel.for_task(shape, name, options)
     return PointModel.for_task(shape, name, options)

@@ -64,6 +64,7 @@ class SequenceModel(StreamingModel):
     """
 
     uses: ClassVar[frozenset[Use]] = frozenset({"times", "observed", "target_times"})
+    learns_quantiles = True
     answers: ClassVar[frozenset[Answer]] = frozenset({"class", "number", "trajectory"})
     input_kinds = frozenset(get_args(InputKind))
     sequential = True

@@ -69,6 +69,11 @@ class TaskModel(nn.Module, ABC):
     """Whether answers have gradients with respect to inputs; instruments that follow them ask."""
     packages: ClassVar[tuple[str, ...]] = ()
     """What has to be installed beyond the core, as it is imported."""
+    learns_quantiles: ClassVar[bool] = False
+    """Whether it answers with the quantiles a forecast asks for; otherwise it is asked for one
+    value, and its quantiles come from its errors on validation data alone."""
+    reads_whole_past: ClassVar[bool] = False
+    """Whether a forecast reads all that was before it, and not the last window."""
     carries_on: bool = False
     """Whether `run` can go on from the state that an earlier one returned."""
 

@@ -28,7 +28,6 @@ from undamped.options import NonNegativeInt
 from undamped.tasks.series_chance import NO_ANSWER, class_counts, series_chance
 from undamped.tasks.series_choices import (
     LONG_PAST,
-    forecast_window,
     irregular,
     kind_of,
     labelled,
@@ -37,9 +36,21 @@ from undamped.tasks.series_choices import (
     without_stamps,
 )
 from undamped.tasks.series_defaults import suggest
-from undamped.tasks.task import ArrayTask, Batch, Chance, Clock, Settings, Split
+from undamped.tasks.series_forecast import (
+    check_horizon,
+    check_quantiles,
+    check_varies,
+    forecast_of,
+    middle_answer,
+    pinball,
+    season_of,
+    window_with_season,
+)
+from undamped.tasks.task import ArrayTask, Batch, Chance, Clock, Settings, Split, TaskShape
 
 _IN_MEMORY = 1 << 28  # bytes of prepared series that are kept
+_LEAST_TRAINING = 0.4  # of what is not for the test, where validation is moved back in time
+_FEWEST_WINDOWS = 10
 
 
 class SeriesTask(ArrayTask):
@@ -76,6 +87,10 @@ class SeriesTask(ArrayTask):
         self.horizon: int | None = asked["horizon"] if self.kind == "forecast" else None
         series_set = labelled(series_set, self.kind, self._said)
         stamps = self._stamped(series_set, asked["stamps"])
+        self.season = self._find_season(series_set, asked, stamps)
+        self.quantiles = check_quantiles(asked["quantiles"], stamps)
+        self.recordings = series_set
+        """What was read, before it was cut into windows."""
         self.series_set, window = self._cut(series_set, asked["window"], asked["stride"], stamps)
         self.parts, self.split_record = self._split(asked)
         self.preparation = self._fit_preparation(asked, stamps, window)
@@ -85,6 +100,32 @@ class SeriesTask(ArrayTask):
             self._weigh_classes()
         self._prepared: dict[int, PreparedSeries] = {}
         self._kept = 0
+        self._whole_past = False
+        self._copies: np.ndarray | None = None
+
+    def _find_season(self, series_set: SeriesSet, asked: Mapping[str, Any], stamps: bool) -> int:
+        """Return after how many steps a series is like itself; 1 where there is no such thing."""
+        for name in ("season", "quantiles"):
+            if self.horizon is None and asked[name] is not None:
+                raise OptionError(
+                    explain(
+                        name,
+                        expected="a horizon beside it, since it is about values to come",
+                        got="none",
+                        remedy="Give horizon=, or leave it out.",
+                    )
+                )
+        if self.horizon is None:
+            return 1
+        check_horizon(series_set, self.horizon)
+        if stamps:  # steps do not count where time does
+            return 1
+        share = float(asked["fractions"][0])
+        season = season_of(series_set, asked["season"], self.horizon, share)
+        if asked["season"] is None:
+            found = f"A season of {season} steps was found" if season > 1 else "No season was seen"
+            self._say(f"{found} in the training part; say season= if it is another.")
+        return season
 
     def _cut(
         self, series_set: SeriesSet, window: int | None, stride: int | None, stamps: bool
@@ -94,7 +135,7 @@ class SeriesTask(ArrayTask):
             self._say(f"All of a series but its last {self.horizon} steps goes in.")
             return long_enough(series_set, self.horizon + 1, self._said), None
         if self.horizon is not None:
-            window = window or forecast_window(series_set, self.horizon)
+            window = window or window_with_season(series_set, self.horizon, self.season)
             stride = stride or stride_of(series_set, self.horizon)
             cut = series_set.windows(window + self.horizon, stride)
             self._say(f"{len(cut):,} windows: {window} steps in, {self.horizon} to come.")
@@ -118,7 +159,14 @@ class SeriesTask(ArrayTask):
         else:
             if by == "auto":
                 by, why = splits.choose(self.series_set)
-            parts = splits.split(self.series_set, fractions=fractions, by=by, gap=gap, seed=seed)
+            parts = splits.split(
+                self.series_set,
+                fractions=fractions,
+                by=by,
+                gap=gap,
+                seed=seed,
+                ahead=self.horizon or 0,
+            )
         self._say_split(parts, by, why)
         return parts, {
             "by": by,
@@ -149,8 +197,13 @@ class SeriesTask(ArrayTask):
         if missing == "auto":
             missing = "mask" if stamps and _has_gaps(self.series_set) else "interpolate"
         stepwise = self.kind in ("steps", "classification")
+        training = self.series_set.take(self.parts["train"])
+        if self.kind == "forecast":
+            constant = check_varies(training, asked["forecast"])
+            if constant:
+                self._say(f"Constant in the training part, and predicted: {', '.join(constant)}.")
         return Preparation.fit(
-            self.series_set.take(self.parts["train"]),
+            training,
             kind=self.kind,
             missing=missing,
             standardise=asked["standardise"],
@@ -159,6 +212,7 @@ class SeriesTask(ArrayTask):
             horizon=asked["horizon"] or 0,
             forecast=asked["forecast"],
             window=window,
+            quantiles=self.quantiles,
         )
 
     def _answer_as_prepared(self, standardise: bool) -> None:
@@ -179,7 +233,7 @@ class SeriesTask(ArrayTask):
             self.answer = "trajectory"
         elif self.horizon is not None:
             self.steps_ahead = self.horizon
-        self.metric = "accuracy" if self.counts_classes else "rmse"
+        self.metric = "accuracy" if self.counts_classes else "mae" if self.quantiles else "rmse"
         self.higher_is_better = self.counts_classes
 
     def _weigh_classes(self) -> None:
@@ -200,6 +254,17 @@ class SeriesTask(ArrayTask):
         )
         self.metric = "weighted_accuracy"
         self._say("Classes weigh alike, however many series they have.")
+
+    @property
+    def task_shape(self) -> TaskShape:
+        """What a model has to know about the task."""
+        return replace(super().task_shape, forecast=forecast_of(self.preparation, self.season))
+
+    def with_whole_past(self) -> SeriesTask:
+        """Return the task with all that was before a forecast as its input, and not a window."""
+        again = copy.copy(self)
+        again._whole_past, again._prepared, again._kept = True, {}, 0
+        return again
 
     def suggest(self, model: str) -> Settings:
         """Choose size, rate and budget from the length and number of the series."""
@@ -293,16 +358,20 @@ class SeriesTask(ArrayTask):
     def redrawn(self, number: int) -> SeriesTask | None:
         """Return the task with training and validation series dealt anew.
 
-        Not where the past has to come first, nor where the source says what to validate on.
-        Preparation stays as it is: what it knows of channels came without answers.
+        Where the past comes first, a forecast is validated on an earlier stretch and learns from
+        what was before that; other questions have one validation part. So has a source that says
+        what to validate on. Preparation stays as it is: what it knows of channels came without
+        answers.
 
         Args:
             number: Which of the possible draws.
         """
         ours, given = self.parts, self.series_set.parts
         published = given is not None and "valid" in given
-        if self.split_record["by"] == "time" or published or not len(ours["valid"]):
+        if published or not len(ours["valid"]):
             return None
+        if self.split_record["by"] == "time":
+            return self._earlier(number) if self.kind == "forecast" else None
         pool = np.sort(np.concatenate([ours["train"], ours["valid"]]))
         pooled = replace(self.series_set.take(pool), parts=None)
         share = len(ours["valid"]) / len(pool)
@@ -312,6 +381,31 @@ class SeriesTask(ArrayTask):
             by="stratified" if pooled.groups is None else "group",
             seed=number,
         )
+        again = copy.copy(self)
+        again.parts = {**ours, **{name: pool[dealt[name]] for name in ("train", "valid")}}
+        return again
+
+    def _earlier(self, number: int) -> SeriesTask | None:
+        """Return the task with a validation part so many times its length earlier."""
+        ours, cut = self.parts, self.series_set
+        assert cut.origin is not None and self.horizon is not None
+        stop, recording = cut.origin[:, 1] + cut.lengths, cut.origin[:, 0]
+        end = np.zeros(int(recording.max()) + 1, dtype=np.int64)  # of what may be looked at
+        np.maximum.at(end, recording[ours["valid"]], stop[ours["valid"]])
+        pool = np.flatnonzero(stop <= end[recording])
+        train, valid, _ = self.split_record["fractions"]
+        share = valid / (train + valid)
+        if 1 - (number + 1) * share < _LEAST_TRAINING:
+            return None
+        dealt = splits.split(
+            cut.take(pool),
+            fractions=(1 - (number + 1) * share, share, number * share),
+            by="time",
+            gap=self.split_record["gap"],
+            ahead=self.horizon,
+        )
+        if len(dealt["train"]) < _FEWEST_WINDOWS:
+            return None
         again = copy.copy(self)
         again.parts = {**ours, **{name: pool[dealt[name]] for name in ("train", "valid")}}
         return again
@@ -352,14 +446,28 @@ class SeriesTask(ArrayTask):
         kept = self._prepared.get(number)
         if kept is not None:
             return kept
-        times = None if self.series_set.times is None else self.series_set.times[number]
-        raw = self.series_set.series[number]
+        raw, times = self._raw(number)
         stop = len(raw) - (self.horizon or 0)
         made = self.preparation.prepare(raw[:stop], None if times is None else times[:stop])
         if self._kept + made.nbytes <= _IN_MEMORY:
             self._prepared[number] = made
             self._kept += made.nbytes
         return made
+
+    def _raw(self, number: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return a window with its stamps; with all that was before it where that is asked for."""
+        cut, origin = self.series_set, self.series_set.origin
+        times = None if cut.times is None else cut.times[number]
+        if not self._whole_past or origin is None:
+            return cut.series[number], times
+        # Windows know their recording by its content: the first of those that are alike.
+        copies = self.recordings.copies() if self._copies is None else self._copies
+        self._copies = copies
+        recording = int(np.flatnonzero(copies == origin[number, 0])[0])
+        stop = int(origin[number, 1]) + len(cut.series[number])
+        whole = self.recordings
+        stamps = None if whole.times is None else whole.times[recording][:stop]
+        return whole.series[recording][:stop], stamps
 
     def _times_to_come(self, number: int) -> Tensor:
         """Return the times of the values to come (horizon,), in usual gaps since the first step."""
@@ -398,11 +506,13 @@ class SeriesTask(ArrayTask):
     def _errors(self, prediction: Tensor, batch: Batch) -> Tensor:
         """Return the errors of answers that count, in standardised units."""
         answers = prediction if self.kind == "forecast" else prediction.squeeze(-1)
+        if self.quantiles:
+            answers = middle_answer(prediction, batch.targets, self.quantiles)
         known = ~torch.isnan(batch.targets)
         return answers[known] - batch.targets[known].to(answers.dtype)
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """Cross entropy, or the mean squared error in standardised units."""
+        """Cross entropy, or in standardised units the pinball loss or the mean squared error."""
         if self.counts_classes:
             total = F.cross_entropy(
                 prediction.flatten(0, -2),
@@ -411,6 +521,9 @@ class SeriesTask(ArrayTask):
                 ignore_index=NO_ANSWER,
                 reduction="sum",
             )
+        elif self.quantiles:
+            known = ~torch.isnan(batch.targets)
+            total = pinball(prediction, batch.targets, self.quantiles)[known].sum()
         else:
             total = self._errors(prediction, batch).square().sum()
         return total / max(1, self.answers(batch))
@@ -422,7 +535,11 @@ class SeriesTask(ArrayTask):
         return int((~torch.isnan(batch.targets)).sum())
 
     def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, float]:
-        """Right answers, each with its class's weight, or squared errors in original units."""
+        """Right answers, each with its class's weight, or errors in original units.
+
+        Those are squared, unless quantiles are asked for: the median is right when the mean of
+        absolute errors is smallest.
+        """
         weights = self._weights_like(prediction)
         if weights is not None:
             known = batch.targets != NO_ANSWER
@@ -438,7 +555,8 @@ class SeriesTask(ArrayTask):
             scale = scale.repeat(times).expand_as(batch.targets)
             scale = scale[~torch.isnan(batch.targets)]
         errors = self._errors(prediction.cpu(), Batch(batch.inputs, batch.targets.cpu()))
-        return (errors.double() * scale).square().sum(), self.answers(batch)
+        errors = errors.double() * scale
+        return (errors.abs() if self.quantiles else errors.square()).sum(), self.answers(batch)
 
     def _weights_like(self, prediction: Tensor) -> Tensor | None:
         if not self.class_weights:
@@ -446,8 +564,8 @@ class SeriesTask(ArrayTask):
         return torch.tensor(self.class_weights, dtype=prediction.dtype, device=prediction.device)
 
     def finish(self, mean: float) -> float:
-        """The root of a mean square; shares of right answers stay as they are."""
-        return mean if self.counts_classes else float(np.sqrt(mean))
+        """The root of a mean square; shares of right answers and mean errors stay as they are."""
+        return mean if self.counts_classes or self.quantiles else float(np.sqrt(mean))
 
     def test_parts(self) -> dict[str, Any]:
         """The test part, unless there is none."""

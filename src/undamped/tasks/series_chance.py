@@ -72,7 +72,10 @@ def _targets(series_set: SeriesSet, prepared: Preparation, numbers: np.ndarray) 
 
 def _last_value(series_set: SeriesSet, prepared: Preparation, numbers: np.ndarray) -> Chance:
     places = [series_set.channels.index(name) for name in prepared.forecast]
-    scale, squares, standard, count = np.array(prepared.target_std), 0.0, 0.0, 0
+    scale, total, loss, count = np.array(prepared.target_std), 0.0, 0.0, 0
+    # Said for every quantile, the last value has this mean pinball loss where it is too low and
+    # where it is too high.
+    low = float(np.mean(prepared.quantiles)) if prepared.quantiles else 0.5
     for number in numbers:
         raw = np.asarray(series_set.series[int(number)], dtype=np.float64)[:, places]
         past, ahead = raw[: -prepared.horizon], raw[-prepared.horizon :]
@@ -82,12 +85,17 @@ def _last_value(series_set: SeriesSet, prepared: Preparation, numbers: np.ndarra
         last = np.where(seen >= 0, past[seen, range(len(places))], prepared.target_mean)
         errors = ahead - last
         there = ~np.isnan(errors)
-        squares += float(np.square(errors[there]).sum())
-        standard += float(np.square((errors / scale)[there]).sum())
+        standard = (errors / scale)[there]
+        if prepared.quantiles:
+            total += float(np.abs(errors[there]).sum())
+            loss += float(np.maximum(low * standard, (low - 1) * standard).sum())
+        else:
+            total += float(np.square(errors[there]).sum())
+            loss += float(np.square(standard).sum())
         count += int(there.sum())
     count = max(1, count)
     return Chance(
-        loss=standard / count,
-        metric=float(np.sqrt(squares / count)),
+        loss=loss / count,
+        metric=total / count if prepared.quantiles else float(np.sqrt(total / count)),
         guess="always the last value",
     )

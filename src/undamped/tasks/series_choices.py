@@ -13,6 +13,9 @@ from undamped.data.recordings.target_kinds import are_numbers, known_numbers, lo
 from undamped.errors import DataError, OptionError, explain
 
 _MANY_WINDOWS = 20_000
+_FEW_STEPS = 1_000
+_DAY = 86_400.0  # seconds
+_CALENDAR = ((28, 31), (90, 92), (365, 366))  # days of months, quarters and years
 LONG_PAST = 200
 """Steps of the longest past that is looked at as a whole."""
 
@@ -166,8 +169,12 @@ def forecast_window(series_set: SeriesSet, horizon: int) -> int:
 
 
 def stride_of(series_set: SeriesSet, horizon: int) -> int:
-    """Return a stride that lets every value be predicted once, and keeps windows countable."""
-    return max(1, min(horizon, 8), int(series_set.lengths.sum()) // _MANY_WINDOWS)
+    """Return a stride that lets every value be predicted, and keeps windows countable.
+
+    Short series are cut at every step: they have few windows to learn from as it is.
+    """
+    steps = int(series_set.lengths.sum())
+    return max(1, min(horizon, 8, steps // _FEW_STEPS), steps // _MANY_WINDOWS)
 
 
 def long_enough(series_set: SeriesSet, steps: int, said: list[str]) -> SeriesSet:
@@ -201,11 +208,17 @@ def without_stamps(series_set: SeriesSet) -> DataError:
 
 
 def irregular(series_set: SeriesSet) -> bool:
-    """Whether the time between steps varies by more than a hundredth of its median."""
+    """Whether the time between steps varies by more than a hundredth of its median.
+
+    Months and quarters are even steps, however many days they have.
+    """
     if series_set.times is None:
         return False
     gaps = np.concatenate([np.diff(times) for times in series_set.times])
     if not len(gaps):
         return False
     typical = float(np.median(gaps))
+    days = gaps / _DAY  # where stamps are dates
+    if any(((days >= low) & (days <= high)).all() for low, high in _CALENDAR):
+        return False
     return bool((np.abs(gaps - typical) > 0.01 * abs(typical)).any())

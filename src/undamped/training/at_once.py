@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import sys
 import time
@@ -17,6 +18,7 @@ from undamped.registry import models
 from undamped.tasks.task import ArrayTask, Split, Task
 from undamped.training.batches import to_double
 from undamped.training.budget import Budget
+from undamped.training.calibration import keep_bands
 from undamped.training.checkpoint import Checkpoint, save_checkpoint
 from undamped.training.evaluation import evaluate
 from undamped.training.loop import Training
@@ -99,9 +101,18 @@ def learn_at_once(model: LearnsAtOnce, training: Training) -> None:
     learnt, held_out = TaskPart(task, "train", options), TaskPart(task, "valid", options)
     _say(training, f"learning from {learnt.count:,} batches at once")
     torch.manual_seed(training.seed)
+    fresh = copy.deepcopy(model)
     model.learn(learnt)
     fitted = _score(model, task, learnt)
     scores = evaluate(model, task, "valid", options.batch_size)
+
+    def learn_before(earlier: Task) -> LearnsAtOnce:
+        again = copy.deepcopy(fresh)
+        again.learn(TaskPart(earlier, "train", options))
+        return again
+
+    # Before it learns from what they come from.
+    keep_bands(run, model, task, options.batch_size, learn_before)
     model.learn_also(() if task.validates_on_training else held_out)
     progress.step = learnt.count
     progress.since.update(loss=fitted[0], metric=fitted[1], metric_count=fitted[2], steps=1.0)

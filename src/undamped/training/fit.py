@@ -24,11 +24,13 @@ from undamped.networks.task_model import TaskModel
 from undamped.options import check, options_of
 from undamped.registry import tasks
 from undamped.tasks.task import Task
+from undamped.training.calibration import band_scores, keep_bands
 from undamped.training.crew import Crew, check_launched, is_follower, is_launched, lost
 from undamped.training.environment import machine, versions
 from undamped.training.evaluation import evaluate
 from undamped.training.options import TrainOptions
 from undamped.training.origins import origins
+from undamped.training.past import as_seen_by
 from undamped.training.quiet import hushed
 from undamped.training.recipes import merged
 from undamped.training.run import Run
@@ -104,8 +106,9 @@ def fit(
         if progress and built_model.notes():
             sys.stderr.write("\n".join(built_model.notes()) + "\n")
         _check_number_format(built_model, options.precision)
-        refuse_data(built_model, built_task, options)
-        _try_one_batch(built_model, built_task, options)
+        seen = as_seen_by(built_model, built_task)
+        refuse_data(built_model, seen, options)
+        _try_one_batch(built_model, seen, options)
     folder = Path(out)
     if not is_follower():
         run = Run.create(out, f"{task_name}-{model_name}")
@@ -221,6 +224,7 @@ def _train(
     from undamped.training.devices import make_fabric
     from undamped.training.loop import Training, train_and_part
 
+    task = as_seen_by(model, task)
     checkpoint = load_checkpoint(run.checkpoint) if run.checkpoint.exists() else None
     settings = run.settings
     title = f"{settings['model']['name']} on {settings['task']['name']}"
@@ -258,6 +262,9 @@ def _train(
         run.update(status="interrupted", steps=state.step, seconds=round(state.seconds, 3))
         return run
     run.load_into(model.cpu())
+    if not isinstance(model, LearnsAtOnce):
+        keep_bands(run, model, task, options.batch_size)
+    bands = run.bands()
     result: dict[str, Any] = {
         "steps": state.step,
         "seconds": round(state.seconds, 3),
@@ -271,6 +278,8 @@ def _train(
     for name, part in task.test_parts().items():
         scores = evaluate(model, part, "test", options.batch_size)
         result[name] = {"loss": scores.loss, part.metric: scores.metric, **scores.more}
+        if bands is not None:
+            result[name] |= band_scores(model, part, "test", options.batch_size, bands)
     told = {"found": found} if (found := model.found()) else {}
     run.update(status="finished", result=result, **told)
     return run

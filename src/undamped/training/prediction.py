@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from undamped.contract import Batch
+from undamped.data.recordings.bands import Bands
 from undamped.data.recordings.preparation import Preparation
 from undamped.data.recordings.prepared import PreparedSeries, batch_of
 from undamped.data.recordings.series import SeriesSet
@@ -34,15 +35,34 @@ def predict_series(
     """
     series_set = preparation.arrange(series_set)
     inputs, owner = [], []
+    whole = model.reads_whole_past and preparation.kind == "forecast"
     for number, raw in enumerate(series_set.series):
         times = None if series_set.times is None else series_set.times[number]
-        for span in _spans(len(raw), preparation):
+        for span in [slice(None)] if whole else _spans(len(raw), preparation):
             inputs.append(preparation.prepare(raw[span], None if times is None else times[span]))
             owner.append(number)
     outputs: list[list[np.ndarray]] = [[] for _ in series_set.series]
     for number, answer in zip(owner, answers_to(model, preparation, inputs), strict=True):
         outputs[number].append(answer)
     return [np.mean(found, axis=0) for found in outputs]
+
+
+def bounds_around(
+    outputs: list[np.ndarray], preparation: Preparation, bands: Bands
+) -> list[np.ndarray]:
+    """Return the quantiles of forecasts, in original units.
+
+    Args:
+        outputs: What `predict_series` returned.
+        preparation: What was done to the data.
+        bands: The bands of the run.
+
+    Returns:
+        Per series (horizon, channels, levels).
+    """
+    bounds = bands.around(preparation.ahead(np.concatenate(outputs)))
+    unit = np.array(preparation.target_std)[:, None]
+    return list(bounds * unit + np.array(preparation.target_mean)[:, None])
 
 
 @torch.inference_mode()

@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from undamped.contract import TaskShape
+from undamped.data.recordings.bands import Bands
 from undamped.data.recordings.preparation import Preparation
 from undamped.errors import RunError, explain
 from undamped.files import (
@@ -253,6 +254,11 @@ class Run:
         """Return what was done to the data, for runs on recordings; None for others."""
         stored = self.settings.get("preparation")
         return None if stored is None else Preparation.from_dict(stored)
+
+    def bands(self) -> Bands | None:
+        """Return what lies around the forecasts of the run; None where there is nothing."""
+        stored = self.settings.get("bands")
+        return None if stored is None else Bands(**stored)
 
     def model(self) -> TaskModel:
         """Build the model of the run with its best weights, ready to predict."""

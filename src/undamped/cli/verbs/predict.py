@@ -22,7 +22,8 @@ def predict(
     data: Annotated[
         Path | None,
         typer.Argument(
-            help="For a run on recordings: a file or folder such as it was trained on. For a "
+            help="For a run on recordings: a file or folder such as it was trained on; a forecast "
+            "goes on from its end, and without it from the end of its own recordings. For a "
             "system that moves: a file of states, whose first rows are followed. For others: "
             "a .npy file, (time, features) or (sequences, time, features), or a .csv file with one "
             "row per time step. Without it, the test part of the run's task."
@@ -40,8 +41,8 @@ def predict(
     picture: Annotated[
         Path | None,
         typer.Option(
-            help="For latent models on recordings: draw mean and band through the first series "
-            "into this .png or .svg file."
+            help="For forecasts: draw what is to come, with its band, into this .png or .svg file. "
+            "For latent models on recordings: mean and band through the first series."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,

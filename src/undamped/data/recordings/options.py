@@ -104,7 +104,25 @@ class SeriesOptions(PreparationOptions, total=False):
         PositiveInt | None, Default(None, "Cut the series into windows of so many steps.")
     ]
     stride: Annotated[PositiveInt | None, Default(None, "Steps from one window to the next.")]
-    horizon: Annotated[PositiveInt | None, Default(None, "Predict so many values to come.")]
+    horizon: Annotated[
+        PositiveInt | None, Default(None, "Predict so many values to come, all of them at once.")
+    ]
+    season: Annotated[
+        PositiveInt | None,
+        Default(
+            None,
+            "With a horizon, after how many steps a series is much like itself; found in the "
+            "training part if not given, 1 for none.",
+        ),
+    ]
+    quantiles: Annotated[
+        Sequence[float] | None,
+        Default(
+            None,
+            "With a horizon, quantiles to learn by the pinball loss, such as 0.1,0.5,0.9; without "
+            "them networks learn the mean. Bands are calibrated on validation data either way.",
+        ),
+    ]
     forecast: Annotated[
         Sequence[str] | None, Default(None, "The channels to predict; all by default.")
     ]

@@ -57,6 +57,8 @@ class Preparation:
         horizon: How many values to come are predicted.
         forecast: The channels that are predicted.
         window: Steps of a window, where recordings were cut into such.
+        quantiles: The quantiles of values to come that networks answer with; empty where they
+            answer with one value.
 
     Example:
         >>> import numpy as np
@@ -83,6 +85,7 @@ class Preparation:
     horizon: int = 0
     forecast: list[str] = field(default_factory=list)
     window: int | None = None
+    quantiles: list[float] = field(default_factory=list)
 
     @classmethod
     def fit(
@@ -97,6 +100,7 @@ class Preparation:
         horizon: int = 0,
         forecast: Sequence[str] | None = None,
         window: int | None = None,
+        quantiles: Sequence[float] = (),
     ) -> Preparation:
         """Learn means, scales and labels from the training part.
 
@@ -110,6 +114,7 @@ class Preparation:
             horizon: For forecasts, how many values.
             forecast: For forecasts, which channels; all if none are named.
             window: Steps of the windows that recordings were cut into.
+            quantiles: For forecasts, which quantiles; the value itself if none are named.
         """
         predicted = list(forecast or training.channels) if kind == "forecast" else []
         for name in predicted:
@@ -146,6 +151,7 @@ class Preparation:
             horizon=horizon,
             forecast=predicted,
             window=window,
+            quantiles=[float(level) for level in quantiles],
         )
 
     # Sizes and storage
@@ -177,7 +183,7 @@ class Preparation:
             return len(self.classes)
         if self.at_times:
             return len(self.forecast)
-        return max(1, self.horizon * len(self.forecast))
+        return max(1, self.horizon * len(self.forecast) * max(1, len(self.quantiles)))
 
     @property
     def readout(self) -> Literal["last", "every"]:
@@ -338,12 +344,31 @@ class Preparation:
         if self.kind != "forecast":
             values = rows[..., 0] * self.target_std[0] + self.target_mean[0]
             return [{"value": float(value)} for value in values]
-        shaped = rows.reshape(len(rows), self.horizon, len(self.forecast))
-        shaped = shaped * self.target_std + self.target_mean
+        shaped = self.middle(rows) * self.target_std + self.target_mean
         return [
             {"forecast": {name: row[:, i].tolist() for i, name in enumerate(self.forecast)}}
             for row in shaped
         ]
+
+    def ahead(self, rows: np.ndarray) -> np.ndarray:
+        """Return rows of outputs as values to come, standardised.
+
+        Returns:
+            (n, horizon, channels), and (n, horizon, channels, quantiles) of a model that answers
+            with those.
+        """
+        values = rows.reshape(len(rows), self.horizon, len(self.forecast), -1)
+        return values[..., 0] if values.shape[-1] == 1 else values
+
+    def middle(self, rows: np.ndarray) -> np.ndarray:
+        """Return the values (n, horizon, channels) that rows of outputs name as the likeliest."""
+        values = self.ahead(rows)
+        return values if values.ndim == 3 else values[..., middle_of(self.quantiles)]
+
+
+def middle_of(quantiles: Sequence[float]) -> int:
+    """Return the place of the quantile that is nearest to the median."""
+    return int(np.argmin([abs(level - 0.5) for level in quantiles]))
 
 
 class Stream:

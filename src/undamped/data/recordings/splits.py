@@ -42,6 +42,7 @@ def split(
     by: By = "stratified",
     gap: int = 0,
     seed: int = 0,
+    ahead: int = 0,
 ) -> Parts:
     """Split a set into training, validation and test.
 
@@ -54,6 +55,9 @@ def split(
             copies of test series.
         gap: For "time", what is left out between two parts: steps for windows, series otherwise.
         seed: Which of the possible splits.
+        ahead: For windows of which so many steps at the end are to be predicted, parted by time:
+            those steps alone say to which part a window belongs. The past before them is known
+            when a forecast is made, even if it was learnt from.
 
     Returns:
         Sorted numbers of the series, by part; "valid" or "test" is empty where its share is zero.
@@ -62,7 +66,7 @@ def split(
     if by != "time" and gap:
         raise OptionError(f"gap: expected 0 with a split by {by}, got {gap}. Only time has a gap.")
     if by == "time":
-        parts = _by_time(series_set, shares, gap)
+        parts = _by_time(series_set, shares, gap, ahead)
     elif by == "given":
         parts = _given(series_set, shares, seed)
     else:
@@ -260,9 +264,11 @@ def _given(series_set: SeriesSet, shares: tuple[float, float, float], seed: int)
     return parts
 
 
-def _by_time(series_set: SeriesSet, shares: tuple[float, float, float], gap: int) -> Parts:
+def _by_time(
+    series_set: SeriesSet, shares: tuple[float, float, float], gap: int, ahead: int
+) -> Parts:
     if series_set.origin is not None:
-        return _windows_by_time(series_set, series_set.origin, shares, gap)
+        return _windows_by_time(series_set, series_set.origin, shares, gap, ahead)
     found, copies = _series_by_time(series_set, shares, gap), series_set.copies()
     later = copies[found["test"]]
     found["valid"] = found["valid"][~np.isin(copies[found["valid"]], later)]
@@ -272,10 +278,15 @@ def _by_time(series_set: SeriesSet, shares: tuple[float, float, float], gap: int
 
 
 def _windows_by_time(
-    series_set: SeriesSet, origin: np.ndarray, shares: tuple[float, float, float], gap: int
+    series_set: SeriesSet,
+    origin: np.ndarray,
+    shares: tuple[float, float, float],
+    gap: int,
+    ahead: int,
 ) -> Parts:
     """Give every recording's past to training and its future to the test."""
-    first, last = origin[:, 1], origin[:, 1] + series_set.lengths
+    last = origin[:, 1] + series_set.lengths
+    first = last - ahead if ahead else origin[:, 1]
     chosen = {name: np.zeros(len(series_set), dtype=bool) for name in PARTS}
     for recording in np.unique(origin[:, 0]):
         own = origin[:, 0] == recording

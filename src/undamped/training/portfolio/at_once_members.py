@@ -15,12 +15,17 @@ from undamped.tasks.task import ArrayTask, Task
 from undamped.training.at_once import TaskPart, refuse_data
 from undamped.training.evaluation import evaluate
 from undamped.training.options import TrainOptions
+from undamped.training.past import as_seen_by
 from undamped.training.portfolio.attempt import Attempt
 from undamped.training.portfolio.clock import Clock
 from undamped.training.recipes import merged
 
 MEMBERS = ("guess", "bank", "boosting", "minirocket", "multirocket-hydra")
 """The cheapest first."""
+FORECASTERS = ("seasonal-naive", "ridge-lags", "ets")
+"""What is tried before those where values to come are asked for."""
+ALWAYS = ("guess", "seasonal-naive")
+"""What is tried however little time is left."""
 DRAWS = 5
 _ENOUGH = 200  # validation series that tell models apart without being drawn again
 _PROBED = 16  # series on which the pace of a member is measured first
@@ -28,6 +33,18 @@ _LARGER = 4  # times as many the next time, while that is not nearly all
 _CHEAP = 0.1  # of the time that is left: what costs less needs no closer look
 _FIRST_LOOK = 3.0  # seconds that compiling and probing may take
 _FINAL = 2.5  # times the price of one draw: learning again from all, and scoring
+
+
+def members(task: Task) -> list[str]:
+    """Return the members that are tried on a task, the cheapest first.
+
+    Args:
+        task: The task.
+    """
+    if task.task_shape.forecast is None:
+        return list(MEMBERS)
+    cheapest, *others = MEMBERS
+    return [cheapest, *FORECASTERS, *others]
 
 
 def try_at_once(name: str, task: Task, train: dict[str, Any], seed: int, clock: Clock) -> Attempt:
@@ -41,13 +58,14 @@ def try_at_once(name: str, task: Task, train: dict[str, Any], seed: int, clock: 
         clock: The time that is left.
     """
     begun = time.perf_counter()
+    task = as_seen_by(name, task)
     settings = merged(task, name, {"train": train}, task.suggest(name))
     options = TrainOptions(**settings["train"])
     draws = _draws_of(task)
     try:
         model = _built(name, task, settings["model"], options)
         refuse_data(name, task, options)
-        if clock.timed and name != "guess":
+        if clock.timed and name not in ALWAYS:
             if clock.left < _FIRST_LOOK:
                 return Attempt(name, why_not="there was no time left for it.")
             price = _price(name, task, settings["model"], options, seed, clock)
@@ -111,8 +129,12 @@ def _price(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model.learn([batch])
+            learnt = time.perf_counter() - begun
+            model.run(batch)
         seconds = time.perf_counter() - begun
-        return seconds, seconds * total / batch.inputs.shape[1]
+        # Learning is about the training part, and answers are asked for validation.
+        answers = (seconds - learnt) * (task.count("valid", 1) or 0)
+        return seconds, (learnt * total + answers) / batch.inputs.shape[1]
 
     look(_PROBED)  # compiles
     count, (seconds, price) = _PROBED, look(_PROBED)

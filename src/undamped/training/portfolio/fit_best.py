@@ -100,7 +100,7 @@ def race(
         talk: Whether to say what is begun, and to draw bars for networks.
     """
     tried: list[Attempt] = []
-    for name in at_once_members.MEMBERS:
+    for name in at_once_members.members(task):
         if talk:
             _line(f"trying {name}")
         tried.append(try_at_once(name, task, train, seed, clock))

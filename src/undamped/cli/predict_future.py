@@ -1,0 +1,123 @@
+"""What is to come after recordings, with bands, in words and pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from undamped.data.recordings.bands import Bands
+    from undamped.data.recordings.preparation import Preparation
+    from undamped.data.recordings.series import SeriesSet
+    from undamped.networks.task_model import TaskModel
+    from undamped.training.run import Run
+
+
+def own_recordings(run: Run) -> SeriesSet | None:
+    """Return the recordings a run was trained on, whole; None where it cannot say which.
+
+    Args:
+        run: The run.
+    """
+    from undamped.registry import tasks
+    from undamped.tasks.series import SeriesTask
+
+    task = run.task() if run.settings["task"]["name"] in tasks else None
+    return task.recordings if isinstance(task, SeriesTask) else None
+
+
+def bands_of(run: Run, model: TaskModel, *, follow: bool) -> Bands | None:
+    """Return the bands of a run.
+
+    Args:
+        run: The run.
+        model: Its model.
+        follow: Whether to let them follow the forecasts of the test part, which nothing was learnt
+            from, to the end of the run's own recordings.
+    """
+    import numpy as np
+
+    from undamped.tasks.series import SeriesTask
+    from undamped.training.calibration import answers_and_truth
+
+    bands = run.bands()
+    task = run.task() if follow else None
+    if bands is None or not isinstance(task, SeriesTask) or not len(task.parts["test"]):
+        return bands
+    cut, test = task.series_set, task.parts["test"]
+    if cut.origin is None:
+        return bands
+    answers, truth = answers_and_truth(model, task, "test", 64)
+    first, moved = cut.origin[test, 1] + cut.lengths[test], []
+    for recording in np.unique(cut.origin[test, 0]):
+        own = np.flatnonzero(cut.origin[test, 0] == recording)
+        _, after = bands.tracked(answers[own], truth[own], first[own])
+        moved.append(after.moved_since(bands))
+    return bands.moved(np.mean(moved, axis=0))
+
+
+def with_bands(
+    answers: list[dict[str, Any]],
+    outputs: list[np.ndarray],
+    preparation: Preparation,
+    bands: Bands,
+) -> None:
+    """Add the quantiles of every channel to answers.
+
+    Args:
+        answers: One for every series.
+        outputs: What the model said.
+        preparation: What was done to the data.
+        bands: The bands.
+    """
+    from undamped.training.prediction import bounds_around
+
+    for answer, bounds in zip(answers, bounds_around(outputs, preparation, bands), strict=True):
+        answer["bands"] = {
+            name: {
+                f"{level:g}": bounds[:, channel, place].tolist()
+                for place, level in enumerate(bands.levels)
+            }
+            for channel, name in enumerate(preparation.forecast)
+        }
+
+
+def draw_forecasts(
+    outputs: list[np.ndarray],
+    preparation: Preparation,
+    bands: Bands | None,
+    series_set: SeriesSet,
+    path: Path,
+) -> None:
+    """Draw the ends of the first series and what is to come.
+
+    Args:
+        outputs: What the model said.
+        preparation: What was done to the data.
+        bands: The bands, if there are such.
+        series_set: The recordings.
+        path: The picture file.
+    """
+    import numpy as np
+
+    from undamped.report.forecast_picture import draw_future, save
+    from undamped.training.prediction import bounds_around
+
+    arranged = preparation.arrange(series_set)
+    places = [arranged.channels.index(name) for name in preparation.forecast]
+    said = preparation.middle(np.concatenate(outputs))
+    values = list(said * preparation.target_std + preparation.target_mean)
+    around: list[Any] = [None] * len(values)
+    if bands is not None:
+        around = bounds_around(outputs, preparation, bands)
+    figure = draw_future(
+        [np.asarray(one[:, places], dtype=float) for one in arranged.series],
+        values,
+        around,
+        bands.levels if bands is not None else (),
+        arranged.ids,
+        preparation.forecast,
+    )
+    save(figure, path)

@@ -1,0 +1,139 @@
+"""Exponential smoothing in all its forms, by statsforecast."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from undamped.checked import checked
+from undamped.contract import TaskShape
+from undamped.errors import DataError, explain
+from undamped.networks.learns_at_once import Part
+from undamped.networks.rivals.continuation import Continuation, Pasts, repeat_season
+from undamped.options import PositiveInt
+from undamped.registry import models
+
+_LETTERS = "NAMD"  # none, additive, multiplicative, damped
+
+
+@models.register("ets")
+class ETS(Continuation):
+    """ETS: exponential smoothing with errors, trend and season that add or multiply.
+
+    Equation:
+        y_t = (l_{t−1} + b_{t−1}) s_{t−m} (1 + ε_t), for one of its forms
+        l_t = (l_{t−1} + b_{t−1}) (1 + α ε_t),  s_t = s_{t−m} (1 + γ ε_t)
+        b_t = b_{t−1} + β (l_{t−1} + b_{t−1}) ε_t
+
+    Symbols:
+        l level, b trend, s season of m steps, ε errors; α, β, γ how fast they are forgotten.
+
+    Promise:
+        None.
+
+    statsforecast's (`pip install 'undamped[forecast]'`). The form is chosen once, by the corrected
+    criterion of Akaike on the longest past of the training part; level, trend, season and rates are
+    fitted anew to everything before a forecast, one channel at a time, so that learning costs
+    nothing and every answer a fit. It knows one season, cannot learn from several series together,
+    and cannot follow a stream. Its own intervals are not used: all models have bands of one kind.
+
+    Args:
+        shape: The shape of the task.
+        past: How many of the last steps are looked at, at most.
+
+    Example:
+        >>> model = undamped.ETS(undamped.ETS.example_shape())
+        >>> model(torch.randn(20, 8, 1)).shape
+        torch.Size([8, 3])
+
+    Reference:
+        R. J. Hyndman, A. B. Koehler, R. D. Snyder, S. Grose. A state space framework for automatic
+        forecasting using exponential smoothing methods. International Journal of Forecasting, 2002.
+    """
+
+    packages = ("statsforecast",)
+    reads_whole_past = True
+
+    @checked
+    def __init__(self, shape: TaskShape, *, past: PositiveInt = 1000) -> None:
+        super().__init__(shape)
+        self.past = past
+
+    def learn(self, part: Part) -> None:
+        """Choose the form of every channel on the longest past there is."""
+        longest = np.zeros((0, 0))
+        for batch in part:
+            for one in self._pasts(batch).known:
+                longest = one if len(one) >= len(longest) else longest
+        if not len(longest):
+            raise DataError("ets: expected at least one series to learn from, got none.")
+        forms = []
+        for values in longest[-self.past :].T:
+            chosen: Any = _smoother("ZZZ", None, self.forecast.season)
+            forms.append([_LETTERS.index(letter) for letter in _fitted(chosen, values)])
+        self.learnt.keep(forms=torch.tensor(forms))
+
+    def learn_also(self, part: Part) -> None:
+        """The form stays; everything else is fitted when it is asked."""
+
+    def found(self) -> list[str]:
+        """Say which forms were chosen."""
+        if not len(self.learnt):
+            return []
+        names = []
+        for form in self.learnt["forms"].tolist():
+            error, trend, season, damped = (_LETTERS[letter] for letter in form)
+            names.append(f"ETS({error},{trend}{'d' if damped == 'D' else ''},{season})")
+        return [f"{', '.join(names)} with a season of {self.forecast.season} steps."]
+
+    def _continued(self, pasts: Pasts) -> np.ndarray:
+        horizon = self.shape.horizon
+        if not len(self.learnt):
+            return np.stack([repeat_season(one, 1, horizon) for one in pasts.known])
+        forms = self.learnt["forms"].tolist()
+        found = np.zeros((len(pasts.known), horizon, len(forms)))
+        for number, one in enumerate(pasts.known):
+            for channel, form in enumerate(forms):
+                values = one[-self.past :, channel]
+                found[number, :, channel] = self._ahead(values, form)
+        return found
+
+    def _ahead(self, values: np.ndarray, form: list[int]) -> np.ndarray:
+        letters = "".join(_LETTERS[letter] for letter in form[:3])
+        damped = _LETTERS[form[3]] == "D"
+        if "M" in letters and values.min() <= 0:  # what multiplies needs values above zero
+            letters = letters.replace("M", "A")
+        fitted: Any = _smoother(letters, damped, self.forecast.season)
+        _fitted(fitted, values)
+        ahead = np.asarray(fitted.predict(self.shape.horizon)["mean"])
+        if not np.isfinite(ahead).all():
+            raise _unfit("values that have no end")
+        return ahead
+
+
+def _smoother(form: str, damped: bool | None, season: int) -> Any:
+    from statsforecast.models import AutoETS
+
+    return AutoETS(season_length=season, model=form, damped=damped)
+
+
+def _fitted(smoother: Any, values: np.ndarray) -> str:
+    """Fit, and return the letters of the form."""
+    try:
+        smoother.fit(np.ascontiguousarray(values))
+        return smoother.model_["components"]
+    except Exception as error:  # whatever it raises, it is about the values
+        raise _unfit(str(error).splitlines()[0] if str(error) else "a fit that failed") from error
+
+
+def _unfit(got: str) -> DataError:
+    return DataError(
+        explain(
+            "ets",
+            expected="a past that exponential smoothing can be fitted to",
+            got=got,
+            remedy="Give a longer past, another season=, or choose ridge-lags.",
+        )
+    )

@@ -1,0 +1,60 @@
+"""The last season again."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from undamped.checked import checked
+from undamped.contract import TaskShape
+from undamped.networks.learns_at_once import Part
+from undamped.networks.rivals.continuation import Continuation, Pasts, refuse_short, repeat_season
+from undamped.registry import models
+
+
+@models.register("seasonal-naive")
+class SeasonalNaive(Continuation):
+    """Seasonal naive forecast: what was a season ago comes again.
+
+    Equation:
+        ŷ_{T+h} = y_{T+h−ms},  m the smallest whole number for which that is known
+
+    Symbols:
+        s the season in steps, 1 where there is none: then the last value stays.
+
+    Promise:
+        None.
+
+    Nothing is learnt. It wants a past of at least a season, and cannot follow a stream.
+
+    Args:
+        shape: The shape of the task.
+
+    Example:
+        >>> model = undamped.SeasonalNaive(undamped.SeasonalNaive.example_shape())
+        >>> model(torch.randn(20, 8, 1)).shape
+        torch.Size([8, 3])
+
+    Reference:
+        R. J. Hyndman, G. Athanasopoulos. Forecasting: principles and practice, 3rd edition, 2021,
+        section 5.2.
+    """
+
+    @checked
+    def __init__(self, shape: TaskShape) -> None:
+        super().__init__(shape)
+
+    def learn(self, part: Part) -> None:
+        """There is nothing to learn."""
+
+    def learn_also(self, part: Part) -> None:
+        """There is nothing to learn."""
+
+    def _continued(self, pasts: Pasts) -> np.ndarray:
+        season = self.forecast.season
+        refuse_short("seasonal-naive", min(map(len, pasts.known)), season, "a season")
+        return np.stack([repeat_season(one, season, self.shape.horizon) for one in pasts.known])
+
+    def found(self) -> list[str]:
+        """Say which season comes again."""
+        season = self.forecast.season
+        return [f"A season of {season} steps comes again." if season > 1 else "No season."]

@@ -1,0 +1,180 @@
+"""What a forecast is asked, where nobody said so, and what is wrong with what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undamped.contract import Forecast
+from undamped.data.recordings.preparation import Preparation, middle_of
+from undamped.data.recordings.season import find_season
+from undamped.data.recordings.series import SeriesSet, pieces
+from undamped.errors import DataError, OptionError, explain
+from undamped.tasks.series_choices import forecast_window
+
+
+def check_horizon(series_set: SeriesSet, horizon: int) -> None:
+    """Refuse a horizon that no series is long enough for.
+
+    Args:
+        series_set: The recordings, uncut.
+        horizon: Values to come.
+    """
+    longest = int(series_set.lengths.max())
+    if horizon + 2 > longest:
+        raise DataError(
+            explain(
+                f"{series_set.source}: horizon",
+                expected=f"at most {max(0, longest - 2)}, since the longest series has {longest} "
+                "steps",
+                got=horizon,
+                remedy="Choose a shorter horizon, or give longer series.",
+            )
+        )
+
+
+def season_of(series_set: SeriesSet, asked: int | None, horizon: int, share: float) -> int:
+    """Return the season: the one asked for, or what the first share of every series shows.
+
+    Args:
+        series_set: The recordings, uncut.
+        asked: What was said.
+        horizon: Values to come.
+        share: How much of a series may be looked at, from its beginning.
+    """
+    longest = int(series_set.lengths.max())
+    if asked is not None:
+        if asked + horizon > longest:
+            raise DataError(
+                explain(
+                    f"{series_set.source}: season",
+                    expected=f"a series of at least {asked + horizon} steps, a season and the "
+                    "horizon",
+                    got=f"{longest} in the longest",
+                    remedy="Give longer series, a shorter season, or season=1 for none.",
+                )
+            )
+        return asked
+    found = find_season([one[: int(share * len(one))] for one in series_set.series])
+    return found if found + horizon <= longest else 1
+
+
+def window_with_season(series_set: SeriesSet, horizon: int, season: int) -> int:
+    """Return how much of the past a forecast looks at: two seasons where there is room for them.
+
+    Args:
+        series_set: The recordings, uncut.
+        horizon: Values to come.
+        season: Steps after which a series is like itself.
+    """
+    usual, longest = forecast_window(series_set, horizon), int(series_set.lengths.max())
+    wanted = 2 * season if 2 * season + horizon <= longest // 2 else season
+    return min(max(usual, wanted), longest - horizon)
+
+
+def check_varies(series_set: SeriesSet, forecast: Sequence[str] | None) -> list[str]:
+    """Refuse forecasts of channels that never change; return those of several that do not.
+
+    Args:
+        series_set: The training part.
+        forecast: The channels that are predicted; all if not said.
+    """
+    names = [name for name in forecast or series_set.channels if name in series_set.channels]
+    width = len(series_set.channels)
+    low, high = np.full(width, np.inf), np.full(width, -np.inf)
+    for one in series_set.series:
+        for piece in pieces(one):
+            low = np.fmin(low, np.fmin.reduce(one[piece], axis=0))
+            high = np.fmax(high, np.fmax.reduce(one[piece], axis=0))
+    still = dict(zip(series_set.channels, high <= low, strict=True))
+    constant = [name for name in names if still[name]]
+    if names and len(constant) == len(names):
+        raise DataError(
+            explain(
+                f"{series_set.source}: channel '{constant[0]}'",
+                expected="values that change, so that there is something to predict",
+                got="the same one throughout the training part",
+                remedy="Choose another channel with target=, or give more data.",
+            )
+        )
+    return constant
+
+
+def check_quantiles(asked: Sequence[float] | None, at_times: bool) -> tuple[float, ...]:
+    """Return the quantiles that were asked for, rising, or refuse them.
+
+    Args:
+        asked: What was said.
+        at_times: Whether values to come are asked for by their times.
+    """
+    if asked is None:
+        return ()
+    levels = tuple(sorted(float(level) for level in asked))
+    if not levels or not all(0 < level < 1 for level in levels) or len(set(levels)) < len(levels):
+        raise OptionError(
+            explain(
+                "quantiles",
+                expected="different numbers between 0 and 1",
+                got=", ".join(f"{level:g}" for level in asked) or "none",
+                remedy="For example 0.1,0.5,0.9.",
+            )
+        )
+    if at_times:
+        raise OptionError(
+            explain(
+                "quantiles",
+                expected="steps of even length",
+                got="uneven time stamps, of which models are told",
+                remedy="Leave quantiles out, or say stamps=false.",
+            )
+        )
+    return levels
+
+
+def forecast_of(prepared: Preparation, season: int) -> Forecast | None:
+    """Return what models are told of values to come; None where those are asked for by times.
+
+    Args:
+        prepared: The preparation.
+        season: Steps after which a series is like itself.
+    """
+    if prepared.kind != "forecast" or prepared.at_times:
+        return None
+    places = tuple(prepared.channels.index(name) for name in prepared.forecast)
+    return Forecast(
+        season,
+        places,
+        tuple((prepared.mean[place], prepared.std[place]) for place in places),
+        tuple(zip(prepared.target_mean, prepared.target_std, strict=True)),
+        tuple(prepared.quantiles),
+    )
+
+
+def pinball(prediction: Tensor, targets: Tensor, levels: Sequence[float]) -> Tensor:
+    """Return the pinball loss of every value, the mean over its quantiles; (batch, values).
+
+    Args:
+        prediction: (batch, values · quantiles); or (batch, values) of a model that answers with
+            one value, which then stands for every quantile.
+        targets: (batch, values), NaN where nobody knows.
+        levels: The quantiles.
+    """
+    said = as_quantiles(prediction, targets, levels)
+    errors = targets.unsqueeze(-1).to(said.dtype) - said
+    level = torch.tensor(levels, dtype=said.dtype, device=said.device)
+    return torch.maximum(level * errors, (level - 1) * errors).mean(-1)
+
+
+def as_quantiles(prediction: Tensor, targets: Tensor, levels: Sequence[float]) -> Tensor:
+    """Return predictions as (batch, values, quantiles), or (batch, values, 1) of single values."""
+    each = 1 if prediction.shape[-1] == targets.shape[-1] else len(levels)
+    return prediction.unflatten(-1, (-1, each))
+
+
+def middle_answer(prediction: Tensor, targets: Tensor, levels: Sequence[float]) -> Tensor:
+    """Return the quantile next to the median, (batch, values)."""
+    said = as_quantiles(prediction, targets, levels)
+    return said[..., 0 if said.shape[-1] == 1 else middle_of(levels)]

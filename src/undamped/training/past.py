@@ -1,0 +1,21 @@
+"""What of the past a model is shown."""
+
+from __future__ import annotations
+
+from undamped.networks.task_model import TaskModel
+from undamped.registry import models
+from undamped.tasks.series import SeriesTask
+from undamped.tasks.task import Task
+
+
+def as_seen_by(model: str | TaskModel, task: Task) -> Task:
+    """Return a task as a model reads it: a forecast with all that was before it, if it wants that.
+
+    Args:
+        model: The model, or its registry name.
+        task: The task.
+    """
+    member = models[model] if isinstance(model, str) else model
+    if getattr(member, "reads_whole_past", False) and isinstance(task, SeriesTask):
+        return task.with_whole_past()
+    return task
