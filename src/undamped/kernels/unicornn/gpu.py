@@ -269,8 +269,6 @@ def backward(masked: bool) -> Kernel:
     def run(positions: Tensor, *rest: Any) -> None:
         batch, hidden = _grid(rest[4], rest[3])
         sizes = (positions.shape[0], hidden, batch * hidden)
-        launch(
-            oscillator_backward, (batch, hidden), (positions, *rest, *sizes), LENGTHS=masked
-        )
+        launch(oscillator_backward, (batch, hidden), (positions, *rest, *sizes), LENGTHS=masked)
 
     return run

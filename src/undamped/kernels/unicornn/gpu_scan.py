@@ -72,8 +72,6 @@ def backward(
         chunks.append((slice(start, stop), first, z.clone(), masked, remaining))
     for part, first, end, masked, remaining in reversed(chunks):
         sequences = (sequence[part] for sequence in (positions, values, given, grad_projected))
-        kernels.backward(masked)(
-            *sequences, first, w, s, pull, end, gy, gz, *sums, remaining
-        )
+        kernels.backward(masked)(*sequences, first, w, s, pull, end, gy, gz, *sums, remaining)
     grad_weight, grad_step = (t.view(-1, len(w)).sum(0).to(w.dtype) for t in sums[:2])
     return grad_projected, grad_weight, grad_step, gy, gz
