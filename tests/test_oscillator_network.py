@@ -15,7 +15,7 @@ from undamped.errors import OptionError
 from undamped.kernels import InversionWarning
 from undamped.kernels.shared import chunks, threads
 from undamped.kernels.unicornn import backward as stack_backward
-from undamped.kernels.unicornn import stack
+from undamped.kernels.unicornn import engine, stack
 from undamped.networks.recurrent import Recurrent
 
 MODES = ("reversible", "checkpoint", "stored")
@@ -24,7 +24,7 @@ MODES = ("reversible", "checkpoint", "stored")
 @pytest.fixture
 def short_chunks(monkeypatch):
     """Many chunks and few kept states, so that short sequences take every path."""
-    monkeypatch.setattr(stack, "chunk_length", lambda steps, _: min(steps, 16))
+    monkeypatch.setattr(engine, "chunk_length", lambda steps, _: min(steps, 16))
     monkeypatch.setattr(stack, "ANCHORS", 2)
 
 
@@ -77,7 +77,7 @@ def test_outputs_follow_the_equations(name, gradient, short_chunks):
 @pytest.mark.parametrize("gradient", MODES)
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_gradients_are_right(gradient, bidirectional, monkeypatch):
-    monkeypatch.setattr(stack, "chunk_length", lambda steps, _: min(steps, 2))
+    monkeypatch.setattr(engine, "chunk_length", lambda steps, _: min(steps, 2))
     monkeypatch.setattr(stack, "ANCHORS", 2)
     torch.manual_seed(0)
     net = undamped.ResidualUnICORNN(
@@ -149,7 +149,7 @@ def test_any_shape(steps, batch, hidden, layers, single, gradient):
     x = torch.randn(steps, batch, 2, dtype=torch.float32 if single else torch.float64)
     x.requires_grad_()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stack, "chunk_length", lambda steps, _: min(steps, 16))
+        patch.setattr(engine, "chunk_length", lambda steps, _: min(steps, 16))
         patch.setattr(stack, "ANCHORS", 1)
         output, _ = net(x)
         got = torch.autograd.grad((output**2).sum(), (x, *net.parameters()))
@@ -318,7 +318,7 @@ def test_other_types_take_the_plain_loop():
 @pytest.mark.parametrize("single", [True, False])
 def test_kept_tanh_values_spare_products_and_change_nothing(gradient, single, monkeypatch):
     """Some chunks of the second layer are run again from their tanh, others from products."""
-    monkeypatch.setattr(stack, "chunk_length", lambda steps, _: min(steps, 16))
+    monkeypatch.setattr(engine, "chunk_length", lambda steps, _: min(steps, 16))
     monkeypatch.setattr(stack, "WIDE", 8)
     dtype = torch.float32 if single else torch.float64
     torch.manual_seed(0)

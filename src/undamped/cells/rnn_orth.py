@@ -8,7 +8,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from undamped.cells.bases.activations import activation_kernel, modrelu
-from undamped.cells.bases.cell import State, reference_scan
+from undamped.cells.bases.cell import State, loop_scan
 from undamped.cells.bases.torch_kernels import summed_bias
 from undamped.cells.registry import network
 from undamped.cells.rnn import RNNCell
@@ -106,5 +106,5 @@ class RNNOrthCell(RNNCell):
     ) -> tuple[Tensor, State]:
         """Scan in torch's kernel, which has no modReLU."""
         if self.thresholds:
-            return reference_scan(self, x, state, lengths)
+            return loop_scan(self, x, state, lengths)
         return super().plain_scan(x, state, lengths)

@@ -12,6 +12,8 @@ from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.registry import network
 from undamped.kernels.coupled import Operator, Step, operators, steps
+from undamped.kernels.dispatch import on_gpu
+from undamped.kernels.sru.scan import light_scan
 from undamped.options import PositiveInt
 
 
@@ -99,6 +101,17 @@ class SRUCell(CoupledCell):
         r = torch.sigmoid(reset + self.reset_weight * memory)
         memory = f * memory + (1 - f) * candidate
         return r * memory + (1 - r) * passing, memory
+
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """Scan with the fused kernels: on a GPU the recurrence alone, the product before it."""
+        weights = self.forget_weight, self.reset_weight
+        if not on_gpu(x, *state, *weights):
+            return super().scan(x, state, lengths)
+        outputs, memory = light_scan(self.project(x), *weights, state[1], lengths)
+        if lengths is None:
+            return outputs, (outputs[-1], memory)
+        sequences = torch.arange(len(lengths), device=lengths.device)
+        return outputs, (outputs[lengths - 1, sequences], memory)
 
     def elementwise(self) -> Step:
         """The kernel of the light recurrence."""

@@ -103,7 +103,7 @@ class OscillatorNetwork(Recurrent):
             start = (zeros, zeros)
         else:
             start = self._state_parts(inner, batch, sequence.dtype)
-        if not self._fits(sequence, [start]):
+        if implementation(sequence, self._weight(), *start) != "numba":
             return super().step(x, state)
         position, velocity = start
         if torch.is_grad_enabled():
@@ -138,7 +138,7 @@ class OscillatorNetwork(Recurrent):
         if self.block != "none":
             return False
         tensors = (x, self._weight(), *states[0])
-        return implementation(*tensors) == "numba"
+        return implementation(*tensors, gpu=True) in ("numba", "triton")
 
     def _weight(self) -> Tensor:
         cell = self.cell(0)

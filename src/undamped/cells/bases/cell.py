@@ -22,6 +22,9 @@ from undamped.cells.bases.remembered import Remembered, contents, may_remember
 from undamped.cells.bases.updates import Watched
 from undamped.errors import OptionError
 from undamped.kernels.dispatch import wants_plain_loops
+from undamped.kernels.recorded.loop import Recurrence
+from undamped.kernels.recorded.recorder import recorder_for
+from undamped.kernels.recorded.scan import Recordings, recorded_scan
 from undamped.kernels.shared.threads import PRODUCT_GRAIN, alone_if_small
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.promises import Promise
@@ -72,6 +75,7 @@ class Cell(nn.Module, ABC):
         self.input_size = input_size
         self.hidden_size = hidden_size
         self._memory: Remembered[State] = Remembered()
+        self._recordings = Recordings()
 
     @classmethod
     def sources(cls, layer: PositiveInt, options: Mapping[str, Any]) -> tuple[NonNegativeInt, ...]:
@@ -193,7 +197,7 @@ class Cell(nn.Module, ABC):
         Where `lengths` (batch,) says a sequence is over, its state stays as it is and its
         outputs are zero.
         """
-        return reference_scan(self, x, state, lengths)
+        return loop_scan(self, x, state, lengths)
 
 
 def _unpickle_parametrized(cell_class: type[Cell], contents: dict[str, Any]) -> Cell:
@@ -224,3 +228,20 @@ def reference_scan(
             output = cell.output(state)
             outputs.append(torch.where(running, output, torch.zeros_like(output)))
     return torch.stack(outputs), state
+
+
+def loop_scan(
+    cell: Cell, x: Tensor, state: State, lengths: Tensor | None = None
+) -> tuple[Tensor, State]:
+    """Scan with the plain loop, or with recordings of its steps where the device has such."""
+    recorder = None if cell.state_grows else recorder_for(x, *state)
+    if recorder is None:
+        return reference_scan(cell, x, state, lengths)
+    trained = tuple(parameter for parameter in cell.parameters() if parameter.requires_grad)
+    tensors, numbers = contents(cell)
+    places = tuple((t.data_ptr(), t.shape, t.requires_grad) for t in tensors)
+    recurrence = Recurrence(cell.advance, cell.output, trained, (places, tuple(numbers)))
+    projected, constants = cell.project(x), cell.steady_constants()
+    return recorded_scan(
+        cell._recordings, recorder, recurrence, projected, state, constants, lengths
+    )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped.cells.bases.cell import Cell, State, reference_scan
+from undamped.cells.bases.cell import Cell, State, loop_scan, reference_scan
 from undamped.kernels.coupled import Operator, Step, coupled_scan, operators, projections
 from undamped.kernels.dispatch import implementation, wants_plain_loops
 
@@ -94,4 +94,4 @@ class CoupledCell(Cell):
         self, x: Tensor, state: State, lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
         """Scan where the compiled kernels cannot."""
-        return reference_scan(self, x, state, lengths)
+        return loop_scan(self, x, state, lengths)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from undamped.cells.bases.cell import State, reference_scan
+from undamped.cells.bases.cell import State, loop_scan
 from undamped.cells.bases.coupled import CoupledCell, runs_compiled
 from undamped.cells.bases.momentum_filter import Drive
 from undamped.kernels.coupled import Step, coupled_scan, steps
@@ -84,7 +84,7 @@ class MomentumCell(CoupledCell):
         """Filter and scan with the fused kernels."""
         constants = self.steady_constants()
         if not x.shape[1] or not runs_compiled(x, *state, *constants):
-            return reference_scan(self, x, state, lengths)
+            return loop_scan(self, x, state, lengths)
         filters = self._filter_state(state)
         kept = filters[:-1] if self.drive.counts else filters
         output, final = coupled_scan(

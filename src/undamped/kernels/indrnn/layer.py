@@ -49,11 +49,11 @@ def independent_layer(
     Returns:
         All hidden states (time, batch, hidden), and the last one (batch, hidden).
     """
-    way = implementation(x, input_weight, bias, weight, state)
+    way = implementation(x, input_weight, bias, weight, state, gpu=True)
     if way == "reference":
         projected = torch.nn.functional.linear(x, input_weight, bias)
         return reference_independent_scan(projected, weight, state, nonlinearity, lengths)
-    run = _layer if way == "operator" else _eager_layer
+    run = {"operator": _layer, "numba": _eager_layer, "triton": _gpu_layer}[way]
     return run(x, input_weight, bias, weight, state, nonlinearity == "relu", lengths)
 
 
@@ -276,4 +276,23 @@ def _gradients(run: Any, ctx: Any, grads: tuple[Tensor, ...]) -> tuple[Tensor | 
 _layer.register_autograd(_differentiate, setup_context=_save)
 _eager_layer = eager_function(
     _forward, _save, lambda ctx, *grads: _gradients(_backward, ctx, grads)
+)
+
+
+@_layer.register_kernel("cuda")
+def _gpu_forward(*arguments: Any) -> tuple[Tensor, Tensor]:
+    from undamped.kernels.indrnn import gpu_layer
+
+    return gpu_layer.forward(*arguments)
+
+
+@_layer_backward.register_kernel("cuda")
+def _gpu_backward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    from undamped.kernels.indrnn import gpu_layer
+
+    return gpu_layer.backward(*arguments)
+
+
+_gpu_layer = eager_function(
+    _gpu_forward, _save, lambda ctx, *grads: _gradients(_gpu_backward, ctx, grads)
 )

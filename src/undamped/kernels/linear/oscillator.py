@@ -52,10 +52,10 @@ def linear_oscillator_scan(
     """
     reversible = keep is None
     coefficients = torch.stack([torch.ones_like(pull) if keep is None else keep, pull, push, step])
-    way = implementation(inputs, coefficients, *state)
+    way = implementation(inputs, coefficients, *state, gpu=True)
     if way == "reference":
         return reference_linear_oscillator_scan(inputs, coefficients, state, lengths)
-    run = _scan if way == "operator" else _eager_scan
+    run = {"operator": _scan, "numba": _eager_scan, "triton": _gpu_scan}[way]
     outputs, position, velocity, *_ = run(inputs, coefficients, *state, reversible, lengths)
     return outputs, (position, velocity)
 
@@ -240,3 +240,26 @@ def _gradients(run: Any, ctx: Any, grads: tuple[Tensor, ...]) -> tuple[Tensor | 
 
 _scan.register_autograd(_differentiate, setup_context=_save)
 _eager_scan = eager_function(_forward, _save, lambda ctx, *grads: _gradients(_backward, ctx, grads))
+
+
+def _gpu_forward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    from undamped.kernels.linear import oscillator_gpu_scan
+
+    return oscillator_gpu_scan.forward(*arguments)
+
+
+@_scan.register_kernel("cuda")
+def _gpu_results(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return _gpu_forward(*arguments)[:3]
+
+
+@_scan_backward.register_kernel("cuda")
+def _gpu_backward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    from undamped.kernels.linear import oscillator_gpu_scan
+
+    return oscillator_gpu_scan.backward(*arguments)
+
+
+_gpu_scan = eager_function(
+    _gpu_forward, _save, lambda ctx, *grads: _gradients(_gpu_backward, ctx, grads)
+)

@@ -60,10 +60,10 @@ def linear_scan(
         outputs, final = linear_scan(u, a, h, lengths)
         return torch.view_as_complex(outputs), torch.view_as_complex(final)
     _form(inputs, coefficients, state)
-    way = implementation(inputs, coefficients, state)
+    way = implementation(inputs, coefficients, state, gpu=True)
     if way == "reference":
         return reference_linear_scan(inputs, coefficients, state, lengths)
-    run = _scan if way == "operator" else _eager_scan
+    run = {"operator": _scan, "numba": _eager_scan, "triton": _gpu_scan}[way]
     return run(inputs, coefficients, state, lengths)
 
 
@@ -251,4 +251,23 @@ def _differentiate(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
 _scan.register_autograd(_differentiate, setup_context=_save)
 _eager_scan = eager_function(
     _forward, _save, lambda ctx, *grads: (*_backward(*grads, *ctx.saved_tensors), None)
+)
+
+
+@_scan.register_kernel("cuda")
+def _gpu_forward(*arguments: Any) -> tuple[Tensor, Tensor]:
+    from undamped.kernels.linear import gpu_scan
+
+    return gpu_scan.forward(*arguments)
+
+
+@_scan_backward.register_kernel("cuda")
+def _gpu_backward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    from undamped.kernels.linear import gpu_scan
+
+    return gpu_scan.backward(*arguments)
+
+
+_gpu_scan = eager_function(
+    _gpu_forward, _save, lambda ctx, *grads: (*_gpu_backward(*grads, *ctx.saved_tensors), None)
 )

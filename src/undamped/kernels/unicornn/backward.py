@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from undamped.kernels.shared.threads import over_columns
 from undamped.kernels.unicornn.stack import Kept, Work
 
 # How far a run backwards may miss, in units of the state: positions stand inside a tanh, where
@@ -170,8 +169,6 @@ class BackwardPass:
         `first` (layers, columns) are the positions before the chunk, `velocity` (layers,
         columns) the velocities after it.
         """
-        from undamped.kernels.unicornn import compiled as kernels
-
         work, sums = self.work, self.gradients
         start, stop = work.chunks[number]
         size, top = stop - start, len(work.layers) - 1
@@ -183,24 +180,23 @@ class BackwardPass:
         rows = grad_projected.view(-1, work.hidden)
         grad_x = None if sums.x is None else sums.x[start:stop].view(-1, sums.x.shape[-1])
         written = {top + 1}
-        state, totals = sums.state.numpy(), sums.columns.numpy()
+        state, totals = sums.state, sums.columns
         for at in range(top, -1, -1):
             if work.masks is not None and at < top:
                 grads[at].view(-1, work.batch, work.hidden).mul_(work.masks[at])
             weight, step, _, alpha = work.constants[at]
-            over_columns(
-                kernels.backward(masked),
+            work.run(
+                work.engine.kernels.backward(masked),
                 size,
-                work.columns,
-                work.positions[at][:size].numpy(),
-                work.chunk_tanh_values[at].numpy(),
-                grads[at].numpy(),
-                grad_projected.numpy(),
-                first[at].numpy(),
+                work.positions[at][:size],
+                work.chunk_tanh_values[at],
+                grads[at],
+                grad_projected,
+                first[at],
                 weight,
                 step,
                 alpha,
-                velocity[at].numpy(),
+                velocity[at],
                 state[0, at],
                 state[1, at],
                 totals[0, at],

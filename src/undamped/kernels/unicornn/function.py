@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undamped.kernels.dispatch import implementation
 from undamped.kernels.reference import reference_oscillator_scan
 from undamped.kernels.shared.allocate import empty
-from undamped.kernels.shared.chunks import chunk_length, scan_bytes
-from undamped.kernels.shared.threads import run_in_parallel, split_batch
 from undamped.kernels.unicornn.backward import BackwardPass, Gradients
+from undamped.kernels.unicornn.engine import Engine, engine_for
 from undamped.kernels.unicornn.stack import Gradient, Kept, Layer, plan, run_stack
 
 PER_LAYER = 4  # tensors: input weight, bias, weight, step
@@ -26,18 +26,20 @@ class _Spec:
     layers: tuple[tuple[float, tuple[int, ...], tuple[int, ...]], ...]
     gradient: Gradient | None  # None when nobody will ask for one
     every: bool
+    engine: Engine
 
     def parts(self, steps: int, state: Tensor) -> list[slice]:
         """Return the shares of the batch; what is stored whole is not shared."""
         batch, hidden = state.shape[2:]
         if self.gradient == "stored":
             return [slice(0, batch)]
-        return split_batch(steps, batch, hidden)
+        return self.engine.parts(steps, batch, hidden)
 
     def product(self, x: Tensor, hidden: int) -> int:
         """How many multiplications the largest product of a chunk makes."""
-        step_bytes = scan_bytes(x.shape[1] * hidden, len(self.layers), x.element_size())
-        rows = chunk_length(x.shape[0], step_bytes) * x.shape[1]
+        columns = x.shape[1] * hidden
+        chunk = self.engine.chunk(x.shape[0], columns, len(self.layers), x.element_size())
+        rows = chunk * x.shape[1]
         return rows * hidden * max(sum(sizes) for _, _, sizes in self.layers)
 
     def layers_of(self, parameters: tuple[Tensor, ...]) -> list[Layer]:
@@ -58,7 +60,7 @@ def oscillator_stack(
     gradient: Gradient = "reversible",
     every: bool = True,
 ) -> tuple[Tensor | None, tuple[Tensor, Tensor]]:
-    """Run layers of oscillators over a sequence, chunk by chunk in time, on the CPU.
+    """Run layers of oscillators over a sequence, chunk by chunk in time, by the kernels of its device.
 
     Args:
         x: (time, batch, input).
@@ -75,7 +77,8 @@ def oscillator_stack(
     parameters = [t for c in layers for t in (c.input_weight, c.bias, c.weight, c.step)]
     wanted = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *state, *parameters))
     wiring = tuple((c.alpha, c.sources, c.sizes) for c in layers)
-    spec = _Spec(wiring, gradient if wanted else None, every)
+    engine = engine_for(implementation(x, *state, *parameters, gpu=True))
+    spec = _Spec(wiring, gradient if wanted else None, every, engine)
     output, position, velocity = _Stack.apply(spec, x, *state, masks, lengths, *parameters)
     return (output if every else None), (position, velocity)
 
@@ -98,14 +101,15 @@ class _Stack(torch.autograd.Function):
         output = empty((x.shape[0] if spec.every else 0, batch, hidden), x)
 
         def share(part: slice) -> tuple[Tensor, Kept | None, dict[int, Tensor]]:
-            work = plan(*whole, part)
+            work = plan(*whole, spec.engine, part)
             state = start[:, :, part].contiguous()
             inner = state.view(2, layers, work.columns)
             kept = run_stack(work, inner, spec.gradient, output[:, part] if spec.every else None)
             return state, kept, work.replay
 
         parts = spec.parts(x.shape[0], start)
-        found = run_in_parallel([partial(share, part) for part in parts], spec.product(x, hidden))
+        works = [partial(share, part) for part in parts]
+        found = spec.engine.together(works, spec.product(x, hidden))
         end = torch.cat([state for state, _, _ in found], dim=2)
         position_end, velocity_end = end[0].clone(), end[1].clone()
         kept = _together([part for _, part, _ in found if part is not None])
@@ -160,14 +164,14 @@ class _Stack(torch.autograd.Function):
             positions = (*positions, output.view(output.shape[0], -1))
 
         def share(part: slice, replay: dict[int, Tensor]) -> BackwardPass:
-            work = plan(*whole, part)
+            work = plan(*whole, spec.engine, part)
             work.replay = replay
             shape = (2, layers, work.columns)
             columns = slice(part.start * hidden, part.stop * hidden)
             border = borders[..., columns].contiguous()
             sums = Gradients(
                 grad_end[:, :, part].reshape(shape).clone(),
-                torch.zeros(3, *shape[1:], dtype=torch.float64, device="cpu"),
+                torch.zeros(3, *shape[1:], dtype=torch.float64, device=x.device),
                 [torch.zeros_like(c.input_weight) for c in work.layers],
                 empty(work.x.shape, work.x) if ctx.needs_input_grad[1] else None,
             )
@@ -186,7 +190,7 @@ class _Stack(torch.autograd.Function):
             partial(share, part, dict(zip(ctx.replayed, own, strict=True)))
             for part, own in zip(ctx.parts, by_part, strict=True)
         ]
-        visits = run_in_parallel(works, spec.product(x, hidden))
+        visits = spec.engine.together(works, spec.product(x, hidden))
         next((visit for visit in visits if visit.missed), visits[0]).warn()
         sums = [visit.gradients for visit in visits]
         by_column = torch.cat([part.columns for part in sums], dim=-1)

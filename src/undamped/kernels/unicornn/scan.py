@@ -47,10 +47,10 @@ def oscillator_scan(
         All positions (time, batch, hidden), and the state after the last step.
     """
     position, velocity = state
-    way = implementation(projected, weight, step, position, velocity)
+    way = implementation(projected, weight, step, position, velocity, gpu=True)
     if way == "reference":
         return reference_oscillator_scan(projected, weight, step, alpha, state, lengths)
-    run = _scan if way == "operator" else _eager_scan
+    run = {"operator": _scan, "numba": _eager_scan, "triton": _gpu_scan}[way]
     positions, position, velocity = run(
         projected, weight, step, float(alpha), position, velocity, lengths
     )
@@ -220,6 +220,25 @@ def _gradients(run: Any, ctx: Any, grads: tuple[Tensor, ...]) -> tuple[Tensor | 
 
 _scan.register_autograd(_differentiate, setup_context=_save)
 _eager_scan = eager_function(_forward, _save, lambda ctx, *grads: _gradients(_backward, ctx, grads))
+
+
+@_scan.register_kernel("cuda")
+def _gpu_forward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    from undamped.kernels.unicornn import gpu_scan
+
+    return gpu_scan.forward(*arguments)
+
+
+@_scan_backward.register_kernel("cuda")
+def _gpu_backward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    from undamped.kernels.unicornn import gpu_scan
+
+    return gpu_scan.backward(*arguments)
+
+
+_gpu_scan = eager_function(
+    _gpu_forward, _save, lambda ctx, *grads: _gradients(_gpu_backward, ctx, grads)
+)
 
 
 def _arguments(

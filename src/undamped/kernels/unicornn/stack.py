@@ -12,6 +12,8 @@ the caller's choice of gradient:
 The last two also keep the values of tanh of the last chunks, as many as a fixed amount of memory
 holds (`chunks.kept_chunks`): with them a chunk is run again without its matrix products.
 
+On a GPU everything is the same but the kernels and the length of a chunk (`engine`).
+
 Dropout masks lie on the outputs of a layer as the layers above see them. Where `lengths` say
 that a sequence is over, its state rests, its outputs are zero, and its input is not looked at.
 """
@@ -21,15 +23,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from undamped.kernels.shared.allocate import empty
-from undamped.kernels.shared.chunks import chunk_length, kept_chunks, ranges, scan_bytes
-from undamped.kernels.shared.lengths import remaining_by_column
+from undamped.kernels.shared.chunks import kept_chunks, ranges
 from undamped.kernels.shared.row_stable_matmul import rows_times
-from undamped.kernels.shared.threads import over_columns
+from undamped.kernels.unicornn.engine import Engine
 
 Gradient = Literal["reversible", "checkpoint", "stored"]
 ANCHORS = 64
@@ -78,6 +78,7 @@ class Work:
     lengths: Tensor | None
     masks: Tensor | None  # (layers - 1, batch, hidden)
     chunk: int
+    engine: Engine
     replayed: int = 0  # how many of the last chunks may have their tanh_values kept
     positions: list[Tensor] = field(default_factory=list)
     tanh_values: list[Tensor] = field(default_factory=list)
@@ -89,12 +90,11 @@ class Work:
         self.columns = self.batch * self.hidden
         self.chunks = ranges(self.steps, self.chunk)
         self.blocks = [layer.blocks() for layer in self.layers]
-        kind = self.x.numpy().dtype.type
         self.constants = [
-            (*(t.numpy() for t in (c.weight, c.step, c.bias)), kind(c.alpha)) for c in self.layers
+            self.engine.constants((c.weight, c.step, c.bias), c.alpha) for c in self.layers
         ]
-        self.unused = np.zeros(self.columns, kind)
-        self.shortest = self.steps if self.lengths is None else int(self.lengths.min())
+        self.unused = self.x.new_zeros(self.columns)
+        self.shortest = self.engine.shortest(self.lengths, self.steps)
         first = max(0, len(self.chunks) - self.replayed)
         self.replay_start = self.chunks[first][0] if first < len(self.chunks) else self.steps
 
@@ -116,13 +116,17 @@ class Work:
 
     def remaining(self, start: int, stop: int) -> tuple[bool, Any]:
         """Say whether a sequence ends before `stop`, and how many steps each column lives."""
-        return remaining_by_column(self.lengths, start, stop, self.hidden, self.unused)
+        return self.engine.remaining(self.lengths, start, stop, self.hidden, self.unused)
+
+    def run(self, kernel: Any, steps: int, *arguments: Any) -> None:
+        """Run a kernel over all columns."""
+        self.engine.run(kernel, steps, self.columns, arguments)
 
     def input(self, start: int, stop: int) -> Tensor:
         """Return the input of a chunk as rows (steps × batch, input), padding cut to zero."""
         x = self.x[start:stop]
         if self.lengths is not None and self.shortest < stop:
-            steps = torch.arange(start, stop, device="cpu").unsqueeze(1)
+            steps = torch.arange(start, stop, device=x.device).unsqueeze(1)
             x = x.masked_fill((steps >= self.lengths).unsqueeze(-1), 0)
         return x.reshape(-1, x.shape[-1])
 
@@ -150,12 +154,10 @@ class Work:
         `state` (2, layers, columns) is carried from the chunk's start to its end, or, when
         `backwards`, from its end to its start.
         """
-        from undamped.kernels.unicornn import compiled as kernels
-
+        kernels = self.engine.kernels
         start, stop = span
         masked, remaining = self.remaining(start, stop)
         outputs = [self.input(start, stop)]
-        values = state.numpy()
         self.chunk_tanh_values: list[Tensor] = []
         for at in range(len(self.layers)):
             positions = self.positions[at][: stop - start]
@@ -167,17 +169,9 @@ class Work:
             else:
                 kernel, tanh_values = kernels.forward_keep(masked, known=True), kept
             self.chunk_tanh_values.append(tanh_values)
-            over_columns(
-                kernel,
-                stop - start,
-                self.columns,
-                tanh_values.numpy(),
-                positions.numpy(),
-                *self.constants[at],
-                values[0, at],
-                values[1, at],
-                remaining,
-            )
+            constants = self.constants[at]
+            states = (state[0, at], state[1, at])
+            self.run(kernel, stop - start, tanh_values, positions, *constants, *states, remaining)
             outputs.append(self.seen(at, positions))
         return outputs
 
@@ -194,8 +188,7 @@ def run_stack(
         output: Where the positions of the last layer go, (steps, batch, hidden); None if
             nobody reads them. Any strides will do, except for "stored", which keeps them.
     """
-    from undamped.kernels.unicornn import compiled as kernels
-
+    kernels = work.engine.kernels
     if gradient == "stored":
         return _run_stored(work, state, output)
     spacing = -(-len(work.chunks) // ANCHORS) if gradient == "reversible" else 1
@@ -203,7 +196,6 @@ def run_stack(
         work.make_replay()
     borders = []
     buffers = work.buffers(len(work.layers))
-    values = state.numpy()
     for number, (start, stop) in enumerate(work.chunks):
         if gradient is not None and number % spacing == 0:
             borders.append(state.clone())
@@ -213,15 +205,14 @@ def run_stack(
             positions = buffers[at][: stop - start]
             tanh_values = work.replayed_tanh_values(at, start, stop)
             work.project(at, outputs, positions if tanh_values is None else tanh_values)
-            over_columns(
+            work.run(
                 kernels.forward(masked) if tanh_values is None else kernels.forward_keep(masked),
                 stop - start,
-                work.columns,
-                *(() if tanh_values is None else (tanh_values.numpy(),)),
-                positions.numpy(),
+                *(() if tanh_values is None else (tanh_values,)),
+                positions,
                 *work.constants[at],
-                values[0, at],
-                values[1, at],
+                state[0, at],
+                state[1, at],
                 remaining,
             )
             outputs.append(work.seen(at, positions))
@@ -251,6 +242,7 @@ def plan(
     x: Tensor,
     lengths: Tensor | None,
     masks: Tensor | None,
+    engine: Engine,
     part: slice = slice(None),
 ) -> Work:
     """Choose a chunk length and prepare the work on a part of the batch.
@@ -258,7 +250,7 @@ def plan(
     The length is that for the whole batch: parts run at the same time and share the cache.
     """
     columns = x.shape[1] * layers[0].weight.shape[0]
-    chunk = chunk_length(x.shape[0], scan_bytes(columns, len(layers), x.element_size()))
+    chunk = engine.chunk(x.shape[0], columns, len(layers), x.element_size())
     wide = sum(layer.wide for layer in layers)
     return Work(
         layers,
@@ -266,5 +258,6 @@ def plan(
         None if lengths is None else lengths[part],
         None if masks is None else masks[:, part],
         chunk,
+        engine,
         kept_chunks(chunk, columns, wide, x.element_size()),
     )

@@ -1,0 +1,1 @@
+"""Plain loops recorded once and replayed: the steps of a cell without a call from Python each."""

@@ -1,0 +1,86 @@
+"""Who records: CUDA's graphs on a GPU, and nobody elsewhere.
+
+A step of a coupled cell is a handful of small kernels, and starting one from Python takes longer
+than the kernel. A graph of many steps is started by a single call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from undamped.kernels.dispatch import wants_plain_loops
+
+Work = Callable[[], None]
+
+
+class Recorder(Protocol):
+    """Something that turns work on fixed memory into a replay of it."""
+
+    def record(self, work: Work) -> Work:
+        """Run `work`, perhaps several times, and return what does the same from then on."""
+        ...
+
+
+class CUDAGraphs:
+    """Work becomes one CUDA graph. Experimental: no GPU was at hand."""
+
+    def record(self, work: Work) -> Work:
+        """Warm up beside the current stream, as torch asks, then record."""
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(2):
+                work()
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            work()
+        return graph.replay
+
+
+class Repeated:
+    """Work is done again: for tests, which have the memory, the chunks and the order but no GPU."""
+
+    def record(self, work: Work) -> Work:
+        """Do it once, as a recording would."""
+        work()
+        return work
+
+
+_CHOSEN: ContextVar[Recorder | None] = ContextVar("recorder on the CPU", default=None)
+
+
+@contextmanager
+def recorded_by(recorder: Recorder) -> Iterator[None]:
+    """Record loops on the CPU while this lasts, with a recorder that can."""
+    token = _CHOSEN.set(recorder)
+    try:
+        yield
+    finally:
+        _CHOSEN.reset(token)
+
+
+def recorder_for(*tensors: Tensor) -> Recorder | None:
+    """Return who records a loop over these tensors; None if it has to run step by step.
+
+    Nothing is recorded while somebody else records, traces or wants to see every step, nor in
+    sixteen bits.
+    """
+    first = tensors[0]
+    if torch.compiler.is_compiling() or first.is_meta or wants_plain_loops():
+        return None
+    if any(t.device != first.device or t.dtype != first.dtype for t in tensors):
+        return None
+    if first.dtype not in (torch.float32, torch.float64):
+        return None
+    if not first.is_cuda:
+        return _CHOSEN.get()
+    if not torch.cuda.is_available() or torch.cuda.is_current_stream_capturing():
+        return None
+    return CUDAGraphs()
