@@ -71,7 +71,7 @@ def same_run(one, two):
         assert mine.keys() == theirs.keys()
         for key, tensor in mine.items():
             assert torch.equal(tensor, theirs[key]), key
-    times = ("seconds", "cpu_seconds", "peak_memory_bytes")
+    times = ("seconds", "cpu_seconds", "peak_memory_bytes", "throughput")
     assert {k: v for k, v in one.result.items() if k not in times} == {
         k: v for k, v in two.result.items() if k not in times
     }

@@ -273,15 +273,8 @@ def test_options_that_contradict_each_other():
         TrainOptions(momentum=0.9)
     with pytest.raises(OptionError, match="schedule_every"):
         TrainOptions(schedule="step")
-
-
-def test_a_carried_state_stays_in_one_process(tmp_path):
-    text = tmp_path / "text.txt"
-    text.write_text("a text that goes on and on " * 20)
-    with pytest.raises(OptionError, match="carried from batch to batch"):
-        fit("gru", "characters", task_options={"file": str(text)}, train={"devices": 2},
-            out=tmp_path / "runs")  # fmt: skip
-    assert not (tmp_path / "runs").exists()
+    with pytest.raises(OptionError, match=r"1 with train\.truncate"):
+        TrainOptions(accumulate=2, truncate=10)
 
 
 def test_an_unknown_device_is_one_sentence(tmp_path):

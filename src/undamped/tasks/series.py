@@ -102,6 +102,11 @@ class SeriesTask(ArrayTask):
         self._kept = 0
         self._whole_past = False
         self._copies: np.ndarray | None = None
+        self.stays_on_disk = self.series_set.on_disk and self.series_set.nbytes > _IN_MEMORY
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process is sent; what was prepared is prepared there again."""
+        return {**self.__dict__, "_prepared": {}, "_kept": 0}
 
     def _find_season(self, series_set: SeriesSet, asked: Mapping[str, Any], stamps: bool) -> int:
         """Return after how many steps a series is like itself; 1 where there is no such thing."""
@@ -294,9 +299,10 @@ class SeriesTask(ArrayTask):
         left = len(self.series_set) - sum(len(index) for index in parts.values())
         if left:
             self._say(f"{left:,} left out, so that no part sees what another holds.")
-        origin = self.series_set.origin
+        if self.series_set.origin is not None:  # windows may be alike, and are no copies
+            return
         copies = len(self.series_set) - len(np.unique(self.series_set.copies()))
-        if copies and origin is None:
+        if copies:
             self._say(f"{copies:,} series are copies of others; copies stay on one side.")
 
     def _say_preparation(self, standardise: bool) -> None:
@@ -382,6 +388,7 @@ class SeriesTask(ArrayTask):
             seed=number,
         )
         again = copy.copy(self)
+        again._prepared = self._prepared  # the same series, prepared alike
         again.parts = {**ours, **{name: pool[dealt[name]] for name in ("train", "valid")}}
         return again
 

@@ -90,6 +90,8 @@ class Task(ABC):
     """Whether inputs are sequences; otherwise they are single vectors."""
     carries_state: bool = False
     """Whether a batch goes on where the one before it ended, so that state is handed on."""
+    stays_on_disk: bool = False
+    """Whether a batch is read from disk when it is asked for, so that reading ahead pays."""
 
     @property
     def validates_on_training(self) -> bool:
@@ -163,6 +165,16 @@ class Task(ABC):
         inputs, targets = self._batch_axes
         chosen = slice(rank, None, world)
         return batch.part(chosen, inputs_axis=inputs, targets_axis=targets)
+
+    def sequences_in(self, batch: Batch) -> int:
+        """Return how many sequences, or points, a batch has."""
+        return batch.inputs.shape[self._batch_axes[0]]
+
+    def samples_in(self, batch: Batch) -> int:
+        """Return how many steps the sequences of a batch have together, without padding."""
+        if batch.lengths is not None:
+            return int(batch.lengths.sum())
+        return self.sequences_in(batch) * (batch.inputs.shape[0] if self.sequential else 1)
 
     @property
     def _batch_axes(self) -> tuple[int, int]:

@@ -93,7 +93,7 @@ def learn_at_once(model: LearnsAtOnce, training: Training) -> None:
         training.run,
         training.progress,
     )
-    _check_processes(options)
+    _refuse_options(options)
     clock, cpu_clock = time.perf_counter(), time.process_time()
     if options.precision == "64-true":
         model.double()
@@ -140,7 +140,7 @@ def _score(model: LearnsAtOnce, task: Task, part: TaskPart) -> tuple[float, floa
     return loss / max(1, answers), metric, count
 
 
-def _check_processes(options: TrainOptions) -> None:
+def _refuse_options(options: TrainOptions) -> None:
     processes = options.devices * options.nodes
     if processes > 1 or options.accelerator not in ("auto", "cpu"):
         raise OptionError(
@@ -149,6 +149,15 @@ def _check_processes(options: TrainOptions) -> None:
                 expected="one process on the CPU for a model that learns in closed form",
                 got=f"{processes} on {options.accelerator}",
                 remedy="Leave train.devices, train.nodes and train.accelerator out.",
+            )
+        )
+    if options.accumulate > 1:
+        raise OptionError(
+            explain(
+                "train.accumulate",
+                expected="1 for a model that learns in closed form, from all batches together",
+                got=options.accumulate,
+                remedy="Leave it out.",
             )
         )
 

@@ -21,7 +21,7 @@ class Budget:
     """
 
     def __init__(self, options: TrainOptions, task: Task) -> None:
-        per_epoch = task.count("train", options.batch_size)
+        per_epoch = task.count("train", options.batch_size)  # in batches
         self.steps = options.steps
         self.seconds = options.time_limit
         if options.epochs is not None:
@@ -30,13 +30,14 @@ class Budget:
                     "train.epochs: expected a task with an end, got one whose data never ends. "
                     "Give train.steps instead."
                 )
-            self.steps = max(1, round(options.epochs * per_epoch))
+            self.steps = max(1, round(options.epochs * per_epoch / options.accumulate))
         if options.validate_every is not None:
             self.validate_every = options.validate_every
         elif self.steps is not None:
             self.validate_every = max(1, self.steps // _VALIDATIONS)
         else:
-            self.validate_every = per_epoch or _STEPS_BETWEEN_VALIDATIONS
+            pass_over = max(1, (per_epoch or 0) // options.accumulate)
+            self.validate_every = pass_over if per_epoch else _STEPS_BETWEEN_VALIDATIONS
 
     def spent(self, step: int, seconds: float) -> float:
         """Return the share of the budget that is spent; 1 and more is all of it."""

@@ -21,6 +21,9 @@ from undamped.files import read_tensors, write_tensors
 from undamped.training.progress import Progress
 from undamped.training.run import load_weights
 
+Carried = list[tuple[Tensor, ...] | None]
+"""What each process carries from batch to batch."""
+
 
 @dataclass
 class Checkpoint:
@@ -30,7 +33,7 @@ class Checkpoint:
     optimizer: dict[str, Any]
     progress: Progress
     schedule: dict[str, float]
-    carried: tuple[Tensor, ...] | None = None
+    carried: Carried | None = None
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -43,13 +46,15 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
                 tensors[f"optimizer/{index}/{name}"] = value
             else:
                 plain_state.setdefault(str(index), {})[name] = value
-    for index, part in enumerate(checkpoint.carried or ()):
-        tensors[f"carried/{index}"] = part
+    for process, parts in enumerate(checkpoint.carried or ()):
+        for index, part in enumerate(parts or ()):
+            tensors[f"carried/{process}/{index}"] = part
     header = {
         "progress": asdict(checkpoint.progress),
         "schedule": checkpoint.schedule,
         "optimizer_state": plain_state,
         "optimizer_groups": checkpoint.optimizer["param_groups"],
+        "carried": [len(parts or ()) for parts in checkpoint.carried or ()],
     }
     write_tensors(path, tensors, {"undamped": json.dumps(header)})
 
@@ -62,13 +67,14 @@ def load_checkpoint(path: Path) -> Checkpoint:
         state: dict[int, dict[str, Any]] = {
             int(index): dict(entries) for index, entries in header["optimizer_state"].items()
         }
-        model, carried = {}, {}
+        model: dict[str, Tensor] = {}
+        carried: dict[str, Tensor] = {}
         for key, tensor in tensors.items():
             kind, _, name = key.partition("/")
             if kind == "model":
                 model[name] = tensor
             elif kind == "carried":
-                carried[int(name)] = tensor
+                carried[name if "/" in name else f"0/{name}"] = tensor  # once there was one process
             else:
                 index, _, entry = name.partition("/")
                 state.setdefault(int(index), {})[entry] = tensor
@@ -77,13 +83,21 @@ def load_checkpoint(path: Path) -> Checkpoint:
             optimizer={"state": state, "param_groups": header["optimizer_groups"]},
             progress=Progress(**header["progress"]),
             schedule=header["schedule"],
-            carried=tuple(carried[i] for i in sorted(carried)) or None,
+            carried=_states(carried, header.get("carried", [len(carried)] if carried else [])),
         )
     except (KeyError, TypeError, ValueError):
         raise RunError(
             f"{path}: expected a checkpoint of undamped, got another file. Restore it from a copy, "
             "or train anew."
         ) from None
+
+
+def _states(tensors: dict[str, Tensor], counts: list[int]) -> Carried | None:
+    """Return the states of all processes from their tensors, and how many each has."""
+    return [
+        tuple(tensors[f"{process}/{index}"] for index in range(count)) or None
+        for process, count in enumerate(counts)
+    ] or None
 
 
 def restore(

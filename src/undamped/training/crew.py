@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -128,15 +128,28 @@ class Crew:
         return Path(self.fabric.broadcast(str(folder.absolute())))
 
 
-def anybody(fabric: Fabric, wish: bool) -> bool:
-    """Return whether any process has a wish; all of them get the same answer.
+def anybody(fabric: Fabric, *wishes: bool) -> tuple[bool, ...]:
+    """Return of each wish whether any process has it; all of them get the same answer.
 
     Args:
         fabric: The processes.
-        wish: The wish of this one.
+        wishes: The wishes of this one.
     """
-    told = torch.tensor(float(wish), device=fabric.device)
-    return bool(fabric.all_reduce(told, reduce_op="sum"))
+    return tuple(bool(told) for told in all_together(fabric, *map(float, wishes)))
+
+
+def all_together(fabric: Fabric, *numbers: float) -> tuple[float, ...]:
+    """Return the sums of numbers over all processes.
+
+    Args:
+        fabric: The processes.
+        numbers: Those of this one.
+    """
+    if fabric.world_size == 1:
+        return numbers
+    told = torch.tensor(numbers, dtype=torch.float64, device=fabric.device)
+    summed: Any = fabric.all_reduce(told, reduce_op="sum")
+    return tuple(summed.tolist())
 
 
 def lost(error: BaseException, folder: Path) -> RunError | None:

@@ -59,8 +59,14 @@ def evaluate(
     state = None
     further: dict[str, tuple[float, float]] = {}
     with context or nullcontext():
-        for number in range(rank, count, world):
+        # A state goes on from batch to batch, so there every process reads a part of each.
+        parted = task.carries_state and world > 1
+        for number in range(count) if parted else range(rank, count, world):
             batch = task.batch(split, number, batch_size).to(device)
+            if parted:
+                if task.sequences_in(batch) <= rank:
+                    continue
+                batch = task.share(batch, rank, world)
             prediction, state = model.run(batch, state if task.carries_state else None)
             metric, metric_count = task.score(prediction, batch)
             weight = task.answers(batch)

@@ -94,7 +94,6 @@ def fit(
     options = TrainOptions(**check("train", TrainOptions, settings["train"]))
     if progress is True and built_task.notes():
         sys.stderr.write("\n".join(built_task.notes()) + "\n")
-    _check_carried_state(built_task, options)
     check_launched(options)
     progress = False if is_follower() else progress
     from undamped.training.at_once import refuse_data
@@ -236,9 +235,7 @@ def _train(
     together = crew.fabric is not None
     reset_peak_memory()
     try:
-        training = Training(
-            model, task, options, seed, run, checkpoint, shown, tell, watcher, together
-        )
+        training = Training(model, task, options, seed, run, checkpoint, shown, tell, watcher)
         stoppable = stop_gently(training.stop, 1 if together else options.devices * options.nodes)
         with _random_numbers(seed), stoppable, hushed():
             if isinstance(model, LearnsAtOnce):
@@ -270,6 +267,7 @@ def _train(
         "seconds": round(state.seconds, 3),
         "cpu_seconds": round(state.cpu_seconds, 3),
         "peak_memory_bytes": peak,
+        **({"throughput": state.throughput} if state.throughput else {}),
         "stopped_early": state.stopped_early,
         "best_step": state.best_step,
         "valid": {task.metric: state.best_metric},
@@ -325,15 +323,6 @@ def _build_model(model: str | TaskModel, task: Task, options: dict[str, Any]) ->
     if vectors is not None:
         built.start_embedding(vectors)
     return built
-
-
-def _check_carried_state(task: Task, options: TrainOptions) -> None:
-    processes = options.devices * options.nodes
-    if task.carries_state and processes > 1:
-        raise OptionError(
-            "train.devices: expected 1 for a task whose state is carried from batch to batch, got "
-            f"{processes}. A checkpoint holds the state of one process."
-        )
 
 
 def _plain(options: Mapping[str, Any], task: Task) -> dict[str, Any]:

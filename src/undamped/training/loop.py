@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from undamped.networks.task_model import TaskModel
 from undamped.tasks.task import Task
-from undamped.training.batches import batches, to_double
 from undamped.training.budget import Budget
+from undamped.training.carried import gathered, state_of
 from undamped.training.checkpoint import Checkpoint, restore, save_checkpoint
 from undamped.training.crew import anybody
 from undamped.training.evaluation import evaluate
+from undamped.training.feed import Feed
 from undamped.training.optimizers import Schedule, build_optimizer
 from undamped.training.options import TrainOptions
 from undamped.training.progress import Progress
@@ -47,7 +47,6 @@ class Training:
         tell: Called now and then with a line that says how it goes, instead of a bar.
         watch: Called after every validation with its number and its metric; a training that it
             answers with true ends there, with a checkpoint.
-        together: Whether the processes were started from outside, and have to agree on the end.
     """
 
     model: TaskModel
@@ -59,7 +58,6 @@ class Training:
     title: str | None = None
     tell: Callable[[str], None] | None = None
     watch: Callable[[int, float], bool] | None = None
-    together: bool = False
     stop: Stop = field(default_factory=Stop)
 
     def __post_init__(self) -> None:
@@ -89,9 +87,7 @@ class Training:
 
 def train(fabric: Fabric, training: Training) -> None:
     """Train until the budget is spent, patience ends or somebody wants to stop."""
-    model, task, options = training.model, training.task, training.options
-    progress, run = training.progress, training.run
-    share = (fabric.global_rank, fabric.world_size)
+    model, progress, run = training.model, training.progress, training.run
     learner, schedule = _set_up(fabric, training)
     clock = time.perf_counter() - progress.seconds
     cpu_clock = time.process_time() - progress.cpu_seconds
@@ -100,19 +96,19 @@ def train(fabric: Fabric, training: Training) -> None:
         if fabric.is_global_zero:
             run.save_model(model)
         _save(fabric, training, learner, schedule)
-    with ProgressBar(training, shown=fabric.is_global_zero) as bar:
-        for batch in batches(task, options.batch_size, progress.step, share):
-            _seed(training.seed, progress.step, share[0])
+    feed = Feed(fabric, training)
+    with contextlib.closing(feed), ProgressBar(training, shown=fabric.is_global_zero) as bar:
+        while True:
+            start = time.perf_counter()
             rate = schedule.apply(learner.optimizer.optimizer, progress.step, training.spent)
-            batch = batch.to(fabric.device)
-            batch = to_double(batch) if options.precision == "64-true" else batch
-            update = replace(learner.learn(batch, progress.step), learning_rate=rate)
+            update = replace(learner.learn(feed, progress.step), learning_rate=rate)
             progress.add(update)
+            progress.learning += time.perf_counter() - start
             progress.seconds = time.perf_counter() - clock
 
             done, stopped = training.spent >= 1, training.stop.requested
-            if training.together:  # clocks and signals differ from process to process
-                done, stopped = anybody(fabric, done), anybody(fabric, stopped)
+            if fabric.world_size > 1:  # clocks and signals differ from process to process
+                done, stopped = anybody(fabric, done, stopped)
                 training.stop.requested = stopped
             if progress.step % training.budget.validate_every == 0 or (done and not stopped):
                 _validate(fabric, training, schedule, update)
@@ -149,16 +145,9 @@ def _set_up(fabric: Fabric, training: Training) -> tuple[Learner, Schedule]:
     if training.checkpoint is not None:
         restore(training.checkpoint, model, optimizer, str(training.run.checkpoint))
         schedule.restore(training.checkpoint.schedule)
-        parts = training.checkpoint.carried
-        carried = parts[0] if parts is not None and len(parts) == 1 else parts
+        carried = state_of(training.checkpoint, fabric.global_rank, fabric.world_size)
     learner = Learner(fabric, training.model, training.task, training.options, optimizer, carried)
     return learner, schedule
-
-
-def _seed(seed: int, step: int, process: int) -> None:
-    """Let whatever is random in a step depend on the seed, the step and the process alone."""
-    words = np.random.SeedSequence([seed, step, process]).generate_state(1)
-    torch.manual_seed(int(words[0]))
 
 
 def _validate(fabric: Fabric, training: Training, schedule: Schedule, last: Update) -> None:
@@ -194,9 +183,9 @@ def _is_watched_out(training: Training) -> bool:
 
 def _save(fabric: Fabric, training: Training, learner: Learner, schedule: Schedule) -> None:
     """Write a checkpoint from which the training ends with the same bits."""
+    carried = gathered(fabric, learner.carried) if training.task.carries_state else None
     if not fabric.is_global_zero:
         return
-    carried = learner.carried if training.task.carries_state else None
     save_checkpoint(
         training.run.checkpoint,
         Checkpoint(
@@ -204,6 +193,6 @@ def _save(fabric: Fabric, training: Training, learner: Learner, schedule: Schedu
             optimizer=learner.optimizer.optimizer.state_dict(),
             progress=training.progress,
             schedule=schedule.state(),
-            carried=(carried,) if isinstance(carried, Tensor) else carried,
+            carried=carried,
         ),
     )

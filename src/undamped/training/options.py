@@ -20,11 +20,17 @@ class TrainOptions:
     """How to train.
 
     Args:
-        steps: Stop after so many batches.
+        steps: Stop after so many changes of the weights, one a batch unless `accumulate` says
+            otherwise.
         epochs: Stop after so many passes over the training data.
         seconds: Stop after so much time; the last batch is finished.
         minutes: The same in minutes.
         batch_size: Sequences per batch, over all processes together.
+        accumulate: Batches per step: their gradients are added up, each with the weight of its
+            answers, before the weights change. It is a batch so many times as large, in the memory
+            of one.
+        workers: Threads that prepare batches ahead of time; two for recordings that stay on disk
+            and none for others, if no number is given.
         optimizer: The rule that changes the weights.
         learning_rate: Its step size.
         constrained_learning_rate: Step size of matrices kept in a set; a tenth of
@@ -58,6 +64,8 @@ class TrainOptions:
     seconds: PositiveFloat | None = None
     minutes: PositiveFloat | None = None
     batch_size: PositiveInt = 64
+    accumulate: PositiveInt = 1
+    workers: NonNegativeInt | None = None
     optimizer: Literal["adam", "adamw", "nadam", "rmsprop", "sgd", "adagrad"] = "adam"
     learning_rate: PositiveFloat = 1e-3
     constrained_learning_rate: PositiveFloat | None = None
@@ -100,6 +108,15 @@ class TrainOptions:
                     expected=f"a multiple of {self.devices * self.nodes} processes",
                     got=self.batch_size,
                     remedy="Every process gets an equal share of a batch.",
+                )
+            )
+        if self.accumulate > 1 and self.truncate is not None:
+            raise OptionError(
+                explain(
+                    "train.accumulate",
+                    expected="1 with train.truncate, which changes the weights after every window",
+                    got=self.accumulate,
+                    remedy="Keep one of them.",
                 )
             )
         if self.momentum and self.optimizer not in ("sgd", "rmsprop"):

@@ -21,6 +21,14 @@ class Progress:
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     """Of all threads of this process: what a busy machine takes longer for is not in it."""
+    learning: float = 0.0
+    """Seconds of steps, without validation."""
+    waited: float = 0.0
+    """Seconds of those in which there was no batch yet."""
+    sequences: int = 0
+    """How many were read, of all processes together."""
+    samples: int = 0
+    """How many steps of those sequences; padding does not count."""
     best_metric: float | None = None
     best_loss: float | None = None
     best_step: int = 0
@@ -44,6 +52,20 @@ class Progress:
         for name, count in update.evaluations.items():
             since[name] += count
         since["steps"] += 1
+
+    @property
+    def throughput(self) -> dict[str, float]:
+        """How much was read in a second of learning, and for which share of it data was waited for.
+
+        Empty where nothing was read batch by batch.
+        """
+        if not self.sequences or not self.learning:
+            return {}
+        return {
+            "sequences_per_second": round(self.sequences / self.learning, 3),
+            "samples_per_second": round(self.samples / self.learning, 1),
+            "waiting_for_data": round(self.waited / self.learning, 4),
+        }
 
     def training_metric(self, task: Task) -> float:
         """Return the metric on the batches since the last row, or of that row if there are none."""

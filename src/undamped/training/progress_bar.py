@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from undamped.training.update import Update
 
 
+_NOTABLE = 0.05  # a smaller share of the time spent waiting is not worth a word
+
+
 class ProgressBar:
     """Shows how a training goes, on standard error.
 
@@ -93,4 +96,9 @@ class ProgressBar:
         text = f"loss {update.loss:.4g}  {name} {metric:.4g}"
         if progress.rows:
             text += f"  valid {progress.rows[-1]['valid_' + task.metric]:.4g}"
-        return text + f"  |grad| {update.gradient_norm:.2g}"
+        text += f"  |grad| {update.gradient_norm:.2g}"
+        if read := progress.throughput:
+            text += f"  {read['sequences_per_second']:,.4g} sequences/s"
+            if read["waiting_for_data"] >= _NOTABLE:
+                text += f"  {read['waiting_for_data']:.0%} waiting for data"
+        return text

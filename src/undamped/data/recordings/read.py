@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from undamped.data.recordings.formats import folder, ucr
-from undamped.data.recordings.formats.table.read import IN_MEMORY
+from undamped.data.recordings.formats.kept import IN_MEMORY
 from undamped.data.recordings.options import ReadingOptions
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, OptionError, explain
@@ -34,7 +34,7 @@ def read_recordings(
         path: The file or folder.
         needs_target: Whether labels are looked for.
         forecast: Whether values to come are asked for.
-        in_memory: Tables larger than so many bytes are read in pieces and stay on disk.
+        in_memory: What is larger than so many bytes is read in pieces and stays on disk.
         reading: Which column is what: target, id, time, group, channels, layout; see
             `undamped.data.recordings.options.ReadingOptions`.
 
@@ -89,6 +89,8 @@ def read_recordings(
             forecast=forecast,
             in_memory=in_memory,
         )
+    elif readers[suffix].in_pieces:
+        found = readers[suffix].read(path, in_memory=in_memory)
     else:
         found = readers[suffix].read(path)
     given = {"target": target, "id": id, "time": time, "group": group}

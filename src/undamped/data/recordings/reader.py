@@ -32,15 +32,20 @@ class Reader:
         array: Takes a path and returns the numbers of a file that holds nothing else: (time,
             features) or (sequences, time, features). Models that were not trained on recordings
             are asked with those.
+        in_pieces: Whether `read` takes `in_memory`, the bytes from which on a file stays on disk.
     """
 
     read: Callable[..., SeriesSet]
     columns: bool = False
     array: Callable[[Path], np.ndarray] | None = None
+    in_pieces: bool = False
 
 
 def reads(
-    *endings: str, columns: bool = False, array: Callable[[Path], np.ndarray] | None = None
+    *endings: str,
+    columns: bool = False,
+    array: Callable[[Path], np.ndarray] | None = None,
+    in_pieces: bool = False,
 ) -> Callable[[Read], Read]:
     """Return a decorator that enters a function as the reader of files with these endings.
 
@@ -48,11 +53,12 @@ def reads(
         endings: In small letters, with the dot.
         columns: See `Reader`.
         array: See `Reader`.
+        in_pieces: See `Reader`.
     """
 
     def enter(read: Read) -> Read:
         for ending in endings:
-            readers.register(ending)(Reader(read, columns, array))
+            readers.register(ending)(Reader(read, columns, array, in_pieces))
         return read
 
     return enter

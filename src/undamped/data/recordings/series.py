@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from undamped.data.recordings.on_disk import as_arrays, as_places, mapped_from, plain_view
 from undamped.data.recordings.resolution import Resolution
 from undamped.errors import DataError, explain
 
 Targets = np.ndarray | list[np.ndarray] | None
 _PIECE = 1 << 20  # numbers looked at in one go
+_LISTS = ("series", "times", "targets")
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,24 @@ class SeriesSet:
     def __len__(self) -> int:
         return len(self.series)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process is sent: of what lies on disk, only where."""
+        return {**self.__dict__, **{name: as_places(getattr(self, name)) for name in _LISTS}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Arrive in another process."""
+        self.__dict__.update({**state, **{name: as_arrays(state[name]) for name in _LISTS}})
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether the recordings lie in a file, of which parts are read when they are needed."""
+        return mapped_from(self.series[0]) is not None
+
+    @property
+    def nbytes(self) -> int:
+        """How large the recordings are, in memory or on disk; windows that overlap count twice."""
+        return sum(one.nbytes for one in self.series)
+
     @property
     def lengths(self) -> np.ndarray:
         """Steps of every series (n,)."""
@@ -208,7 +228,8 @@ class SeriesSet:
         recording = self.copies()  # identical recordings count as one
         times: list[np.ndarray] | None = None if self.times is None else []
         steps: list[np.ndarray] | None = [] if isinstance(self.targets, list) else None
-        for number, one in enumerate(self.series):
+        for number, whole in enumerate(self.series):
+            one = plain_view(whole)
             for start in range(0, len(one) - length + 1, stride):
                 stop = start + length
                 series.append(one[start:stop])
@@ -228,11 +249,11 @@ class SeriesSet:
                     remedy="Choose a shorter window.",
                 )
             )
-        whole = None if self.targets is None or steps is not None else self.targets
+        labels = None if self.targets is None or steps is not None else self.targets
         return SeriesSet(
             series,
             self.channels,
-            steps if steps is not None else None if whole is None else np.asarray(whole)[source],
+            steps if steps is not None else None if labels is None else np.asarray(labels)[source],
             ids,
             None if self.groups is None else self.groups[source],
             times,

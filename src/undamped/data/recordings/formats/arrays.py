@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from undamped.data.recordings.formats.kept import IN_MEMORY, READ_IN_PIECES
+from undamped.data.recordings.formats.large_arrays import open_large, size_of
 from undamped.data.recordings.reader import reads
 from undamped.data.recordings.resolution import Resolution
 from undamped.data.recordings.series import SeriesSet, as_numbers
@@ -19,21 +21,23 @@ _FORM = "X of shape (series, time, channels)"
 
 def read_array(path: Path) -> np.ndarray:
     """Read the one array of a .npy file."""
-    return _load(path)["X"]
+    return _load(path)[0]["X"]
 
 
-@reads(".npz")
-@reads(".npy", array=read_array)
-def read_arrays(path: str | Path) -> SeriesSet:
+@reads(".npz", in_pieces=True)
+@reads(".npy", array=read_array, in_pieces=True)
+def read_arrays(path: str | Path, *, in_memory: int = IN_MEMORY) -> SeriesSet:
     """Read an .npz file with X and, where there are such, y, lengths, ids, groups, times, channels.
 
-    A .npy file holds X alone and stays on disk. X is (series, time, channels) or (series, time).
+    A .npy file holds X alone. X is (series, time, channels) or (series, time). In single precision
+    it stays on disk, in a .npy file always.
 
     Args:
         path: The file.
+        in_memory: Arrays that are larger together stay on disk, or in a copy in the cache.
     """
     path = Path(path)
-    found = _load(path)
+    found, notes, lost = _load(path, in_memory)
     arrays = {name.lower(): array for name, array in found.items()}
     if "x" not in arrays:
         raise _wrong(path, f"an array {_FORM}", f"only {', '.join(sorted(found)) or 'nothing'}")
@@ -48,9 +52,13 @@ def read_arrays(path: str | Path) -> SeriesSet:
         _targets(path, arrays.get("y"), series),
         [str(name) for name in arrays.get("ids", ())],
         arrays.get("groups"),
-        None if times is None else _cut(path, "times", times.astype(np.float64), series),
+        None
+        if times is None
+        else _cut(path, "times", times.astype(np.float64, copy=False), series),
         source=str(path),
-        blurred=_blurred(values, series, channels),
+        notes=notes,
+        blurred=tuple(channels[channel] for channel in lost if channel < len(channels))
+        or _blurred(values, series, channels),
     )
 
 
@@ -95,18 +103,25 @@ def _blurred(values: np.ndarray, series: list[np.ndarray], channels: list[str]) 
     return resolution.blurred(channels)
 
 
-def _load(path: Path) -> dict[str, np.ndarray]:
+def _load(
+    path: Path, in_memory: int = IN_MEMORY
+) -> tuple[dict[str, np.ndarray], tuple[str, ...], tuple[int, ...]]:
+    """Return the arrays of a file, what is to be said of it, and which channels are blurred."""
     try:
         with path.open("rb") as opened:
             if not opened.read(len(_BEGINNINGS[0])).startswith(_BEGINNINGS):
                 # NumPy would take it for a pickle, and say so.
                 raise zipfile.BadZipFile
+        if size_of(path) > in_memory:
+            large = open_large(path)
+            blurred = next((one.blurred for one in large.values() if one.blurred), ())
+            return {name: one.array for name, one in large.items()}, (READ_IN_PIECES,), blurred
         if path.suffix.lower() == ".npy":
-            return {"X": np.load(path, mmap_mode="r", allow_pickle=False)}
+            return {"X": np.load(path, mmap_mode="r", allow_pickle=False)}, (), ()
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             if isinstance(file, np.ndarray):
-                return {"X": file}
-            return {name: file[name] for name in file.files}
+                return {"X": file}, (), ()
+            return {name: file[name] for name in file.files}, (), ()
     except FileNotFoundError:
         got = "no such file"
     except (zipfile.BadZipFile, EOFError):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from undamped.data.recordings.formats.table.read import IN_MEMORY, read_table
+from undamped.data.recordings.formats.kept import IN_MEMORY
+from undamped.data.recordings.formats.table.read import read_table
 from undamped.data.recordings.formats.table.rows import SUFFIXES, open_table
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, explain
@@ -37,10 +38,12 @@ def read_folder(
         time: Column of time stamps.
         channels: Columns a model may see.
         needs_target: Whether labels are looked for.
-        in_memory: Larger files stay on disk.
+        in_memory: If the files are larger than this together, all of them stay on disk.
     """
     path = Path(path)
     files = _tables_in(path)
+    if sum(file.stat().st_size for file in files) > in_memory:
+        in_memory = 0
     inside = target if target in open_table(files[0]).columns else None
     sets = [
         read_table(

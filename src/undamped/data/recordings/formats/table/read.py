@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from undamped.data.recordings.formats.kept import (
+    IN_MEMORY,
+    READ_IN_PIECES,
+    MemoryStore,
+    Store,
+    kept,
+    key_of,
+    new_copy,
+)
 from undamped.data.recordings.formats.table.columns import Columns, Layout, assign, lay_out
 from undamped.data.recordings.formats.table.plain import read_numbers
 from undamped.data.recordings.formats.table.rows import ROWS_AT_ONCE, Table, open_table
 from undamped.data.recordings.formats.table.series import series_of_rows, steps_to_series
-from undamped.data.recordings.formats.table.store import MemoryStore, Store, kept, key_of, new_copy
 from undamped.data.recordings.formats.table.values import (
     is_text,
     label_codes,
@@ -27,8 +35,6 @@ from undamped.data.recordings.series import SeriesSet
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-IN_MEMORY = 1 << 30  # bytes of a file that is read as a whole
 
 
 @reads(".csv", columns=True, array=read_numbers)
@@ -85,7 +91,7 @@ def read_table(
         columns = store.finish()
     else:
         columns, meta = _copied(table, found, rows)
-        found.notes.append("The file is larger than memory allows: it is read in pieces.")
+        found.notes.append(READ_IN_PIECES)
     build = steps_to_series if found.layout == "long" else series_of_rows
     made = build(columns, meta, found, str(path))
     return replace(made, blurred=tuple(meta.get("blurred", ())))

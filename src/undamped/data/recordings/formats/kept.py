@@ -1,6 +1,6 @@
 """Columns that grow piece by piece, in memory or on disk.
 
-A table larger than memory is copied once into plain arrays in the cache; windows are then cut from
+A file larger than memory is copied once into plain arrays in the cache; windows are then cut from
 those without reading the rest. The copy is keyed by the file's name, size and time of change.
 """
 
@@ -20,6 +20,9 @@ import numpy as np
 from undamped.data.published.cache import root
 
 META = "columns.json"
+IN_MEMORY = 1 << 30
+"""Bytes of a file that is read as a whole."""
+READ_IN_PIECES = "The file is larger than memory allows: it is read in pieces."
 
 
 class Store(Protocol):

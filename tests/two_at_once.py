@@ -1,0 +1,92 @@
+"""What the two processes of tests/test_two_processes.py do, one after the other.
+
+Started as `python two_at_once.py FOLDER` with RANK 0 and 1, as torchrun would; a test does the same
+alone and compares.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+
+from undamped.contract import Batch
+from undamped.tasks.characters import Characters
+from undamped.tasks.task import ArrayTask, Chance
+from undamped.training import fit, resume
+
+TEXT = "a state goes on from batch to batch, and every process has its own. "
+
+
+class Uneven(ArrayTask):
+    """Running sums of sequences of unequal length, some of whose answers nobody knows."""
+
+    input_size = output_size = 1
+    readout = "every"
+    answer = "number"
+    metric = "mse"
+    higher_is_better = False
+    counts: ClassVar = {"train": 24, "valid": 8, "test": 8}
+    chance = Chance(1.0, 1.0, "nothing")
+
+    def sequences(self, split):
+        return self.counts[split]
+
+    def order(self, epoch, size):
+        """Like numbers of sequences, whatever the size of a batch."""
+        return super().order(epoch, 1)
+
+    def take(self, split, index, generator):
+        lengths = 2 + 5 * index % 9
+        steps = torch.arange(int(lengths.max()))
+        inputs = torch.sin(steps[:, None, None] + index[:, None].float())
+        known = (steps[:, None] < lengths) & ((steps[:, None] + index) % 4 > 0)
+        return Batch(inputs, inputs.cumsum(0), lengths=lengths, target_mask=known.unsqueeze(-1))
+
+
+def uneven(out, **train):
+    """Train in double precision, where sums in another order are the same to twelve digits."""
+    train = {"steps": 4, "validate_every": 2, "precision": "64-true", **train}
+    return fit("gru", Uneven(), model_options={"hidden_size": 4}, train=train, out=out,
+               progress=False)  # fmt: skip
+
+
+def carried(out, text, **train):
+    """Read four places of a text, in twelve steps of two batches each: more than one pass."""
+    return fit(
+        "lstm",
+        "characters",
+        model_options={"hidden_size": 6},
+        task_options={"file": str(text), "length": 10},
+        train={"steps": 12, "validate_every": 4, "batch_size": 4, "accumulate": 2,
+               "accelerator": "cpu", **train},
+        out=out,
+        progress=False,
+    )  # fmt: skip
+
+
+def stopped(out, text, **train):
+    """The same; one process is told to stop in the middle, and both go on later."""
+    read, mine = Characters.batch, int(os.environ.get("RANK", 0))
+
+    def batch(self, split, number, size):
+        if split == "train" and number == 13 and mine == 1:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return read(self, split, number, size)
+
+    Characters.batch = batch
+    run = carried(out, text, **train)
+    Characters.batch = read
+    assert mine or run.settings["status"] == "interrupted"
+    assert mine or run.settings["steps"] == 7
+    return resume(run.path, progress=False)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    folder, both = Path(sys.argv[1]), {"devices": 2}
+    uneven(folder / "uneven", batch_size=4, accumulate=3, accelerator="cpu", **both)
+    carried(folder / "carried", folder / "text.txt", **both)
+    stopped(folder / "stopped", folder / "text.txt", **both)
