@@ -244,7 +244,7 @@ def test_any_recurrent_network_can_be_the_bank(dynamics):
     # Where a batch ended it goes on, each sequence from its own end; and sample by sample.
     ends = model.run(Batch(x, lengths=lengths))[1]
     more = torch.randn(5, 4, 2).double()
-    answer, state = model.run(Batch(more), ends)
+    answer, _ = model.run(Batch(more), ends)
     whole = torch.cat([x[:3, 3:], more[:, 3:]])
     torch.testing.assert_close(answer[3:], model(Batch(whole)))
     streamed = None

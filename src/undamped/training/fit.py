@@ -24,6 +24,7 @@ from undamped.networks.task_model import TaskModel
 from undamped.options import check, options_of
 from undamped.registry import tasks
 from undamped.tasks.task import Task
+from undamped.training.alarm import alarm_scores, alarm_sentences, keep_alarm
 from undamped.training.crew import Crew, check_launched, is_follower, is_launched, lost
 from undamped.training.environment import machine, versions
 from undamped.training.evaluation import evaluate
@@ -258,6 +259,8 @@ def _train(
         run.update(status="interrupted", steps=state.step, seconds=round(state.seconds, 3))
         return run
     run.load_into(model.cpu())
+    if not isinstance(model, LearnsAtOnce):
+        keep_alarm(run, model, task, options.batch_size)
     result: dict[str, Any] = {
         "steps": state.step,
         "seconds": round(state.seconds, 3),
@@ -271,7 +274,9 @@ def _train(
     for name, part in task.test_parts().items():
         scores = evaluate(model, part, "test", options.batch_size)
         result[name] = {"loss": scores.loss, part.metric: scores.metric, **scores.more}
-    told = {"found": found} if (found := model.found()) else {}
+        result[name] |= alarm_scores(run, model, part, options.batch_size)
+    found = [*model.found(), *alarm_sentences(run, result)]
+    told = {"found": found} if found else {}
     run.update(status="finished", result=result, **told)
     return run
 

@@ -1,4 +1,4 @@
-"""Any recurrent network of the registry as a bank: drawn once, never trained, its outputs pooled."""
+"""Any recurrent network as a bank: drawn once and never trained, its outputs pooled."""
 
 from __future__ import annotations
 

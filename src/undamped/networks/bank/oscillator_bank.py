@@ -15,7 +15,13 @@ from undamped.networks.bank.fixed_network import FixedNetwork
 from undamped.networks.bank.listeners import BankState, Listeners
 from undamped.networks.bank.oscillators import Oscillators
 from undamped.networks.learns_at_once import LearnsAtOnce, Part, check_one_answer
-from undamped.networks.ridge import fit_ridge, row_weights, sharpness, wanted_answers
+from undamped.networks.ridge import (
+    error_covariance,
+    fit_ridge,
+    row_weights,
+    sharpness,
+    wanted_answers,
+)
 from undamped.networks.task_model import StreamingModel
 from undamped.options import PositiveInt
 from undamped.promises import Kind, Promise
@@ -48,7 +54,8 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
 
     Learnt in seconds and without back-propagation, from sequences of any and unequal lengths, with
     gaps and stamps. Everything that is pooled is running, so a stream is answered sample by sample
-    in constant memory. Of the options of training it heeds `batch_size` and `precision`, and where
+    in constant memory. How far answers to sequences that were left out are from the truth is kept:
+    `error_covariance`, from which predictions get their standard errors. Of the options of training it heeds `batch_size` and `precision`, and where
     data have no end `steps`: so many batches are learnt from.
 
     Args:
@@ -80,6 +87,7 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
     centre: Tensor
     scale: Tensor
     penalty: Tensor
+    error_covariance: Tensor
 
     @checked
     def __init__(
@@ -100,9 +108,14 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         self.register_buffer("centre", torch.zeros(features))
         self.register_buffer("scale", torch.ones(features))
         self.register_buffer("penalty", torch.tensor(float("nan"), dtype=torch.float64))
+        unknown = torch.full([shape.output_size] * 2, float("nan"), dtype=torch.float64)
+        self.register_buffer("error_covariance", unknown)
         self.readout = nn.Linear(features, shape.output_size)
         nn.init.zeros_(self.readout.weight)
         nn.init.zeros_(self.readout.bias)
+        self.left_out: Tensor | None = None
+        """(sequences, outputs) what was answered without the sequence itself, in the order of
+        learning; not a part of what is saved."""
         self._learnt: list[tuple[Tensor, Tensor]] = []
 
     # Answers
@@ -284,6 +297,8 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         solved = fit_ridge(scaled, answers, penalty, weights=weights)
         factor = sharpness(self.shape, solved, answers)
         self.penalty.fill_(solved.penalty)
+        self.error_covariance.copy_(error_covariance(solved, answers, factor))
+        self.left_out = solved.left_out * factor
         self.readout.weight.copy_(solved.weight * factor)
         self.readout.bias.copy_(solved.bias * factor)
 
