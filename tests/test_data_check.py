@@ -167,3 +167,37 @@ def test_sparkline():
     assert sparkline(np.array([np.nan, 1.0, 2.0])) == " ▁█"
     assert len(sparkline(np.arange(1000.0))) == 60
     assert sparkline(np.array([np.nan])) == " "
+
+
+def test_wrong_labels_are_listed_and_right_ones_are_not(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    labels = ["slow" if number % 2 else "fast" for number in range(60)]
+    rates = np.where(np.arange(60) % 2, 0.3, 0.5)[:, None]
+    turns = random.uniform(0, 6, (60, 1))
+    waves = np.sin(rates * np.arange(40) + turns) + 0.3 * random.normal(size=(60, 40))
+    wrong = [7, 20, 41]
+    for number in wrong:
+        labels[number] = "fast" if labels[number] == "slow" else "slow"
+    labels[55] = "odd"
+    rows = [
+        {"walk": f"w{number}", "x": value, "gait": labels[number]}
+        for number in range(60)
+        for value in waves[number]
+    ]
+    pd.DataFrame(rows).to_csv("a.csv", index=False)
+    words = ("a.csv", "target=gait", "id=walk", "--labels")
+    code, out, err = check(monkeypatch, capsys, *words, "--json")
+    assert code == 0, err
+    found = json.loads(out)["labels"]
+    assert {one["id"] for one in found["doubtful"]} == {f"w{number}" for number in wrong}
+    assert found["alone"] == ["odd"] and found["right"] > 0.85
+    code, out, _ = check(monkeypatch, capsys, *words)
+    assert code == 0 and "Labels to look at" in out and "w20: labelled slow" in out
+
+
+def test_numbers_have_no_labels_to_look_at(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    suspicious().assign(code=lambda rows: rows["code"] + 0.5).to_csv("a.csv", index=False)
+    code, _, err = check(monkeypatch, capsys, "a.csv", "target=code", "id=walk", "--labels")
+    assert code == 2 and "expected recordings with one label each, got numbers" in err

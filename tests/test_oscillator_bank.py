@@ -19,19 +19,28 @@ def make(channels=2, outputs=3, oscillators=12, thresholds=2, **shape):
     model = undamped.OscillatorBank(
         TaskShape(channels, outputs, **shape), oscillators=oscillators, thresholds=thresholds
     ).double()
-    model.oscillators.thresholds.normal_()
-    model.oscillators.centre.normal_()
-    model.oscillators.scale.uniform_(0.5, 2.0)
+    model.listeners.thresholds.normal_()
+    model.listeners.centre.normal_()
+    model.listeners.scale.uniform_(0.5, 2.0)
     torch.nn.init.normal_(model.readout.weight)
     return model
 
 
+def longest_stretch(over):
+    """The most samples in a row that were, of each column."""
+    found = []
+    for column in over.T:
+        runs = "".join("x" if one else " " for one in column).split()
+        found.append(max((len(run) for run in runs), default=0))
+    return np.array(found)
+
+
 def oracle(model, x, gaps, seen):
     """The equation, sample by sample, for one sequence; what is not seen drives nothing."""
-    bank = model.oscillators
+    bank = model.listeners
     drivers, centre = bank.drivers.numpy(), bank.centre.numpy()
     scale, levels = bank.scale.numpy(), bank.thresholds.numpy()
-    gamma, omega = (rate.numpy() for rate in bank.rates())
+    gamma, omega, phase = (rate.numpy() for rate in bank.rates())
     channels = x.shape[1]
     z = np.zeros(len(gamma), dtype=complex)
     held = np.full(channels, np.nan)
@@ -46,19 +55,20 @@ def oracle(model, x, gaps, seen):
                     signals[channels + c] = (change - centre[channels + c]) / scale[channels + c]
                 held[c] = sample[c]
         z = np.exp((-gamma + 1j * omega) * gap) * z + drivers @ signals
-        heard.append(z.real)
+        heard.append((np.exp(1j * phase) * z).real)
     y = np.array(heard)
-    moves = np.abs(np.diff(y, axis=0, prepend=0.0)).mean(0)
     shares = [(y > level).mean(0) for level in levels]
-    features = np.concatenate([y.mean(0), y.max(0), moves, *shares])
+    stretches = [longest_stretch(y > level) / len(y) for level in levels]
+    first = [y.mean(0), y[-1]] if model.shape.answer == "number" else []
+    features = np.concatenate([*first, y.max(0), y.min(0), *shares, *stretches])
     weight = model.readout.weight.detach().numpy()
     return weight @ features + model.readout.bias.detach().numpy()
 
 
 @pytest.mark.parametrize("plain", [False, True])
-@pytest.mark.parametrize("timed", [False, True])
-def test_the_answer_is_that_of_the_equation(timed, plain):
-    model = make(clock=Clock(0.5, 40.0))
+@pytest.mark.parametrize(("timed", "kind"), [(False, "class"), (True, "class"), (True, "number")])
+def test_the_answer_is_that_of_the_equation(timed, kind, plain):
+    model = make(clock=Clock(0.5, 40.0), answer=kind)
     x = torch.randn(70, 4, 2).double()
     lengths = torch.tensor([70, 65, 64, 1])
     observed = torch.rand(70, 4, 2) > 0.2
@@ -99,7 +109,7 @@ def test_what_shares_a_batch_and_what_pads_it_changes_nothing():
 def test_gradients_reach_the_inputs():
     model = make(oscillators=5)
     x = torch.randn(6, 2, 2).double().requires_grad_()
-    model.oscillators.thresholds.fill_(1e9)  # a share has no slope and no jump there
+    model.listeners.thresholds.fill_(1e9)  # a share has no slope and no jump there
     assert torch.autograd.gradcheck(lambda x: model(Batch(x)), x)
 
 
@@ -157,8 +167,8 @@ def test_what_was_not_measured_is_not_learnt_from():
     for name, tensor in learnt[0].items():
         assert torch.equal(tensor, learnt[1][name]) and torch.equal(tensor, learnt[2][name]), name
     known = x[:, :, 0][seen[:, :, 0]]
-    torch.testing.assert_close(learnt[0]["oscillators.centre"][0], known.mean())
-    torch.testing.assert_close(learnt[0]["oscillators.scale"][0], known.std(correction=0))
+    torch.testing.assert_close(learnt[0]["listeners.centre"][0], known.mean())
+    torch.testing.assert_close(learnt[0]["listeners.scale"][0], known.std(correction=0))
 
 
 def waves(count, steps=60):
@@ -188,7 +198,7 @@ def test_a_run_of_a_bank_is_a_run_like_any_other(tmp_path):
     again = Run.open(runs[0].path)
     assert "penalty" in again.settings["found"][0]
     weights = [Run.open(run.path).settings["model"]["parameters"] for run in runs]
-    assert weights[0] == weights[1] == 2 * (7 * 60 + 1)
+    assert weights[0] == weights[1] == 2 * (10 * 60 + 1)
 
 
 def test_numbers_and_values_to_come():
@@ -206,12 +216,47 @@ def test_numbers_and_values_to_come():
 def test_dampings_and_drivers_are_drawn_as_said():
     torch.manual_seed(0)
     model = undamped.OscillatorBank(TaskShape(4, 2), oscillators=400)
-    shares = set(model.oscillators.damping_share.tolist())
+    shares = set(model.listeners.damping_share.tolist())
     assert shares == set(DAMPINGS)
-    used = (model.oscillators.drivers != 0).sum(1)
+    used = (model.listeners.drivers != 0).sum(1)
     assert used.min() == 1 and 1 < used.max() <= 3
 
 
 def test_answers_at_every_step_are_refused():
     with pytest.raises(OptionError, match="one answer for a sequence"):
         undamped.OscillatorBank(TaskShape(2, 2, readout="every"))
+
+
+@pytest.mark.parametrize("dynamics", ["linoss", "unicornn", "lstm"])
+def test_any_recurrent_network_can_be_the_bank(dynamics):
+    torch.manual_seed(0)
+    model = undamped.OscillatorBank(
+        TaskShape(2, 2), oscillators=7, thresholds=2, dynamics=dynamics
+    ).double()
+    x = torch.randn(140, 4, 2).double()
+    x[30, 0, 1] = torch.nan
+    lengths = torch.tensor([140, 64, 65, 3])
+    model.learn([Batch(x, torch.arange(4) % 2, lengths)])
+    together = model(Batch(x, lengths=lengths))
+    for number, length in enumerate(lengths.tolist()):
+        one = x[:length, number : number + 1]
+        torch.testing.assert_close(together[number : number + 1], model(Batch(one)))
+    # Where a batch ended it goes on, each sequence from its own end; and sample by sample.
+    ends = model.run(Batch(x, lengths=lengths))[1]
+    more = torch.randn(5, 4, 2).double()
+    answer, _ = model.run(Batch(more), ends)
+    whole = torch.cat([x[:3, 3:], more[:, 3:]])
+    torch.testing.assert_close(answer[3:], model(Batch(whole)))
+    streamed = None
+    for sample in whole:
+        said, streamed = model.step(sample, streamed)
+    torch.testing.assert_close(said, answer[3:])
+    assert not any(p.requires_grad for p in model.listeners.parameters())
+
+
+def test_what_cannot_be_the_bank_is_refused():
+    with pytest.raises(OptionError, match="recurrent network"):
+        undamped.OscillatorBank(TaskShape(2, 2), dynamics="boosting")
+    timed = TaskShape(2, 2, needs=frozenset({"times"}), clock=Clock(0.5, 40.0))
+    with pytest.raises(OptionError, match="times of their own"):
+        undamped.OscillatorBank(timed, dynamics="lstm")

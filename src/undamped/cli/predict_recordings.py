@@ -32,6 +32,7 @@ def answer_recordings(
     from undamped.cli.screen import console, print_json
     from undamped.files import refuse_folder, write_text
     from undamped.training.prediction import predict_series
+    from undamped.training.standard_errors import with_standard_error
 
     refuse_folder(out)
     future = preparation.kind == "forecast" and not preparation.at_times
@@ -45,7 +46,7 @@ def answer_recordings(
     tested = data is None and not future
     truths = _truths(series_set) if tested else [None] * len(series_set)
     answers = [
-        _answer(name, preparation, found, truth)
+        with_standard_error(_answer(name, preparation, found, truth), found, model, preparation)
         for name, found, truth in zip(series_set.ids, outputs, truths, strict=True)
     ]
     bands = bands_of(run, model, follow=own is not None) if future else None
@@ -137,9 +138,14 @@ def _answer(name: str, preparation: Preparation, outputs: Any, truth: Any) -> di
 
 def _in_words(answer: dict[str, Any]) -> str:
     if "probabilities" in answer:
-        said = f"{answer['label']}  (probability {max(answer['probabilities'].values()):.2f})"
+        likely = f"probability {answer['probabilities'][answer['label']]:.2f}"
+        if "margin" in answer:
+            likely += f", margin {answer['margin']:.2g} ± {answer['standard_error']:.2g}"
+        said = f"{answer['label']}  ({likely})"
     elif "value" in answer:
         said = f"{answer['value']:.6g}"
+        if "standard_error" in answer:
+            said += f" ± {answer['standard_error']:.2g}"
     elif "forecast" in answer:
         said = "; ".join(
             f"{name} {_few_ahead(values, answer.get('bands', {}).get(name))}"
@@ -187,11 +193,19 @@ def _as_csv(answers: list[dict[str, Any]], preparation: Preparation) -> str:
             for step, value in enumerate(answer[kind + "s"]):
                 table.writerow([answer["id"], step, value])
     elif preparation.classes is not None:
-        table.writerow(["id", "label", *(f"p_{name}" for name in preparation.classes)])
+        beside = _beside(answers, "margin", "standard_error")
+        table.writerow(["id", "label", *(f"p_{name}" for name in preparation.classes), *beside])
         for answer in answers:
-            table.writerow([answer["id"], answer["label"], *answer["probabilities"].values()])
+            row = [answer["id"], answer["label"], *answer["probabilities"].values()]
+            table.writerow([*row, *(answer[name] for name in beside)])
     else:
-        table.writerow(["id", "value"])
+        beside = _beside(answers, "standard_error")
+        table.writerow(["id", "value", *beside])
         for answer in answers:
-            table.writerow([answer["id"], answer["value"]])
+            table.writerow([answer["id"], answer["value"], *(answer[name] for name in beside)])
     return text.getvalue()
+
+
+def _beside(answers: list[dict[str, Any]], *names: str) -> list[str]:
+    """Return the columns that all answers have."""
+    return [name for name in names if all(name in answer for answer in answers)]

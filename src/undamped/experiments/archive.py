@@ -43,7 +43,7 @@ SETS = (
     "PigCVP",
 )
 """From short series to long ones."""
-MODELS = ("bank", "minirocket", "multirocket-hydra", "boosting", "dtw", "auto", "unicornn")
+MODELS = ("bank", "minirocket", "multirocket-hydra", "boosting", "dtw", "auto", "unicornn", "linoss")
 _ALWAYS_THE_SAME = ("dtw", "guess")
 
 
@@ -54,12 +54,14 @@ class Answers:
     Args:
         accuracy: On the test part, one for every seed.
         seconds: Of one training, the mean.
+        cpu_seconds: Of the processor, likewise; without the race of `auto`.
         models: What `auto` chose, one for every seed.
         refused: Why there is no answer.
     """
 
     accuracy: list[float] = field(default_factory=list)
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     models: list[str] = field(default_factory=list)
     refused: str = ""
 
@@ -87,7 +89,8 @@ class ArchiveExperiment:
     """All models on all sets."""
 
     seeds: int
-    steps: int
+    steps: int | None
+    network_seconds: float
     minutes: float
     sets: tuple[ArchiveSet, ...]
 
@@ -120,6 +123,7 @@ class ArchiveExperiment:
         return {
             "seeds": self.seeds,
             "steps": self.steps,
+            "network_seconds": self.network_seconds,
             "minutes": self.minutes,
             "sets": [
                 {**vars(one), "answers": {name: vars(a) for name, a in one.answers.items()}}
@@ -172,7 +176,8 @@ def run(
     models: Sequence[str] = MODELS,
     seeds: PositiveInt = 3,
     seed: NonNegativeInt = 0,
-    steps: PositiveInt = 300,
+    steps: PositiveInt | None = None,
+    network_seconds: PositiveFloat = 60.0,
     minutes: PositiveFloat = 1.0,
     out: str = "runs/archive",
     tick: Callable[..., None] | None = None,
@@ -184,7 +189,8 @@ def run(
         models: Registry names, and `auto`.
         seeds: How many seeds; `auto` and trained networks have one.
         seed: The first of them.
-        steps: Updates of trained networks.
+        steps: Updates of trained networks, instead of a time.
+        network_seconds: Time for a trained network on each set.
         minutes: Time for `auto` on each set.
         out: The folder for the runs; what is there already is not trained again.
         tick: Called with what was done and the share of all, for a progress bar.
@@ -206,13 +212,16 @@ def run(
     for name in models:
         if name != AUTO:
             known[name]
+    budget = {"seconds": network_seconds} if steps is None else {"steps": steps}
     outcomes, total = [], len(sets) * len(models)
     for place, name in enumerate(sets):
         answers: dict[str, Answers] = {}
         for number, model in enumerate(models):
             if tick is not None:
                 tick(f"{name}, {model}", (place * len(models) + number) / total)
-            answers[model] = _answers(name, model, range(seed, seed + seeds), steps, minutes, out)
+            answers[model] = _answers(
+                name, model, range(seed, seed + seeds), budget, minutes, out
+            )
         task = tasks["ucr"](dataset=name)
         outcomes.append(
             ArchiveSet(
@@ -225,11 +234,11 @@ def run(
                 answers=answers,
             )
         )
-    return ArchiveExperiment(seeds, steps, minutes, tuple(outcomes))
+    return ArchiveExperiment(seeds, steps, network_seconds, minutes, tuple(outcomes))
 
 
 def _answers(
-    name: str, model: str, seeds: Sequence[int], steps: int, minutes: float, out: str
+    name: str, model: str, seeds: Sequence[int], budget: dict[str, Any], minutes: float, out: str
 ) -> Answers:
     from undamped.errors import DataError, MissingPackageError, OptionError
     from undamped.experiments.kept_runs import kept_fit
@@ -240,7 +249,7 @@ def _answers(
     train: dict[str, Any] = {"minutes": minutes} if model == AUTO else {}
     trained = model != AUTO and not issubclass(models[model], LearnsAtOnce)
     if trained:
-        train = {"steps": steps}
+        train = budget
     once = trained or model in (AUTO, *_ALWAYS_THE_SAME)
     found: list[Any] = []
     try:
@@ -260,6 +269,7 @@ def _answers(
     return Answers(
         accuracy=[one["result"]["test"]["accuracy"] for one in found],
         seconds=float(np.mean([_seconds(one) for one in found])),
+        cpu_seconds=float(np.mean([one["result"]["cpu_seconds"] for one in found])),
         models=[one["model"]["name"] for one in found] if model == AUTO else [],
     )
 

@@ -99,6 +99,21 @@ def fit_ridge(
     return Ridge(weight, bias, penalty, left_out)
 
 
+def error_covariance(solved: Ridge, answers: Tensor, factor: float = 1.0) -> Tensor:
+    """Return how answers to sequences that were not learnt from go wrong, (outputs, outputs).
+
+    The mean of e eᵀ over the sequences, where e is what the answer by the regression that was not
+    shown a sequence lacks. Its diagonal holds squared standard errors of an answer.
+
+    Args:
+        solved: What was learnt.
+        answers: (samples, outputs) what was to be answered.
+        factor: What answers are multiplied with afterwards.
+    """
+    errors = (answers.double() - solved.left_out) * factor
+    return errors.T @ errors / len(errors)
+
+
 def wanted_answers(shape: TaskShape, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return what a regression is to answer (batch, outputs), and which rows are known.
 

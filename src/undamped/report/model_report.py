@@ -45,6 +45,7 @@ class ModelReport:
         versions: Versions of the libraries.
         command: The command that made the run.
         path: Where the run lies.
+        found: What training found and the settings do not say, in sentences.
         tried: What was raced before the model was chosen, as run.json remembers it.
     """
 
@@ -60,6 +61,7 @@ class ModelReport:
     versions: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
     path: str = ""
+    found: Sequence[str] = ()
     tried: Sequence[Mapping[str, Any]] = ()
 
     def to_dict(self) -> dict[str, Any]:

@@ -66,6 +66,7 @@ def report_run(
         versions=settings.get("versions", {}),
         command=settings.get("command") or "",
         path=str(opened.path),
+        found=settings.get("found", ()),
         tried=settings.get("tried", ()),
     )
 

@@ -24,7 +24,7 @@ def verdicts(reports: Sequence[ModelReport]) -> str:
     items = "".join(
         f'<li class="{r.tone}" data-model="{i}"><span class="mark" aria-hidden="true">'
         f"{marks[r.tone]}</span> <b>{text(r.name)}</b>: {text(r.verdict)}.{_score(r)}"
-        f"{_remedies(r)}</li>"
+        f"{''.join(' ' + text(sentence) for sentence in r.found)}{_remedies(r)}</li>"
         for i, r in enumerate(reports)
     )
     return (

@@ -25,6 +25,7 @@ from undamped.data.recordings.prepared import PreparedSeries, batch_of, pad_stam
 from undamped.data.recordings.series import SeriesSet, pieces
 from undamped.errors import OptionError, explain
 from undamped.options import NonNegativeInt
+from undamped.tasks.series_alarm import wanted_alarm
 from undamped.tasks.series_chance import NO_ANSWER, class_counts, series_chance
 from undamped.tasks.series_choices import (
     LONG_PAST,
@@ -98,6 +99,7 @@ class SeriesTask(ArrayTask):
         self._answer_as_prepared(asked["standardise"])
         if asked["weights"] == "balanced":
             self._weigh_classes()
+        self.alarm = wanted_alarm(asked, self.series_set, self.preparation, self.parts)
         self._prepared: dict[int, PreparedSeries] = {}
         self._kept = 0
         self._whole_past = False

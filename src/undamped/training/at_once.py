@@ -16,6 +16,7 @@ from undamped.networks.learns_at_once import LearnsAtOnce
 from undamped.networks.task_model import TaskModel
 from undamped.registry import models
 from undamped.tasks.task import ArrayTask, Split, Task
+from undamped.training.alarm import keep_alarm
 from undamped.training.batches import to_double
 from undamped.training.budget import Budget
 from undamped.training.calibration import keep_bands
@@ -113,6 +114,7 @@ def learn_at_once(model: LearnsAtOnce, training: Training) -> None:
 
     # Before it learns from what they come from.
     keep_bands(run, model, task, options.batch_size, learn_before)
+    keep_alarm(run, model, task, options.batch_size)  # before it learns from those series
     model.learn_also(() if task.validates_on_training else held_out)
     progress.step = learnt.count
     progress.since.update(loss=fitted[0], metric=fitted[1], metric_count=fitted[2], steps=1.0)

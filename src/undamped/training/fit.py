@@ -24,6 +24,7 @@ from undamped.networks.task_model import TaskModel
 from undamped.options import check, options_of
 from undamped.registry import tasks
 from undamped.tasks.task import Task
+from undamped.training.alarm import alarm_scores, alarm_sentences, keep_alarm
 from undamped.training.calibration import band_scores, keep_bands
 from undamped.training.crew import Crew, check_launched, is_follower, is_launched, lost
 from undamped.training.environment import machine, versions
@@ -261,6 +262,7 @@ def _train(
     run.load_into(model.cpu())
     if not isinstance(model, LearnsAtOnce):
         keep_bands(run, model, task, options.batch_size)
+        keep_alarm(run, model, task, options.batch_size)
     bands = run.bands()
     result: dict[str, Any] = {
         "steps": state.step,
@@ -278,7 +280,9 @@ def _train(
         result[name] = {"loss": scores.loss, part.metric: scores.metric, **scores.more}
         if bands is not None:
             result[name] |= band_scores(model, part, "test", options.batch_size, bands)
-    told = {"found": found} if (found := model.found()) else {}
+        result[name] |= alarm_scores(run, model, part, options.batch_size)
+    found = [*model.found(), *alarm_sentences(run, result)]
+    told = {"found": found} if found else {}
     run.update(status="finished", result=result, **told)
     return run
 

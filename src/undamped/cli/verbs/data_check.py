@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from undamped.data.recordings.findings import Findings
     from undamped.data.recordings.series import SeriesSet
+    from undamped.training.doubtful_labels import LabelCheck
 
-WIDTH, SHOWN = 60, 3
+WIDTH, SHOWN, MOST_LABELS = 60, 3, 20
 _BLOCKS = "▁▂▃▄▅▆▇█"
 READING = tuple(ReadingOptions.__annotations__)
 
@@ -33,6 +34,14 @@ def check(
     picture: Annotated[
         Path | None, typer.Option(help="Draw what was found into this PNG or SVG file.")
     ] = None,
+    labels: Annotated[
+        bool,
+        typer.Option(
+            "--labels",
+            help="List labels to look at: those that a bank of oscillators, which has learnt all "
+            "other series, does not believe.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
 ) -> None:
     """Say in plain words what is in a file of recordings: series, labels, gaps, suspicious things.
@@ -48,15 +57,46 @@ def check(
     file, options = _read_words(words)
     series_set = read_recordings(file, **options)
     found = look_at(series_set)
+    checked = _check_labels(series_set) if labels else None
     if picture is not None:
         from undamped.cli.data_picture import draw_recordings
 
         draw_recordings(picture, series_set, found)
     if as_json:
-        print_json({"file": file, "columns": series_set.columns, **found.to_dict()})
+        beside = {} if checked is None else {"labels": checked.to_dict()}
+        print_json({"file": file, "columns": series_set.columns, **found.to_dict(), **beside})
         return
     _print(file, series_set, found, picture)
+    if checked is not None:
+        _print_labels(checked)
     _print_next(words, series_set)
+
+
+def _check_labels(series_set: SeriesSet) -> LabelCheck:
+    from undamped.cli.stages import stages
+    from undamped.training.doubtful_labels import check_labels
+
+    with stages("labels") as stage:
+        stage("a bank learns all series")
+        return check_labels(series_set)
+
+
+def _print_labels(checked: LabelCheck) -> None:
+    from undamped.cli.screen import console
+
+    screen = console()
+    screen.print("\n[bold]Labels to look at[/]")
+    for sentence in checked.sentences:
+        screen.print(f"  {sentence}", soft_wrap=True, markup=False)
+    for one in checked.doubtful[:MOST_LABELS]:
+        screen.print(
+            f"  {one.id}: labelled {one.label} (chance {one.chance:.2g}), looks like {one.instead} "
+            f"({one.instead_chance:.2g})",
+            soft_wrap=True,
+            markup=False,
+        )
+    if len(checked.doubtful) > MOST_LABELS:
+        screen.print(f"  … and {len(checked.doubtful) - MOST_LABELS:,} more; --json has all.")
 
 
 def _read_words(words: list[str]) -> tuple[str, dict[str, Any]]:

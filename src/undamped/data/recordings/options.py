@@ -96,6 +96,18 @@ class SeriesOptions(PreparationOptions, total=False):
             "however rare it is, in training and in the score.",
         ),
     ]
+    sensitivity: Annotated[
+        float | None,
+        Default(
+            None,
+            "The share of the series of one class that has to be found, such as 0.95: from which "
+            "probability on the class is said is chosen on the validation part.",
+        ),
+    ]
+    positive: Annotated[
+        str | None,
+        Default(None, "With sensitivity, the class to be found; the rarer one of two by default."),
+    ]
     gap: Annotated[
         NonNegativeInt,
         Default(0, "For a split by time, how much is left out between two parts."),

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from undamped.contract import Use
+from undamped.data.recordings.alarm import Alarm
 from undamped.data.recordings.gaps import hold, interpolate
 from undamped.data.recordings.labels import as_labels, comparable, sorted_labels
 from undamped.data.recordings.moments import (
@@ -59,6 +60,7 @@ class Preparation:
         window: Steps of a window, where recordings were cut into such.
         quantiles: The quantiles of values to come that networks answer with; empty where they
             answer with one value.
+        alarm: The class that is said from a threshold of its own on, as `Alarm` writes it down.
 
     Example:
         >>> import numpy as np
@@ -86,6 +88,7 @@ class Preparation:
     forecast: list[str] = field(default_factory=list)
     window: int | None = None
     quantiles: list[float] = field(default_factory=list)
+    alarm: dict[str, Any] | None = None
 
     @classmethod
     def fit(
@@ -189,6 +192,13 @@ class Preparation:
     def readout(self) -> Literal["last", "every"]:
         """Whether there is an answer at every step."""
         return "every" if self.kind in ("steps", "step-regression") else "last"
+
+    @property
+    def kept_alarm(self) -> Alarm | None:
+        """The class that has a threshold of its own, if one has."""
+        if self.alarm is None:
+            return None
+        return Alarm(**{**self.alarm, "series": tuple(self.alarm["series"])})
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for run.json."""
@@ -334,9 +344,12 @@ class Preparation:
         if self.classes is not None:
             rows = np.exp(rows - rows.max(-1, keepdims=True))
             rows = rows / rows.sum(-1, keepdims=True)
+            alarm = self.kept_alarm
             return [
                 {
-                    "label": self.classes[int(row.argmax())],
+                    "label": self.classes[int(row.argmax())]
+                    if alarm is None
+                    else alarm.label(self.classes, row),
                     "probabilities": dict(zip(self.classes, row.tolist(), strict=True)),
                 }
                 for row in rows

@@ -22,16 +22,20 @@ def kernel(timed: bool) -> Callable[..., None]:
         until: Any,
         cosine: Any,
         sine: Any,
+        show_real: Any,
+        show_imaginary: Any,
         damping: Any,
         frequency: Any,
         thresholds: Any,
         real: Any,
         imaginary: Any,
-        before: Any,
+        now: Any,
         total: Any,
         peak: Any,
-        speed: Any,
+        trough: Any,
         above: Any,
+        stretch: Any,
+        longest: Any,
         count: Any,
         low: int,
         high: int,
@@ -49,16 +53,21 @@ def kernel(timed: bool) -> Callable[..., None]:
                         c = size * math.cos(frequency[k] * gap)
                         s = size * math.sin(frequency[k] * gap)
                     x, y = real[b, k], imaginary[b, k]
-                    now = c * x - s * y + drive[t, b, k]
-                    real[b, k] = now
-                    imaginary[b, k] = s * x + c * y
-                    total[b, k] += now
-                    speed[b, k] += abs(now - before[b, k])
-                    before[b, k] = now
-                    peak[b, k] = now if first or now > peak[b, k] else peak[b, k]
+                    moved = c * x - s * y + drive[t, b, k]
+                    beside = s * x + c * y
+                    real[b, k], imaginary[b, k] = moved, beside
+                    shown = show_real[k] * moved - show_imaginary[k] * beside
+                    now[b, k] = shown
+                    total[b, k] += shown
+                    peak[b, k] = shown if first or shown > peak[b, k] else peak[b, k]
+                    trough[b, k] = shown if first or shown < trough[b, k] else trough[b, k]
                 for j in range(levels):
                     for k in range(width):
-                        above[b, j, k] += one if real[b, k] > thresholds[j, k] else zero
+                        over = one if now[b, k] > thresholds[j, k] else zero
+                        lasting = (stretch[b, j, k] + one) * over
+                        above[b, j, k] += over
+                        stretch[b, j, k] = lasting
+                        longest[b, j, k] = max(lasting, longest[b, j, k])
                 count[b] += one
 
     return bank_pools

@@ -1,10 +1,10 @@
 """Oscillators driven by samples, and what is counted of them while they move.
 
-    z ← e^{(−γ + iω) Δt} z + u,    y = Re z
+    z ← e^{(−γ + iω) Δt} z + u,    y = Re e^{iφ} z
 
-Counted are the samples, Σ y, max y, Σ |y − y of the sample before|, and the samples at which y was
-above each of some thresholds. All of it is running: a state is as large after a million samples as
-after one, and a state of zeros has seen nothing.
+Counted are the samples, Σ y, max y, min y, the samples at which y was above each of some
+thresholds, and the longest stretch of samples that were. All of it is running: a state is as large
+after a million samples as after one, and a state of zeros has seen nothing.
 """
 
 from __future__ import annotations
@@ -24,21 +24,25 @@ class Pools(NamedTuple):
     Args:
         real: (batch, oscillators) Re z.
         imaginary: (batch, oscillators) Im z.
-        before: (batch, oscillators) y at the sample before.
+        now: (batch, oscillators) y.
         total: (batch, oscillators) sum of y.
         peak: (batch, oscillators) largest y; 0 before the first sample.
-        speed: (batch, oscillators) sum of |y − y before|.
+        trough: (batch, oscillators) smallest y; 0 before the first sample.
         above: (batch, thresholds, oscillators) samples above each threshold.
+        stretch: (batch, thresholds, oscillators) how many of the last ones were, one after another.
+        longest: (batch, thresholds, oscillators) the longest such stretch so far.
         samples: (batch,) how many.
     """
 
     real: Tensor
     imaginary: Tensor
-    before: Tensor
+    now: Tensor
     total: Tensor
     peak: Tensor
-    speed: Tensor
+    trough: Tensor
     above: Tensor
+    stretch: Tensor
+    longest: Tensor
     samples: Tensor
 
     @classmethod
@@ -46,14 +50,51 @@ class Pools(NamedTuple):
         """Return what a bank starts from."""
         levels, oscillators = thresholds.shape
         none = thresholds.new_zeros(batch, oscillators)
-        above = thresholds.new_zeros(batch, levels, oscillators)
-        return cls(none, none, none, none, none, none, above, thresholds.new_zeros(batch))
+        level = thresholds.new_zeros(batch, levels, oscillators)
+        return cls(*[none] * 6, *[level] * 3, thresholds.new_zeros(batch))
 
-    def features(self) -> Tensor:
-        """Return means, peaks, mean speeds and shares, (batch, (3 + thresholds) · oscillators)."""
+    def features(self, *, levels: bool) -> Tensor:
+        """Return what is known of each sequence, (batch, features).
+
+        Peaks, troughs, shares of the samples above each threshold and longest stretches as shares
+        of all samples: `feature_count` of them.
+
+        Args:
+            levels: Whether means and present values come first.
+        """
         count = self.samples.clamp_min(1).unsqueeze(1)
-        shares = (self.above / count.unsqueeze(1)).flatten(1)
-        return torch.cat((self.total / count, self.peak, self.speed / count, shares), dim=1)
+        counted = [(part / count.unsqueeze(1)).flatten(1) for part in (self.above, self.longest)]
+        first = [self.total / count, self.now] if levels else []
+        return torch.cat([*first, self.peak, self.trough, *counted], dim=1)
+
+
+def feature_count(oscillators: int, thresholds: int, *, levels: bool) -> int:
+    """Return how many features a sequence has.
+
+    Args:
+        oscillators: How many there are.
+        thresholds: How many levels of each are counted.
+        levels: Whether means and present values are among them.
+    """
+    return (2 * levels + 2 + 2 * thresholds) * oscillators
+
+
+class Rates(NamedTuple):
+    """What an oscillator is; (oscillators,) each.
+
+    Args:
+        damping: γ.
+        frequency: ω.
+        phase: φ.
+    """
+
+    damping: Tensor
+    frequency: Tensor
+    phase: Tensor
+
+    def to(self, dtype: torch.dtype) -> Rates:
+        """Return them in another precision."""
+        return Rates(*[part.to(dtype) for part in self])
 
 
 def advance(
@@ -61,27 +102,24 @@ def advance(
     drive: Tensor,
     gaps: Tensor | None,
     lengths: Tensor | None,
-    damping: Tensor,
-    frequency: Tensor,
+    rates: Rates,
     thresholds: Tensor,
 ) -> Pools:
-    """Go on by some samples; gradients flow through the plain loop, to all but the shares.
+    """Go on by some samples; gradients flow through the plain loop, to all but what is counted.
 
     Args:
         pools: Where things stand; not changed.
         drive: (time, batch, oscillators) what drives each oscillator at each sample.
         gaps: (time, batch) time before each sample; 1 where not given.
         lengths: (batch,) how many of the samples each sequence has; all if not given.
-        damping: (oscillators,) γ.
-        frequency: (oscillators,) ω.
+        rates: What the oscillators are.
         thresholds: (thresholds, oscillators).
     """
-    rates = (damping, frequency)
     followed = torch.is_grad_enabled() and (drive.requires_grad or pools.real.requires_grad)
     kind = "reference" if followed else implementation(drive, *rates, thresholds, *pools)
     if kind == "numba" and drive.numel():
         return _compiled(pools, drive, gaps, lengths, rates, thresholds)
-    return reference_advance(pools, drive, gaps, lengths, damping, frequency, thresholds)
+    return reference_advance(pools, drive, gaps, lengths, rates, thresholds)
 
 
 def reference_advance(
@@ -89,14 +127,13 @@ def reference_advance(
     drive: Tensor,
     gaps: Tensor | None,
     lengths: Tensor | None,
-    damping: Tensor,
-    frequency: Tensor,
+    rates: Rates,
     thresholds: Tensor,
 ) -> Pools:
     """Say what is meant, in a plain loop; arguments are those of `advance`."""
     for t, u in enumerate(drive):
         gap = drive.new_ones(drive.shape[1], 1) if gaps is None else gaps[t].unsqueeze(1)
-        moved = _move(pools, u, gap.to(drive.dtype), damping, frequency, thresholds)
+        moved = _move(pools, u, gap.to(drive.dtype), rates, thresholds)
         if lengths is None:
             pools = moved
             continue
@@ -119,25 +156,23 @@ def turned(
     return cosine * real - sine * imaginary, sine * real + cosine * imaginary
 
 
-def _move(
-    pools: Pools,
-    u: Tensor,
-    gap: Tensor,
-    damping: Tensor,
-    frequency: Tensor,
-    thresholds: Tensor,
-) -> Pools:
-    real, imaginary = turned(pools.real, pools.imaginary, gap, damping, frequency)
-    y = real + u
+def _move(pools: Pools, u: Tensor, gap: Tensor, rates: Rates, thresholds: Tensor) -> Pools:
+    real, imaginary = turned(pools.real, pools.imaginary, gap, rates.damping, rates.frequency)
+    real = real + u
+    y = rates.phase.cos() * real - rates.phase.sin() * imaginary
     first = (pools.samples == 0).unsqueeze(1)
+    over = (y.unsqueeze(1) > thresholds).to(y.dtype)
+    stretch = (pools.stretch + 1) * over
     return Pools(
-        y,
+        real,
         imaginary,
         y,
         pools.total + y,
         torch.where(first, y, torch.maximum(pools.peak, y)),
-        pools.speed + (y - pools.before).abs(),
-        pools.above + (y.unsqueeze(1) > thresholds),
+        torch.where(first, y, torch.minimum(pools.trough, y)),
+        pools.above + over,
+        stretch,
+        torch.maximum(pools.longest, stretch),
         pools.samples + 1,
     )
 
@@ -147,7 +182,7 @@ def _compiled(
     drive: Tensor,
     gaps: Tensor | None,
     lengths: Tensor | None,
-    rates: tuple[Tensor, Tensor],
+    rates: Rates,
     thresholds: Tensor,
 ) -> Pools:
     from undamped.kernels.bank.compiled import kernel
@@ -161,8 +196,12 @@ def _compiled(
         torch.full((batch,), steps) if lengths is None else lengths.to(torch.int64).clamp(0, steps)
     )
     one = drive.new_ones(())
-    real, imaginary = turned(one, drive.new_zeros(()), one, *rates)
-    constants = [part.contiguous().numpy() for part in (real, imaginary, *rates, thresholds)]
+    turn = turned(one, drive.new_zeros(()), one, rates.damping, rates.frequency)
+    shown = rates.phase.cos(), rates.phase.sin()
+    constants = [
+        part.contiguous().numpy()
+        for part in (*turn, *shown, rates.damping, rates.frequency, thresholds)
+    ]
     arrays = [part.numpy() for part in moved]
     run = kernel(timed)
     values, times, ends = drive.contiguous().numpy(), stamps.numpy(), until.numpy()

@@ -10,15 +10,24 @@ from torch import Tensor, nn
 from undamped.checked import checked
 from undamped.contract import Answer, Batch, InputKind, TaskShape, Use
 from undamped.errors import DataError, OptionError, explain
-from undamped.kernels.bank.pools import turned
-from undamped.networks.bank.oscillators import BankState, Oscillators
+from undamped.kernels.bank.pools import feature_count, turned
+from undamped.networks.bank.fixed_network import FixedNetwork
+from undamped.networks.bank.listeners import BankState, Listeners
+from undamped.networks.bank.oscillators import Oscillators
 from undamped.networks.learns_at_once import LearnsAtOnce, Part, check_one_answer
-from undamped.networks.ridge import fit_ridge, row_weights, sharpness, wanted_answers
+from undamped.networks.ridge import (
+    error_covariance,
+    fit_ridge,
+    row_weights,
+    sharpness,
+    wanted_answers,
+)
 from undamped.networks.task_model import StreamingModel
 from undamped.options import PositiveInt
 from undamped.promises import Kind, Promise
 from undamped.registry import models
 
+OSCILLATORS = "oscillators"
 _EXAMPLES = 16  # sequences on whose responses thresholds are chosen
 _LEAST_SCALE = 1e-6  # of a feature; one that hardly varies says nothing
 _MOST_BYTES = 2 << 30
@@ -29,27 +38,32 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
     """Oscillator bank: a thousand fixed oscillators hear the sequence, a ridge regression answers.
 
     Equation:
-        z_k ← e^{(−γ_k + iω_k) Δt} z_k + d_k · (x, Δx),  y_k = Re z_k
-        answer = W φ + b,  φ = (mean y, max y, mean |Δy|, share of samples with y > θ_j)
+        z_k ← e^{(−γ_k + iω_k) Δt} z_k + d_k · (x, Δx),  y_k = Re e^{iψ_k} z_k
+        answer = W φ + b
+        φ = (max y, min y, share of samples with y > θ_j, longest stretch with y > θ_j)
 
     Symbols:
-        x sample, Δx its change, ω log-spaced frequencies and γ dampings from none to 0.6 ω, d
+        x sample, Δx its change, ω log-spaced frequencies, γ dampings from none to ω, ψ phases, d
         random mixtures of one to three channels, all drawn once and never trained; θ quantiles of
-        responses to training sequences. W, b ridge regression with the penalty whose answers to
-        samples left out are best, for classes as ±1 and then scaled into logits.
+        responses to training sequences. Where the answer is a number, φ has the mean and the
+        present y too. W, b ridge regression with the penalty whose answers to samples left out are
+        best, for classes as ±1 and then scaled into logits.
 
     Promise:
         Between samples no oscillation grows, and two gaps do what one gap of their length does.
 
     Learnt in seconds and without back-propagation, from sequences of any and unequal lengths, with
     gaps and stamps. Everything that is pooled is running, so a stream is answered sample by sample
-    in constant memory. Of the options of training it heeds `batch_size` and `precision`, and where
+    in constant memory. How far answers to sequences that were left out are from the truth is kept:
+    `error_covariance`, from which predictions get their standard errors. Of the options of training it heeds `batch_size` and `precision`, and where
     data have no end `steps`: so many batches are learnt from.
 
     Args:
         shape: The shape of the task.
         oscillators: How many.
         thresholds: How many levels of every oscillator are counted.
+        dynamics: What hears the sequence: the oscillators, or a recurrent network of the registry
+            with as many hidden units, as it starts; that heeds no stamps.
 
     Example:
         >>> model = undamped.OscillatorBank(undamped.contract.TaskShape(3, 2), oscillators=50)
@@ -73,6 +87,7 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
     centre: Tensor
     scale: Tensor
     penalty: Tensor
+    error_covariance: Tensor
 
     @checked
     def __init__(
@@ -81,19 +96,26 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         *,
         oscillators: PositiveInt = 1000,
         thresholds: PositiveInt = 4,
+        dynamics: str = OSCILLATORS,
     ) -> None:
         super().__init__()
         check_one_answer("bank", shape)
         self.shape = shape
-        gap = shape.clock.gap if shape.clock is not None else 1.0
-        self.oscillators = Oscillators(shape.input_size, oscillators, thresholds, gap)
-        features = (3 + thresholds) * oscillators
+        self.listeners = _listeners(shape, oscillators, thresholds, dynamics)
+        if dynamics != OSCILLATORS:
+            self.promises = ()  # those are the oscillators'
+        features = feature_count(self.listeners.count, thresholds, levels=self._levels)
         self.register_buffer("centre", torch.zeros(features))
         self.register_buffer("scale", torch.ones(features))
         self.register_buffer("penalty", torch.tensor(float("nan"), dtype=torch.float64))
+        unknown = torch.full([shape.output_size] * 2, float("nan"), dtype=torch.float64)
+        self.register_buffer("error_covariance", unknown)
         self.readout = nn.Linear(features, shape.output_size)
         nn.init.zeros_(self.readout.weight)
         nn.init.zeros_(self.readout.bias)
+        self.left_out: Tensor | None = None
+        """(sequences, outputs) what was answered without the sequence itself, in the order of
+        learning; not a part of what is saved."""
         self._learnt: list[tuple[Tensor, Tensor]] = []
 
     # Answers
@@ -101,9 +123,7 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
         """Return an answer for every sequence, and where the bank stands afterwards."""
         batch = batch.cast(self.dtype)
-        ended = self.oscillators.run(
-            batch.inputs, batch.times, batch.observed, batch.lengths, state
-        )
+        ended = self.listeners.run(batch.inputs, batch.times, batch.observed, batch.lengths, state)
         return self._answer(ended), ended
 
     def step(
@@ -116,29 +136,44 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         ahead: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
         """Take one sample of a stream; return the answer so far and the state."""
-        before: BankState = self.oscillators.empty_state(len(x)) if state is None else state
+        before: BankState = self.listeners.empty_state(len(x)) if state is None else state
         times = None
         if dt is not None:
             since = torch.as_tensor(dt, dtype=torch.float64, device=x.device)
             times = (before.time + since).expand(len(x)).unsqueeze(0)
         seen = None if observed is None else observed.unsqueeze(0)
-        ended = self.oscillators.run(x.to(self.dtype).unsqueeze(0), times, seen, None, before)
+        ended = self.listeners.run(x.to(self.dtype).unsqueeze(0), times, seen, None, before)
         return self._answer(ended), ended
 
     def _answer(self, state: BankState) -> Tensor:
-        return self.readout((state.pools.features() - self.centre) / self.scale)
+        features = state.pools.features(levels=self._levels)
+        return self.readout((features - self.centre) / self.scale)
+
+    @property
+    def _levels(self) -> bool:
+        """Whether means and present values are looked at: classes are better told without them."""
+        return self.shape.answer != "class"
 
     # What is promised
 
     @property
     def state_sizes(self) -> tuple[int, int]:
         """Numbers of what flows between samples: real and imaginary parts."""
-        return self.oscillators.count, self.oscillators.count
+        return self.listeners.count, self.listeners.count
 
     def flow(self, state: tuple[Tensor, ...], gaps: Tensor) -> tuple[Tensor, ...]:
         """Return real and imaginary parts (batch, oscillators) after gaps (batch,)."""
-        rates = (rate.to(state[0].dtype) for rate in self.oscillators.rates())
-        return turned(state[0], state[1], gaps.unsqueeze(1), *rates)
+        if not isinstance(self.listeners, Oscillators):
+            raise OptionError(
+                explain(
+                    "bank.flow",
+                    expected="a bank of oscillators",
+                    got=f"one of {type(self.listeners).__name__}",
+                    remedy="Build it with dynamics=oscillators.",
+                )
+            )
+        damping, frequency, _ = self.listeners.rates().to(state[0].dtype)
+        return turned(state[0], state[1], gaps.unsqueeze(1), damping, frequency)
 
     # Learning
 
@@ -166,13 +201,13 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         if self.penalty.isnan():
             return []
         return [
-            f"{self.oscillators.count:,} oscillators, {len(self.centre):,} features; penalty "
+            f"{self.listeners.count:,} listeners, {len(self.centre):,} features; penalty "
             f"{float(self.penalty):.1e} chosen by leaving out one sequence after the other."
         ]
 
     def _look(self, part: Part) -> list[Batch]:
         """Find mean and scale of values and changes, and the longest period; return examples."""
-        bank = self.oscillators
+        bank = self.listeners
         sums = torch.zeros(3, 2 * bank.channels, dtype=torch.float64)
         spans: list[Tensor] = []
         examples: list[Batch] = []
@@ -201,12 +236,12 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         scale = variance.sqrt()
         bank.centre.copy_(mean)
         bank.scale.copy_(torch.where(scale > 0, scale, 1.0))
-        bank.longest.fill_(float(torch.cat(spans).double().median()) / 2)
+        bank.hear_span(float(torch.cat(spans).double().median()))
         return examples
 
     def _choose_thresholds(self, examples: list[Batch]) -> None:
-        """Take quantiles of what groups of oscillators do when they hear one sequence each."""
-        bank = self.oscillators
+        """Take quantiles of what groups of listeners do when they hear one sequence each."""
+        bank = self.listeners
         for group, example in zip(
             torch.randperm(bank.count).tensor_split(len(examples)), examples, strict=True
         ):
@@ -226,8 +261,8 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         used = sum(pair[0].nbytes for pair in self._learnt)
         for batch in part:
             moved = batch.cast(self.dtype)
-            state = self.oscillators.run(moved.inputs, moved.times, moved.observed, moved.lengths)
-            features = state.pools.features()
+            state = self.listeners.run(moved.inputs, moved.times, moved.observed, moved.lengths)
+            features = state.pools.features(levels=self._levels)
             answers, known = wanted_answers(self.shape, batch)
             used += features.nbytes
             if used > _MOST_BYTES:
@@ -235,7 +270,7 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
                     explain(
                         "model.oscillators",
                         expected=f"features that fit into {_MOST_BYTES >> 30} GB",
-                        got=f"more, with {self.oscillators.count:,} oscillators",
+                        got=f"more, with {self.listeners.count:,} oscillators",
                         remedy="Give fewer oscillators, or fewer sequences (train.steps where "
                         "the data has no end).",
                     )
@@ -262,8 +297,26 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         solved = fit_ridge(scaled, answers, penalty, weights=weights)
         factor = sharpness(self.shape, solved, answers)
         self.penalty.fill_(solved.penalty)
+        self.error_covariance.copy_(error_covariance(solved, answers, factor))
+        self.left_out = solved.left_out * factor
         self.readout.weight.copy_(solved.weight * factor)
         self.readout.bias.copy_(solved.bias * factor)
+
+
+def _listeners(shape: TaskShape, count: int, thresholds: int, dynamics: str) -> Listeners:
+    if dynamics == OSCILLATORS:
+        gap = shape.clock.gap if shape.clock is not None else 1.0
+        return Oscillators(shape.input_size, count, thresholds, gap)
+    if "times" in shape.needs:
+        raise OptionError(
+            explain(
+                "model.dynamics",
+                expected=f"{OSCILLATORS}, for a task whose samples have times of their own",
+                got=dynamics,
+                remedy="Leave the option out, or give samples at regular steps.",
+            )
+        )
+    return FixedNetwork(dynamics, shape.input_size, count, thresholds)
 
 
 def _lengths(batch: Batch) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from undamped.errors import DataError, OptionError, explain
 from undamped.networks.learns_at_once import Part
-from undamped.networks.ridge import fit_ridge, row_weights, sharpness
+from undamped.networks.ridge import error_covariance, fit_ridge, row_weights, sharpness
 from undamped.networks.rivals.undisturbed import undisturbed
 from undamped.networks.rivals.whole_series import Collected, WholeSeriesModel, lengths_of
 
@@ -81,6 +81,11 @@ class RocketModel(WholeSeriesModel):
 
     # Learning and answering
 
+    @property
+    def error_covariance(self) -> Tensor | None:
+        """Mean products (outputs, outputs) of errors of answers to series that were left out."""
+        return dict(self.learnt.named_buffers()).get("error_covariance")
+
     def _learn_from(self, collected: Collected, *, choose: bool) -> None:
         if choose:
             series = self._array(collected.series)
@@ -107,6 +112,7 @@ class RocketModel(WholeSeriesModel):
         self.learnt.keep(
             weight=(solved.weight * factor).float(),
             penalty=torch.tensor(solved.penalty, dtype=torch.float64),
+            error_covariance=error_covariance(solved, answers, factor),
         )
         self.offset.copy_(solved.bias * factor)
 
