@@ -20,6 +20,11 @@ def scipy_address(dtype: torch.dtype) -> int:
     return get_cython_function_address("scipy.linalg.cython_blas", NAMES[dtype])
 
 
+@njit
+def written(blas: int, rows: object, matrix: object, out: object, keep: bool) -> None:
+    multiply(blas, rows, matrix, out, keep)
+
+
 @pytest.mark.parametrize("address", [product_address, scipy_address])
 @pytest.mark.parametrize("dtype", NAMES)
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (5, 7, 3), (64, 40, 129)])
@@ -35,7 +40,7 @@ def test_a_product_is_what_numpy_says(
     wanted = rows.astype(float) @ matrix.astype(float)
     for keep in (True, False):
         found = out.copy() if keep else np.full_like(out, np.nan)
-        multiply(address(dtype), rows, matrix, found, keep)
+        written(address(dtype), rows, matrix, found, keep)
         total = wanted + out if keep else wanted
         np.testing.assert_allclose(found, total, rtol=TOLERANCE[dtype], atol=10 * TOLERANCE[dtype])
 
@@ -69,3 +74,12 @@ def test_pages_of_a_share_of_the_batch() -> None:
     for gaps in (whole[:, :, :2], whole[:, :, :1].expand(2, 6, 3), whole.transpose(1, 2)):
         copied = without_gaps(gaps)
         assert copied.is_contiguous() and torch.equal(copied, gaps)
+
+
+def test_python_cannot_call_what_is_part_of_a_loop() -> None:
+    rows = np.ones((2, 2))
+    for _ in range(2):  # whether it was compiled before or not
+        with pytest.raises(TypeError):
+            multiply(product_address(torch.float64), rows, rows, rows.copy(), False)
+    written(product_address(torch.float64), rows, rows, found := rows.copy(), False)
+    np.testing.assert_array_equal(found, [[2, 2], [2, 2]])

@@ -21,19 +21,16 @@ from typing import Any, NamedTuple
 from numba import types
 from numba.extending import overload
 
+from undamped.kernels.shared import compilers
+from undamped.kernels.shared.compilers import LOOP
 from undamped.kernels.shared.gemm import multiply
 from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.pointers import at_step
 
-LOOP: dict[str, Any] = {
-    "nogil": True,
-    "cache": True,
-    "error_model": "numpy",
-    "no_cfunc_wrapper": True,
-}
 PART: dict[str, Any] = LOOP | {"inline": "always"}
-"""For what only loops call: put into them as source, it is compiled once and not once more on its
-own, with a way in from Python that nobody takes."""
+"""For what only loops of this kind call: it is put into them as source."""
+MAKES_ARRAYS: dict[str, Any] = LOOP | {"_nrt": True}
+"""For a loop that makes an array."""
 
 
 ROOM = 5
@@ -156,7 +153,7 @@ def freeze_finished(chunk: Any, array: Any, t: int) -> None:
     raise NotImplementedError  # only compiled code calls this
 
 
-@overload(freeze_finished)
+@overload(freeze_finished, jit_options=compilers.PART)
 def _freeze_finished(chunk: Any, array: Any, t: Any) -> Any:
     def frozen(chunk: Any, array: Any, t: Any) -> None:
         old, new = at_step(array, t, chunk.product), at_step(array, t + 1, chunk.product)
@@ -184,7 +181,7 @@ def add_output_gradient(chunk: Any, t: int) -> None:
     raise NotImplementedError  # only compiled code calls this
 
 
-@overload(add_output_gradient)
+@overload(add_output_gradient, jit_options=compilers.PART)
 def _add_output_gradient(chunk: Any, t: Any) -> Any:
     def ragged(chunk: Any, t: Any) -> None:
         outputs = at_step(chunk.output_gradient, t, chunk.state_gradient)
@@ -214,7 +211,7 @@ def restore_finished(chunk: Any, t: int) -> None:
     raise NotImplementedError  # only compiled code calls this
 
 
-@overload(restore_finished)
+@overload(restore_finished, jit_options=compilers.PART)
 def _restore_finished(chunk: Any, t: Any) -> Any:
     def ragged(chunk: Any, t: Any) -> None:
         for b in range(chunk.remaining.shape[0]):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from undamped.kernels.coupled.contract import Activation, StructuredOperator
+from undamped.kernels.coupled.loop import ROOM
 from undamped.kernels.coupled.passes import Pass
 
 
@@ -17,14 +20,14 @@ class StructuredPass(Pass):
     def forward_chunk(self, start: int, stop: int, projected: Tensor) -> None:
         """Make the steps of a chunk."""
         step, operator, product = self.step, self.operator, self.scratch
-        kernel = step.kernels[0]
+        kernel, room = step.kernels[0], self._room()
         states = self.share.carried[start : stop + 1].unbind()
         for i, given in enumerate(projected.unbind()):
             new = states[i + 1]
             if step.in_place:
                 product = new
             operator.apply(states[i], given, product)
-            kernel(product.numpy(), new.numpy(), self.weights, step.constants)
+            kernel(product.numpy(), new.numpy(), self.weights, step.constants, room)
             over = self._finished(start + i)
             if over is not None:
                 new[over] = states[i][over]
@@ -38,7 +41,7 @@ class StructuredPass(Pass):
         states, results = carried[start + 1 : stop + 1].unbind(), gradient.unbind()
         read = state_gradient[:, : output_gradient.shape[2]]
         outputs = output_gradient[start:stop].unbind()
-        weights = self.weights, self.gradient_arrays, self.step.constants
+        weights = self.weights, self.gradient_arrays, self.step.constants, self._room()
         for i in range(stop - start - 1, -1, -1):
             over = self._finished(start + i)
             waiting = None if over is None else state_gradient[over]
@@ -52,6 +55,11 @@ class StructuredPass(Pass):
         rows = gradient.flatten(0, 1)
         self.add_linear(operator.gradients(carried[start:stop].flatten(0, 1), rows))
         return gradient
+
+    def _room(self) -> Any:
+        """Return rows that a kernel may write to."""
+        carried = self.share.carried
+        return carried.new_empty(ROOM, carried.shape[2]).numpy()
 
     def _finished(self, t: int) -> Tensor | None:
         """Return which sequences are over at time t; None if all run."""

@@ -79,6 +79,20 @@ class Gradients(NamedTuple):
     cells: Any
 
 
+class Room(NamedTuple):
+    """To work in: an array that a loop makes takes longer to compile."""
+
+    total: Any
+    """(product,) in the forward pass, (hidden,) in the backward pass."""
+    row: Any
+    """(hidden,), the context of a sample; in the backward pass (slots + steps,), for slopes."""
+    alone: Any
+    """(2, hidden), what the expected input would have brought; (samples, hidden) on the way back,
+    for products."""
+    parts: Any
+    """(samples, 2 · hidden), gradients of state and context, in the backward pass."""
+
+
 class Memory(NamedTuple):
     """Where the screening stands: indices and scores of recent and kept states."""
 
@@ -90,7 +104,7 @@ class Memory(NamedTuple):
     """(samples, product), the input that is expected, projected, less the projection of zeros."""
 
 
-@njit(**PART)
+@njit(**(PART | {"inline": "always"}))  # what makes no arrays cannot return any either
 def attended(choices: Any, arrays: Any, t: int, b: int) -> Any:
     """Return a sample's weights at a time, and the indices of the states they belong to."""
     batch = arrays.states.shape[1]

@@ -10,23 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from undamped.kernels.shared import compilers
 from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.tanh import tanh
 
-PART: dict[str, Any] = {
-    "nogil": True,
-    "cache": True,
-    "error_model": "numpy",
-    "fastmath": {"reassoc", "contract", "nsz"},
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-}
-LOOP: dict[str, Any] = {
-    "nogil": True,
-    "cache": True,
-    "error_model": "numpy",
-    "no_cfunc_wrapper": True,
-}
+PART: dict[str, Any] = compilers.PART | {"fastmath": {"reassoc", "contract", "nsz"}}
 ADDITIVE, DOT = 0, 1
 
 

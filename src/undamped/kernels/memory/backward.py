@@ -6,12 +6,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from undamped.kernels.memory.arrays import BY_SCORE, GRU, HALF, LSTM, attended
-from undamped.kernels.memory.attend import LOOP, PART, add_scaled, dot, score_backward
+from undamped.kernels.memory.attend import PART, add_scaled, dot, score_backward
 from undamped.kernels.memory.screening import relevance_backward
 from undamped.kernels.memory.steps import elman_backward, gates_backward, gru_backward, move
+from undamped.kernels.shared.compilers import LOOP
 from undamped.kernels.shared.gemm import multiply
 from undamped.kernels.shared.jit import njit
 
@@ -27,10 +26,10 @@ def _attend_backward(
     query: Any,
     context_gradient: Any,
     query_gradient: Any,
+    given: Any,
 ) -> None:
     row, index = attended(choices, arrays, t, b)
     mean = query.dtype.type(0)
-    given = np.empty(row.shape[0], query.dtype)
     for i in range(row.shape[0]):
         if index[i] >= 0:
             given[i] = dot(context_gradient, arrays.states[index[i], b])
@@ -78,14 +77,13 @@ def backward(gated: int, screening: int, learned: bool) -> Callable[..., None]:
         product_gradient: Any,
         joined: Any,
         alive: Any,
+        room: Any,
     ) -> None:
         steps, batch, size = output_gradient.shape
         width = product.shape[2] - size
         slots, dtype = choices.slots, product.dtype
         half = dtype.type(0.5) if choices.mix == HALF else dtype.type(1)
-        pulled = np.empty((batch, size), dtype)
-        parts = np.empty((batch, 2 * size), dtype)
-        total = np.empty(size, dtype)
+        total, pulled, parts = room.total, room.alone, room.parts
         for step in range(steps - 1, -1, -1):
             t, result = begin + step, product_gradient[step]
             states, flow = arrays.states[slots + t], gradients.mixed
@@ -123,6 +121,7 @@ def backward(gated: int, screening: int, learned: bool) -> Callable[..., None]:
                     product[step, b, width:],
                     parts[b, size:],
                     result[b, width:],
+                    room.row,
                 )
             multiply(blas, gradients.keys[slots + t], weights.key, pulled, False)
             for b in range(batch):

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from undamped.kernels.memory.arrays import (
     BY_ATTENTION,
     BY_SCORE,
@@ -18,9 +16,10 @@ from undamped.kernels.memory.arrays import (
     LSTM,
     attended,
 )
-from undamped.kernels.memory.attend import LOOP, PART, add_scaled, score, softmax
+from undamped.kernels.memory.attend import PART, add_scaled, score, softmax
 from undamped.kernels.memory.screening import log_sigmoid, relevance, screen, surprise
 from undamped.kernels.memory.steps import elman, gates, gru, move
+from undamped.kernels.shared.compilers import LOOP
 from undamped.kernels.shared.gemm import multiply
 from undamped.kernels.shared.jit import njit
 
@@ -91,11 +90,12 @@ def forward(gated: int, screening: int, learned: bool) -> Callable[..., None]:
         product: Any,
         joined: Any,
         alive: Any,
+        room: Any,
     ) -> None:
         batch, size = product.shape[0], arrays.states.shape[2]
         width, slots = projected.shape[2], choices.slots
         half = product.dtype.type(0.5) if choices.mix == HALF else product.dtype.type(1)
-        total, context = np.empty(width, product.dtype), np.empty(size, product.dtype)
+        total, context = room.total, room.row
         for t in range(begin, begin + projected.shape[0]):
             states, after = arrays.states[slots + t], arrays.mixed[t + 1]
             multiply(blas, arrays.mixed[t], weights.recurrent, product, False)
@@ -131,6 +131,7 @@ def forward(gated: int, screening: int, learned: bool) -> Callable[..., None]:
                             total,
                             arrays.cells[t, b],
                             states[b],
+                            room,
                         )
                     elif learns:
                         first = relevance(weights, states[b])

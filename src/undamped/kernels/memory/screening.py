@@ -42,6 +42,7 @@ def surprise(
     total: Any,
     cell: Any,
     new: Any,
+    room: Any,
 ) -> Any:
     """Return how far the state is from where the expected input would have brought it.
 
@@ -52,7 +53,7 @@ def surprise(
     for j in range(expected.shape[0]):
         total[j] = product[j] + silence[j] + expected[j]
         expected[j] += rate * (projected[j] - silence[j] - expected[j])
-    alone, after = np.empty(size, new.dtype), np.empty(size, new.dtype)
+    alone, after = room.alone[0], room.alone[1]
     if choices.step == LSTM:
         gates(total, cell, after, alone)
     else:

@@ -22,6 +22,7 @@ from undamped.kernels.memory.arrays import (
     Choices,
     Gradients,
     Memory,
+    Room,
     Weights,
 )
 from undamped.kernels.memory.backward import backward
@@ -94,6 +95,7 @@ class Share(BatchShare):
         weights = self.weights(t["recurrent"].t(), t["key"].t(), t["mixing"].t())
         product = self.empty(batch, self.width + hidden).numpy()
         joined = torch.zeros(batch, 2 * hidden, dtype=self.x.dtype).numpy()
+        room = self._room(self.width, hidden, 2)
         run = forward(*self.kind)
         for begin in range(0, steps, self.chunk):
             projected = self.projected(begin).numpy()
@@ -108,7 +110,13 @@ class Share(BatchShare):
                 product,
                 joined,
                 self.alive,
+                room,
             )
+
+    def _room(self, total: int, row: int, alone: int) -> Room:
+        """Return arrays for a loop to work in; one pass uses them in another way than the other."""
+        sizes = (total,), (row,), (alone, self.hidden), (self.batch, 2 * self.hidden)
+        return Room(*(self.empty(*size).numpy() for size in sizes))
 
     def _index(self, total: int) -> None:
         """Say which rows the slots of the start are, and make room for weights and indices."""
@@ -198,6 +206,7 @@ class Share(BatchShare):
         )
         weights = self.weights(t["recurrent"], t["key"], t["mixing"])
         arrays = self._arrays(keys)
+        room = self._room(hidden, len(self.states), batch)
         width, run = self.width + hidden, backward(*self.kind)
         for begin in reversed(range(0, steps, self.chunk)):
             count = min(self.chunk, steps - begin)
@@ -218,6 +227,7 @@ class Share(BatchShare):
                 gradient.numpy(),
                 joined.numpy(),
                 self.alive,
+                room,
             )
             flat = gradient.view(-1, width)
             found["recurrent"].addmm_(flat.t(), before)

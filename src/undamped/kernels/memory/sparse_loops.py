@@ -11,11 +11,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from undamped.kernels.memory.attend import (
     ADDITIVE,
-    LOOP,
     PART,
     add_scaled,
     dot,
@@ -24,6 +21,7 @@ from undamped.kernels.memory.attend import (
     softmax,
 )
 from undamped.kernels.memory.steps import gates, gates_backward, move
+from undamped.kernels.shared.compilers import LOOP
 from undamped.kernels.shared.gemm import multiply
 from undamped.kernels.shared.jit import njit
 
@@ -121,19 +119,17 @@ def forward(
     blas: int,
     begin: int,
     slots: int,
-    place: int,
     weights: Any,
     arrays: Any,
     projected: Any,
     due: Any,
     alive: Any,
+    room: Any,
 ) -> None:
     """Run through a chunk that begins at step `begin`; `due` is (steps, samples)."""
     batch, size = arrays.hidden.shape[1:]
-    dtype = arrays.hidden.dtype
-    product, query = np.empty((batch, 4 * size), dtype), np.empty((batch, size), dtype)
-    raw, scores = np.zeros((batch, size), dtype), np.empty(arrays.rows.shape[0], dtype)
-    best, count = np.empty(place, np.int64), slots
+    product, query, raw, scores, best = room
+    count = slots
     for t in range(begin):
         count += arrays.column[t] >= 0
     for t in range(begin, begin + projected.shape[0]):
@@ -185,11 +181,11 @@ def _attend_backward(
     query: Any,
     context_gradient: Any,
     query_gradient: Any,
+    slope: Any,
 ) -> None:
     """Bring the gradient of the context to rows, keys, query and v."""
     row, index = arrays.weights[t, b], arrays.index[t, b]
     limit, mean = arrays.limit[t, b], query.dtype.type(0)
-    slope = np.zeros(row.shape[0], query.dtype)
     for i in range(row.shape[0]):
         if index[i] >= 0:
             slope[i] = dot(context_gradient, arrays.rows[index[i], b])
@@ -244,6 +240,7 @@ def backward(
     due: Any,
     cut: Any,
     alive: Any,
+    room: Any,
 ) -> None:
     """Go back through a chunk.
 
@@ -251,8 +248,7 @@ def backward(
     filled; `cut` is (steps, samples), whether the gradient ends before a step.
     """
     steps, batch, size = hidden_gradient.shape
-    dtype = product.dtype
-    pulled, into = np.empty((batch, size), dtype), np.empty(size, dtype)
+    pulled, into, slope = room
     for step in range(steps - 1, -1, -1):
         t = begin + step
         at = arrays.column[t]
@@ -272,7 +268,15 @@ def backward(
             for j in range(size):
                 into[j] = flow[j] + context_gradient[step, b, j]
             _attend_backward(
-                weights, arrays, gradients, t, b, query[step, b], into, query_gradient[step, b]
+                weights,
+                arrays,
+                gradients,
+                t,
+                b,
+                query[step, b],
+                into,
+                query_gradient[step, b],
+                slope,
             )
         multiply(blas, query_gradient[step], weights.query, pulled, False)
         for b in range(batch):

@@ -128,17 +128,24 @@ class SparseShare(BatchShare):
         keys[: self.slots] = self.rows[: self.slots] @ t["key"].t()
         arrays = self._arrays(keys)
         weights = self._weights(transposed=True)
+        room = (
+            self.empty(batch, 4 * hidden).numpy(),
+            self.empty(batch, hidden).numpy(),
+            torch.zeros_like(self.states[0]).numpy(),
+            self.empty(count).numpy(),
+            np.empty(self.plan.place, np.int64),
+        )
         for begin in range(0, steps, self.chunk):
             sparse_loops.forward(
                 self.blas,
                 begin,
                 self.slots,
-                self.plan.place,
                 weights,
                 arrays,
                 self.projected(begin).numpy(),
                 self.due,
                 self.alive,
+                room,
             )
 
     def final(self) -> tuple[Tensor, ...]:
@@ -177,6 +184,8 @@ class SparseShare(BatchShare):
             found["vector"].numpy(),
         )
         weights = self._weights(transposed=False)
+        sizes = (self.batch, hidden), (hidden,), (self.attention.shape[2],)
+        room = tuple(self.empty(*size).numpy() for size in sizes)
         for begin in reversed(range(0, self.steps, self.chunk)):
             projected = self.projected(begin)
             count, at = projected.shape[0], slice(begin, begin + projected.shape[0])
@@ -202,6 +211,7 @@ class SparseShare(BatchShare):
                 self.due,
                 self.cut,
                 self.alive,
+                room,
             )
             drive = gates_gradient.view(-1, self.width)
             found["recurrent"].addmm_(drive.t(), before)

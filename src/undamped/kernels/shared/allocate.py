@@ -1,7 +1,7 @@
-"""Room for long sequences, in large strided where the system has them.
+"""Room for long sequences, in large pages where the system has them.
 
-A fresh tensor of 64 MB is sixteen thousand small strided, and the system clears each when it is
-first touched, which takes longer than a scan over it. On Linux NumPy asks for large strided for
+A fresh tensor of 64 MB is sixteen thousand small pages, and the system clears each when it is
+first touched, which takes longer than a scan over it. On Linux NumPy asks for large pages for
 arrays from 4 MB up; PyTorch does so only if told by the environment before it starts.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-LARGE = 4 << 20  # bytes from which NumPy asks for large strided
+LARGE = 4 << 20  # bytes from which NumPy asks for large pages
 LINE = 64  # bytes; products and scans are fastest where rows start with a cache line
 
 

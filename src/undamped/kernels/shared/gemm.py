@@ -19,6 +19,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import get_cython_function_address, intrinsic
 
+from undamped.kernels.shared.compilers import PART
 from undamped.kernels.shared.jit import njit
 
 NAMES = {torch.float32: "sgemm", torch.float64: "dgemm"}
@@ -78,7 +79,7 @@ def _product(
 _call: Any = intrinsic(_product)
 
 
-@njit(nogil=True, cache=True, no_cfunc_wrapper=True)
+@njit(**PART)
 def multiply(blas: int, rows: Any, matrix: Any, out: Any, keep: bool) -> None:
     """Write rows·matrix to `out`, added to what is there if `keep`; only compiled code calls this.
 

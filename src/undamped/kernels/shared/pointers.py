@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray, types
+from llvmlite import ir
+from numba import types
 from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
 from torch import Tensor
-
-from undamped.kernels.shared.jit import njit
 
 ADDRESS, STRIDE, STEPS, ROWS, WIDTH = range(5)
 """What `strided` holds."""
@@ -33,18 +33,42 @@ at: Any = intrinsic(_as_pointer)
 
 
 def strided(tensor: Tensor) -> Any:
-    """Describe (steps, rows, width), whose strided have no gaps, to compiled code."""
+    """Describe (steps, rows, width), whose times have no gaps inside, to compiled code."""
     steps, rows, width = tensor.shape
     stride = tensor.stride(0) * tensor.element_size()
     return np.array((tensor.data_ptr(), stride, steps, rows, width), np.int64)
 
 
 def without_gaps(tensor: Tensor) -> Tensor:
-    """Return (steps, rows, width) as it is if its strided have no gaps, else a copy."""
+    """Return (steps, rows, width) as it is if its times have no gaps inside, else a copy."""
     return tensor if tensor[0].is_contiguous() else tensor.contiguous()
 
 
-@njit(nogil=True, cache=True, inline="always")
-def at_step(strided: Any, t: int, like: Any) -> Any:
-    """Return the at_step (rows, width) of time t; only compiled code calls this."""
-    return carray(at(strided[ADDRESS] + t * strided[STRIDE], like), (strided[ROWS], strided[WIDTH]))
+def _rows(context: Any, strided: Any, t: Any, like: Any) -> Any:
+    """Make the array (rows, width) of time t, of the numbers that `like` holds."""
+    kind = types.Array(like.dtype, 2, "C")
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        fields = make_array(signature.args[0])(context, builder, values[0]).data
+        found = [
+            builder.load(builder.gep(fields, [ir.Constant(ir.IntType(64), at)])) for at in range(5)
+        ]
+        rows, width = found[ROWS], found[WIDTH]
+        array = make_array(kind)(context, builder)
+        size = context.get_constant(types.intp, context.get_abi_sizeof(array.data.type.pointee))
+        address = builder.add(found[ADDRESS], builder.mul(values[1], found[STRIDE]))
+        populate_array(
+            array,
+            data=builder.inttoptr(address, array.data.type),
+            shape=(rows, width),
+            strides=(builder.mul(width, size), size),
+            itemsize=size,
+            meminfo=None,
+        )
+        return array._getvalue()
+
+    return kind(strided, t, like), generate
+
+
+at_step: Any = intrinsic(_rows)
+"""The rows (rows, width) of a time: `at_step(strided, t, like)`, in compiled code only."""

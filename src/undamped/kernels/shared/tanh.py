@@ -18,6 +18,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from undamped.kernels.shared.compilers import PART
 from undamped.kernels.shared.jit import njit
 
 LIMIT = np.float32(7.8)
@@ -52,7 +53,7 @@ def limited_tanh(x: Any, limit: Any) -> Any:
     return math.tanh(x)
 
 
-@overload(limited_tanh, inline="always", jit_options={"fastmath": {"contract"}})
+@overload(limited_tanh, inline="always", jit_options=PART | {"fastmath": {"contract"}})
 def _tanh(x: Any, limit: Any) -> Any:
     if x == types.float32:
 
@@ -76,13 +77,13 @@ def _tanh(x: Any, limit: Any) -> Any:
 # Numba put the source of tanh into each of them.
 
 
-@njit(nogil=True, cache=True, forceinline=True, error_model="numpy", no_cfunc_wrapper=True)
+@njit(**PART, forceinline=True)
 def tanh(x: Any) -> Any:
     """Return tanh(x) in the precision of x."""
     return limited_tanh(x, LIMIT)
 
 
-@njit(nogil=True, cache=True, forceinline=True, error_model="numpy", no_cfunc_wrapper=True)
+@njit(**PART, forceinline=True)
 def sigmoid(x: Any) -> Any:
     """Return 1/(1 + e⁻ˣ) in the precision of x."""
     half = type(x)(0.5)

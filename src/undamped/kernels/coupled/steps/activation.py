@@ -1,17 +1,15 @@
 """Elementwise parts that are one function: tanh, (leaky) relu, modReLU real and complex.
 
 All of them find their slope in the new state, so nothing is computed again in the backward pass.
-The kernels of one time take the same arguments: (product, new, weights, constants) in the forward
-pass, where those that work in place are given `new` twice; (new, its gradient, that of the product,
-weights, their gradients, constants) in the backward pass.
+The kernels of one time take the same arguments: (product, new, weights, constants, room) in the
+forward pass, where those that work in place are given `new` twice; (new, its gradient, that of the
+product, weights, their gradients, constants, room) in the backward pass.
 """
 
 from __future__ import annotations
 
 import math
 from typing import Any
-
-import numpy as np
 
 from undamped.kernels.coupled.loop import (
     LOOP,
@@ -29,7 +27,7 @@ from undamped.kernels.shared.tanh import tanh
 
 
 @njit(**PART)
-def _tanh_forward(product: Any, new: Any, weights: Any, constants: Any) -> None:
+def _tanh_forward(product: Any, new: Any, weights: Any, constants: Any, room: Any) -> None:
     for b in range(new.shape[0]):
         row = new[b]
         for j in range(new.shape[1]):
@@ -38,7 +36,13 @@ def _tanh_forward(product: Any, new: Any, weights: Any, constants: Any) -> None:
 
 @njit(**PART)
 def _tanh_backward(
-    new: Any, state_gradient: Any, gradient: Any, weights: Any, gradients: Any, constants: Any
+    new: Any,
+    state_gradient: Any,
+    gradient: Any,
+    weights: Any,
+    gradients: Any,
+    constants: Any,
+    room: Any,
 ) -> None:
     one = new.dtype.type(1)
     for b in range(state_gradient.shape[0]):
@@ -48,7 +52,7 @@ def _tanh_backward(
 
 
 @njit(**PART)
-def _relu_forward(product: Any, new: Any, weights: Any, constants: Any) -> None:
+def _relu_forward(product: Any, new: Any, weights: Any, constants: Any, room: Any) -> None:
     zero, slope = new.dtype.type(0), new.dtype.type(constants[0])
     for b in range(new.shape[0]):
         row = new[b]
@@ -60,7 +64,13 @@ def _relu_forward(product: Any, new: Any, weights: Any, constants: Any) -> None:
 
 @njit(**PART)
 def _relu_backward(
-    new: Any, state_gradient: Any, gradient: Any, weights: Any, gradients: Any, constants: Any
+    new: Any,
+    state_gradient: Any,
+    gradient: Any,
+    weights: Any,
+    gradients: Any,
+    constants: Any,
+    room: Any,
 ) -> None:
     zero, slope = new.dtype.type(0), new.dtype.type(constants[0])
     for b in range(state_gradient.shape[0]):
@@ -70,7 +80,7 @@ def _relu_backward(
 
 
 @njit(**PART)
-def _modrelu_forward(product: Any, new: Any, weights: Any, constants: Any) -> None:
+def _modrelu_forward(product: Any, new: Any, weights: Any, constants: Any, room: Any) -> None:
     bias, zero = weights[0], new.dtype.type(0)
     for b in range(new.shape[0]):
         row = new[b]
@@ -83,7 +93,13 @@ def _modrelu_forward(product: Any, new: Any, weights: Any, constants: Any) -> No
 
 @njit(**PART)
 def _modrelu_backward(
-    new: Any, state_gradient: Any, gradient: Any, weights: Any, gradients: Any, constants: Any
+    new: Any,
+    state_gradient: Any,
+    gradient: Any,
+    weights: Any,
+    gradients: Any,
+    constants: Any,
+    room: Any,
 ) -> None:
     # The slope is one wherever something came through, and the new value has the old one's sign.
     bias_gradient, zero = gradients[0], new.dtype.type(0)
@@ -96,10 +112,12 @@ def _modrelu_backward(
 
 
 @njit(**PART)
-def _complex_modrelu_forward(product: Any, new: Any, weights: Any, constants: Any) -> None:
+def _complex_modrelu_forward(
+    product: Any, new: Any, weights: Any, constants: Any, room: Any
+) -> None:
     bias, size = weights[0], weights[0].shape[0]
     zero, soft = product.dtype.type(0), product.dtype.type(constants[0])
-    scale = np.empty(size, product.dtype)
+    scale = room[0]
     for b in range(product.shape[0]):
         # One array written per loop: the compiler then vectorises it.
         total, after = product[b], new[b]
@@ -115,7 +133,13 @@ def _complex_modrelu_forward(product: Any, new: Any, weights: Any, constants: An
 
 @njit(**PART)
 def _complex_modrelu_backward(
-    new: Any, state_gradient: Any, gradient: Any, weights: Any, gradients: Any, constants: Any
+    new: Any,
+    state_gradient: Any,
+    gradient: Any,
+    weights: Any,
+    gradients: Any,
+    constants: Any,
+    room: Any,
 ) -> None:
     # With m = |s| and c(m) = (m + b)/(m + ε): d(c s) = c ds + c' s dm, c' = (ε − b)/(m + ε)².
     # Where something came through, the new modulus r = m (m + b)/(m + ε) gives m back: the
@@ -125,7 +149,6 @@ def _complex_modrelu_backward(
     size, dtype = bias.shape[0], new.dtype
     zero, one, two, four = dtype.type(0), dtype.type(1), dtype.type(2), dtype.type(4)
     soft = dtype.type(constants[0])
-    room = np.empty((4, size), dtype)
     moduli, stretch, scale, slope = room[0], room[1], room[2], room[3]
     for b in range(new.shape[0]):
         value, given, result = new[b], state_gradient[b], gradient[b]
@@ -162,7 +185,7 @@ def _tanh_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
     for t in range(chunk.projected[STEPS]):
         new = states(chunk, t)[1]
         product_plus_input(chunk, t, new)
-        _tanh_forward(new, new, weights, constants)
+        _tanh_forward(new, new, weights, constants, chunk.room)
         freeze_finished(chunk, chunk.carried, t)
 
 
@@ -171,7 +194,7 @@ def _tanh_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any
     for t in range(chunk.gradient[STEPS] - 1, -1, -1):
         add_output_gradient(chunk, t)
         new, result = at_time(chunk, chunk.carried, t + 1), at_time(chunk, chunk.gradient, t)
-        _tanh_backward(new, chunk.state_gradient, result, weights, gradients, constants)
+        _tanh_backward(new, chunk.state_gradient, result, weights, gradients, constants, chunk.room)
         backprop_product(chunk, t, False)
 
 
@@ -180,7 +203,7 @@ def _relu_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
     for t in range(chunk.projected[STEPS]):
         new = states(chunk, t)[1]
         product_plus_input(chunk, t, new)
-        _relu_forward(new, new, weights, constants)
+        _relu_forward(new, new, weights, constants, chunk.room)
         freeze_finished(chunk, chunk.carried, t)
 
 
@@ -189,7 +212,7 @@ def _relu_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any
     for t in range(chunk.gradient[STEPS] - 1, -1, -1):
         add_output_gradient(chunk, t)
         new, result = at_time(chunk, chunk.carried, t + 1), at_time(chunk, chunk.gradient, t)
-        _relu_backward(new, chunk.state_gradient, result, weights, gradients, constants)
+        _relu_backward(new, chunk.state_gradient, result, weights, gradients, constants, chunk.room)
         backprop_product(chunk, t, False)
 
 
@@ -198,7 +221,7 @@ def _modrelu_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
     for t in range(chunk.projected[STEPS]):
         new = states(chunk, t)[1]
         product_plus_input(chunk, t, new)
-        _modrelu_forward(new, new, weights, constants)
+        _modrelu_forward(new, new, weights, constants, chunk.room)
         freeze_finished(chunk, chunk.carried, t)
 
 
@@ -207,7 +230,9 @@ def _modrelu_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: 
     for t in range(chunk.gradient[STEPS] - 1, -1, -1):
         add_output_gradient(chunk, t)
         new, result = at_time(chunk, chunk.carried, t + 1), at_time(chunk, chunk.gradient, t)
-        _modrelu_backward(new, chunk.state_gradient, result, weights, gradients, constants)
+        _modrelu_backward(
+            new, chunk.state_gradient, result, weights, gradients, constants, chunk.room
+        )
         backprop_product(chunk, t, False)
 
 
@@ -216,7 +241,7 @@ def _complex_modrelu_forward_loop(chunk: Any, weights: Any, constants: Any) -> N
     for t in range(chunk.projected[STEPS]):
         new = states(chunk, t)[1]
         product_plus_input(chunk, t, chunk.product)
-        _complex_modrelu_forward(chunk.product, new, weights, constants)
+        _complex_modrelu_forward(chunk.product, new, weights, constants, chunk.room)
         freeze_finished(chunk, chunk.carried, t)
 
 
@@ -227,7 +252,9 @@ def _complex_modrelu_backward_loop(
     for t in range(chunk.gradient[STEPS] - 1, -1, -1):
         add_output_gradient(chunk, t)
         new, result = at_time(chunk, chunk.carried, t + 1), at_time(chunk, chunk.gradient, t)
-        _complex_modrelu_backward(new, chunk.state_gradient, result, weights, gradients, constants)
+        _complex_modrelu_backward(
+            new, chunk.state_gradient, result, weights, gradients, constants, chunk.room
+        )
         backprop_product(chunk, t, False)
 
 

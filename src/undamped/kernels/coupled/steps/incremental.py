@@ -15,6 +15,7 @@ from torch import Tensor
 from undamped.kernels.coupled.compiled_pass import CompiledPass
 from undamped.kernels.coupled.loop import (
     LOOP,
+    MAKES_ARRAYS,
     PART,
     add_output_gradient,
     at_time,
@@ -94,7 +95,7 @@ def _iterated_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
         freeze_finished(chunk, chunk.carried, t)
 
 
-@njit(**LOOP)
+@njit(**MAKES_ARRAYS)
 def _iterated_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
     # `product` holds the iterates and `gradient` their tanh, those of one k after those of another.
     sizes, steps, inner = (

@@ -17,6 +17,7 @@ from torch import Tensor
 from undamped.kernels.coupled.compiled_pass import CompiledPass
 from undamped.kernels.coupled.loop import (
     LOOP,
+    MAKES_ARRAYS,
     PART,
     add_output_gradient,
     apply,
@@ -130,7 +131,7 @@ def _fast_backward(
             projected_result[3 * size + j] = drive[j]
 
 
-@njit(**LOOP)
+@njit(**MAKES_ARRAYS)
 def _lem_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
     drive_gradient = np.empty_like(chunk.state_gradient)
     for t in range(chunk.gradient[STEPS] - 1, -1, -1):
