@@ -300,6 +300,35 @@ def test_the_model_around_a_network_reads_it_out(name, readout):
     torch.testing.assert_close(said, whole[-1] if readout == "every" else whole)
 
 
+@pytest.mark.parametrize("name", STAMPED)
+def test_training_foresees_every_sample_as_a_stream_would(name):
+    x, times, seen, lengths = example()
+    asked = times.max(0, keepdim=True).values + 1
+    shape = TaskShape(
+        3, 3, answer="trajectory", needs=frozenset({"times", "observed"}), same_channels=True
+    )
+    torch.manual_seed(0)
+    model = model_for(shape, name, {"hidden_size": 4, "foresight": 0.5}).double()
+    batch = Batch(x, x.new_zeros(1, 4, 3), lengths, times=times, observed=seen, target_times=asked)
+    aim = model.objective(batch, lambda answer, batch: answer.square().mean())
+    errors = []
+    for b, n in enumerate(lengths.tolist()):
+        state, now = None, 0.0
+        for t in range(n - 1):
+            own = slice(b, b + 1)
+            gap, now = times[t, own] - now, times[t, own]
+            ahead = times[t + 1, own] - now
+            said, state = model.step(x[t, own], state, gap, observed=seen[t, own], ahead=ahead)
+            errors.append((said[0, 0] - x[t + 1, b])[seen[t + 1, b]])
+    torch.testing.assert_close(aim.total - aim.loss, 0.5 * torch.cat(errors).square().mean())
+    assert aim.loss == model.run(batch)[0].square().mean()
+    alone = model.objective(
+        Batch(*(p[:1] for p in (x, x)), times=times[:1], observed=seen[:1], target_times=asked),
+        lambda answer, batch: answer.sum(),
+    )
+    assert alone.total == alone.loss
+
+
 def test_values_to_come_at_even_steps_and_at_given_times_are_the_same():
     clock = Clock(gap=0.4, span=3.0)
     even = model_for(
@@ -352,5 +381,7 @@ def test_what_does_not_fit_is_refused():
         undamped.ModesRNN(3, 5)
     with pytest.raises(OptionError, match="The task sets it"):
         model_for(TaskShape(3, 2), "gru-d", {"hidden_size": 4, "gap": 2.0})
+    with pytest.raises(OptionError, match=r"model\.foresight: expected none"):
+        model_for(TaskShape(3, 2), "ode-rnn", {"hidden_size": 4, "foresight": 1.0})
     with pytest.raises(UnknownNameError, match="Did you mean 'lstm'"):
         undamped.ODERNN(3, 4, cell="lstmm")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from undamped.experiments.contenders import CONTENDERS, UNITS
 from undamped.experiments.gradients_and_memory import decades
@@ -23,7 +23,8 @@ from undamped.registry import experiments
 SIZES = (3, 8, 18, 25)
 FIXED = 15
 """What ν is while ρ varies, and ρ while ν does."""
-WAYS = ("attention", "share", "surprise", "learned")
+Way = Literal["attention", "share", "surprise", "learned"]
+WAYS: tuple[Way, ...] = get_args(Way)
 Sweep = Literal["kept", "recent", "screening"]
 
 
@@ -135,6 +136,7 @@ def run(
     *,
     sweeps: Sequence[Sweep] = ("kept", "recent", "screening"),
     sizes: Sequence[PositiveInt] = SIZES,
+    ways: Sequence[Way] = WAYS,
     delay: PositiveInt = 100,
     delays: Sequence[PositiveInt] = (100, 300, 500),
     steps: PositiveInt = 4000,
@@ -153,6 +155,7 @@ def run(
     Args:
         sweeps: What varies: kept (ρ), recent (ν) or screening.
         sizes: The numbers ρ and ν that are tried, the other being 15.
+        ways: The ways of screening that are tried, with ν = ρ = 15.
         delay: The delay of training.
         delays: The delays of the tests.
         steps: Updates of each network at most.
@@ -175,7 +178,7 @@ def run(
     choices: list[tuple[int, int, str]] = []
     for sweep in sweeps:
         if sweep == "screening":
-            choices += [(FIXED, FIXED, way) for way in WAYS]
+            choices += [(FIXED, FIXED, way) for way in ways]
         else:
             choices += [
                 (FIXED, size, "attention") if sweep == "kept" else (size, FIXED, "attention")

@@ -11,11 +11,14 @@ from torch import Tensor, nn
 from undamped.contract import Answer, Batch, InputKind, TaskShape, Use
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.networks.irregular.network import Parts, StampedNetwork
-from undamped.networks.task_model import StreamingModel, refuse_unfit
-from undamped.options import NonNegativeInt, PositiveInt
+from undamped.networks.latent.points import seen_points
+from undamped.networks.task_model import Aim, StreamingModel, TaskLoss, refuse_unfit
+from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveInt
 from undamped.registry import models
 
 Readout = Literal["last", "every", "mean"]
+FORESIGHT = 1.0
+"""What `foresight` is where it can be."""
 
 
 class StampedModel(StreamingModel):
@@ -32,6 +35,9 @@ class StampedModel(StreamingModel):
         at_times: Whether answers are asked for by time.
         horizon: How many usual gaps ahead answers are, where they are values to come at regular
             steps; an answer then holds the values of all of them.
+        foresight: Where answers are asked for by time and are of the features that are read: how
+            much it counts in training, beside what is asked for, to foresee every sample from
+            those before it. A series then teaches with all its samples and not with a few.
         network_options: The options of the network, hidden_size among them.
 
     Example:
@@ -45,7 +51,7 @@ class StampedModel(StreamingModel):
     input_kinds = frozenset[InputKind]({"vectors", "states"})
     sequential = True
     carries_on = True
-    settable: ClassVar[tuple[str, ...]] = ("readout",)
+    settable: ClassVar[tuple[str, ...]] = ("readout", "foresight")
     """Options of the model around a network, which every such network accepts."""
 
     def __init__(
@@ -57,9 +63,11 @@ class StampedModel(StreamingModel):
         readout: Readout = "last",
         at_times: bool = False,
         horizon: NonNegativeInt = 0,
+        foresight: NonNegativeFloat = 0.0,
         **network_options: Any,
     ) -> None:
         super().__init__()
+        self.foresight = foresight
         self.input_size, self.readout = input_size, readout
         self.at_times, self.horizon = at_times, horizon
         self.network: Any = network  # a StampedNetwork
@@ -82,6 +90,16 @@ class StampedModel(StreamingModel):
                     remedy="Leave it out.",
                 )
             )
+        foresees = shape.answer == "trajectory" and shape.same_channels
+        if "foresight" in options and not foresees:
+            raise OptionError(
+                explain(
+                    "model.foresight",
+                    expected="none, since answers are not the features of a sample at other times",
+                    got=options["foresight"],
+                    remedy="Leave it out.",
+                )
+            )
         for decided in ("missing", "gap"):
             if decided in options:
                 raise OptionError(
@@ -94,9 +112,10 @@ class StampedModel(StreamingModel):
             readout=asked or shape.readout,
             at_times=shape.answer == "trajectory",
             horizon=shape.horizon,
+            foresight=options.get("foresight", FORESIGHT) if foresees else 0.0,
             missing="observed" in shape.needs,
             gap=shape.clock.gap if shape.clock is not None else 1.0,
-            **{key: value for key, value in options.items() if key != "readout"},
+            **{key: value for key, value in options.items() if key not in cls.settable},
         )
 
     def run(self, batch: Batch, state: Parts | None = None) -> tuple[Tensor, Parts]:
@@ -109,6 +128,30 @@ class StampedModel(StreamingModel):
         x, lengths, network = batch.inputs.to(self.dtype), batch.lengths, self.network
         states, final = network.states(x, batch.times, batch.observed, lengths, state)
         return self._answer(batch, states, final, state)
+
+    def objective(self, batch: Batch, loss: TaskLoss, state: Parts | None = None) -> Aim:
+        """Return the loss of what is asked for, and of every sample foreseen from those before."""
+        if not self.foresight or len(batch.inputs) < 2:
+            return super().objective(batch, loss, state)
+        batch = batch.expanded()
+        x = batch.inputs.to(self.dtype)
+        states, final = self.network.states(x, batch.times, batch.observed, batch.lengths, state)
+        prediction, final = self._answer(batch, states, final, state)
+        value = loss(prediction, batch)
+        return Aim(value + self.foresight * self._missed(batch, states), value, prediction, final)
+
+    def _missed(self, batch: Batch, states: Parts) -> Tensor:
+        """Return the mean square by which samples differ from what was foreseen of them.
+
+        All gaps of all sequences are flowed over at once, since the states before them are known.
+        """
+        network, seen = self.network, seen_points(batch, self.network.gap, self.dtype)
+        gaps = (torch.diff(seen.times, dim=0) / network.gap).clamp(min=0).to(self.dtype)
+        before = tuple(part[:-1].flatten(0, 1) for part in states)
+        there = network.output(network.flow(before, gaps.flatten()))
+        errors = self.head(there).view_as(seen.values[1:]) - seen.values[1:]
+        known = seen.known[1:]
+        return torch.where(known, errors, 0.0).square().sum() / known.sum().clamp(min=1)
 
     def _answer(
         self, batch: Batch, states: Parts, final: Parts, state: Parts | None
