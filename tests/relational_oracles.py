@@ -97,11 +97,11 @@ def similarity_matrix(w, u, similarity="symmetric", scaling="none", temperature=
     return scores
 
 
-def rows_of(scores, matrix):
+def rows_of(scores, matrix, rows):
     R = np.zeros_like(scores)
     for i in range(len(R)):
         last = i + 1 if matrix == "causal" else len(R)
-        R[i, :last] = softmax(scores[i, :last])
+        R[i, :last] = softmax(scores[i, :last]) if rows == "softmax" else scores[i, :last]
     return R
 
 
@@ -112,8 +112,8 @@ def listed(R, matrix):
     )
 
 
-def corelnet(w, u, *, matrix="causal", sensory=False, **how):
-    seen = listed(rows_of(similarity_matrix(w, u, **how), matrix), matrix)
+def corelnet(w, u, *, matrix="causal", rows="softmax", sensory=False, **how):
+    seen = listed(rows_of(similarity_matrix(w, u, **how), matrix, rows), matrix)
     if sensory:
         seen = np.concatenate([seen, context_norm(w, u).ravel()])
     return mlp(w, "decoder", seen)
@@ -123,8 +123,8 @@ def layer_norm(w, name, x):
     return (x - x.mean()) / np.sqrt(x.var() + 1e-5) * w[f"{name}.weight"] + w[f"{name}.bias"]
 
 
-def corelnet_t(w, u, *, matrix="causal", heads=8, layers=1, sensory=False, **how):
-    tokens = rows_of(similarity_matrix(w, u, **how), matrix) @ w["positions"]
+def corelnet_t(w, u, *, matrix="causal", rows="softmax", heads=8, layers=1, sensory=False, **how):
+    tokens = rows_of(similarity_matrix(w, u, **how), matrix, rows) @ w["positions"]
     if sensory:
         tokens = np.concatenate([tokens, context_norm(w, u)], 1)
     q = w["query"]
@@ -154,7 +154,7 @@ def corelnet_mix(w, u, *, matrix="causal", **how):
     """Without noise, as in a test: the rule with the better signature."""
     query = linear(w, "query", context_norm(w, u).ravel())
     scores = [query @ k for k in w["signatures"]]
-    R = rows_of(similarity_matrix(w, u, **how), matrix)
+    R = rows_of(similarity_matrix(w, u, **how), matrix, "softmax")
     chosen = R if scores[0] > scores[1] else difference_matrix(w, u)
     return mlp(w, "decoder", chosen.ravel())
 

@@ -58,26 +58,40 @@ def seen(q):
     return np.concatenate((q[:1], np.cos(q[1:]), np.sin(q[1:])))
 
 
-def test_lnn_is_the_equation_of_euler_and_lagrange():
-    model = made(undamped.LNN(MIXED, hidden_size=5, hidden_layers=2, speed=2.0))
+@pytest.mark.parametrize("masses", ["unit", "learned"])
+def test_lnn_is_the_equation_of_euler_and_lagrange(masses):
+    model = made(undamped.LNN(MIXED, hidden_size=5, hidden_layers=2, speed=2.0, masses=masses))
     z, u = states(model)
 
+    def mass(q):
+        if masses == "unit":
+            return np.eye(2)
+        entries = learned(model.field.masses.net, seen(q))
+        lower = np.array([[entries[0], 0], [entries[1], entries[2]]])
+        return lower @ lower.T + 1e-3 * np.eye(2)
+
+    def kinetic_slope(q, v):
+        """Return ∂(½ vᵀ A v)/∂q."""
+        return np.array([v @ along(mass, q, unit) @ v / 2 for unit in np.eye(2)])
+
     def slopes(both):
-        """Return ∂L/∂q and ∂L/∂v, one after the other."""
+        """Return ∂f/∂q and ∂f/∂v, one after the other."""
         q, v = both[:2], both[2:]
         by = 4 * learned_slope(model.field.net, np.concatenate((seen(q), v / 2)))
         turned = -np.sin(q[1]) * by[1] + np.cos(q[1]) * by[2]
-        return np.concatenate(([by[0], turned], v + by[3:] / 2))
+        return np.concatenate(([by[0], turned], by[3:] / 2))
 
     wanted, energy = [], []
     for both, force in zip(z.numpy(), u.numpy(), strict=True):
-        v = both[2:]
+        q, v = both[:2], both[2:]
         still = np.concatenate((v, np.zeros(2)))
         hessian = np.array([along(slopes, both, np.eye(4)[2 + k])[2:] for k in range(2)]).T
         right = slopes(both)[:2] - along(slopes, both, still)[2:] + force
-        wanted.append(np.concatenate((v, np.linalg.solve(hessian, right))))
+        if masses == "learned":
+            right += kinetic_slope(q, v) - along(mass, q, v) @ v
+        wanted.append(np.concatenate((v, np.linalg.solve(mass(q) + hessian, right))))
         value = 4 * learned(model.field.net, np.concatenate((seen(both[:2]), v / 2)))[0]
-        energy.append(v @ slopes(both)[2:] - v @ v / 2 - value)
+        energy.append(v @ slopes(both)[2:] + v @ mass(q) @ v / 2 - value)
     compare(model.derivative(z, u), np.array(wanted))
     compare(model.energy(z), np.array(energy))
     assert torch.autograd.gradcheck(lambda z: model.derivative(z, u), z.requires_grad_())
@@ -124,9 +138,10 @@ def test_second_derivatives_are_autograds(activation):
     torch.testing.assert_close(at.value, net(x).squeeze(-1))
 
 
-def test_one_pass_gives_what_autograd_gives_and_its_gradients():
+@pytest.mark.parametrize("masses", ["unit", "learned"])
+def test_one_pass_gives_what_autograd_gives_and_its_gradients(masses):
     torch.manual_seed(0)
-    field = PerceptronLagrangian(3, 6, angles=(1,), speed=3.0).double()
+    field = PerceptronLagrangian(3, 6, angles=(1,), speed=3.0, masses=masses).double()
     q, v, force = torch.randn(3, 5, 3).double()
     gradients = []
     for way in (field.acceleration, lambda *given: LagrangianField.acceleration(field, *given)):

@@ -14,7 +14,7 @@ TINY = {
     "ssinn": {"seeds": (0,), "pairs": 16, "steps": 3},
     "nssnn": {"seeds": (0,), "pairs": 16, "steps": 3, "predicted": 20},
     "taylor-net": {"systems": ("pendulum",), "seeds": (0,), "steps": 3, "later": 20},
-    "lnn": {"seeds": (0,), "steps": 3, "trajectories": 4, "hidden_size": 8, "end": 0.5},
+    "lnn": {"seeds": (0,), "steps": 3, "states": 16, "hidden_size": 8, "end": 0.5},
     "links": {"models": ("NODE", "CHNN"), "steps": 3, "pieces": 8, "hidden_size": 8},
     "arm": {"steps": 3, "trajectories": 2, "hidden_size": 4},
     "hgn": {"steps": 2, "films_seen": 8},

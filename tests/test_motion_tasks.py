@@ -41,6 +41,21 @@ def test_every_system_moves_as_its_energy_says(name):
     assert not torch.equal(task.data("test")[0][:1], given[:1])
 
 
+def test_a_double_pendulum_starts_at_rest_or_at_any_speed():
+    how = {"trajectories": 60, "readings": 2, "span": 0.01, "swing": 3.0}
+    still, moving = (
+        tasks.build("double-pendulum", partners="velocities", speed=speed, **how).data("train")[0]
+        for speed in (0.0, 10.0)
+    )
+    assert not still[:, 2:].any() and torch.equal(still[:, :2], moving[:, :2])
+    assert 9 < moving[:, 2:].abs().max() <= 10 and moving[:, 2:].std().item() > 4
+    momenta = tasks.build("double-pendulum", speed=10.0, **how).data("train")[0]
+    (q1, q2), (v1, v2) = moving[:, :2].T, moving[:, 2:].T
+    cosine = (q1 - q2).cos()
+    wanted = torch.stack((2 * v1 + cosine * v2, cosine * v1 + v2), dim=1)
+    torch.testing.assert_close(momenta[:, 2:], wanted)
+
+
 def test_windows_are_what_follows_their_start():
     task = tasks.build("henon-heiles", trajectories=2, readings=6, form="trajectory", window=2)
     assert task.sequences("train") == 2 * 4

@@ -26,6 +26,8 @@ CASES = {
             {"hidden_size": 5, "sensory": True, "scaling": "dimension"},
             {"hidden_size": 5, "similarity": "asymmetric", "scaling": "cosine"},
             {"hidden_size": 5, "similarity": "asymmetric-before"},
+            {"hidden_size": 5, "rows": "raw", "scaling": "cosine"},
+            {"hidden_size": 5, "rows": "raw", "matrix": "full"},
         ],
     ),
     "corelnet-t": (
@@ -33,6 +35,7 @@ CASES = {
         [
             {"hidden_size": 5, "heads": 2, "attention_size": 8, "query_size": 4},
             {"hidden_size": 5, "heads": 2, "attention_size": 8, "layers": 2, "sensory": True},
+            {"hidden_size": 5, "heads": 2, "attention_size": 8, "rows": "raw"},
         ],
     ),
     "corelnet-diff": (oracles.corelnet_diff, [{"hidden_size": 5}]),
@@ -61,7 +64,9 @@ pytestmark = pytest.mark.usefixtures("loops_in_python")
 NAMES = [
     n for n in models if isinstance(models[n], type) and issubclass(models[n], RelationalModel)
 ]
-FOR_THE_ORACLE = ("matrix", "sensory", "similarity", "scaling", "temperature", "heads", "layers")
+FOR_THE_ORACLE = (
+    "matrix", "rows", "sensory", "similarity", "scaling", "temperature", "heads", "layers",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

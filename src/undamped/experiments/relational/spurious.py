@@ -3,9 +3,9 @@
 An untrained encoder tells pictures of one shape in two colours apart so well that every picture is
 like none but itself, to the last bit: R is the identity, and no gradient comes through its softmax.
 So a frozen encoder guesses, and a learned one has nothing to begin with. Remedies let something
-through: a penalty, a temperature, a scale. Which of them is best is decided on validation trials;
-that one, and the frozen encoder without any, are then trained with further seeds, and the test says
-what the remedy is worth.
+through: a penalty, a temperature, a scale, similarities without a softmax. Which of them is best is
+decided on validation trials; that one, and the frozen encoder without any, are then trained with
+further seeds, and the test says what the remedy is worth.
 
     undamped reproduce spurious --out pictures/
 """
@@ -18,6 +18,7 @@ from statistics import mean
 from typing import Any
 
 from undamped.experiments.relational.grid import Case, Contestant, Grid, Score, Tick, play
+from undamped.networks.for_task import model_options
 from undamped.options import PositiveInt, unknown_name
 from undamped.registry import experiments
 
@@ -32,6 +33,7 @@ REMEDIES: dict[str, dict[str, Any]] = {
     "1/√d": {"scaling": "dimension"},
     "cosine": {"scaling": "cosine"},
     "cosine, temperature 0.3": {"scaling": "cosine", "temperature": 0.3},
+    "cosine, no softmax": {"scaling": "cosine", "rows": "raw"},
 }
 CASES = {
     "same-different": ("same-different", "joint"),
@@ -48,10 +50,10 @@ def run(
     *,
     tasks: Sequence[str] = ("rmts",),
     encoders: Sequence[str] = ("learned", "frozen", "random"),
-    remedies: Sequence[str] = tuple(REMEDIES),
+    remedies: Sequence[str] | None = None,
     model: str = "corelnet",
-    steps: PositiveInt = 1000,
-    batch_size: PositiveInt = 32,
+    steps: PositiveInt = 500,
+    batch_size: PositiveInt = 96,
     seeds: PositiveInt = 1,
     confirm: PositiveInt = 3,
     full: bool = False,
@@ -67,10 +69,12 @@ def run(
             every picture; "same-different+separated" and "rmts+separated" with colours in
             pictures of their own.
         encoders: Which ones: learned, frozen, random.
-        remedies: Which ones; a comma within a name may be a plus.
+        remedies: Which ones, a comma within a name may be a plus; all that the model has, if none
+            are given. Only corelnet and corelnet-t do without a softmax.
         model: corelnet, corelnet-t or esbn.
         steps: Updates of each; the thesis has 5,000.
-        batch_size: Trials per update; the thesis has 96.
+        batch_size: Trials per update. There are 500 different pictures to learn from, each encoded
+            once: many trials cost little more than a few, and leave the plateau sooner.
         seeds: Trainings of each; the thesis has 10.
         confirm: Trainings of the remedy that is best in validation, and of the frozen encoder
             without a remedy, if more.
@@ -94,6 +98,9 @@ def run(
             raise unknown_name("task of this experiment", name, list(CASES))
         task, colours = CASES[name]
         cases.append(Case(name, "", task, {"colours": colours}))
+    if remedies is None:
+        known = model_options(model)
+        remedies = [name for name, options in REMEDIES.items() if set(options) <= set(known)]
     players = []
     for encoder in encoders:
         for name in (remedy.replace("+", ", ") for remedy in remedies):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,9 +11,14 @@ from torch import Tensor
 from undamped.fields.physics.angles import PositionFeatures
 from undamped.fields.physics.curvature import Curvature
 from undamped.fields.physics.lagrangian import LagrangianField, solve_each
-from undamped.fields.physics.ports import Ports
+from undamped.fields.physics.ports import Ports, times
+from undamped.fields.physics.positive_matrix import PositiveMatrix
 from undamped.fields.physics.smooth_perceptron import SmoothActivation, SmoothPerceptron
 from undamped.solvers.methods.symplectic.phase import split
+
+Masses = Literal["unit", "learned"]
+SMALLEST = 1e-3
+"""The least eigenvalue of learned masses, before the perceptron changes them."""
 
 
 class PerceptronLagrangian(LagrangianField):
@@ -20,10 +26,14 @@ class PerceptronLagrangian(LagrangianField):
 
     The masses are no restriction, since the perceptron may undo them; but weights begin where
     L_q̇q̇ is near the identity, and not wherever chance leads. Velocities are seen in units of a
-    usual speed, so that the perceptron is curved over those that occur.
+    usual speed, so that the perceptron is curved over those that occur. Masses that are learned
+    with the rest spare it to multiply velocities with each other and with functions of positions.
 
     Equation:
-        L = ½ q̇ᵀq̇ + s² f(φ(q), q̇/s)
+        L = ½ q̇ᵀ A(q) q̇ + s² f(φ(q), q̇/s)
+
+    Symbols:
+        A the identity, or a positive matrix by a perceptron of φ(q).
 
     Args:
         freedoms: Positions; as many velocities.
@@ -32,6 +42,7 @@ class PerceptronLagrangian(LagrangianField):
         activation: σ.
         angles: Positions that are seen by cosine and sine.
         speed: s, a usual speed.
+        masses: Whether A is the identity (unit) or learned.
         ports: Inputs and friction.
 
     Example:
@@ -49,6 +60,7 @@ class PerceptronLagrangian(LagrangianField):
         activation: SmoothActivation = "softplus",
         angles: Sequence[int] = (),
         speed: float = 1.0,
+        masses: Masses = "unit",
         ports: Ports | None = None,
     ) -> None:
         super().__init__(freedoms, ports)
@@ -63,11 +75,21 @@ class PerceptronLagrangian(LagrangianField):
             orthogonal=True,
             readout_bias=False,
         )
+        self.masses = None
+        if masses == "learned":
+            self.masses = PositiveMatrix(
+                self.features.size,
+                freedoms,
+                hidden_size,
+                hidden_layers=hidden_layers,
+                activation=activation,
+                smallest=SMALLEST,
+            )
 
     def lagrangian(self, q: Tensor, v: Tensor) -> Tensor:
         """Return L, (…,)."""
-        learned = self.net(self._seen(self.features(q), v)).squeeze(-1)
-        return v.square().sum(-1) / 2 + self.speed**2 * learned
+        x = self.features(q)
+        return self._kinetic(x, v) + self.speed**2 * self.net(self._seen(x, v)).squeeze(-1)
 
     def acceleration(self, q: Tensor, v: Tensor, force: Tensor | float = 0.0) -> Tensor:
         """Return q̈, (…, freedoms): one forward-over-reverse pass and one solve."""
@@ -75,26 +97,42 @@ class PerceptronLagrangian(LagrangianField):
         at = Curvature(self.net, self._seen(x, v))
         of_x, of_v = self._places
         steady = at.enter(torch.eye(self.freedoms, dtype=v.dtype, device=v.device), of_v)
-        carried = at.enter(self.features.push(x, v), of_x).unsqueeze(-2)
+        moving = self.features.push(x, v)
+        carried = at.enter(moving, of_x).unsqueeze(-2)
         steady = steady.expand(*carried.shape[:-2], *steady.shape)
         second = at.along(torch.cat((steady, carried), dim=-2))
         hessian, mixed = second[..., :-1, :-1], self.speed * second[..., :-1, -1]
-        by_q = self.speed**2 * self.features.pull(x, at.gradient[..., of_x])
-        return solve_each(self._with_masses(hessian), by_q - mixed + force)
+        by_x = self.speed**2 * at.gradient[..., of_x]
+        if self.masses is None:
+            return solve_each(
+                self._with_masses(hessian), self.features.pull(x, by_x) - mixed + force
+            )
+        mass = self.masses.linearise(x)
+        by_q = self.features.pull(x, by_x + mass.half_square_slope(v))
+        turning = times(mass.rate(moving), v)
+        return solve_each(hessian + mass.value, by_q - mixed - turning + force)
 
     def mass(self, state: Tensor) -> Tensor:
         """Return L_q̇q̇ at states, (…, freedoms, freedoms)."""
         q, v = split(state)
-        at = Curvature(self.net, self._seen(self.features(q), v))
+        x = self.features(q)
+        at = Curvature(self.net, self._seen(x, v))
         steady = at.enter(torch.eye(self.freedoms, dtype=v.dtype, device=v.device), self._places[1])
-        return self._with_masses(at.along(steady.expand(*v.shape[:-1], *steady.shape)))
+        hessian = at.along(steady.expand(*v.shape[:-1], *steady.shape))
+        return self._with_masses(hessian) if self.masses is None else hessian + self.masses(x)
 
     def energy(self, state: Tensor) -> Tensor:
         """Return E = q̇ᵀ L_q̇ − L of states (…, 2 × freedoms), in closed form."""
         q, v = split(state)
-        at = self.net.linearise(self._seen(self.features(q), v))
+        x = self.features(q)
+        at = self.net.linearise(self._seen(x, v))
         carried = (v / self.speed * at.gradient()[..., self._places[1]]).sum(-1)
-        return v.square().sum(-1) / 2 + self.speed**2 * (carried - at.value.squeeze(-1))
+        return self._kinetic(x, v) + self.speed**2 * (carried - at.value.squeeze(-1))
+
+    def _kinetic(self, x: Tensor, v: Tensor) -> Tensor:
+        """Return ½ q̇ᵀ A q̇, (…,)."""
+        moved = v if self.masses is None else self.masses.linearise(x).product(v)
+        return (v * moved).sum(-1) / 2
 
     def _seen(self, x: Tensor, v: Tensor) -> Tensor:
         """Return what the perceptron sees of features of positions and of velocities."""

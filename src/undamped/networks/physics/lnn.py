@@ -10,7 +10,7 @@ from torch import Tensor
 from undamped.checked import checked
 from undamped.contract import Batch, StateSpace, TaskShape
 from undamped.fields.physics.angles import PositionFeatures
-from undamped.fields.physics.perceptron_lagrangian import PerceptronLagrangian
+from undamped.fields.physics.perceptron_lagrangian import Masses, PerceptronLagrangian
 from undamped.fields.physics.smooth_perceptron import SmoothActivation
 from undamped.flows.solve_options import solver_arguments
 from undamped.networks.physics.base import MotionSolveOptions
@@ -41,11 +41,11 @@ class LNN(LagrangianModel):
     named.
 
     Equation:
-        q̈ = (∂²L/∂q̇²)⁻¹ (∂L/∂q − ∂²L/∂q̇∂q q̇ + F),  L = ½ q̇ᵀq̇ + s² f(q, q̇/s)
+        q̈ = (∂²L/∂q̇²)⁻¹ (∂L/∂q − ∂²L/∂q̇∂q q̇ + F),  L = ½ q̇ᵀ A(q) q̇ + s² f(q, q̇/s)
 
     Symbols:
-        q positions, f a perceptron, s a usual speed, F = g(q) u − D(q) q̇ forces of inputs and of
-        friction.
+        q positions, f a perceptron, s a usual speed, A the identity or learned masses,
+        F = g(q) u − D(q) q̇ forces of inputs and of friction.
 
     Promise:
         The field keeps its own energy E = q̇ᵀ ∂L/∂q̇ − L wherever ∂²L/∂q̇² is regular, and forces
@@ -62,6 +62,9 @@ class LNN(LagrangianModel):
             a learned g(q); auto takes them as given where there is one for each position.
         friction: Whether there is friction.
         speed: s; a speed that is usual in the data, so that f is curved over those that occur.
+        masses: A: the identity (unit), or a positive matrix by a perceptron of the positions
+            (learned). f may be any function beside it, so that the Lagrangian is as general as
+            before; but it need not learn to multiply velocities before it has a kinetic energy.
         regularity: Weight of the penalty on small eigenvalues of ∂²L/∂q̇².
         solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
 
@@ -94,6 +97,7 @@ class LNN(LagrangianModel):
         actuation: Actuation = "auto",
         friction: bool = False,
         speed: PositiveFloat = 1.0,
+        masses: Masses = "unit",
         regularity: NonNegativeFloat = 1.0,
         **solve: Unpack[MotionSolveOptions],
     ) -> None:
@@ -116,6 +120,7 @@ class LNN(LagrangianModel):
             activation=activation,
             angles=seen,
             speed=speed,
+            masses=masses,
             ports=ports,
         )
         self._build(space, field, solver_arguments(solve, MotionSolveOptions), coordinates)

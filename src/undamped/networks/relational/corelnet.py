@@ -15,7 +15,7 @@ from undamped.networks.relational.comparing import (
     ComparingModel,
     RelationOptions,
 )
-from undamped.networks.relational.similarity import as_numbers, entries, relation_matrix
+from undamped.networks.relational.similarity import Rows, as_numbers, entries, relation_matrix
 from undamped.options import Units
 from undamped.registry import models
 
@@ -38,6 +38,8 @@ class CoRelNet(ComparingModel):
         shape: The shape of the task.
         matrix: Rows of R that end with their own picture, as in the authors' program, or full
             rows, as printed.
+        rows: Whether a row of R is the softmax of its similarities, or the similarities themselves
+            (raw), for pictures of which no two are equal; then with scaling=cosine.
         hidden_size: Units of the perceptron.
         sensory: Whether the perceptron also sees the codes z themselves (cat).
         options: How pictures are seen and compared; see `SightOptions` and `SimilarityOptions`.
@@ -63,19 +65,20 @@ class CoRelNet(ComparingModel):
         shape: TaskShape,
         *,
         matrix: Literal["causal", "full"] = "causal",
+        rows: Rows = "softmax",
         hidden_size: Units = 256,
         sensory: bool = False,
         **options: Unpack[RelationOptions],
     ) -> None:
         super().__init__(shape, sensory, **options)
         assert self.length is not None
-        self.causal = matrix == "causal"
+        self.causal, self.rows = matrix == "causal", rows
         inputs = entries(self.length, self.causal) + sensory * self.length * self.features
         self.decoder = decoder(inputs, hidden_size, shape.output_size)
 
     def relation_matrix(self, codes: Tensor) -> Tensor:
         """Return R of codes (time, batch, features): (batch, time, time)."""
-        return relation_matrix(self.scores(codes), self.causal)
+        return relation_matrix(self.scores(codes), self.causal, self.rows)
 
     def relations(self, codes: Tensor) -> Tensor:
         """Return all that an answer depends on, (batch, numbers): the similarities behind R."""
@@ -83,7 +86,8 @@ class CoRelNet(ComparingModel):
 
     def answer(self, scores: Tensor, seen: Tensor | None) -> Tensor:
         """Return the answers (batch, output) to similarities (batch, time, time)."""
-        entries = as_numbers(relation_matrix(scores, self.causal), self.causal).to(self.dtype)
+        matrix = relation_matrix(scores, self.causal, self.rows)
+        entries = as_numbers(matrix, self.causal).to(self.dtype)
         if seen is not None:
             entries = torch.cat([entries, seen.transpose(0, 1).flatten(1)], 1)
         return self.decoder(entries)

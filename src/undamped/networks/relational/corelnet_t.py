@@ -17,7 +17,7 @@ from undamped.networks.relational.comparing import (
     ComparingModel,
     RelationOptions,
 )
-from undamped.networks.relational.similarity import as_numbers, relation_matrix
+from undamped.networks.relational.similarity import Rows, as_numbers, relation_matrix
 from undamped.options import PositiveInt, Range, Units
 from undamped.registry import models
 
@@ -44,6 +44,8 @@ class CoRelNetT(ComparingModel):
         shape: The shape of the task.
         matrix: Rows of R that end with their own picture, as in the authors' program, or full
             rows, as printed.
+        rows: Whether a row of R is the softmax of its similarities, or the similarities themselves
+            (raw), for pictures of which no two are equal; then with scaling=cosine.
         heads: Heads of the attention.
         attention_size: Units of queries, keys and values over all heads.
         query_size: Units of the query, and of a position.
@@ -72,6 +74,7 @@ class CoRelNetT(ComparingModel):
         shape: TaskShape,
         *,
         matrix: Literal["causal", "full"] = "causal",
+        rows: Rows = "softmax",
         heads: PositiveInt = 8,
         attention_size: Units = 512,
         query_size: Units = 8,
@@ -91,7 +94,7 @@ class CoRelNetT(ComparingModel):
                 )
             )
         assert self.length is not None
-        self.causal = matrix == "causal"
+        self.causal, self.rows = matrix == "causal", rows
         self.heads, self.layers = heads, layers
         self.positions = nn.Parameter(torch.randn(self.length, query_size))
         self.query = nn.Parameter(torch.randn(query_size))
@@ -106,7 +109,7 @@ class CoRelNetT(ComparingModel):
 
     def relation_matrix(self, codes: Tensor) -> Tensor:
         """Return R of codes (time, batch, features): (batch, time, time)."""
-        return relation_matrix(self.scores(codes), self.causal)
+        return relation_matrix(self.scores(codes), self.causal, self.rows)
 
     def relations(self, codes: Tensor) -> Tensor:
         """Return all that an answer depends on, (batch, numbers): the similarities behind R."""
@@ -114,7 +117,7 @@ class CoRelNetT(ComparingModel):
 
     def answer(self, scores: Tensor, seen: Tensor | None) -> Tensor:
         """Return the answers (batch, output) to similarities (batch, time, time)."""
-        tokens = relation_matrix(scores, self.causal).to(self.dtype) @ self.positions
+        tokens = relation_matrix(scores, self.causal, self.rows).to(self.dtype) @ self.positions
         if seen is not None:
             tokens = torch.cat([tokens, seen.transpose(0, 1)], -1)
         key, value = self._by_head(self.to_key(tokens)), self._by_head(self.to_value(tokens))

@@ -2,7 +2,9 @@
 
 Codes of an untrained encoder have inner products of dozens, so that their softmax is a table of
 zeros and ones to the last bit, and no gradient comes through it. `scaling` and `temperature` are
-what can be done about that.
+what can be done about that. Both only move the trouble where no two pictures are equal: a picture
+is most like itself, so that a sharp softmax has the identity, and a flat one hardly differs from
+trial to trial. `Rows` "raw" leaves the softmax out.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from undamped.options import Default, PositiveFloat
 
 SimilarityKind = Literal["symmetric", "asymmetric", "asymmetric-before"]
 Normalise = Callable[[Tensor], Tensor]
+Rows = Literal["softmax", "raw"]
+"""What a row of R holds: the softmax of its similarities, or the similarities themselves."""
 
 
 class SimilarityOptions(TypedDict, total=False):
@@ -85,13 +89,16 @@ class Similarity(nn.Module):
         return normalise(self.query(codes)), normalise(self.key(codes))
 
 
-def relation_matrix(scores: Tensor, causal: bool) -> Tensor:
+def relation_matrix(scores: Tensor, causal: bool, rows: Rows = "softmax") -> Tensor:
     """Return R, the softmax of each row over the pictures up to its own, or over all.
 
     Args:
         scores: (batch, time, time).
         causal: Whether a row ends with its own picture; the rest is zero.
+        rows: Whether the softmax is taken, or the similarities are left as they are.
     """
+    if rows == "raw":
+        return scores.tril() if causal else scores
     if causal:
         later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
         scores = scores.masked_fill(later, -torch.inf)

@@ -11,10 +11,11 @@ from torch import Tensor
 from undamped.checked import checked
 from undamped.contract import StateSpace
 from undamped.fields.physics.hamiltonian import HamiltonianField
-from undamped.options import NonNegativeInt, PositiveFloat
+from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat
 from undamped.registry import tasks
 from undamped.tasks.physics.drawing import Drawing, hanging
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
+from undamped.tasks.physics.partners import Exchange
 from undamped.tasks.physics.system import System, uniform
 
 
@@ -77,16 +78,19 @@ class DoublePendulumSystem(System[DoublePendulumField]):
 
     Args:
         gravity: g.
-        swing: Largest angle to start from, at rest.
+        swing: Largest angle to start from.
+        speed: Largest rate of each angle to start with; 0 starts at rest.
     """
 
     space = StateSpace(("q1", "q2", "p1", "p2"), ("angle", "angle", "momentum", "momentum"))
     trajectories: ClassVar[int] = 100
     readings: ClassVar[int] = 31
 
-    def __init__(self, gravity: float = 9.8, swing: float = math.pi / 2) -> None:
+    def __init__(
+        self, gravity: float = 9.8, swing: float = math.pi / 2, speed: float = 0.0
+    ) -> None:
         self.field = DoublePendulumField(gravity=gravity)
-        self.swing = swing
+        self.swing, self.speed = swing, speed
 
     def constants(self) -> dict[str, Any]:
         """Return masses, lengths and gravity."""
@@ -98,9 +102,12 @@ class DoublePendulumSystem(System[DoublePendulumField]):
         return hanging(states[..., :2])
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw angles, at rest."""
+        """Draw angles, at rest or with rates."""
         angles = uniform(generator, -self.swing, self.swing, count, 2)
-        return torch.cat((angles, torch.zeros_like(angles)), dim=1)
+        if not self.speed:
+            return torch.cat((angles, torch.zeros_like(angles)), dim=1)
+        rates = uniform(generator, -self.speed, self.speed, count, 2)
+        return torch.cat((angles, Exchange(self.field).own(angles, rates)), dim=1)
 
 
 @tasks.register("double-pendulum")
@@ -113,6 +120,8 @@ class DoublePendulum(MotionTask):
     Args:
         gravity: g: 9.8 as for LNN; SympNet has 1.
         swing: Largest angle to start from.
+        speed: Largest rate of each angle to start with; 0 starts at rest. LNN's authors have
+            swing=3.1416 and speed=10.
         seed: Where the order of training comes from.
 
     Example:
@@ -128,7 +137,8 @@ class DoublePendulum(MotionTask):
         *,
         gravity: PositiveFloat = 9.8,
         swing: PositiveFloat = math.pi / 2,
+        speed: NonNegativeFloat = 0.0,
         seed: NonNegativeInt = 0,
         **options: Unpack[MotionOptions],
     ) -> None:
-        super().__init__(DoublePendulumSystem(gravity, swing), seed, options)
+        super().__init__(DoublePendulumSystem(gravity, swing, speed), seed, options)
