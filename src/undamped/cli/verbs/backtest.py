@@ -26,6 +26,9 @@ def backtest(
     share: Annotated[
         float, typer.Option(help="How much of every series is forecast, at its end.")
     ] = 0.3,
+    origins: Annotated[
+        int, typer.Option(min=1, help="Forecasts in every fold, at most; spread evenly.")
+    ] = 100,
     config: Annotated[Path | None, typer.Option(help="TOML file with the same keys.")] = None,
     picture: Annotated[
         Path | None,
@@ -44,7 +47,7 @@ def backtest(
 
     check_picture(picture)
     with ticking("backtest") as tick:
-        result = _backtest(words, folds, share, config, tick)
+        result = _backtest(words, folds, share, origins, config, tick)
     if picture is not None:
         save(draw_backtest(result), picture)
     if as_json:
@@ -57,7 +60,9 @@ def backtest(
         console().print(f"The last forecasts: {picture}", soft_wrap=True, markup=False)
 
 
-def _backtest(words: list[str], folds: int, share: float, config: Path | None, tick: Any) -> Any:
+def _backtest(
+    words: list[str], folds: int, share: float, origins: int, config: Path | None, tick: Any
+) -> Backtest:
     import undamped.tasks
     from undamped.cli.setting_names import OWN_DATA
     from undamped.cli.settings import read_settings
@@ -107,6 +112,7 @@ def _backtest(words: list[str], folds: int, share: float, config: Path | None, t
         horizon=options["horizon"],
         folds=folds,
         share=share,
+        origins=origins,
         options={**kept, "forecast": built.preparation.forecast},
         model_options={name: settings.model_options(name) for name in names},
         train=settings.train_options(),
