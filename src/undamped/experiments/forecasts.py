@@ -24,6 +24,8 @@ HORIZONS = {"sunspots": 11, "co2": 26, "passengers": 12, "demand": 48, "load": 2
 _SEASONS = {"co2": 52, "demand": 336, "load": 168}
 _DAYS = {"demand": 48, "load": 24}
 """The season that ETS is given where the set has a day and a week."""
+_STRIDES = {"co2": 4, "demand": 8, "load": 6}
+"""Steps from one window to the next where series are long: ETS is fitted anew for each."""
 QUANTILES = (0.1, 0.5, 0.9)
 
 
@@ -88,7 +90,7 @@ def run(
     sets: Sequence[str] = tuple(HORIZONS),
     models: Sequence[str] = MODELS,
     folds: PositiveInt = 3,
-    origins: PositiveInt = 60,
+    origins: PositiveInt = 40,
     minutes: PositiveFloat = 0.5,
     seed: NonNegativeInt = 0,
     tick: Callable[..., None] | None = None,
@@ -133,7 +135,11 @@ def run(
             horizon=HORIZONS[name],
             folds=folds,
             origins=origins,
-            options={"quantiles": QUANTILES, "season": _SEASONS.get(name)},
+            options={
+                "quantiles": QUANTILES,
+                "season": _SEASONS.get(name),
+                "stride": _STRIDES.get(name),
+            },
             model_options={"ets": {"season": _DAYS[name]} if name in _DAYS else {}},
             train={"minutes": minutes} if AUTO in models else {},
             seed=seed,

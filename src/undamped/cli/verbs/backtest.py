@@ -63,15 +63,13 @@ def backtest(
 def _backtest(
     words: list[str], folds: int, share: float, origins: int, config: Path | None, tick: Any
 ) -> Backtest:
-    import undamped.tasks
     from undamped.cli.setting_names import OWN_DATA
     from undamped.cli.settings import read_settings
-    from undamped.data.recordings.options import SeriesOptions
+    from undamped.data.recordings.options import ReadingOptions, SeriesOptions
+    from undamped.data.recordings.read import read_recordings
     from undamped.errors import OptionError, explain
-    from undamped.networks.for_task import refuse_misfit
     from undamped.options import options_in
     from undamped.registry import models
-    from undamped.tasks.series import SeriesTask
     from undamped.training.backtest import backtest as run
     from undamped.training.fit import AUTO
 
@@ -99,21 +97,19 @@ def _backtest(
                 remedy="For example horizon=12.",
             )
         )
-    built = undamped.tasks.build(OWN_DATA[0], **options)
-    assert isinstance(built, SeriesTask)
-    for name in names:
-        if name != AUTO:
-            refuse_misfit(built.task_shape, name)
-    own = ("split", "fractions", "held_out", "horizon", "kind", "forecast", "split_seed", "weights")
+    reading = {n: options[n] for n in options_in(ReadingOptions) if n in options}
+    own = ("split", "fractions", "held_out", "horizon", "kind", "split_seed", "weights")
     kept = {n: v for n, v in options.items() if n in options_in(SeriesOptions) and n not in own}
+    if reading.get("target") is not None and kept.get("forecast") is None:
+        kept["forecast"] = (reading.pop("target"),)
     return run(
-        built.recordings,
+        read_recordings(options["file"], **reading, forecast=True),
         names,
         horizon=options["horizon"],
         folds=folds,
         share=share,
         origins=origins,
-        options={**kept, "forecast": built.preparation.forecast},
+        options=kept,
         model_options={name: settings.model_options(name) for name in names},
         train=settings.train_options(),
         seed=settings.seed,
