@@ -90,7 +90,7 @@ def run(
     sets: Sequence[str] = tuple(HORIZONS),
     models: Sequence[str] = MODELS,
     folds: PositiveInt = 3,
-    origins: PositiveInt = 40,
+    origins: PositiveInt = 30,
     minutes: PositiveFloat = 0.5,
     seed: NonNegativeInt = 0,
     tick: Callable[..., None] | None = None,

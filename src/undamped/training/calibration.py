@@ -17,7 +17,7 @@ from undamped.training.run import Run
 
 EARLIER = 2
 """How many earlier validation parts bands are read from, too."""
-MOST_WINDOWS = 60
+MOST_WINDOWS = 40
 """Of each validation part."""
 
 
