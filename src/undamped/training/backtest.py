@@ -21,7 +21,7 @@ import numpy as np
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, OptionError, UndampedError, explain
 from undamped.tasks.series import SeriesTask
-from undamped.training.calibration import answers_and_truth
+from undamped.training.calibration import answers_and_truth, spread
 from undamped.training.fit import fit
 from undamped.training.forecast_scores import Ahead, seasonal_change, together
 from undamped.training.run import Run
@@ -108,6 +108,7 @@ def backtest(
     horizon: int,
     folds: int = 3,
     share: float = 0.3,
+    origins: int = 100,
     options: Mapping[str, Any] | None = None,
     model_options: Mapping[str, Mapping[str, Any]] | None = None,
     train: Mapping[str, Any] | None = None,
@@ -122,6 +123,7 @@ def backtest(
         horizon: Values to come.
         folds: How often models are trained anew.
         share: How much of every series is forecast, at its end.
+        origins: Forecasts in every fold, at most; they are spread evenly.
         options: Further options of the task: season, quantiles, window, forecast, ….
         model_options: Options of each model, by its name.
         train: Options of training.
@@ -151,7 +153,7 @@ def backtest(
                 tick(f"{model}, fold {fold + 1} of {folds}", done)
 
         chosen = (model_options or {}).get(model, {})
-        found.append(_tested(model, tasks, chosen, dict(train or {}), seed, say))
+        found.append(_tested(model, tasks, origins, chosen, dict(train or {}), seed, say))
     last = tasks[-1]
     places = [series_set.channels.index(name) for name in last.preparation.forecast]
     levels = next((m.ahead.levels for m in found if m.ahead is not None), ())
@@ -231,6 +233,7 @@ def _until(series_set: SeriesSet, share: float) -> SeriesSet:
 def _tested(
     model: str,
     tasks: list[SeriesTask],
+    origins: int,
     options: Mapping[str, Any],
     train: dict[str, Any],
     seed: int,
@@ -260,21 +263,22 @@ def _tested(
             seconds += settings["result"]["seconds"] + race
             if model == "auto":
                 chosen.append(settings["model"]["name"])
-            ahead, moved = _ahead(run, task, moved)
+            ahead, moved = _ahead(run, task, origins, moved)
             parts.append(ahead)
     return Tested(model, together(parts), seconds, chosen)
 
 
-def _ahead(run: Run, task: SeriesTask, moved: np.ndarray) -> tuple[Ahead, np.ndarray]:
-    """Return the forecasts of a run from all origins of its test part, and how bands moved."""
+def _ahead(run: Run, task: SeriesTask, origins: int, moved: np.ndarray) -> tuple[Ahead, np.ndarray]:
+    """Return the forecasts of a run from origins of its test part, and how bands moved."""
     model, bands, prepared = run.model(), run.bands(), task.preparation
     assert bands is not None
-    answers, truth = answers_and_truth(model, task, "test", 64)
+    answers, truth = answers_and_truth(model, task, "test", 64, origins)
     zero, one = np.array(prepared.target_mean), np.array(prepared.target_std)
     said = prepared.middle(answers.reshape(len(answers), -1))
     cut = task.series_set
     assert cut.origin is not None
-    test, train = task.parts["test"], task.parts["train"]
+    train, test = task.parts["train"], task.parts["test"]
+    test = test[spread(len(test), origins).numpy()]
     first = cut.origin[test, 1] + cut.lengths[test] - task.horizon
     end = cut.origin[train, 1] + cut.lengths[train]
     places = [cut.channels.index(name) for name in prepared.forecast]

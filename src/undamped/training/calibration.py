@@ -17,7 +17,7 @@ from undamped.training.run import Run
 
 EARLIER = 2
 """How many earlier validation parts bands are read from, too."""
-MOST_WINDOWS = 60
+MOST_WINDOWS = 40
 """Of each validation part."""
 
 
@@ -112,10 +112,7 @@ def answers_and_truth(
     was_training = model.training
     model.eval()
     rows, truths = [], []
-    count = seen.sequences(split)
-    # Neighbouring windows tell nearly the same, so that some from everywhere are enough.
-    chosen = torch.arange(0, count, max(1, count // most) if most else 1)
-    for index in chosen.split(batch_size):
+    for index in spread(seen.sequences(split), most).split(batch_size):
         batch = seen.take(split, index, seen.generator(split, 0))
         rows.append(model.run(batch.to(device))[0].double().cpu().numpy())
         truths.append(batch.targets.double().numpy())
@@ -123,6 +120,16 @@ def answers_and_truth(
     prepared, truth = task.preparation, np.concatenate(truths)
     ahead = truth.reshape(len(truth), prepared.horizon, len(prepared.forecast))
     return prepared.ahead(np.concatenate(rows)), ahead
+
+
+def spread(count: int, most: int | None = None) -> torch.Tensor:
+    """Return numbers of windows: all, or some from everywhere, since neighbours tell the same.
+
+    Args:
+        count: How many there are.
+        most: How many are enough.
+    """
+    return torch.arange(0, count, -(-count // most) if most and count else 1)
 
 
 def _has_bands(task: Task) -> TypeGuard[SeriesTask]:

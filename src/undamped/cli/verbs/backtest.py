@@ -26,6 +26,9 @@ def backtest(
     share: Annotated[
         float, typer.Option(help="How much of every series is forecast, at its end.")
     ] = 0.3,
+    origins: Annotated[
+        int, typer.Option(min=1, help="Forecasts in every fold, at most; spread evenly.")
+    ] = 100,
     config: Annotated[Path | None, typer.Option(help="TOML file with the same keys.")] = None,
     picture: Annotated[
         Path | None,
@@ -44,7 +47,7 @@ def backtest(
 
     check_picture(picture)
     with ticking("backtest") as tick:
-        result = _backtest(words, folds, share, config, tick)
+        result = _backtest(words, folds, share, origins, config, tick)
     if picture is not None:
         save(draw_backtest(result), picture)
     if as_json:
@@ -57,16 +60,16 @@ def backtest(
         console().print(f"The last forecasts: {picture}", soft_wrap=True, markup=False)
 
 
-def _backtest(words: list[str], folds: int, share: float, config: Path | None, tick: Any) -> Any:
-    import undamped.tasks
+def _backtest(
+    words: list[str], folds: int, share: float, origins: int, config: Path | None, tick: Any
+) -> Backtest:
     from undamped.cli.setting_names import OWN_DATA
     from undamped.cli.settings import read_settings
-    from undamped.data.recordings.options import SeriesOptions
+    from undamped.data.recordings.options import ReadingOptions, SeriesOptions
+    from undamped.data.recordings.read import read_recordings
     from undamped.errors import OptionError, explain
-    from undamped.networks.for_task import refuse_misfit
     from undamped.options import options_in
     from undamped.registry import models
-    from undamped.tasks.series import SeriesTask
     from undamped.training.backtest import backtest as run
     from undamped.training.fit import AUTO
 
@@ -94,20 +97,19 @@ def _backtest(words: list[str], folds: int, share: float, config: Path | None, t
                 remedy="For example horizon=12.",
             )
         )
-    built = undamped.tasks.build(OWN_DATA[0], **options)
-    assert isinstance(built, SeriesTask)
-    for name in names:
-        if name != AUTO:
-            refuse_misfit(built.task_shape, name)
-    own = ("split", "fractions", "held_out", "horizon", "kind", "forecast", "split_seed", "weights")
+    reading = {n: options[n] for n in options_in(ReadingOptions) if n in options}
+    own = ("split", "fractions", "held_out", "horizon", "kind", "split_seed", "weights")
     kept = {n: v for n, v in options.items() if n in options_in(SeriesOptions) and n not in own}
+    if reading.get("target") is not None and kept.get("forecast") is None:
+        kept["forecast"] = (reading.pop("target"),)
     return run(
-        built.recordings,
+        read_recordings(options["file"], **reading, forecast=True),
         names,
         horizon=options["horizon"],
         folds=folds,
         share=share,
-        options={**kept, "forecast": built.preparation.forecast},
+        origins=origins,
+        options=kept,
         model_options={name: settings.model_options(name) for name in names},
         train=settings.train_options(),
         seed=settings.seed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 
-from undamped.data.published.sets import images, physiology, text, ucr
+from undamped.data.published.sets import forecasts, images, physiology, text, ucr
 from undamped.data.published.sources import DataSet, Package
 from undamped.errors import UnknownNameError, explain
 
@@ -13,7 +13,7 @@ from undamped.errors import UnknownNameError, explain
 @functools.cache
 def all_sets() -> dict[str, DataSet]:
     """Return every set of the catalogue by its name."""
-    listed = [*images.SETS, *text.SETS, *physiology.SETS, *ucr.SETS]
+    listed = [*images.SETS, *text.SETS, *physiology.SETS, *forecasts.SETS, *ucr.SETS]
     return {data_set.name: data_set for data_set in listed}
 
 

@@ -118,3 +118,31 @@ def _unexpected(what: str, expected: str) -> DataError:
             remedy="Nothing of it was kept; try another source.",
         )
     )
+
+
+def series_to_forecast(raw: Path, files: Path) -> None:
+    """Write one column of numbers a series: tables without their dates, and lists in source files.
+
+    Sources are parsed, never run. What is missing stays empty.
+    """
+    for name, column in (("sunspots", "SUNACTIVITY"), ("co2", "co2")):
+        with (raw / f"{name}.csv").open(encoding="utf-8", newline="") as table:
+            rows = list(csv.DictReader(table))
+        if not rows or column not in rows[0]:
+            raise _unexpected(name, f"a table with the column {column}")
+        _write_column(files / f"{name}.csv", name, [row[column] for row in rows])
+    for name, source in (("passengers", "airpassengers"), ("demand", "taylor")):
+        try:
+            tree = ast.parse((raw / f"{source}.py.txt").read_text(encoding="utf-8"))
+        except (SyntaxError, ValueError, RecursionError):
+            raise _unexpected(source, "Python source") from None
+        lists = [node.elts for node in ast.walk(tree) if isinstance(node, ast.List)]
+        longest = max(lists, key=len, default=[])
+        values = [node.value for node in longest if isinstance(node, ast.Constant)]
+        if len(values) < 100 or len(values) != len(longest):
+            raise _unexpected(source, "a list of numbers")
+        _write_column(files / f"{name}.csv", name, [str(value) for value in values])
+
+
+def _write_column(path: Path, name: str, values: list[str]) -> None:
+    path.write_text("\n".join([name, *values]) + "\n", encoding="utf-8", newline="\n")

@@ -97,9 +97,10 @@ class Bands:
         units["floor"] = _LOWEST * max(lowest, 0.0)
         answered = (answers * _like(one, answers) + _like(zero, answers)).min(initial=np.inf)
         scales: list[Scale] = ["plain"]
-        scales += ["root"] if lowest >= 0 and answered >= 0 else []
-        # Near zero a logarithm makes much of little.
-        scales += ["log"] if lowest > 0 and answered > _LOWEST * lowest else []
+        if lowest >= 0 and answered >= 0:
+            scales.append("root")
+        if lowest > 0 and answered > _LOWEST * lowest:  # near zero a logarithm makes much of little
+            scales.append("log")
         best: tuple[float, Bands] | None = None
         for scale in scales:
             empty = cls([float(level) for level in levels], [], len(truth), scale, **units)

@@ -15,6 +15,8 @@ from undamped.networks.rivals.continuation import Continuation, Pasts, repeat_se
 from undamped.options import PositiveInt
 from undamped.registry import models
 
+LONGEST = 60
+"""Steps of the longest season that is taken from the task: every one is a number to be fitted."""
 _LETTERS = "NAMD"  # none, additive, multiplicative, damped
 
 
@@ -41,6 +43,8 @@ class ETS(Continuation):
 
     Args:
         shape: The shape of the task.
+        season: Another season than that of the task, of which none is taken that has more than 60
+            steps, since every one is a number to be fitted: a day in the place of a week.
         past: How many of the last steps are looked at, at most.
 
     Example:
@@ -57,9 +61,12 @@ class ETS(Continuation):
     reads_whole_past = True
 
     @checked
-    def __init__(self, shape: TaskShape, *, past: PositiveInt = 1000) -> None:
+    def __init__(
+        self, shape: TaskShape, *, season: PositiveInt | None = None, past: PositiveInt = 600
+    ) -> None:
         super().__init__(shape)
-        self.past = past
+        found = self.forecast.season
+        self.season, self.past = season or (found if found <= LONGEST else 1), past
 
     def learn(self, part: Part) -> None:
         """Choose the form of every channel on the longest past there is."""
@@ -71,7 +78,7 @@ class ETS(Continuation):
             raise DataError("ets: expected at least one series to learn from, got none.")
         forms = []
         for values in longest[-self.past :].T:
-            chosen: Any = _smoother("ZZZ", None, self.forecast.season)
+            chosen: Any = _smoother("ZZZ", None, self.season)
             forms.append([_LETTERS.index(letter) for letter in _fitted(chosen, values)])
         self.learnt.keep(forms=torch.tensor(forms))
 
@@ -86,7 +93,13 @@ class ETS(Continuation):
         for form in self.learnt["forms"].tolist():
             error, trend, season, damped = (_LETTERS[letter] for letter in form)
             names.append(f"ETS({error},{trend}{'d' if damped == 'D' else ''},{season})")
-        return [f"{', '.join(names)} with a season of {self.forecast.season} steps."]
+        told = [f"{', '.join(names)} with a season of {self.season} steps."]
+        if self.season == 1 < self.forecast.season:
+            told.append(
+                f"A season of {self.forecast.season} steps is too long for it: give a shorter one "
+                "with model.season=."
+            )
+        return told
 
     def _continued(self, pasts: Pasts) -> np.ndarray:
         horizon = self.shape.horizon
@@ -105,7 +118,7 @@ class ETS(Continuation):
         damped = _LETTERS[form[3]] == "D"
         if "M" in letters and values.min() <= 0:  # what multiplies needs values above zero
             letters = letters.replace("M", "A")
-        fitted: Any = _smoother(letters, damped, self.forecast.season)
+        fitted: Any = _smoother(letters, damped, self.season)
         _fitted(fitted, values)
         ahead = np.asarray(fitted.predict(self.shape.horizon)["mean"])
         if not np.isfinite(ahead).all():

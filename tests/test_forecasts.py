@@ -1,0 +1,473 @@
+"""Values to come: seasons, quantiles, bands, plain forecasters, backtests, and bad input."""
+
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import undamped
+from undamped.cli import main
+from undamped.contract import Batch, Forecast, TaskShape
+from undamped.data.recordings.bands import Bands
+from undamped.data.recordings.season import find_season
+from undamped.data.recordings.series import SeriesSet
+from undamped.errors import DataError, MissingPackageError, OptionError
+from undamped.tasks.series import SeriesTask
+from undamped.training import Run, fit
+from undamped.training.backtest import backtest
+from undamped.training.portfolio import at_once_members, networks
+from undamped.training.prediction import bounds_around, predict_series
+
+RIVALS = ("seasonal-naive", "ridge-lags", "ets")
+
+
+def months(count=144, seed=0, growth=0.01):
+    """Return a series with a year, a trend and noise, all of which multiply."""
+    random = np.random.default_rng(seed)
+    step = np.arange(count)
+    year = 1 + 0.2 * np.sin(2 * np.pi * step / 12)
+    return 100 * np.exp(growth * step) * year * np.exp(0.02 * random.normal(size=count))
+
+
+def task_of(values, **options):
+    table = values if values.ndim == 2 else values[:, None]
+    return SeriesTask(SeriesSet.of([table]), **{"horizon": 6, **options})
+
+
+# Seasons
+
+
+@pytest.mark.parametrize(
+    ("values", "season"),
+    [
+        (months(), 12),
+        (np.sin(np.arange(400) * 2 * np.pi / 24) + 2 * np.sin(np.arange(400) * 2 * np.pi / 96), 96),
+        (np.random.default_rng(0).normal(size=300), 1),
+        (np.random.default_rng(0).normal(size=600).cumsum(), 1),
+        (np.full(60, 1e6), 1),
+        (np.arange(5.0), 1),
+    ],
+)
+def test_seasons_are_found_where_there_are_some(values, season):
+    assert find_season([values[:, None]]) == season
+    values = values.copy()
+    values[::17] = np.nan
+    assert find_season([values[:, None]]) == season
+
+
+def test_the_season_is_looked_for_in_the_training_part_alone():
+    values = np.random.default_rng(0).normal(size=300)
+    values[220:] = 9 * np.sin(np.arange(80) * 2 * np.pi / 8)
+    assert task_of(values).season == 1
+    assert task_of(values, season=8).season == 8
+    assert any("No season was seen" in line for line in task_of(values).notes())
+
+
+def test_windows_belong_to_the_part_of_what_they_predict():
+    task = task_of(np.arange(100.0), window=20, season=1, gap=3)
+    cut = task.series_set
+    first = {n: cut.origin[p, 1] + 20 for n, p in task.parts.items()}
+    assert first["train"].max() + 6 <= 70 and 73 <= first["valid"].min() < 80
+    assert first["valid"].max() + 6 <= 85 and first["test"].min() >= 88
+    assert first["test"].max() + 6 == 100
+    earlier = task.redrawn(1)
+    again = {n: cut.origin[p, 1] + 20 for n, p in earlier.parts.items()}
+    assert again["train"].max() + 6 <= again["valid"].min() < 60
+    assert np.array_equal(earlier.parts["test"], task.parts["test"])
+    assert task.redrawn(5) is None
+
+
+# Quantiles and bands
+
+
+def test_the_pinball_loss_and_what_is_answered():
+    task = task_of(months(), quantiles=(0.9, 0.1, 0.5))
+    assert task.quantiles == (0.1, 0.5, 0.9) and task.output_size == 18
+    batch = task.batch("train", 0, 4)
+    said = torch.randn(4, 18, dtype=torch.float64)
+    truth, table = batch.targets.double().numpy(), said.numpy().reshape(4, 6, 3)
+    over = truth[..., None] - table
+    levels = np.array([0.1, 0.5, 0.9])
+    wanted = np.maximum(levels * over, (levels - 1) * over).mean()
+    assert float(task.loss(said, batch)) == pytest.approx(wanted, rel=1e-6)
+    total, count = task.score(said, batch)
+    unit = task.preparation.target_std[0]
+    wanted = np.abs(truth - table[..., 1]).mean() * unit
+    assert task.finish(float(total) / count) == pytest.approx(wanted, rel=1e-6)
+    one = said[:, :6]
+    assert float(task.loss(one, batch)) == pytest.approx(np.abs(truth - one.numpy()).mean() / 2)
+    answer = task.preparation.answer(said.numpy())[0]["forecast"]["0"]
+    zero = task.preparation.target_mean[0]
+    assert answer == pytest.approx((table[0, :, 1] * unit + zero).tolist())
+    assert TaskShape.from_dict(task.task_shape.to_dict()) == task.task_shape
+
+
+def test_a_network_learns_quantiles(tmp_path):
+    random = np.random.default_rng(0)
+    task = task_of(random.normal(size=400), horizon=2, window=4, quantiles=(0.1, 0.9), season=1)
+    run = fit(
+        "gru",
+        task,
+        model_options={"hidden_size": 4},
+        train={"steps": 60, "learning_rate": 0.05, "batch_size": 64, "validate_every": 30},
+        out=tmp_path,
+        progress=False,
+    )
+    model = Run.open(run.path).model()
+    said = model(task.batch("test", 0, 50)).detach().unflatten(1, (2, 2))
+    assert float((said[..., 1] - said[..., 0]).mean()) > 1  # of 2.6
+    assert 0.6 < run.result["test"]["coverage"] < 0.95
+
+
+def test_bands_are_order_statistics_of_errors():
+    random = np.random.default_rng(0)
+    truth = random.normal(size=(1999, 2, 1)) * np.array([1.0, 5.0])[:, None]
+    bands = Bands.fit(np.zeros_like(truth), truth, (0.1, 0.5, 0.9))
+    wanted = np.sort(truth, axis=0)[[199, 999, 1799], :, 0].T  # the ⌊2000 q⌋-th, ⌈2000 q⌉-th
+    assert np.array(bands.offsets)[:, 0] == pytest.approx(wanted)
+    again = Bands(**json.loads(json.dumps(bands.to_dict())))
+    assert np.array_equal(again.around(np.ones((1, 2, 1))), bands.around(np.ones((1, 2, 1))))
+
+
+def test_bands_cover_what_is_like_what_they_were_read_from():
+    random = np.random.default_rng(1)
+    level = np.exp(random.normal(size=(2000, 1, 1)))
+    truth = level * np.exp(0.3 * random.normal(size=(2000, 4, 1)))
+    said = np.repeat(level, 4, axis=1)
+    few = Bands.fit(said[:60], truth[:60], (0.1, 0.9))
+    assert few.scale == "log"
+    bounds = few.around(said)
+    inside = (truth >= bounds[..., 0]) & (truth <= bounds[..., 1])
+    assert 0.75 < inside.mean() < 0.9
+    small = level[:, 0, 0] < 0.5
+    assert abs(inside[small].mean() - inside[~small].mean()) < 0.08
+
+
+def test_bands_follow_errors_that_change_and_know_nothing_later():
+    random = np.random.default_rng(2)
+    spread = np.where(np.arange(600) < 100, 1.0, 3.0)
+    truth = random.normal(size=(600, 3, 1)) * spread[:, None, None]
+    said, begins = np.zeros_like(truth), np.arange(600)
+    bands = Bands.fit(said[:100], truth[:100], (0.1, 0.9))
+    fixed = bands.around(said)[300:]
+    bounds, after = bands.tracked(said, truth, begins)
+    inside = (truth[300:] >= bounds[300:, ..., 0]) & (truth[300:] <= bounds[300:, ..., 1])
+    assert ((truth[300:] >= fixed[..., 0]) & (truth[300:] <= fixed[..., 1])).mean() < 0.5
+    assert 0.75 < inside.mean() < 0.87
+    assert after.moved_since(bands)[1] > 0.2
+    other = truth.copy()
+    other[400:] += 50
+    changed, _ = bands.tracked(said, other, begins)
+    assert np.array_equal(changed[:401], bounds[:401])  # a forecast from step 400 saw step 399
+    assert not np.array_equal(changed[401:], bounds[401:])
+
+
+# Plain forecasters
+
+
+def shape_of(channels=1, places=(0,), horizon=5, season=4, unit=(0.0, 1.0)):
+    units = (unit,) * len(places)
+    told = Forecast(season, places, units, units)
+    size = horizon * len(places)
+    return TaskShape(channels, size, answer="number", horizon=horizon, forecast=told)
+
+
+def test_the_last_season_comes_again():
+    model = undamped.SeasonalNaive(shape_of(channels=2, places=(1,)))
+    inputs = torch.randn(11, 3, 2)
+    lengths = torch.tensor([11, 8, 4])
+    said = model(Batch(inputs, lengths=lengths)).detach()
+    for row, length in enumerate(lengths.tolist()):
+        past = inputs[:length, row, 1].tolist()
+        wanted = [past[length - 4 + h % 4] for h in range(5)]
+        assert said[row].tolist() == pytest.approx(wanted)
+    with pytest.raises(DataError, match="a past of at least 4 steps, a season, got 3"):
+        model(inputs[:3])
+
+
+def test_ridge_on_lags_is_ridge_on_lags():
+    random = np.random.default_rng(0)
+    series = random.normal(size=(80, 2)).cumsum(0)
+    windows = np.stack([series[i : i + 15] for i in range(60)])
+    batch = Batch(
+        torch.from_numpy(windows[:, :10]).transpose(0, 1).float(),
+        torch.from_numpy(windows[:, 10:, 1]).float(),
+    )
+    model = undamped.RidgeOnLags(shape_of(2, (1,), season=1), lags=3)
+    model.learn([batch])
+    (penalty,) = model.learnt["penalty"].tolist()
+    inputs, truth = batch.inputs.double().numpy(), batch.targets.double().numpy()
+    last = inputs[-1]
+    lags = [(inputs[-k] - last) for k in (3, 2)]
+    table = np.concatenate([*lags, last], axis=1)
+    x, y = table - table.mean(0), truth - last[:, 1:]
+    scale = np.sqrt(np.square(x).mean())
+    gram = x.T @ x / scale**2 + penalty * np.eye(6)
+    weight = np.linalg.solve(gram, x.T @ (y - y.mean(0)) / scale) / scale
+    wanted = x @ weight + y.mean(0) + last[:, 1:]
+    assert model(batch).detach().numpy() == pytest.approx(wanted, abs=1e-5)
+    model.learn_also([batch])
+    assert torch.isfinite(model(batch)).all()
+
+
+def test_ets_is_that_of_statsforecast():
+    from statsforecast.models import AutoETS
+
+    values = months(60)
+    unit = (float(values.mean()), float(values.std()))
+    model = undamped.ETS(shape_of(horizon=6, season=12, unit=unit))
+    inputs = torch.from_numpy((values - unit[0]) / unit[1]).view(-1, 1, 1)
+    model.learn([Batch(inputs, torch.zeros(1, 6))])
+    said = model.double()(Batch(inputs)).detach().numpy()[0] * unit[1] + unit[0]
+    theirs = AutoETS(season_length=12).fit(values).predict(6)["mean"]
+    assert said == pytest.approx(theirs, rel=1e-3)
+    assert "M" in model.found()[0]
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_a_run_of_a_plain_forecaster_is_a_run_like_any_other(name, tmp_path):
+    values = months(100)
+    task = task_of(values, quantiles=(0.1, 0.9), stride=3)
+    run = fit(name, task, out=tmp_path, progress=False)
+    settings = Run.open(run.path).settings
+    assert settings["result"]["test"]["mae"] < settings["result"]["chance"]["mae"]
+    assert settings["bands"]["levels"] == [0.1, 0.9]
+    assert {"pinball", "coverage"} <= set(settings["result"]["test"])
+    opened = Run.open(run.path)
+    model, prepared = opened.model(), opened.preparation()
+    outputs = predict_series(model, prepared, SeriesSet.of([values[:, None]]))
+    (bounds,) = bounds_around(outputs, prepared, opened.bands())
+    said = np.array(prepared.answer(outputs[0])[0]["forecast"]["0"])
+    assert bounds.shape == (6, 1, 2) and (bounds[..., 0] < bounds[..., 1]).all()
+    assert np.abs(said / (100 * np.exp(0.01 * 103)) - 1).max() < 0.4
+    plain = fit(name, task_of(values, stride=3, standardise=False), out=tmp_path, progress=False)
+    assert plain.result["test"]["rmse"] < 40
+    with pytest.raises(OptionError, match="a forecast of values to come"):
+        undamped.build(name, shape=TaskShape(1, 3, answer="number"))
+
+
+def test_bands_come_from_before_validation_data_was_learnt(tmp_path, monkeypatch):
+    """What a model says about windows it has learnt from must not make its bands."""
+    random = np.random.default_rng(0)
+    task = task_of(random.normal(size=260), season=1, window=60)  # noise, learnt by heart
+    run = fit("ridge-lags", task, model_options={}, out=tmp_path, progress=False)
+    assert run.result["test"]["coverage"] > 0.7
+
+
+# The race
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Leave a few members in the race, so that tests are short."""
+    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess", "boosting"))
+    monkeypatch.setattr(at_once_members, "FORECASTERS", ("seasonal-naive", "ridge-lags"))
+    monkeypatch.setattr(networks, "_MEMBERS", ("gru",))
+
+
+def test_the_race_is_no_worse_than_the_last_season_on_validation_data(small, tmp_path):
+    task = task_of(months(), quantiles=(0.1, 0.5, 0.9), stride=2)
+    run = fit("auto", task, train={"steps": 2}, out=tmp_path, progress=False)
+    tried = {one["model"]: one for one in run.settings["tried"]}
+    assert list(tried) == ["guess", "seasonal-naive", "ridge-lags", "boosting", "gru"]
+    assert tried["seasonal-naive"]["draws"] == 3
+    name = run.settings["model"]["name"]
+    assert tried[name]["score"] <= tried["seasonal-naive"]["score"]
+
+
+def test_one_second_is_enough_for_an_answer(small, tmp_path):
+    run = fit("auto", task_of(months()), train={"seconds": 1}, out=tmp_path, progress=False)
+    tried = {one["model"]: one for one in run.settings["tried"]}
+    assert "score" in tried["seasonal-naive"] and "why_not" in tried["gru"]
+    assert run.result["test"]["rmse"] < run.result["chance"]["rmse"]
+
+
+# Backtests
+
+
+def test_a_backtest_knows_nothing_later():
+    values = months(120)
+    changed = values.copy()
+    changed[100:] *= 3
+    found = [
+        backtest(
+            SeriesSet.of([one[:, None]]),
+            ["seasonal-naive", "ridge-lags"],
+            horizon=4,
+            folds=2,
+            share=0.4,
+            options={"season": 12, "window": 24},
+        )
+        for one in (values, changed)
+    ]
+    naive, ridge = (one.ahead for one in found[0].models)
+    origins = naive.origins[:, 1]
+    assert origins.min() == 72 and origins.max() == 116 and len(np.unique(origins)) == len(origins)
+    wanted = np.stack([values[o - 12 : o - 8] for o in origins])
+    truth = np.stack([values[o : o + 4] for o in origins])
+    assert naive.said[..., 0] == pytest.approx(wanted, rel=1e-5)
+    assert naive.truth[..., 0] == pytest.approx(truth, rel=1e-5)
+    assert naive.scores()["mae"] == pytest.approx(np.abs(wanted - truth).mean(), rel=1e-5)
+    assert naive.scores(slice(0, 1))["mae"] == pytest.approx(np.abs(wanted - truth)[:, 0].mean())
+    scale = np.abs(values[12:58] - values[:46]).mean()
+    assert naive.scores()["mase"] == pytest.approx(naive.scores()["mae"] / scale, rel=0.15)
+    early = origins <= 94  # the first fold learns from the first 72
+    for first, second in zip(found[0].models, found[1].models, strict=True):
+        assert first.ahead.said[early] == pytest.approx(second.ahead.said[early], rel=1e-4)
+        assert first.ahead.bounds[early] == pytest.approx(second.ahead.bounds[early], rel=1e-4)
+    assert ridge.scores()["mae"] < naive.scores()["mae"]
+
+
+def undamped_says(monkeypatch, capsys, *words):
+    """Run the command line here; return exit code, output and errors."""
+    monkeypatch.setattr(sys, "argv", ["undamped", *map(str, words)])
+    code = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_the_commands(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    dates = pd.date_range("2010-01-01", periods=120, freq="MS").strftime("%Y-%m-%d")
+    table = {"date": dates, "sales": months(120), "price": np.random.default_rng(1).random(120)}
+    pd.DataFrame(table).to_csv("sales.csv", index=False)
+    asked = ("sales.csv", "target=sales", "horizon=4", "season=12")
+    code, out, err = undamped_says(
+        monkeypatch,
+        capsys,
+        *("backtest", *asked, "seasonal-naive", "ridge-lags", "--folds", "1", "--json"),
+        *("--picture", "bands.png"),
+    )
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["season"] == 12 and found["channels"] == ["sales"]
+    assert [one["model"] for one in found["models"]] == ["seasonal-naive", "ridge-lags"]
+    assert set(found["models"][0]["steps"]) == {"1", "2", "3", "4"}
+    assert (tmp_path / "bands.png").stat().st_size > 10_000
+    code, out, err = undamped_says(
+        monkeypatch, capsys, "backtest", *asked, "seasonal-naive", "--folds", "1"
+    )
+    assert code == 0 and "MASE" in out and "in the 80 %" in " ".join(out.split()), err
+    code, out, err = undamped_says(monkeypatch, capsys, "train", *asked, "ridge-lags", "--no-page")
+    assert code == 0 and "undamped backtest" in out, err
+    run = "runs/recordings-ridge-lags-1"
+    code, out, err = undamped_says(
+        monkeypatch, capsys, "predict", run, "--out", "f.csv", "--picture", "future.png"
+    )
+    assert code == 0 and "80 % band at step 4" in out, err
+    future = pd.read_csv("f.csv")
+    assert list(future) == ["id", "step", "sales", "sales_0.1", "sales_0.5", "sales_0.9"]
+    assert len(future) == 4 and (future["sales_0.1"] < future["sales_0.9"]).all()
+    assert (tmp_path / "future.png").stat().st_size > 10_000
+    code, out, err = undamped_says(monkeypatch, capsys, "predict", run, "sales.csv", "--json")
+    assert code == 0 and set(json.loads(out)[0]["bands"]["sales"]) == {"0.1", "0.5", "0.9"}, err
+
+
+def test_bad_input_is_one_sentence(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"x": months(30), "still": 5.0}).to_csv("short.csv", index=False)
+    cases = {
+        ("horizon=4", "season=40"): "a series of at least 44 steps",
+        ("horizon=40",): "at most 28, since the longest series has 30 steps",
+        ("horizon=4", "target=still"): "values that change",
+        ("horizon=4", "quantiles=0.5,1.5"): "different numbers between 0 and 1",
+        ("season=4", "target=x"): "a horizon beside it",
+        ("horizon=4", "target=x", "window=3", "season=8"): "a past of at least 8 steps",
+    }
+    for words, sentence in cases.items():
+        code, _, err = undamped_says(
+            monkeypatch, capsys, "train", "short.csv", "seasonal-naive", *words
+        )
+        assert code == 2 and sentence in err and "Traceback" not in err, (words, err)
+    for words, sentence in {
+        ("short.csv", "ridge-lags"): "how many values to come are forecast",
+        ("digits", "ridge-lags"): "a file of recordings first",
+        ("short.csv", "horizon=20", "target=x"): "at least 3 origins",
+        ("short.csv", "horizon=2", "target=x", "--share", "2"): "between 0 and 0.9",
+    }.items():
+        code, _, err = undamped_says(monkeypatch, capsys, "backtest", *words)
+        assert code == 2 and sentence in err and "Traceback" not in err, (words, err)
+    assert [one.name for one in tmp_path.iterdir()] == ["short.csv"]
+
+
+def test_constants_beside_others_are_said(tmp_path):
+    values = np.stack([months(100), np.full(100, 3.0)], axis=1)
+    task = task_of(values, stride=4)
+    assert any("Constant in the training part, and predicted: 1." in n for n in task.notes())
+    for name in ("seasonal-naive", "ridge-lags"):
+        run = fit(name, task, out=tmp_path, progress=False)
+        model = run.model()
+        said = predict_series(model, task.preparation, SeriesSet.of([values]))
+        ahead = task.preparation.answer(said[0])[0]["forecast"]["1"]
+        assert ahead == pytest.approx([3.0] * 6, abs=1e-4)
+
+
+def test_without_statsforecast_ets_is_one_sentence(monkeypatch, tmp_path):
+    from undamped import packages
+
+    monkeypatch.setattr(packages, "_is_there", lambda package: package != "statsforecast")
+    with pytest.raises(MissingPackageError, match=r"no statsforecast.*pip install"):
+        fit("ets", task_of(months()), out=tmp_path, progress=False)
+    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess",))
+    monkeypatch.setattr(networks, "_MEMBERS", ())
+    run = fit("auto", task_of(months(), stride=4), out=tmp_path, progress=False)
+    why = {one["model"]: one.get("why_not", "") for one in run.settings["tried"]}
+    assert "no statsforecast" in why["ets"] and not why["ridge-lags"]
+
+
+def test_months_are_even_steps():
+    stamps = pd.date_range("2010-01-01", periods=100, freq="MS").astype("int64").to_numpy() / 1e9
+    task = SeriesTask(SeriesSet.of([months(100)[:, None]], times=[stamps]), horizon=3)
+    assert not task.preparation.at_times and task.season == 12
+
+
+# The experiment and its data
+
+
+def test_the_experiment_at_its_smallest(tmp_path, monkeypatch):
+    from undamped.experiments import forecasts
+
+    monkeypatch.setenv("UNDAMPED_DATA", str(tmp_path))
+    done = []
+    found = forecasts.run(
+        sets=("load",),
+        models=("guess", "seasonal-naive"),
+        folds=1,
+        origins=6,
+        tick=lambda *said: done.append(said),
+    )
+    assert len(done) == 2 and "| load | 3,360, 24, 168, 6 |" in found.markdown()
+    guess, naive = found.to_dict()["sets"]["load"]["models"]
+    assert naive["mase"] < guess["mase"]
+    assert set(found.figures()) == {"forecasts_load"}
+    with pytest.raises(DataError, match="undamped data fetch forecasts"):
+        forecasts.run(sets=("load", "co2"))
+    with pytest.raises(undamped.errors.UnknownNameError, match="sunspots"):
+        forecasts.run(sets=("sunspot",))
+
+
+def test_series_are_read_from_packages_without_running_them(tmp_path):
+    from undamped.data.published.conversions import series_to_forecast
+
+    raw, files = tmp_path / "raw", tmp_path / "files"
+    raw.mkdir()
+    files.mkdir()
+    (raw / "sunspots.csv").write_text('"YEAR","SUNACTIVITY"\n1700,5\n1701,11\n')
+    (raw / "co2.csv").write_text("date,co2\n19580329,316.1\n19580405,\n")
+    numbers = ", ".join(map(str, range(120)))
+    for name in ("airpassengers", "taylor"):
+        (raw / f"{name}.py.txt").write_text(f"raise SystemExit\nx = np.array([\n{numbers}])\n")
+    series_to_forecast(raw, files)
+    assert (files / "co2.csv").read_text() == "co2\n316.1\n\n"
+    assert (files / "sunspots.csv").read_text() == "sunspots\n5\n11\n"
+    assert len((files / "demand.csv").read_text().splitlines()) == 121
+    (raw / "taylor.py.txt").write_text("x = [f(), 1]")
+    with pytest.raises(DataError, match="a list of numbers"):
+        series_to_forecast(raw, files)
