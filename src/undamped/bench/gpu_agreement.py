@@ -31,12 +31,9 @@ def _oscillators(steps: int, batch: int, units: int, lengths: Tensor | None) -> 
         positions, state = oscillator_scan(projected, w, s, 1.3, (y, z), lengths)
         return positions, *state
 
+    parameters = [torch.rand(units), 0.2 * torch.rand(units)]
     state = [torch.randn(batch, units) for _ in range(2)]
-    return run, [
-        torch.randn(steps, batch, units),
-        torch.rand(units),
-        0.2 * torch.rand(units),
-    ] + state
+    return run, [torch.randn(steps, batch, units), *parameters, *state]
 
 
 def _stack(steps: int, batch: int, units: int, lengths: Tensor | None) -> Case:
