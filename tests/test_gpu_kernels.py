@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
+from importlib import import_module
 from importlib.util import find_spec
 from types import SimpleNamespace
 
@@ -117,6 +118,7 @@ def test_without_triton_a_gpu_says_once_that_it_is_slow(monkeypatch):
     ["oscillator_scan", "linear_scan", "linear_oscillator_scan", "independent_layer", "light_scan"],
 )
 def test_operators_have_a_kernel_for_gpus(name, way):
+    import_module("undamped.kernels.sru.scan")
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     assert has(f"undamped::{name}{way}", "CUDA")
 

@@ -1,6 +1,7 @@
 """IndRNN's scan over time for GPUs, in Triton; see `unicornn.gpu` for the form. Experimental."""
 
 # pyright: basic, reportMissingImports=false, reportInvalidTypeForm=false
+# pyright: reportGeneralTypeIssues=false, reportAssignmentType=false
 from __future__ import annotations
 
 import triton

@@ -10,6 +10,7 @@ Coefficients are the same at every step (`fixed`) or come with the inputs (`step
 """
 
 # pyright: basic, reportMissingImports=false, reportInvalidTypeForm=false
+# pyright: reportGeneralTypeIssues=false, reportAssignmentType=false
 from __future__ import annotations
 
 import triton
