@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-from undamped.bench import unicornn
+from undamped.bench import unicornn, unicornn_gpu
 from undamped.bench.timing import Timing
+from undamped.errors import OptionError
 
 
 @pytest.fixture
@@ -28,6 +29,30 @@ def test_every_candidate_runs():
     assert set(unicornn._time_streams(20)) == {"stream", "step", "nn.LSTM"}
     for name in ("reversible", "nn.LSTM"):
         unicornn._memory_work(name, 70)()
+
+
+def test_every_candidate_of_a_gpu_runs_on_the_cpu_too():
+    candidates = unicornn_gpu.candidates_on(
+        unicornn.Shape(20, 3, 2, 8, 2), unicornn.torch.device("cpu")
+    )
+    assert {*unicornn.MODES, "nn.LSTM", "nn.GRU", "plain loop"} <= set(candidates)
+    for work in candidates.values():
+        work()
+
+
+@pytest.mark.skipif(unicornn.torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_gpu_that_is_not_there_is_one_sentence():
+    with pytest.raises(OptionError, match=r"^device: expected a GPU for 'cuda', got none"):
+        unicornn.run(device="cuda")
+    with pytest.raises(OptionError, match=r"^device: expected cpu, cuda or cuda and a number"):
+        unicornn.run(device="gpu0")
+
+
+def test_a_result_of_a_gpu_has_neither_targets_nor_streams(result):
+    there = unicornn.UnicornnBenchmark(2, result.timings, result.memory, {}, "a card")
+    assert "≥" not in there.markdown().replace("≥ 1/", "") and "a card" in there.markdown()
+    assert "one sample" not in there.markdown()
+    assert set(there.figures()) == {"speed", "memory"}
 
 
 def test_a_result_can_be_printed_and_drawn(result):

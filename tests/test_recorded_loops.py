@@ -52,8 +52,11 @@ COUPLED = [
 ]
 
 
-@pytest.mark.parametrize("ragged", [False, True])
-@pytest.mark.parametrize("name", COUPLED)
+WAYS = [(name, True) for name in COUPLED]
+WAYS += [(name, False) for name in ("cornn", "exprnn", "momentum-lstm", "fastgrnn", "lem")]
+
+
+@pytest.mark.parametrize(("name", "ragged"), WAYS)
 def test_recordings_give_what_the_plain_loop_gives(name, ragged, no_kernels):
     net, x = build(name), torch.randn(STEPS, 2, 3, dtype=torch.float64)
     lengths = torch.tensor([STEPS, 6]) if ragged else None
@@ -114,6 +117,17 @@ def test_what_cannot_be_recorded_runs_step_by_step_and_says_so(no_kernels):
         with pytest.warns(RecordingWarning, match="one by one"):
             torch.testing.assert_close(net(x)[0], wanted)
         torch.testing.assert_close(net(x)[0], wanted)  # once is enough
+
+
+def test_what_was_recorded_for_inference_trains_too(no_kernels):
+    net, x = build("cornn"), torch.randn(STEPS, 2, 3, dtype=torch.float64)
+    with undamped.plain_loops():
+        wanted = results(net, x, None)
+    with recorded_by(Repeated()):
+        with torch.inference_mode():
+            torch.testing.assert_close(net(x)[0], wanted[0].detach())
+        torch.testing.assert_close(results(net, x, None), wanted)
+    assert recorded(net) == [1]
 
 
 def test_two_passes_before_their_backward_passes(no_kernels):

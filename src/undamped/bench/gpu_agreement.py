@@ -16,9 +16,10 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from undamped import models
 from undamped.kernels import independent_layer, linear_oscillator_scan, linear_scan, oscillator_scan
 from undamped.kernels.dispatch import interpreted_kernels, plain_loops
+from undamped.kernels.indrnn.layer import Nonlinearity
+from undamped.registry import models
 
 Outputs = tuple[Tensor, ...]
 Case = tuple[Callable[..., Outputs], list[Tensor]]
@@ -31,12 +32,9 @@ def _oscillators(steps: int, batch: int, units: int, lengths: Tensor | None) -> 
         positions, state = oscillator_scan(projected, w, s, 1.3, (y, z), lengths)
         return positions, *state
 
+    parameters = [torch.rand(units), 0.2 * torch.rand(units)]
     state = [torch.randn(batch, units) for _ in range(2)]
-    return run, [
-        torch.randn(steps, batch, units),
-        torch.rand(units),
-        0.2 * torch.rand(units),
-    ] + state
+    return run, [torch.randn(steps, batch, units), *parameters, *state]
 
 
 def _stack(steps: int, batch: int, units: int, lengths: Tensor | None) -> Case:
@@ -61,10 +59,10 @@ def _network(name: str, steps: int, batch: int, units: int, lengths: Tensor | No
     return run, [torch.randn(steps, batch, 3), *(p.detach() for p in network.parameters())]
 
 
-def _independent(nonlinearity: str) -> Callable[..., Case]:
+def _independent(nonlinearity: Nonlinearity) -> Callable[..., Case]:
     def case(steps: int, batch: int, units: int, lengths: Tensor | None) -> Case:
-        def run(*tensors: Tensor) -> Outputs:
-            return independent_layer(*tensors, nonlinearity, lengths)  # type: ignore[arg-type]
+        def run(x: Tensor, v: Tensor, b: Tensor, w: Tensor, state: Tensor) -> Outputs:
+            return independent_layer(x, v, b, w, state, nonlinearity, lengths)
 
         weights = [torch.randn(units, 3), torch.randn(units), torch.rand(units)]
         return run, [torch.randn(steps, batch, 3), *weights, torch.randn(batch, units)]
@@ -74,8 +72,8 @@ def _independent(nonlinearity: str) -> Callable[..., Case]:
 
 def _linear(tail: tuple[int, ...], per_step: bool) -> Callable[..., Case]:
     def case(steps: int, batch: int, units: int, lengths: Tensor | None) -> Case:
-        def run(*tensors: Tensor) -> Outputs:
-            return linear_scan(*tensors, lengths)
+        def run(u: Tensor, a: Tensor, state: Tensor) -> Outputs:
+            return linear_scan(u, a, state, lengths)
 
         pair = tail[:1]
         coefficients = torch.rand(*((steps, batch) if per_step else ()), units, *tail)

@@ -5,6 +5,7 @@ interpreter, every T), that they compile to machine code for cards that are name
 code takes of them. How fast it is, is not known.
 """
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 import json

@@ -5,6 +5,7 @@ that code registers, spilled registers and shared memory are read: from the list
 which comes with Triton, or from the notes of AMD's assembler.
 """
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 import re
@@ -19,6 +20,7 @@ from typing import Any
 TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
 WHOLE_NUMBERS = ("steps", "chunk", "hidden", "columns")
 COUNTS = ("lengths", "remaining")
+PAIRS = ["COMPLEX", "PER_STEP", "SUMMARY"]
 DOUBLE_SUMS = ("grad_weight", "grad_step", "grad_bias", "grad_forget", "grad_reset")
 
 
@@ -69,7 +71,7 @@ def variants() -> Iterator[tuple[str, Any, dict[str, bool]]]:
         yield name + _words(chosen), getattr(linear, name), chosen
     for way, *flags in product(("forward", "backward"), both, both, both):
         name = f"pair_{way}"
-        chosen = dict(zip(("COMPLEX", "PER_STEP", "SUMMARY"), flags, strict=True))
+        chosen: dict[str, bool] = dict(zip(PAIRS, flags, strict=True))
         yield name + _words(chosen), getattr(linear, name), chosen
     for summary, velocities in ((False, False), (True, False), (False, True)):
         chosen = {"SUMMARY": summary, "VELOCITIES": velocities}

@@ -63,6 +63,11 @@ class UnicornnBenchmark:
     timings: dict[Shape, dict[str, Timing]]
     memory: dict[str, dict[int, int]]
     streaming: dict[str, float]
+    device: str = "cpu"
+
+    def targets(self, shape: Shape) -> dict[str, float]:
+        """Return what a release must reach, which is known of the CPU alone."""
+        return TARGETS.get(shape, {}) if self.device == "cpu" else {}
 
     def ratio(self, shape: Shape, name: str) -> float:
         """Return how many times longer a candidate takes than ours in reversible mode."""
@@ -72,13 +77,14 @@ class UnicornnBenchmark:
     def to_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
         return {
+            "device": self.device,
             "threads": self.threads,
             "shapes": [
                 {
                     "shape": vars(shape),
                     "timings": {name: t.to_dict() for name, t in found.items()},
                     "ratios": {name: self.ratio(shape, name) for name in found},
-                    "targets": TARGETS.get(shape, {}),
+                    "targets": self.targets(shape),
                 }
                 for shape, found in self.timings.items()
             ],
@@ -93,7 +99,7 @@ class UnicornnBenchmark:
     def _rows(self, shape: Shape) -> list[tuple[str, str, str, str]]:
         rows = []
         for name, timing in self.timings[shape].items():
-            target = TARGETS.get(shape, {}).get(name)
+            target = self.targets(shape).get(name)
             wanted = "" if target is None else f"≥ {target:g}"
             ratio = f"{self.ratio(shape, name):.2f}"
             if name == "floor":
@@ -121,6 +127,8 @@ class UnicornnBenchmark:
         for name, found in self.memory.items():
             table.add_row(name, *(f"{found[steps] / 1e6:.1f}" for steps in lengths))
         tables.append(table)
+        if not self.streaming:
+            return Group(*tables)
         table = Table(title="one sample at a time, 2 layers of 32")
         table.add_column("candidate")
         table.add_column("steps per second", justify="right")
@@ -130,7 +138,8 @@ class UnicornnBenchmark:
 
     def markdown(self) -> str:
         """Return the tables for docs/performance.md."""
-        lines = [f"Forward and backward pass, float32, {self.threads} threads, medians.", ""]
+        where = f"{self.threads} threads" if self.device == "cpu" else self.device
+        lines = [f"Forward and backward pass, float32, {where}, medians.", ""]
         lines += [
             "| steps, batch, inputs, units, layers | candidate | seconds | times ours | target |"
         ]
@@ -143,7 +152,8 @@ class UnicornnBenchmark:
         for name, found in self.memory.items():
             numbers = " | ".join(f"{found[steps] / 1e6:.1f}" for steps in lengths)
             lines += [f"| {name} | {numbers} |"]
-        lines += ["", "| one sample at a time | steps per second |", "|---|---:|"]
+        if self.streaming:
+            lines += ["", "| one sample at a time | steps per second |", "|---|---:|"]
         lines += [f"| {name} | {rate:,.0f} |" for name, rate in self.streaming.items()]
         return "\n".join(lines) + "\n"
 
@@ -151,34 +161,42 @@ class UnicornnBenchmark:
         """Return a picture for speed, memory and streaming."""
         from undamped.bench.unicornn_figures import memory_figure, speed_figure, streaming_figure
 
-        return {
-            "speed": speed_figure(self),
-            "memory": memory_figure(self),
-            "streaming": streaming_figure(self),
-        }
+        drawn = {"speed": speed_figure(self), "memory": memory_figure(self)}
+        return {**drawn, "streaming": streaming_figure(self)} if self.streaming else drawn
 
 
 @benchmarks.register("unicornn")
 def run(
-    *, rounds: int = 7, quick: bool = False, tick: Callable[[str], None] | None = None
+    *,
+    rounds: int = 7,
+    quick: bool = False,
+    device: str = "cpu",
+    tick: Callable[[str], None] | None = None,
 ) -> UnicornnBenchmark:
     """UnICORNN beside what a user would otherwise pick: speed, memory against length, streams.
 
     Args:
         rounds: How often each candidate is timed; the slow ones fewer times.
         quick: Small shapes and lengths, to see that everything runs.
+        device: Where: cpu, or cuda for a GPU, without the floor and the streams.
         tick: Called with a name after every measurement, for a progress bar.
 
     Example:
         >>> result = run(quick=True)
     """
     timings = {}
-    for shape in QUICK_SHAPES if quick else SHAPES:
+    shapes = QUICK_SHAPES if quick else SHAPES
+    lengths = (256, 1024) if quick else MEMORY_LENGTHS
+    if device != "cpu":
+        from undamped.bench.unicornn_gpu import run_on_gpu
+
+        return run_on_gpu(device, shapes, lengths, rounds, tick)
+    for shape in shapes:
         timings[shape] = _time_shape(shape, rounds, tick)
     memory: dict[str, dict[int, int]] = {}
     for name in (*MODES, "nn.LSTM"):
         memory[name] = {}
-        for steps in (256, 1024) if quick else MEMORY_LENGTHS:
+        for steps in lengths:
             memory[name][steps] = peak_memory(_memory_work, name, steps)
             if tick is not None:
                 tick(f"memory {name}")

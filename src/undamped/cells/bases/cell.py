@@ -234,8 +234,9 @@ def loop_scan(
     cell: Cell, x: Tensor, state: State, lengths: Tensor | None = None
 ) -> tuple[Tensor, State]:
     """Scan with the plain loop, or with recordings of its steps where the device has such."""
-    recorder = None if cell.state_grows else recorder_for(x, *state)
-    if recorder is None:
+    recorder = recorder_for(x, *state)
+    # The replicas of a network on several devices share their recordings, and hold no parameters.
+    if recorder is None or cell.state_grows or "_is_replica" in vars(cell):
         return reference_scan(cell, x, state, lengths)
     trained = tuple(parameter for parameter in cell.parameters() if parameter.requires_grad)
     tensors, numbers = contents(cell)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,9 @@ def bench(
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often each candidate is timed.")] = 7,
     quick: Annotated[bool, typer.Option(help="Smaller shapes, to see that it works.")] = False,
+    device: Annotated[
+        str | None, typer.Option(help="Where: cpu or cuda, for those that can choose.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the pictures; none are drawn without it.")
     ] = None,
@@ -41,6 +45,8 @@ def bench(
     common = {"rounds": rounds, "quick": quick}
     understood = {key: value for key, value in common.items() if key in settings_of(run)}
     settings = {**understood, **read_settings(name, run, words or [])}
+    if device is not None:
+        settings["device"] = _for_those_that_choose(name, device, settings_of(run))
     check_table(table, name)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -55,6 +61,18 @@ def bench(
         print_json(result.to_dict())
     else:
         console().print(result.summary())
+
+
+def _for_those_that_choose(name: str, device: str, known: Collection[str]) -> str:
+    """Return the device, or refuse it for a benchmark that has no choice."""
+    from undamped.errors import OptionError
+
+    if "device" in known:
+        return device
+    raise OptionError(
+        f"--device: expected a benchmark that can choose its device, got '{name}', which runs on "
+        "the CPU. Leave it out."
+    )
 
 
 def markers(name: str) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """IndRNN's scan over time for GPUs, in Triton; see `unicornn.gpu` for the form. Experimental."""
 
 # pyright: basic, reportMissingImports=false, reportInvalidTypeForm=false
+# pyright: reportGeneralTypeIssues=false, reportAssignmentType=false
 from __future__ import annotations
 
 import triton
@@ -36,7 +37,7 @@ def independent_forward(
     row = projected + at
     for _ in tl.range(0, live, num_stages=STAGES):
         h0 = w * h0 + tl.load(row + h, mask=here, other=0.0)
-        if RELU:
+        if RELU:  # noqa: SIM108 (one of the two is compiled)
             h0 = tl.where(h0 < 0.0, 0.0, h0)  # written so that a NaN passes
         else:
             h0 = tanh(h0)
@@ -94,7 +95,7 @@ def independent_backward(
         h0 = tl.load(before + h, mask=h < width, other=0.0)
         h0 = tl.where(h < width, h0, begin)
         ga = flowing + tl.load(given + h, mask=here, other=0.0)
-        if RELU:
+        if RELU:  # noqa: SIM108
             ga = tl.where(h1 > 0.0, ga, 0.0)
         else:
             ga = ga * (1.0 - h1 * h1)

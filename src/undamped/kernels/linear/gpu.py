@@ -10,6 +10,7 @@ Coefficients are the same at every step (`fixed`) or come with the inputs (`step
 """
 
 # pyright: basic, reportMissingImports=false, reportInvalidTypeForm=false
+# pyright: reportGeneralTypeIssues=false, reportAssignmentType=false
 from __future__ import annotations
 
 import triton
@@ -176,7 +177,7 @@ def linear_backward(
 
 @triton.jit
 def matrix_at(factors, h, here, COMPLEX: tl.constexpr):
-    """Return the matrix of a step: four numbers, or the complex number (a, b) as [[a, −b], [b, a]]."""
+    """Return the matrix of a step: four numbers, or [[a, −b], [b, a]] of a complex (a, b)."""
     if COMPLEX:
         m0 = tl.load(factors + 2 * h, mask=here, other=0.0)
         m2 = tl.load(factors + 2 * h + 1, mask=here, other=0.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -66,8 +68,8 @@ def backward(
         summands, factors = summaries(incoming, chunks, pairs)
         rest = (incoming, final, sums, written, summands, factors, ends)
         launch(kernel, grid, (*arguments, *rest, *sizes), SUMMARY=True, LENGTHS=masked, **choices)
-        turned = (part[1:].flip(0) for part in (summands, factors))
-        starts = from_chunk_to_chunk(*turned, incoming).flip(0)
+        backwards = summands[1:].flip(0), factors[1:].flip(0)
+        starts = from_chunk_to_chunk(*backwards, incoming).flip(0)
     rest = (starts, final, sums, written, starts, starts, ends)
     launch(kernel, grid, (*arguments, *rest, *sizes), SUMMARY=False, LENGTHS=masked, **choices)
     if not per_step:
@@ -89,7 +91,9 @@ def from_chunk_to_chunk(summands: Tensor, factors: Tensor, first: Tensor) -> Ten
     return torch.cat([first.unsqueeze(0), forward(summands, factors, first, None)[0]])
 
 
-def _kernel(sequence: Tensor, coefficients: Tensor, name: str) -> tuple:
+def _kernel(
+    sequence: Tensor, coefficients: Tensor, name: str
+) -> tuple[Any, dict[str, bool], tuple[int, ...]]:
     """Return the kernel, what it is compiled for and the sizes it is told."""
     steps, batch, hidden = sequence.shape[:3]
     sizes = (steps, CHUNK, hidden, batch * hidden)

@@ -6,6 +6,7 @@ the start of every chunk, damped or not, and keeps them while it lasts.
 """
 
 # pyright: basic, reportMissingImports=false, reportInvalidTypeForm=false
+# pyright: reportGeneralTypeIssues=false, reportAssignmentType=false
 from __future__ import annotations
 
 import triton

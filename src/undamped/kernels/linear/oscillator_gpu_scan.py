@@ -28,7 +28,7 @@ def forward(
     u, own = inputs.detach().contiguous(), coefficients.detach().contiguous()
     first = torch.stack([position.detach(), velocity.detach()], -1)
     if not u.numel():
-        return torch.empty_like(u), *(part.clone() for part in first.unbind(-1)), first[None][:0]
+        return torch.empty_like(u), first[..., 0].clone(), first[..., 1].clone(), first[None][:0]
     outputs, final = torch.empty_like(u), torch.empty_like(first)
     masked, ends = lengths_or(lengths, first)
     arguments, grid, sizes = (u, own, outputs), *_sizes(u)
@@ -79,8 +79,8 @@ def backward(
         summands, factors = summaries(incoming, grid[2], True)
         rest = (incoming, final, sums, summands, factors, ends, *sizes)
         launch(kernels.driven_backward, grid, (*arguments, *rest), SUMMARY=True, LENGTHS=masked)
-        turned = (part[1:].flip(0) for part in (summands, factors))
-        starts = from_chunk_to_chunk(*turned, incoming).flip(0)
+        backwards = summands[1:].flip(0), factors[1:].flip(0)
+        starts = from_chunk_to_chunk(*backwards, incoming).flip(0)
     rest = (starts, final, sums, starts, starts, ends, *sizes)
     launch(kernels.driven_backward, grid, (*arguments, *rest), SUMMARY=False, LENGTHS=masked)
     grad = sums.sum((0, 2), dtype=torch.float64).to(coefficients.dtype)

@@ -68,6 +68,7 @@ class RecordedLoop:
         masked: Whether sequences end early.
     """
 
+    @torch.inference_mode(False)  # its memory is for passes with gradients too
     def __init__(
         self,
         recorder: Recorder,
@@ -78,9 +79,9 @@ class RecordedLoop:
         masked: bool,
     ) -> None:
         self.recorder, self.recurrence = recorder, recurrence
-        self.projected = projected.detach().new_zeros(STEPS, *projected.shape[1:])
-        self.state = [torch.zeros_like(part) for part in state]
-        self.constants = [torch.zeros_like(part) for part in constants]
+        self.projected = projected.new_zeros(STEPS, *projected.shape[1:])
+        self.state = [part.new_zeros(part.shape) for part in state]
+        self.constants = [part.new_zeros(part.shape) for part in constants]
         self.remaining = None
         if masked:
             self.remaining = torch.zeros(
@@ -94,6 +95,7 @@ class RecordedLoop:
         self.go = recorder.record(self._forward)
         self._back: Callable[[], None] | None = None
 
+    @torch.inference_mode(False)
     def prepare_backward(self) -> None:
         """Record the way back, if that was not done; not in the thread of a backward pass."""
         if self._back is not None:

@@ -28,19 +28,27 @@ class Recorder(Protocol):
 
 
 class CUDAGraphs:
-    """Work becomes one CUDA graph. Experimental: no GPU was at hand."""
+    """Work becomes one CUDA graph. Experimental: no GPU was at hand.
+
+    Args:
+        device: The card.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
 
     def record(self, work: Work) -> Work:
         """Warm up beside the current stream, as torch asks, then record."""
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            for _ in range(2):
+        with torch.cuda.device(self.device):
+            aside = torch.cuda.Stream()
+            aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(aside):
+                for _ in range(2):
+                    work()
+            torch.cuda.current_stream().wait_stream(aside)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
                 work()
-        torch.cuda.current_stream().wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            work()
         return graph.replay
 
 
@@ -83,4 +91,4 @@ def recorder_for(*tensors: Tensor) -> Recorder | None:
         return _CHOSEN.get()
     if not torch.cuda.is_available() or torch.cuda.is_current_stream_capturing():
         return None
-    return CUDAGraphs()
+    return CUDAGraphs(first.device)

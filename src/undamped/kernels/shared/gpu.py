@@ -7,6 +7,7 @@ side by side in memory, so a row is read in one piece. Loads run some steps ahea
 """
 
 # pyright: basic, reportMissingImports=false, reportInvalidTypeForm=false
+# pyright: reportGeneralTypeIssues=false, reportAssignmentType=false
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -4,6 +4,7 @@ What is projected holds candidate, forget gate, reset gate and what passes by, s
 """
 
 # pyright: basic, reportMissingImports=false, reportInvalidTypeForm=false
+# pyright: reportGeneralTypeIssues=false, reportAssignmentType=false
 from __future__ import annotations
 
 import triton

@@ -60,7 +60,7 @@ def oscillator_stack(
     gradient: Gradient = "reversible",
     every: bool = True,
 ) -> tuple[Tensor | None, tuple[Tensor, Tensor]]:
-    """Run layers of oscillators over a sequence, chunk by chunk in time, by the kernels of its device.
+    """Run layers of oscillators over a sequence, chunk by chunk in time, on its device.
 
     Args:
         x: (time, batch, input).

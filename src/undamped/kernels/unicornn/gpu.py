@@ -7,6 +7,7 @@ that are left and writes zeros for the others.
 """
 
 # pyright: basic, reportMissingImports=false, reportInvalidTypeForm=false
+# pyright: reportGeneralTypeIssues=false, reportAssignmentType=false
 from __future__ import annotations
 
 from functools import cache

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.errors import ShapeError, explain
+from undamped.networks.full_precision import in_full_precision
 from undamped.networks.irregular.inquiries import Inquiries
 from undamped.options import PositiveFloat, PositiveInt
 from undamped.promises import Promise
@@ -102,6 +103,7 @@ class StampedNetwork(nn.Module, ABC):
         zeros = tuple(like.new_zeros(batch, size) for size in self.state_sizes)
         return (*zeros, torch.zeros(batch, dtype=torch.float64, device=like.device))
 
+    @in_full_precision
     def forward(
         self,
         input: Tensor,
@@ -169,6 +171,7 @@ class StampedNetwork(nn.Module, ABC):
         flows = inquiries.follow(states, start[:-1], lambda s, dt: self.flow(s, dt / self.gap))
         return self.output(flows)
 
+    @in_full_precision
     def step(
         self,
         x: Tensor,
