@@ -8,12 +8,10 @@ trial is compared, bit for bit, with a sweep that nobody disturbed. Processes ha
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import random
 import signal
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -21,8 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from undamped.bench.forks import forks
 from undamped.bench.tables import markdown_table, terminal_table
-from undamped.registry import benchmarks, models, tasks
+from undamped.registry import benchmarks
 from undamped.sweeps import Plan, SweepFolder, sweep
 from undamped.sweeps.sweep import open_study
 from undamped.sweeps.trials import trials_of
@@ -35,7 +34,7 @@ PLAN = Plan(
     {
         "task": {"length": 60},
         "model": {"hidden_size": 24},
-        "train": {"steps": 60, "validate_every": 10, "batch_size": 64},
+        "train": {"steps": 300, "validate_every": 50, "batch_size": 64},
     },
     {"train.learning_rate": "1e-4..1e-2:log", "model.bias": [True, False]},
     sampler="random",
@@ -190,7 +189,8 @@ def run(
             together, cpu_together = bench.counted(f"two-{number}", 2, seconds)
             tell(f"round {number + 1}, two processes")
             found.append(Round(alone, together, cpu_alone, cpu_together))
-        disturbed = bench.disturbed("killed", kills, random.Random(seed), tell)
+        usual = seconds / max(1, statistics.median(one.alone for one in found))
+        disturbed = bench.disturbed("killed", kills, 2 * usual, random.Random(seed), tell)
         tell("undisturbed")
     name = "A database" if storage else "The journal of a folder"
     return SweepBenchmark(seconds, name, tuple(found), kills, *disturbed)
@@ -217,16 +217,8 @@ class _Bench:
     url: str | None
 
     def __post_init__(self) -> None:
-        # Started once with all that is imported here, and copied for every worker: a process that
-        # is killed at a random moment is then one that trains.
-        import lightning.fabric
-        import optuna
-
-        assert PLAN.task in tasks and PLAN.model in models and lightning.fabric and optuna
-        self.processes = multiprocessing.get_context("forkserver")
-        needed = ("undamped.", "lightning.", "optuna.", "torch.")
-        loaded = [name for name in sys.modules if name.startswith(needed)]
-        self.processes.set_forkserver_preload(loaded)
+        # A process that is killed at a random moment is then one that trains.
+        self.processes = forks()
 
     def _begun(self, name: str) -> SweepFolder:
         # The name of a folder is the name of a sweep in a database.
@@ -274,7 +266,12 @@ class _Bench:
         return [one.number for one in found if one.state.name == "COMPLETE"]
 
     def disturbed(
-        self, name: str, kills: int, moments: random.Random, tell: Callable[[str], None]
+        self,
+        name: str,
+        kills: int,
+        longest: float,
+        moments: random.Random,
+        tell: Callable[[str], None],
     ) -> tuple[int, int, int, int]:
         """Return trials, and how many of them were lost, trained twice, or have other bits."""
         folder = self._begun(name)
@@ -283,7 +280,7 @@ class _Bench:
             for number in range(kills):
                 victim = moments.randrange(2)
                 workers[victim].begins.wait()
-                time.sleep(moments.uniform(0.0, 2.0))
+                time.sleep(moments.uniform(0.0, longest))
                 workers[victim].kill()
                 workers[victim] = self._start(folder)
                 tell(f"kill {number + 1}")
