@@ -1,12 +1,14 @@
 """Sweeps: what varies, who does what, and that nothing is lost whoever dies when."""
 
+import getpass
 import json
 import random
-import signal
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 import torch
 
 from undamped import cli
+from undamped.bench.forks import forks
 from undamped.cli.sweep_settings import read_sweep
 from undamped.errors import OptionError, RunError, UndampedError
 from undamped.files import read_tensors
@@ -43,23 +46,29 @@ WORDS = [
     "train.validate_every=4", "train.batch_size=100", "train.learning_rate=1e-3..1e-1:log",
     "model.bias=true,false",
 ]  # fmt: skip
-PROCESS = """
-import sys, json
-from undamped.sweeps import Plan, SweepFolder, sweep
-plan = Plan.from_dict(json.loads(sys.argv[2]))
-url = sys.argv[4] if len(sys.argv) > 4 else None
-folder = SweepFolder.join(sys.argv[1], plan, "mse", False, url)
-sweep(folder, int(sys.argv[3]), url=url)
-"""
 
 
 def begin(path, plan=PLAN, url=None):
     return SweepFolder.join(path, plan, "mse", False, url)
 
 
-def process(path, trials, plan=PLAN, url=None):
-    words = [str(path), json.dumps(plan.to_dict()), str(trials), *([url] if url else [])]
-    return subprocess.Popen([sys.executable, "-c", PROCESS, *words], stderr=subprocess.DEVNULL)
+def take_part(path, plan, trials, url):
+    """Be a process of a sweep."""
+    torch.set_num_threads(1)
+    sweep(begin(path, plan, url), trials, url=url)
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Processes that begin at once, since everything is imported."""
+    return forks()
+
+
+def process(processes, path, trials, plan=PLAN, url=None):
+    """Start one."""
+    one = processes.Process(target=take_part, args=(path, plan, trials, url))
+    one.start()
+    return one
 
 
 def said(capsys, *words, code=0):
@@ -271,14 +280,14 @@ def test_compared_models_are_tuned_alike(tmp_path, capsys):
 # Several processes, any of which may die
 
 
-def test_processes_share_the_work_and_one_that_is_killed_loses_nothing(undisturbed, tmp_path):
+def test_processes_share_the_work_and_one_that_is_killed_loses_nothing(
+    undisturbed, processes, tmp_path
+):
     folder = begin(tmp_path / "two")
-    victim, other = (process(folder.path, 6) for _ in range(2))
-    _wait_for_a_trial(folder, victim)
-    time.sleep(random.Random(0).random() / 2)
-    victim.send_signal(signal.SIGKILL)
-    victim.wait()
-    assert other.wait() == 0
+    victim, other = (process(processes, folder.path, 6) for _ in range(2))
+    _kill_while_it_trains(folder, victim)
+    other.join()
+    assert other.exitcode == 0
     trials = sweep(folder, 6)
     assert [one.number for one in trials] == list(range(6))
     assert {one.state for one in trials} == {"finished"}
@@ -287,10 +296,13 @@ def test_processes_share_the_work_and_one_that_is_killed_loses_nothing(undisturb
     assert_same(folder, undisturbed[0], 6)
 
 
-def _wait_for_a_trial(folder, victim):
-    """Wait until a process trains, or has ended."""
-    while victim.poll() is None and not any(folder.path.glob("trials/*/*/checkpoints/last*")):
-        time.sleep(0.02)
+def _kill_while_it_trains(folder, victim):
+    """Wait until there is something to lose, and a moment more."""
+    while victim.is_alive() and not any(folder.path.glob("trials/*/*/checkpoints/last*")):
+        time.sleep(0.01)
+    time.sleep(random.Random(0).random() / 5)
+    victim.kill()
+    victim.join()
 
 
 def test_a_trial_that_was_begun_and_never_trained_is_taken_up(undisturbed, tmp_path):
@@ -347,45 +359,46 @@ def test_a_grid_is_not_for_several_machines(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory):
+def database():
     """A PostgreSQL of one's own, for as long as the tests need it."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     if not found:
         pytest.skip("no PostgreSQL is installed")
-    place = tmp_path_factory.mktemp("postgres")
-    place.chmod(0o777)
-    for parent in list(place.parents)[:3]:
-        parent.chmod(0o755)
-    programs, data = found[-1].parent, place / "data"
-    import getpass
-
-    me = getpass.getuser()
-    as_other = ["runuser", "-u", "postgres", "--"] if me == "root" else []
-    user = "postgres" if as_other else me
-    quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    subprocess.run([*as_other, programs / "initdb", "-A", "trust", "-D", data], **quiet)
-    options = f"-c listen_addresses='' -c unix_socket_directories={place} -c fsync=off"
-    start = [*as_other, programs / "pg_ctl", "-D", data, "-w", "-o", options, "start"]
-    subprocess.run(start, **quiet)
-    yield f"postgresql://{user}@/postgres?host={place}"
-    subprocess.run([*as_other, programs / "pg_ctl", "-D", data, "-m", "immediate", "stop"], **quiet)
+    # Not below pytest's folders, into which another user may not look.
+    with tempfile.TemporaryDirectory(prefix="undamped-database-") as folder:
+        place = Path(folder)
+        place.chmod(0o777)
+        programs, data = found[-1].parent, place / "data"
+        me = getpass.getuser()
+        as_other = ["runuser", "-u", "postgres", "--"] if me == "root" else []
+        user = "postgres" if as_other else me
+        quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        initdb = [programs / "initdb", "--no-sync", "--no-locale", "-E", "UTF8", "-A", "trust"]
+        subprocess.run([*as_other, *initdb, "-D", data], **quiet)
+        options = f"-c listen_addresses='' -c unix_socket_directories={place} -c fsync=off"
+        control = [*as_other, programs / "pg_ctl", "-D", data]
+        subprocess.run([*control, "-w", "-o", options, "start"], **quiet)
+        yield f"postgresql://{user}@/postgres?host={place}"
+        subprocess.run([*control, "-w", "-m", "immediate", "stop"], **quiet)
 
 
 def test_machines_may_begin_at_the_same_moment(database, tmp_path):
-    """Each makes the tables where there are none, and all but one come too late."""
-    program = "import sys; from pathlib import Path; from undamped.sweeps.storage import *; "
-    program += "open_storage(Path(sys.argv[1]), sys.argv[2])"
-    words = [sys.executable, "-c", program, str(tmp_path), database]
-    assert [one.wait() for one in [subprocess.Popen(words) for _ in range(3)]] == [0, 0, 0]
+    """Each makes the tables and the study where there are none, and all but one come too late."""
+
+    def joined(number):
+        folder = begin(tmp_path / str(number) / "same", url=database)
+        return open_study(folder, database).ask().number
+
+    with ThreadPoolExecutor(4) as machines:
+        assert sorted(machines.map(joined, range(4))) == list(range(4))
 
 
-def test_a_database_serves_as_well(undisturbed, database, tmp_path):
+def test_a_database_serves_as_well(undisturbed, processes, database, tmp_path):
     folder = begin(tmp_path / "shared", url=database)
-    both = [process(folder.path, 4, url=database) for _ in range(2)]
-    _wait_for_a_trial(folder, both[0])
-    both[0].send_signal(signal.SIGKILL)
-    both[0].wait()
-    assert both[1].wait() == 0
+    victim, other = (process(processes, folder.path, 4, url=database) for _ in range(2))
+    _kill_while_it_trains(folder, victim)
+    other.join()
+    assert other.exitcode == 0
     trials = sweep(folder, 4, url=database)
     assert [one.number for one in trials] == list(range(4))
     assert {one.state for one in trials} == {"finished"}

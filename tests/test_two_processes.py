@@ -1,16 +1,16 @@
 """Two processes that share every batch learn what one process learns."""
 
-import os
+import shutil
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
 
+import two_at_once
 from two_at_once import TEXT, carried, uneven
+from undamped.bench.forks import forks
 from undamped.files import read_tensors
 from undamped.training import Run, fit, resume
 from undamped.training.checkpoint import load_checkpoint
@@ -28,32 +28,27 @@ def assert_near(mine, theirs, far):
         torch.testing.assert_close(tensor, theirs[name], atol=far, rtol=far)
 
 
-def trained(tmp_path, devices):
-    return fit(
+def test_two_processes_that_training_starts_go_on_as_one_does(tmp_path):
+    """The moments of the optimiser come out of a checkpoint; no two processes may share them."""
+    alone = fit(
         "gru",
         "adding",
         model_options={"hidden_size": 6},
         task_options={"length": 8},
-        train={"steps": 6, "batch_size": 16, "validate_every": 2, "devices": devices},
+        train={"steps": 6, "batch_size": 16, "validate_every": 2},
         out=tmp_path,
         progress=False,
     )
-
-
-def test_two_processes_that_training_starts_learn_and_go_on_as_one_does(tmp_path):
-    """The moments of the optimiser come out of a checkpoint; no two processes may share them."""
-    ended = []
-    for devices in (1, 2):
-        run = trained(tmp_path, devices)
-        scores = [run.result["test"]["mse"], *(one["valid_mse"] for one in run.metrics())]
-        first = weights(run)
-        run.update(status="interrupted", train={**run.settings["train"], "steps": 12})
+    together = Run(Path(shutil.copytree(alone.path, tmp_path / "together")))
+    for run, devices in ((alone, 1), (together, 2)):
+        train = {**run.settings["train"], "steps": 12, "devices": devices}
+        run.update(status="interrupted", train=train)
         resume(run.path, progress=False)
-        ended.append((first, read_tensors(run.checkpoint)[0], scores))
-    alone, together = ended
-    assert_near(alone[0], together[0], 1e-6)
-    assert_near(alone[1], together[1], 1e-6)
-    assert alone[2] == pytest.approx(together[2], abs=1e-5)
+    assert_near(weights(alone), weights(together), 1e-6)
+    assert_near(*(read_tensors(run.checkpoint)[0] for run in (alone, together)), 1e-6)
+    for one, other in zip(alone.metrics(), together.metrics(), strict=True):
+        assert one["valid_mse"] == pytest.approx(other["valid_mse"], abs=1e-5)
+    assert together.result["test"]["mse"] == pytest.approx(alone.result["test"]["mse"], abs=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -64,28 +59,20 @@ def both(tmp_path_factory):
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    common = {
-        **os.environ, "OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": "test", "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "LOCAL_WORLD_SIZE": "2",
-    }  # fmt: skip
-    program = [sys.executable, str(Path(__file__).with_name("two_at_once.py")), str(folder)]
+    context = forks()
     processes = [
-        subprocess.Popen(
-            program,
-            env={**common, "RANK": str(number), "LOCAL_RANK": str(number)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for number in range(2)
+        context.Process(target=two_at_once.both, args=(number, port, folder)) for number in range(2)
     ]
-    while all(process.poll() is None for process in processes):
-        time.sleep(0.1)
-    if any(process.poll() for process in processes):  # the other would wait for it
+    for process in processes:
+        process.start()
+    while all(process.is_alive() for process in processes):
+        time.sleep(0.05)
+    if any(process.exitcode for process in processes):  # the other would wait for it
         for process in processes:
             process.terminate()
-    said = [process.communicate()[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], said
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
     return folder
 
 
@@ -126,3 +113,8 @@ def test_two_processes_stop_with_one_and_go_on_to_the_same_bits(both):
         mine, theirs = (read_tensors(run.path / name)[0] for run in (whole, stopped))
         assert mine.keys() == theirs.keys()
         assert all(torch.equal(tensor, theirs[key]) for key, tensor in mine.items())
+
+
+def test_two_processes_end_at_the_same_step_though_their_clocks_differ(both):
+    timed = Run.open(both / "timed" / "Uneven-gru-1").settings
+    assert timed["status"] == "finished" and timed["result"]["seconds"] >= 0.2

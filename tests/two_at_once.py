@@ -1,13 +1,10 @@
-"""What the two processes of tests/test_two_processes.py do, one after the other.
+"""What the two processes of tests/test_two_processes.py do, as if torchrun had started them.
 
-Started as `python two_at_once.py FOLDER` with RANK 0 and 1, as torchrun would; a test does the same
-alone and compares.
+A test does the same alone and compares.
 """
 
 import os
 import signal
-import sys
-from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -61,7 +58,7 @@ def carried(out, text, **train):
         model_options={"hidden_size": 6},
         task_options={"file": str(text), "length": 10},
         train={"steps": 12, "validate_every": 4, "batch_size": 4, "accumulate": 2,
-               "accelerator": "cpu", **train},
+               **train},
         out=out,
         progress=False,
     )  # fmt: skip
@@ -84,9 +81,15 @@ def stopped(out, text, **train):
     return resume(run.path, progress=False)
 
 
-if __name__ == "__main__":
+def both(number, port, folder):
+    """Be one of two processes that were started from outside."""
+    os.environ.update(
+        TORCHELASTIC_RUN_ID="test", WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", RANK=str(number),
+        LOCAL_RANK=str(number), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+    )  # fmt: skip
     torch.set_num_threads(1)
-    folder, both = Path(sys.argv[1]), {"devices": 2}
-    uneven(folder / "uneven", batch_size=4, accumulate=3, accelerator="cpu", **both)
-    carried(folder / "carried", folder / "text.txt", **both)
-    stopped(folder / "stopped", folder / "text.txt", **both)
+    train, text = {"devices": 2, "accelerator": "cpu"}, folder / "text.txt"
+    uneven(folder / "uneven", batch_size=4, accumulate=3, **train)
+    uneven(folder / "timed", batch_size=4, steps=None, seconds=0.2, **train)
+    carried(folder / "carried", text, **train)
+    stopped(folder / "stopped", text, **train)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
 
 from undamped.contract import Batch
 from undamped.errors import DataError, explain
 from undamped.tasks.task import Task
 
 DISK_WORKERS = 2
-"""Threads that read recordings from disk, where nobody says how many."""
 
 
 def batches(
@@ -46,27 +46,38 @@ def batches(
             )
         return task.share(batch, rank, world)
 
-    return _ahead(make, first, workers) if workers else _one_by_one(make, first)
+    return made(make, count(first), workers)
 
 
-def _one_by_one(make: Callable[[int], Batch], number: int) -> Iterator[Batch]:
-    while True:
-        yield make(number)
-        number += 1
+def made(make: Callable[[int], Batch], numbers: Iterable[int], workers: int) -> Iterator[Batch]:
+    """Give batches in the order of their numbers, prepared ahead by threads.
 
+    One batch more is under way than there are threads, so that none of them waits.
 
-def _ahead(make: Callable[[int], Batch], number: int, workers: int) -> Iterator[Batch]:
-    """Keep one batch more under way than there are threads, so that none of them waits."""
+    Args:
+        make: Makes a batch of its number.
+        numbers: Which ones.
+        workers: How many threads; none makes each batch when it is asked for.
+    """
+    if not workers:
+        yield from map(make, numbers)
+        return
     pool = ThreadPoolExecutor(workers, thread_name_prefix="batches")
     coming: deque[Future[Batch]] = deque()
     try:
-        while True:
-            while len(coming) <= workers:
-                coming.append(pool.submit(make, number))
-                number += 1
+        for number in numbers:
+            coming.append(pool.submit(make, number))
+            if len(coming) > workers:
+                yield coming.popleft().result()
+        while coming:
             yield coming.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def disk_workers(task: Task) -> int:
+    """Return how many threads prepare batches where nobody says: two if they lie on disk."""
+    return DISK_WORKERS if task.stays_on_disk else 0
 
 
 def to_double(batch: Batch) -> Batch:

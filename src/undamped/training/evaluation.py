@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from undamped.contract import Batch
 from undamped.networks.task_model import TaskModel
 from undamped.tasks.task import Split, Task
+from undamped.training.batches import disk_workers, made
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,10 @@ class Scores:
     loss: float
     metric: float
     more: dict[str, float] = field(default_factory=dict)
+
+
+def _batch(task: Task, split: Split, size: int, number: int) -> Batch:
+    return task.batch(split, number, size)
 
 
 def detach_state(state: Any) -> Any:
@@ -61,8 +68,10 @@ def evaluate(
     with context or nullcontext():
         # A state goes on from batch to batch, so there every process reads a part of each.
         parted = task.carries_state and world > 1
-        for number in range(count) if parted else range(rank, count, world):
-            batch = task.batch(split, number, batch_size).to(device)
+        numbers = range(count) if parted else range(rank, count, world)
+        read = partial(_batch, task, split, batch_size)
+        for batch in made(read, numbers, disk_workers(task)):
+            batch = batch.to(device)
             if parted:
                 if task.sequences_in(batch) <= rank:
                     continue

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from undamped.contract import Batch
-from undamped.training.batches import DISK_WORKERS, batches, to_double
+from undamped.training.batches import batches, disk_workers, to_double
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -30,7 +30,7 @@ class Feed:
         task, options = training.task, training.options
         workers = options.workers
         if workers is None:
-            workers = DISK_WORKERS if task.stays_on_disk else 0
+            workers = disk_workers(task)
         self._number = training.progress.step * options.accumulate
         share = (fabric.global_rank, fabric.world_size)
         self._batches = batches(task, options.batch_size, self._number, share, workers)
@@ -46,19 +46,22 @@ class Feed:
         # Other processes have shares of the same size, up to a sequence.
         progress.sequences += self._training.task.sequences_in(batch) * self._fabric.world_size
         progress.samples += self._training.task.samples_in(batch) * self._fabric.world_size
-        _seed(self._training.seed, self._number, self._fabric.global_rank)
+        self._seed()
         self._number += 1
         batch = batch.to(self._fabric.device)
         return to_double(batch) if self._training.options.precision == "64-true" else batch
+
+    def _seed(self) -> None:
+        """Let whatever is random depend on the seed, the batch and the process alone."""
+        entropy = [self._training.seed, self._number, self._fabric.global_rank]
+        seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
+        # Without an accelerator, torch.manual_seed still writes down for each kind of them where it
+        # was called from, which a small network notices.
+        on_cpu = self._fabric.device.type == "cpu"
+        (torch.default_generator if on_cpu else torch).manual_seed(seed)
 
     def close(self) -> None:
         """Let the threads that prepare batches end."""
         close = getattr(self._batches, "close", None)
         if close is not None:
             close()
-
-
-def _seed(seed: int, batch: int, process: int) -> None:
-    """Let whatever is random depend on the seed, the batch and the process alone."""
-    words = np.random.SeedSequence([seed, batch, process]).generate_state(1)
-    torch.manual_seed(int(words[0]))

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from undamped import errors
+from undamped.data.recordings.formats.kept import IN_MEMORY
 from undamped.errors import OptionError, UndampedError, explain
 from undamped.memory import memory_use, reset_peak_memory
 from undamped.networks.for_task import check_options, model_for
@@ -90,7 +91,10 @@ def fit(
     given = train.to_dict() if isinstance(train, TrainOptions) else dict(train or {})
     said = {"model": dict(model_options or {}), "task": dict(task_options or {}), "train": given}
     task_class = tasks[task] if isinstance(task, str) else type(task)
-    built_task = _build_task(task, merged(task_class, model_name, said)["task"], seed)
+    of_task = merged(task_class, model_name, said)["task"]
+    if progress is True and isinstance(task, str):
+        _say_large(of_task.get("file"))
+    built_task = _build_task(task, of_task, seed)
     settings = merged(built_task, model_name, said, built_task.suggest(model_name))
     options = TrainOptions(**check("train", TrainOptions, settings["train"]))
     if progress is True and built_task.notes():
@@ -304,6 +308,13 @@ def _failed(run: Run, error: BaseException, crew: Crew) -> BaseException:
         error = getattr(errors, told[1])(told[2])
     run.update(status="failed", error=str(error).strip().splitlines()[-1])
     return error
+
+
+def _say_large(file: Any) -> None:
+    """Say that something is going on while a large file is looked through."""
+    size = Path(file).stat().st_size if isinstance(file, str) and Path(file).is_file() else 0
+    if size > IN_MEMORY and not is_follower():
+        sys.stderr.write(f"{file}: looking through {size / 1e9:.1f} GB, which stay on disk.\n")
 
 
 def _build_task(task: str | Task, options: Mapping[str, Any], seed: int) -> Task:

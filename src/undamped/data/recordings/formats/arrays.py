@@ -122,6 +122,8 @@ def _load(
             if isinstance(file, np.ndarray):
                 return {"X": file}, (), ()
             return {name: file[name] for name in file.files}, (), ()
+    except DataError:
+        raise
     except FileNotFoundError:
         got = "no such file"
     except (zipfile.BadZipFile, EOFError):

@@ -21,7 +21,7 @@ from undamped.data.recordings.formats.kept import kept, key_of, new_copy
 from undamped.data.recordings.resolution import Resolution
 from undamped.errors import DataError, explain
 
-_PIECE = 1 << 22  # numbers that are copied in one go
+_PIECE = 1 << 20  # numbers that are copied in one go
 _SMALL = 1 << 24  # bytes of an array that is read all the same
 _LOCAL_HEADER = struct.Struct("<26x2H")  # of a member of an archive: how long name and extras are
 
