@@ -28,6 +28,8 @@ NETWORKS = [
 COUPLED = ["lstm", "sru", "cornn", "adam-lstm", "nesterov-rnn", "incremental", "urnn", "fastgrnn"]
 """One of each: with a memory, without a product, with constants, with filters, …"""
 KINDS = [*COUPLED, "memlstm", "relrnn"]
+LINEAR = ["linoss", "lru", "mingru"]
+"""One of each scan that is linear in the state."""
 WAYS = [(name, number % 2 == 1) for number, name in enumerate(KINDS)]
 """Every other one with lengths: each way is traced and compiled on its own, which takes seconds."""
 
@@ -59,7 +61,7 @@ def gradients(call, net, *arguments):
     return [output.detach(), *(p.grad.clone() for p in net.parameters() if p.grad is not None)]
 
 
-@pytest.mark.parametrize(("name", "ragged"), WAYS)
+@pytest.mark.parametrize(("name", "ragged"), [*WAYS, *((name, True) for name in LINEAR)])
 def test_forward_and_backward_compile_without_a_break(name, ragged):
     net = structured(name)
     torch._dynamo.reset()

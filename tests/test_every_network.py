@@ -422,8 +422,9 @@ def test_minus_infinity_is_zero_after_relu(name):
         same(net(x)[0], output)
 
 
-def test_second_derivatives_of_the_kernels_are_refused_with_a_remedy():
-    x = torch.randn(5, 3, 2, requires_grad=True)
-    loss = undamped.LSTM(2, 4)(x)[0].square().sum()
+@pytest.mark.parametrize("name", ["lstm", "indrnn", "relrnn", "sab", "linoss", "lru", "mingru"])
+def test_second_derivatives_of_the_kernels_are_refused_with_a_remedy(name):
+    net, x = build(name), inputs().requires_grad_()
+    loss = net(x)[0].square().sum()
     with pytest.raises(OptionError, match="plain_loops"):
         torch.autograd.grad(loss, x, create_graph=True)

@@ -1,8 +1,11 @@
 """Kernels beside threads and forked workers."""
 
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -79,6 +82,31 @@ def test_small_passes_leave_the_threads_of_torch_as_they_were(two_threads, name)
     with torch.no_grad():
         net(torch.randn(10, 2, 3))
     assert torch.get_num_threads() == 2
+
+
+ALONE = """
+import os, numba, scipy.linalg, torch, undamped  # which bring threads of their own
+torch.set_num_threads(1)
+names = "exprnn", "urnn", "full-capacity-urnn", "lstm"
+nets = [undamped.build(name, input_size=3, hidden_size=8) for name in names]
+torch.set_num_threads(2)
+def threads():
+    return len(os.listdir("/proc/self/task"))
+before = threads()
+for name, net in zip(names, nets):
+    net(torch.randn(10, 2, 3))[0].sum().backward()
+    torch.optim.SGD(net.parameters(), 0.1).step()
+    assert threads() == before, name
+torch.randn(999, 999) @ torch.randn(999, 999)
+assert threads() > before, "large products wake some"
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the system does not count")
+@pytest.mark.skipif(threads._thread_limits() is None, reason="torch has other libraries here")
+def test_small_networks_wake_no_other_thread():
+    """Matrices, passes and constrained steps, in a process where nobody has woken any yet."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", ALONE], check=True)
 
 
 @pytest.mark.parametrize("size", [3, 200])
@@ -189,9 +217,6 @@ def test_the_pool_is_made_anew_after_a_fork(two_threads):
 
 
 def test_importing_the_library_does_not_load_numba():
-    import subprocess
-    import sys
-
     code = "import sys, undamped; sys.exit('numba' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -166,7 +166,8 @@ def test_tanh_is_accurate_in_float32_and_exact_in_float64():
     assert np.abs(got[kept] / exact[kept] - 1).max() < 1e-6
     assert np.abs(got).max() <= 1
     assert got[single == 0].tolist() == [0.0] * int((single == 0).sum())
-    assert np.isnan(tanh_array(np.float32("nan")))
+    with np.errstate(invalid="ignore"):  # NumPy looks at a flag that comparisons set
+        assert np.isnan(tanh_array(np.float32("nan")))
     assert abs(tanh_array(np.float32("inf")) - 1) < 1e-6
     assert abs(tanh_array(np.float32("-inf")) + 1) < 1e-6
     import math

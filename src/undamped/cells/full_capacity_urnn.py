@@ -12,6 +12,7 @@ from undamped.cells.bases.cell import State
 from undamped.cells.bases.unitary import UnitaryCell
 from undamped.cells.bases.updates import Counted, may_look
 from undamped.cells.registry import network
+from undamped.kernels.shared.threads import alone_if_small
 from undamped.options import PositiveInt
 from undamped.parametrizations.matrix_set import isometry_defect, nearest_isometry
 from undamped.parametrizations.riemannian import Riemannian
@@ -86,7 +87,8 @@ class FullCapacityURNNCell(Counted, UnitaryCell):
         previous, self._previous = self._previous, None
         if previous is not None and not torch.equal(previous, self.unitary):
             project = (int(self.updates) + 1) % self.project_every == 0
-            self.maps.settle(self.unitary, previous, project=project)
+            with alone_if_small(self.hidden_size**3):
+                self.maps.settle(self.unitary, previous, project=project)
         if self.updating:  # by an optimiser around the one that is done
             self._previous = self.unitary.detach().clone()
 

@@ -105,14 +105,14 @@ class Memory(NamedTuple):
 
 
 @njit(**(PART | {"inline": "always"}))  # what makes no arrays cannot return any either
-def attended(choices: Any, arrays: Any, t: int, b: int) -> Any:
+def attended(screens: bool, slots: int, arrays: Any, t: int, b: int) -> Any:
     """Return a sample's weights at a time, and the indices of the states they belong to."""
     batch = arrays.states.shape[1]
-    if choices.screening >= 0:
+    if screens:
         count = arrays.index.shape[0] // (batch * (arrays.mixed.shape[0] - 1))
         begin = (t * batch + b) * count
         return arrays.weights[begin : begin + count], arrays.index[begin : begin + count]
-    count = choices.slots + t + 1
-    begin = batch * (t * choices.slots + t * (t + 1) // 2) + b * count
+    count = slots + t + 1
+    begin = batch * (t * slots + t * (t + 1) // 2) + b * count
     start = b * arrays.states.shape[0]
     return arrays.weights[begin : begin + count], arrays.index[start : start + count]

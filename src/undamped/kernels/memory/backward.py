@@ -17,18 +17,19 @@ from undamped.kernels.shared.jit import njit
 
 @njit(**PART)
 def _attend_backward(
-    choices: Any,
+    alignment: int,
+    by_score: bool,
     weights: Any,
     arrays: Any,
     gradients: Any,
-    t: int,
+    row: Any,
+    index: Any,
     b: int,
     query: Any,
     context_gradient: Any,
     query_gradient: Any,
     given: Any,
 ) -> None:
-    row, index = attended(choices, arrays, t, b)
     mean = query.dtype.type(0)
     for i in range(row.shape[0]):
         if index[i] >= 0:
@@ -41,7 +42,7 @@ def _attend_backward(
         add_scaled(gradients.states[at, b], row[i], context_gradient)
         score_gradient = row[i] * (given[i] - mean)
         score_backward(
-            choices.alignment,
+            alignment,
             score_gradient,
             query,
             arrays.keys[at, b],
@@ -50,19 +51,20 @@ def _attend_backward(
             gradients.keys[at, b],
             gradients.vector,
         )
-        if choices.screening == BY_SCORE:
+        if by_score:
             gradients.scores[at, b] += score_gradient
 
 
 @cache
-def backward(gated: int, screening: int, learned: bool) -> Callable[..., None]:
+def backward(kind: int, alignment: int, screening: int, learned: bool) -> Callable[..., None]:
     """Return the loop that goes back through a chunk; arguments as of `forward`.
 
     `product` is (steps, samples, product + query) with the projected input added, and
     `product_gradient`, alike, is filled; `gradients.mixed` is that of the state after the chunk,
     and then of the one before it.
     """
-    is_lstm, is_gru, by_score = gated == LSTM, gated == GRU, screening == BY_SCORE
+    is_lstm, is_gru = kind == LSTM, kind == GRU
+    screens, by_score = screening >= 0, screening == BY_SCORE
 
     @njit(**LOOP)
     def memory_backward(
@@ -94,12 +96,12 @@ def backward(gated: int, screening: int, learned: bool) -> Callable[..., None]:
                     result[b, j] = 0
                 if t >= alive[b]:
                     continue
+                row, index = attended(screens, slots, arrays, t, b)
                 if learned:
                     move(flow[b], joined[step, b, 2 * size :])
                     for j in range(size):
                         joined[step, b, j] = states[b, j]
                         joined[step, b, size + j] = 0
-                    row, index = attended(choices, arrays, t, b)
                     for i in range(row.shape[0]):
                         if index[i] >= 0:
                             add_scaled(
@@ -112,11 +114,13 @@ def backward(gated: int, screening: int, learned: bool) -> Callable[..., None]:
                         parts[b, j] = half * flow[b, j]
                         parts[b, size + j] = half * flow[b, j]
                 _attend_backward(
-                    choices,
+                    alignment,
+                    by_score,
                     weights,
                     arrays,
                     gradients,
-                    t,
+                    row,
+                    index,
                     b,
                     product[step, b, width:],
                     parts[b, size:],
@@ -150,7 +154,7 @@ def backward(gated: int, screening: int, learned: bool) -> Callable[..., None]:
                         product[step, b], arrays.mixed[t, b], total, result[b], parts[b, :size]
                     )
                 else:
-                    elman_backward(choices.step, states[b], total, result[b], gradients.threshold)
+                    elman_backward(kind, states[b], total, result[b], gradients.threshold)
             multiply(blas, result, weights.recurrent, pulled, False)
             for b in range(batch):
                 if t < alive[b]:

@@ -26,12 +26,12 @@ from undamped.kernels.shared.jit import njit
 
 @njit(**PART)
 def _score(
-    choices: Any, weights: Any, arrays: Any, b: int, query: Any, row: Any, index: Any
+    alignment: int, weights: Any, arrays: Any, b: int, query: Any, row: Any, index: Any
 ) -> None:
     """Write the scores of what `index` names to `row`."""
     for i in range(index.shape[0]):
         if index[i] >= 0:
-            row[i] = score(choices.alignment, query, arrays.keys[index[i], b], weights.vector)
+            row[i] = score(alignment, query, arrays.keys[index[i], b], weights.vector)
 
 
 @njit(**PART)
@@ -63,17 +63,18 @@ def _mix(blas: int, joined: Any, mixing: Any, after: Any, alive: Any, t: int, ol
 
 
 @cache
-def forward(gated: int, screening: int, learned: bool) -> Callable[..., None]:
+def forward(kind: int, alignment: int, screening: int, learned: bool) -> Callable[..., None]:
     """Return the loop that runs through a chunk; what a network does not do is not compiled.
 
     It begins at step `begin`; `projected` is (steps, samples, product).
 
     Args:
-        gated: `LSTM` or `GRU`; −1 for any other step.
-        screening: As in `Choices`.
+        kind: The step, as in `Choices`.
+        alignment: As there.
+        screening: As there.
         learned: Whether h and c are mixed by a matrix.
     """
-    is_lstm, is_gru = gated == LSTM, gated == GRU
+    is_lstm, is_gru = kind == LSTM, kind == GRU
     attentive = screening in (BY_ATTENTION, BY_SHARE)
     screens, shares, learns = screening >= 0, screening == BY_SHARE, screening == BY_SCORE
     surprised = screening == BY_SURPRISE
@@ -111,7 +112,7 @@ def forward(gated: int, screening: int, learned: bool) -> Callable[..., None]:
                 elif is_gru:
                     gru(total, arrays.mixed[t, b], states[b])
                 else:
-                    elman(choices.step, total, weights.threshold, states[b])
+                    elman(kind, total, weights.threshold, states[b])
             multiply(blas, states, weights.key, arrays.keys[slots + t], False)
             for b in range(batch):
                 if t >= alive[b]:
@@ -136,14 +137,14 @@ def forward(gated: int, screening: int, learned: bool) -> Callable[..., None]:
                     elif learns:
                         first = relevance(weights, states[b])
                     screen(memory, b, slots + t, first)
-                row, index = attended(choices, arrays, t, b)
+                row, index = attended(screens, slots, arrays, t, b)
                 if screens:
                     recent = memory.recent.shape[1]
                     for i in range(recent):
                         index[i] = memory.recent[b, i]
                     for i in range(memory.kept.shape[1]):
                         index[recent + i] = memory.kept[b, i]
-                _score(choices, weights, arrays, b, product[b, width:], row, index)
+                _score(alignment, weights, arrays, b, product[b, width:], row, index)
                 if learns:
                     _add_relevance(weights, arrays, b, row, index)
                 seen = _attend(arrays, b, row, index, context)

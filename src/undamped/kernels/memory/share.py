@@ -15,7 +15,6 @@ from torch import Tensor
 
 from undamped.kernels.memory.arrays import (
     BY_SCORE,
-    GRU,
     LEARNED,
     LSTM,
     Arrays,
@@ -44,8 +43,7 @@ class Share(BatchShare):
     ) -> None:
         super().__init__(plan, part, x, marks, tensors)
         self.grows = plan.screening < 0
-        gated = plan.step if plan.step in (LSTM, GRU) else -1
-        self.kind = gated, plan.screening, plan.mix == LEARNED
+        self.kind = plan.step, plan.alignment, plan.screening, plan.mix == LEARNED
         self.seen = self.marks.seen != 0
         self.choices = Choices(
             plan.step, plan.alignment, plan.mix, plan.screening, self.slots, 1 / max(1, plan.recent)

@@ -19,7 +19,6 @@ from numba import types
 from numba.extending import overload
 
 from undamped.kernels.shared.compilers import PART
-from undamped.kernels.shared.jit import njit
 
 LIMIT = np.float32(7.8)
 ONE = np.float32(1.0)
@@ -43,7 +42,20 @@ Q1, Q2, Q3, Q4 = (
 )
 
 
-def limited_tanh(x: Any, limit: Any) -> Any:
+def _rational(x: Any, limit: Any = LIMIT) -> Any:
+    c = -limit if x < -limit else x
+    c = limit if c > limit else c
+    u = c * c
+    p = P0 + u * (P1 + u * (P2 + u * P3))
+    q = ONE + u * (Q1 + u * (Q2 + u * (Q3 + u * Q4)))
+    return c * p / q
+
+
+def _library(x: Any, limit: Any = LIMIT) -> Any:
+    return math.tanh(x)
+
+
+def limited_tanh(x: Any, limit: Any = LIMIT) -> Any:
     """Return tanh(x) in the precision of x; only compiled code calls this.
 
     `limit` is `LIMIT`, as a number that the compiler cannot see through if it should be fast: two
@@ -54,37 +66,33 @@ def limited_tanh(x: Any, limit: Any) -> Any:
 
 
 @overload(limited_tanh, inline="always", jit_options=PART | {"fastmath": {"contract"}})
-def _tanh(x: Any, limit: Any) -> Any:
-    if x == types.float32:
-
-        def rational(x: Any, limit: Any) -> Any:
-            c = -limit if x < -limit else x
-            c = limit if c > limit else c
-            u = c * c
-            p = P0 + u * (P1 + u * (P2 + u * P3))
-            q = ONE + u * (Q1 + u * (Q2 + u * (Q3 + u * Q4)))
-            return c * p / q
-
-        return rational
-
-    def library(x: Any, limit: Any) -> Any:
-        return math.tanh(x)
-
-    return library
+def _limited_tanh(x: Any, limit: Any = LIMIT) -> Any:
+    return _rational if x == types.float32 else _library
 
 
-# Compiled on their own and joined by LLVM: kernels with five gates would take long to compile if
-# Numba put the source of tanh into each of them.
+# For kernels with several gates: compiled once, on its own, and joined by LLVM. They would take
+# long to compile if Numba put the source into each of their lines.
 
 
-@njit(**PART, forceinline=True)
-def tanh(x: Any) -> Any:
-    """Return tanh(x) in the precision of x."""
-    return limited_tanh(x, LIMIT)
+def tanh(x: Any, limit: Any = LIMIT) -> Any:
+    """Return tanh(x) in the precision of x; only compiled code calls this."""
+    return math.tanh(x)
 
 
-@njit(**PART, forceinline=True)
+@overload(tanh, jit_options=PART | {"fastmath": {"contract"}, "forceinline": True})
+def _tanh(x: Any, limit: Any = LIMIT) -> Any:
+    return _rational if x == types.float32 else _library
+
+
 def sigmoid(x: Any) -> Any:
-    """Return 1/(1 + e⁻ˣ) in the precision of x."""
-    half = type(x)(0.5)
-    return half + half * limited_tanh(half * x, LIMIT)
+    """Return 1/(1 + e⁻ˣ) in the precision of x; only compiled code calls this."""
+    return 0.5 + 0.5 * math.tanh(0.5 * x)
+
+
+@overload(sigmoid, jit_options=PART | {"forceinline": True})
+def _sigmoid(x: Any) -> Any:
+    def by_tanh(x: Any) -> Any:
+        half = type(x)(0.5)
+        return half + half * tanh(half * x)
+
+    return by_tanh
