@@ -41,5 +41,6 @@ def accuracy_marks(
     axes.set_xlabel("test accuracy (%)")
     axes.set_title(title, fontsize=10)
     axes.grid(axis="y", alpha=0.3)
-    axes.legend(fontsize="small", loc="lower left", ncols=1 + len(networks) // 6)
+    # Beside the picture: low accuracies would be under it.
+    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure

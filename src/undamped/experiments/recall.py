@@ -17,6 +17,8 @@ from undamped.training import Run
 
 MOST_NUMBERS = 40_000
 """Steps times sequences of a batch in a test: networks that remember all have T²/2 weights."""
+FEWEST_BETWEEN = 25
+"""Updates between two validations."""
 Printed = Mapping[str, Mapping[int, float | str]]
 
 
@@ -108,7 +110,8 @@ def train_and_test(
             "batch_size": budget.batch_size,
             "clip": 1.0,
             "goal": budget.goal,
-            "validate_every": max(1, budget.steps // 50),
+            # A validation costs as much as some ten updates.
+            "validate_every": max(min(budget.steps, FEWEST_BETWEEN), budget.steps // 50),
             **contender.train,
         },
         seed=budget.seed,

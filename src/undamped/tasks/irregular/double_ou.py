@@ -38,7 +38,10 @@ class DoubleOU(SporadicTask):
         "*": {
             "model": {"hidden_size": 32},
             "train": {"batch_size": 100, "minutes": 5, "learning_rate": 3e-3},
-        }
+        },
+        # Two evaluations a gap learn as much as four, in two thirds of the time.
+        "ode-rnn": {"model": {"method": "midpoint"}, "train": {"learning_rate": 1e-2, "clip": 1.0}},
+        "decay-rnn": {"train": {"learning_rate": 1e-2, "clip": 1.0}},
     }
 
     def simulate(self, count: int, random: np.random.Generator) -> np.ndarray:
