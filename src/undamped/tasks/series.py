@@ -21,7 +21,6 @@ from undamped.data.recordings.preparation import (
     Preparation,
     sorted_labels,
 )
-from undamped.data.recordings.prepared import PreparedSeries, batch_of, pad_stamps
 from undamped.data.recordings.series import SeriesSet, pieces
 from undamped.errors import OptionError, explain
 from undamped.options import NonNegativeInt
@@ -37,6 +36,7 @@ from undamped.tasks.series_choices import (
     without_stamps,
 )
 from undamped.tasks.series_defaults import suggest
+from undamped.tasks.series_draws import dealt_anew, validated_earlier
 from undamped.tasks.series_forecast import (
     check_horizon,
     check_quantiles,
@@ -47,11 +47,9 @@ from undamped.tasks.series_forecast import (
     season_of,
     window_with_season,
 )
+from undamped.tasks.series_notes import preparation_notes, split_notes
+from undamped.tasks.series_tensors import IN_MEMORY, SeriesTensors
 from undamped.tasks.task import ArrayTask, Batch, Chance, Clock, Settings, Split, TaskShape
-
-_IN_MEMORY = 1 << 28  # bytes of prepared series that are kept
-_LEAST_TRAINING = 0.4  # of what is not for the test, where validation is moved back in time
-_FEWEST_WINDOWS = 10
 
 
 class SeriesTask(ArrayTask):
@@ -95,20 +93,15 @@ class SeriesTask(ArrayTask):
         self.series_set, window = self._cut(series_set, asked["window"], asked["stride"], stamps)
         self.parts, self.split_record = self._split(asked)
         self.preparation = self._fit_preparation(asked, stamps, window)
-        self._say_preparation(asked["standardise"])
+        self._said += preparation_notes(self.series_set, self.preparation, asked["standardise"])
         self._answer_as_prepared(asked["standardise"])
         if asked["weights"] == "balanced":
             self._weigh_classes()
         self.alarm = wanted_alarm(asked, self.series_set, self.preparation, self.parts)
-        self._prepared: dict[int, PreparedSeries] = {}
-        self._kept = 0
-        self._whole_past = False
-        self._copies: np.ndarray | None = None
-        self.stays_on_disk = self.series_set.on_disk and self.series_set.nbytes > _IN_MEMORY
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what another process is sent; what was prepared is prepared there again."""
-        return {**self.__dict__, "_prepared": {}, "_kept": 0}
+        self._tensors = SeriesTensors(
+            self.series_set, series_set, self.preparation, self.horizon or 0
+        )
+        self.stays_on_disk = self.series_set.on_disk and self.series_set.nbytes > IN_MEMORY
 
     def _find_season(self, series_set: SeriesSet, asked: Mapping[str, Any], stamps: bool) -> int:
         """Return after how many steps a series is like itself; 1 where there is no such thing."""
@@ -174,7 +167,7 @@ class SeriesTask(ArrayTask):
                 seed=seed,
                 ahead=self.horizon or 0,
             )
-        self._say_split(parts, by, why)
+        self._said += split_notes(self.series_set, parts, by, why)
         return parts, {
             "by": by,
             "fractions": [float(f) for f in fractions],
@@ -270,7 +263,9 @@ class SeriesTask(ArrayTask):
     def with_whole_past(self) -> SeriesTask:
         """Return the task with all that was before a forecast as its input, and not a window."""
         again = copy.copy(self)
-        again._whole_past, again._prepared, again._kept = True, {}, 0
+        again._tensors = SeriesTensors(
+            self.series_set, self.recordings, self.preparation, self.horizon or 0, whole_past=True
+        )
         return again
 
     def suggest(self, model: str) -> Settings:
@@ -294,39 +289,6 @@ class SeriesTask(ArrayTask):
 
     def _say(self, sentence: str) -> None:
         self._said.append(sentence)
-
-    def _say_split(self, parts: Mapping[str, np.ndarray], by: str, why: str) -> None:
-        sizes = ", ".join(f"{len(index):,} {name}" for name, index in parts.items())
-        self._say(f"Split by {by} ({why}): {sizes}.")
-        left = len(self.series_set) - sum(len(index) for index in parts.values())
-        if left:
-            self._say(f"{left:,} left out, so that no part sees what another holds.")
-        if self.series_set.origin is not None:  # windows may be alike, and are no copies
-            return
-        copies = len(self.series_set) - len(np.unique(self.series_set.copies()))
-        if copies:
-            self._say(f"{copies:,} series are copies of others; copies stay on one side.")
-
-    def _say_preparation(self, standardise: bool) -> None:
-        prepared = self.preparation
-        dropped = [n for n in prepared.raw_channels if n not in prepared.channels]
-        if dropped:
-            self._say(f"Constant in the training part and left out: {', '.join(dropped)}.")
-        gaps = sum(
-            int(np.isnan(one[piece]).sum())
-            for one in self.series_set.series
-            for piece in pieces(one)
-        )
-        if gaps:
-            total = sum(one.size for one in self.series_set.series)
-            how = (
-                "filled along lines"
-                if prepared.missing == "interpolate"
-                else "models are told which"
-            )
-            self._say(f"{gaps:,} of {total:,} values ({gaps / total:.1%}) are missing: {how}.")
-        if standardise:
-            self._say("Channels are standardised with mean and scale of the training part.")
 
     def notes(self) -> list[str]:
         """Say what was done to the data."""
@@ -378,45 +340,18 @@ class SeriesTask(ArrayTask):
         published = given is not None and "valid" in given
         if published or not len(ours["valid"]):
             return None
-        if self.split_record["by"] == "time":
-            return self._earlier(number) if self.kind == "forecast" else None
-        pool = np.sort(np.concatenate([ours["train"], ours["valid"]]))
-        pooled = replace(self.series_set.take(pool), parts=None)
-        share = len(ours["valid"]) / len(pool)
-        dealt = splits.split(
-            pooled,
-            fractions=(1 - share, share, 0.0),
-            by="stratified" if pooled.groups is None else "group",
-            seed=number,
-        )
-        again = copy.copy(self)
-        again._prepared = self._prepared  # the same series, prepared alike
-        again.parts = {**ours, **{name: pool[dealt[name]] for name in ("train", "valid")}}
-        return again
-
-    def _earlier(self, number: int) -> SeriesTask | None:
-        """Return the task with a validation part so many times its length earlier."""
-        ours, cut = self.parts, self.series_set
-        assert cut.origin is not None and self.horizon is not None
-        stop, recording = cut.origin[:, 1] + cut.lengths, cut.origin[:, 0]
-        end = np.zeros(int(recording.max()) + 1, dtype=np.int64)  # of what may be looked at
-        np.maximum.at(end, recording[ours["valid"]], stop[ours["valid"]])
-        pool = np.flatnonzero(stop <= end[recording])
-        train, valid, _ = self.split_record["fractions"]
-        share = valid / (train + valid)
-        if 1 - (number + 1) * share < _LEAST_TRAINING:
+        if self.split_record["by"] != "time":
+            dealt = dealt_anew(self.series_set, ours, number)
+        elif self.horizon is not None:
+            dealt = validated_earlier(
+                self.series_set, ours, number, self.split_record, self.horizon
+            )
+        else:
             return None
-        dealt = splits.split(
-            cut.take(pool),
-            fractions=(1 - (number + 1) * share, share, number * share),
-            by="time",
-            gap=self.split_record["gap"],
-            ahead=self.horizon,
-        )
-        if len(dealt["train"]) < _FEWEST_WINDOWS:
+        if dealt is None:
             return None
         again = copy.copy(self)
-        again.parts = {**ours, **{name: pool[dealt[name]] for name in ("train", "valid")}}
+        again.parts = {**ours, **dealt}
         return again
 
     def _members(self, split: Split) -> np.ndarray:
@@ -441,74 +376,7 @@ class SeriesTask(ArrayTask):
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
         """Prepare the chosen series and pad them to the longest."""
-        numbers = self._members(split)[index.numpy()]
-        batch = batch_of([self._inputs(int(number)) for number in numbers])
-        targets = self._targets(numbers)
-        if not self.preparation.at_times:
-            return batch._replace(targets=targets)
-        ahead = pad_stamps([self._times_to_come(int(number)) for number in numbers])
-        return batch._replace(
-            targets=targets, target_times=ahead, target_mask=~torch.isnan(targets)
-        )
-
-    def _inputs(self, number: int) -> PreparedSeries:
-        kept = self._prepared.get(number)
-        if kept is not None:
-            return kept
-        raw, times = self._raw(number)
-        stop = len(raw) - (self.horizon or 0)
-        made = self.preparation.prepare(raw[:stop], None if times is None else times[:stop])
-        if self._kept + made.nbytes <= _IN_MEMORY:
-            self._prepared[number] = made
-            self._kept += made.nbytes
-        return made
-
-    def _raw(self, number: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return a window with its stamps; with all that was before it where that is asked for."""
-        cut, origin = self.series_set, self.series_set.origin
-        times = None if cut.times is None else cut.times[number]
-        if not self._whole_past or origin is None:
-            return cut.series[number], times
-        # Windows know their recording by its content: the first of those that are alike.
-        copies = self.recordings.copies() if self._copies is None else self._copies
-        self._copies = copies
-        recording = int(np.flatnonzero(copies == origin[number, 0])[0])
-        stop = int(origin[number, 1]) + len(cut.series[number])
-        whole = self.recordings
-        stamps = None if whole.times is None else whole.times[recording][:stop]
-        return whole.series[recording][:stop], stamps
-
-    def _times_to_come(self, number: int) -> Tensor:
-        """Return the times of the values to come (horizon,), in usual gaps since the first step."""
-        assert self.series_set.times is not None and self.horizon is not None
-        times = self.series_set.times[number]
-        ahead = (times[-self.horizon :] - times[0]) / self.preparation.typical_gap
-        return torch.from_numpy(ahead)
-
-    def _targets(self, numbers: np.ndarray) -> Tensor:
-        prepared, targets = self.preparation, self.series_set.targets
-        if self.kind == "forecast":
-            ahead = torch.stack([self._to_come(int(number)) for number in numbers])
-            if not self.preparation.at_times:
-                return ahead
-            return ahead.unflatten(1, (cast(int, self.horizon), -1)).transpose(
-                0, 1
-            )  # (horizon, batch, …)
-        if isinstance(targets, list):
-            padding = NO_ANSWER if self.counts_classes else float("nan")
-            columns = [torch.from_numpy(prepared.encode(targets[number])) for number in numbers]
-            return torch.nn.utils.rnn.pad_sequence(columns, padding_value=padding)
-        assert targets is not None
-        return torch.from_numpy(prepared.encode(targets[numbers]))
-
-    def _to_come(self, number: int) -> Tensor:
-        """Return the values to come, standardised, missing ones as NaN; (horizon · channels,)."""
-        prepared, names = self.preparation, self.series_set.channels
-        assert self.horizon is not None
-        ahead = np.asarray(self.series_set.series[number][-self.horizon :], dtype=np.float64)
-        chosen = ahead[:, [names.index(name) for name in prepared.forecast]]
-        standard = (chosen - prepared.target_mean) / prepared.target_std
-        return torch.from_numpy(standard.astype(np.float32).ravel())
+        return self._tensors.batch(self._members(split)[index.numpy()])
 
     # Loss and score
 
