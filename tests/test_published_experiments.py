@@ -106,3 +106,41 @@ def test_lorenz_table_and_picture(monkeypatch, tmp_path):
     assert original is lorenz96._linear_map
     with pytest.raises(UnknownNameError, match="network of this experiment"):
         lorenz96.run(networks=("gru",))
+
+
+def test_each_side_on_next_to_nothing(data):
+    from undamped.experiments import each_side
+
+    told = []
+    result = each_side.run(
+        tasks=("adding", "first-cue"),
+        sets=("GunPoint",),
+        models=("rnn", "guess"),
+        network_seconds=0.01,
+        batches=1,
+        length=100,
+        out=str(data / "runs"),
+        tick=lambda done, share: told.append(share),
+    )
+    assert len(told) == 6 and told == sorted(told) and result.recurrent == ("rnn",)
+    adding, cue, gun = result.contests
+    assert cue.about == "100 steps, 2 classes" and adding.about == "200 steps, a number"
+    assert abs(adding.outcomes["guess"].skill) < 0.2 and 0 <= gun.outcomes["guess"].score <= 1
+    table = result.markdown()
+    assert "| adding | 200 steps, a number | mse " in table and "| GunPoint |" in table
+    assert set(result.figures()) == {"each-side"}
+    assert result.to_dict()["contests"][1]["winner"] in ("recurrent", "at once", "both")
+    with pytest.raises(DataError, match="undamped data fetch Coffee"):
+        each_side.run(sets=("Coffee",))
+
+
+def test_what_is_counted_says_nothing_about_the_first_cue():
+    task = build("first-cue", length=1000, noise=0.0, bursts=6)
+    batch = task.batch("train", 0, 64)
+    series, up = batch.inputs[:, :, 0], batch.targets == 1
+    assert batch.targets.float().mean() == pytest.approx(0.5, abs=0.25)
+    assert ((series == 1).sum(0) == 30).all() and ((series == -1).sum(0) == 30).all()
+    first = (series != 0).float().argmax(0)
+    assert first.max() < 20
+    assert ((series.gather(0, first.unsqueeze(0))[0] > 0) == up).all()
+    assert (series[30:200] == 0).all()
