@@ -1,6 +1,6 @@
 """Tasks that one side wins and tasks that the other does: who looks at whole series, who remembers.
 
-Recurrent networks are trained for a stated time each; models that learn at once see the whole of
+Recurrent networks are trained as the tasks' recipes say, or for a stated time; models that learn at once see the whole of
 every sequence. Both answer the same test parts. Trainings that are in the folder are not made
 again, so that a stopped experiment goes on where it was.
 
@@ -77,12 +77,12 @@ class EachSideExperiment:
     """All models on all tasks.
 
     Args:
-        network_seconds: The time that each network had on each task.
+        network_seconds: The time that each network had on each task; None for recipes.
         recurrent: The models that were trained step by step.
         contests: The tasks.
     """
 
-    network_seconds: float
+    network_seconds: float | None
     recurrent: tuple[str, ...]
     contests: tuple[Contest, ...]
 
@@ -146,7 +146,7 @@ def run(
     tasks: Sequence[str] = TASKS,
     sets: Sequence[str] = SETS,
     models: Sequence[str] = MODELS,
-    network_seconds: PositiveFloat = 60.0,
+    network_seconds: PositiveFloat | None = None,
     batches: PositiveInt = 8,
     length: PositiveInt = 10_000,
     seed: NonNegativeInt = 0,
@@ -159,7 +159,8 @@ def run(
         tasks: Registry names of tasks: digits in noise, adding, a cue long ago.
         sets: Sets of the UCR and UEA archives that have been fetched.
         models: Registry names.
-        network_seconds: Time for a trained network on each task.
+        network_seconds: Time for a trained network on each task, instead of the budget of the
+            task's recipe, which does not depend on the machine.
         batches: Of 50 sequences each, from which models learn at once where data has no end.
         length: Steps of the recordings of `first-cue`.
         seed: Where all random numbers come from.
@@ -191,7 +192,7 @@ def run(
         for number, model in enumerate(models):
             if tick is not None:
                 tick(f"{name}, {model}", (place * len(models) + number) / (len(plan) * len(models)))
-            train: dict[str, Any] = {"seconds": network_seconds}
+            train: dict[str, Any] = {} if network_seconds is None else {"seconds": network_seconds}
             if model not in recurrent:
                 endless = built.count("train", 50) is None
                 train = {"steps": batches, "batch_size": 50} if endless else {}

@@ -12,6 +12,7 @@ from undamped.tasks.denoise import Denoise as Denoise
 from undamped.tasks.densities import PlanarDensity as PlanarDensity
 from undamped.tasks.densities import PointCloud as PointCloud
 from undamped.tasks.digits import NoisePaddedDigits as NoisePaddedDigits
+from undamped.tasks.first_cue import FirstCue as FirstCue
 from undamped.tasks.images import CIFAR10Images as CIFAR10Images
 from undamped.tasks.images import MNISTImages as MNISTImages
 from undamped.tasks.imdb import IMDB as IMDB
