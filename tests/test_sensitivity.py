@@ -114,9 +114,7 @@ def test_standard_errors_cover_numbers_that_were_not_learnt_from(tmp_path):
     series = strength[:, None] * np.sin(0.5 * np.arange(40)) + 0.5 * random.normal(size=(300, 40))
     target = 100 + 10 * strength + random.normal(size=300)
     task = SeriesTask(SeriesSet.of(list(series[:150, :, None]), targets=target[:150]))
-    run = fit(
-        "bank", task, model_options={"oscillators": 40}, out=tmp_path, progress=False
-    )
+    run = fit("bank", task, model_options={"oscillators": 40}, out=tmp_path, progress=False)
     model, preparation = run.model(), run.preparation()
     fresh = SeriesSet.of(list(series[150:, :, None]))
     outputs = predict_series(model, preparation, fresh)

@@ -43,7 +43,16 @@ SETS = (
     "PigCVP",
 )
 """From short series to long ones."""
-MODELS = ("bank", "minirocket", "multirocket-hydra", "boosting", "dtw", "auto", "unicornn", "linoss")
+MODELS = (
+    "bank",
+    "minirocket",
+    "multirocket-hydra",
+    "boosting",
+    "dtw",
+    "auto",
+    "unicornn",
+    "linoss",
+)
 _ALWAYS_THE_SAME = ("dtw", "guess")
 
 
@@ -219,9 +228,7 @@ def run(
         for number, model in enumerate(models):
             if tick is not None:
                 tick(f"{name}, {model}", (place * len(models) + number) / total)
-            answers[model] = _answers(
-                name, model, range(seed, seed + seeds), budget, minutes, out
-            )
+            answers[model] = _answers(name, model, range(seed, seed + seeds), budget, minutes, out)
         task = tasks["ucr"](dataset=name)
         outcomes.append(
             ArchiveSet(

@@ -1,8 +1,8 @@
 """Tasks that one side wins and tasks that the other does: who looks at whole series, who remembers.
 
-Recurrent networks are trained as the tasks' recipes say, or for a stated time; models that learn at once see the whole of
-every sequence. Both answer the same test parts. Trainings that are in the folder are not made
-again, so that a stopped experiment goes on where it was.
+Recurrent networks are trained as the tasks' recipes say, or for a stated time; models that learn at
+once see the whole of every sequence. Both answer the same test parts. Trainings that are in the
+folder are not made again, so that a stopped experiment goes on where it was.
 
     undamped reproduce each-side --out pictures/
 """

@@ -54,9 +54,10 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
 
     Learnt in seconds and without back-propagation, from sequences of any and unequal lengths, with
     gaps and stamps. Everything that is pooled is running, so a stream is answered sample by sample
-    in constant memory. How far answers to sequences that were left out are from the truth is kept:
-    `error_covariance`, from which predictions get their standard errors. Of the options of training it heeds `batch_size` and `precision`, and where
-    data have no end `steps`: so many batches are learnt from.
+    in constant memory. How far answers to sequences that were left out are from the truth is kept
+    as `error_covariance`, from which predictions get their standard errors. Of the options of
+    training it heeds `batch_size` and `precision`, and where data have no end `steps`: so many
+    batches are learnt from.
 
     Args:
         shape: The shape of the task.
