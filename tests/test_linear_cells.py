@@ -10,6 +10,8 @@ from oracles import sigmoid
 from undamped.analysis.promises import measure
 from undamped.errors import OptionError
 
+logistic = torch.nn.functional.logsigmoid
+
 
 def inputs(time=12, batch=2, size=3):
     generator = torch.Generator().manual_seed(3)
@@ -141,6 +143,25 @@ def test_the_eigenvalues_of_lru_start_uniform_in_a_disc_or_as_those_of_s5():
     np.testing.assert_allclose(s5.gain_log.exp().detach(), gains, rtol=1e-4)
     with pytest.raises(OptionError, match="smallest: expected a modulus"):
         undamped.LRU(3, 4, smallest=0.9, largest=0.5)
+
+
+def test_mingru_is_the_papers_scan_over_logarithms():
+    """All of h at once: log h = Σ log a + log Σ exp(log b − Σ log a), from the zero state."""
+    torch.manual_seed(0)
+    net = undamped.MinGRU(3, 5, dtype=torch.float64)
+    x = torch.randn(300, 2, 3, dtype=torch.float64)
+    one, two = x.clone().requires_grad_(), x.clone().requires_grad_()
+    output, _ = net(one)
+    cell = net.cell(0)
+    gate, candidate = torch.nn.functional.linear(two, cell.input_weight, cell.bias).chunk(2, -1)
+    log_g = torch.where(candidate >= 0, candidate.relu().add(0.5).log(), logistic(candidate))
+    kept = logistic(-gate).cumsum(0)
+    paper = (kept + (logistic(gate) + log_g - kept).logcumsumexp(0)).exp()
+    torch.testing.assert_close(output, paper, rtol=1e-12, atol=1e-12)
+    weight = torch.randn_like(output)
+    (output * weight).sum().backward()
+    (paper * weight).sum().backward()
+    torch.testing.assert_close(one.grad, two.grad, rtol=1e-10, atol=1e-11)
 
 
 def test_closed_gates_divide():
