@@ -19,7 +19,7 @@ from undamped.tasks.series import SeriesTask
 from undamped.training import Run, fit
 from undamped.training.backtest import backtest
 from undamped.training.portfolio import at_once_members, networks
-from undamped.training.prediction import bounds_around, predict_series
+from undamped.training.prediction import bounds_around, predict_series, values_ahead
 
 RIVALS = ("seasonal-naive", "ridge-lags", "ets")
 
@@ -84,7 +84,7 @@ def test_windows_belong_to_the_part_of_what_they_predict():
 
 
 def test_the_pinball_loss_and_what_is_answered():
-    task = task_of(months(), quantiles=(0.9, 0.1, 0.5))
+    task = task_of(months(), quantiles=(0.9, 0.1))
     assert task.quantiles == (0.1, 0.5, 0.9) and task.output_size == 18
     batch = task.batch("train", 0, 4)
     said = torch.randn(4, 18, dtype=torch.float64)
@@ -117,9 +117,13 @@ def test_a_network_learns_quantiles(tmp_path):
         progress=False,
     )
     model = Run.open(run.path).model()
-    said = model(task.batch("test", 0, 50)).detach().unflatten(1, (2, 2))
-    assert float((said[..., 1] - said[..., 0]).mean()) > 1  # of 2.6
+    said = model(task.batch("test", 0, 50)).detach().unflatten(1, (2, 3))
+    assert float((said[..., 2] - said[..., 0]).mean()) > 1  # of 2.6
     assert 0.6 < run.result["test"]["coverage"] < 0.95
+    outputs = predict_series(model, task.preparation, task.recordings)
+    (ahead,) = values_ahead(outputs, task.preparation, run.bands())
+    (bounds,) = bounds_around(outputs, task.preparation, run.bands())
+    assert np.array_equal(ahead, bounds[..., 1])
 
 
 def test_bands_are_order_statistics_of_errors():
@@ -234,14 +238,14 @@ def test_a_run_of_a_plain_forecaster_is_a_run_like_any_other(name, tmp_path):
     run = fit(name, task, out=tmp_path, progress=False)
     settings = Run.open(run.path).settings
     assert settings["result"]["test"]["mae"] < settings["result"]["chance"]["mae"]
-    assert settings["bands"]["levels"] == [0.1, 0.9]
+    assert settings["bands"]["levels"] == [0.1, 0.5, 0.9]
     assert {"pinball", "coverage"} <= set(settings["result"]["test"])
     opened = Run.open(run.path)
     model, prepared = opened.model(), opened.preparation()
     outputs = predict_series(model, prepared, SeriesSet.of([values[:, None]]))
     (bounds,) = bounds_around(outputs, prepared, opened.bands())
     said = np.array(prepared.answer(outputs[0])[0]["forecast"]["0"])
-    assert bounds.shape == (6, 1, 2) and (bounds[..., 0] < bounds[..., 1]).all()
+    assert bounds.shape == (6, 1, 3) and (bounds[..., 0] < bounds[..., 2]).all()
     assert np.abs(said / (100 * np.exp(0.01 * 103)) - 1).max() < 0.4
     plain = fit(name, task_of(values, stride=3, standardise=False), out=tmp_path, progress=False)
     assert plain.result["test"]["rmse"] < 40

@@ -66,15 +66,22 @@ def with_bands(
 ) -> None:
     """Add the quantiles of every channel to answers.
 
+    Of a model that answers with quantiles, the corrected median is the forecast.
+
     Args:
         answers: One for every series.
         outputs: What the model said.
         preparation: What was done to the data.
         bands: The bands.
     """
-    from undamped.training.prediction import bounds_around
+    from undamped.training.prediction import bounds_around, values_ahead
 
-    for answer, bounds in zip(answers, bounds_around(outputs, preparation, bands), strict=True):
+    said = values_ahead(outputs, preparation, bands)
+    around = bounds_around(outputs, preparation, bands)
+    for answer, values, bounds in zip(answers, said, around, strict=True):
+        answer["forecast"] = {
+            name: values[:, channel].tolist() for channel, name in enumerate(preparation.forecast)
+        }
         answer["bands"] = {
             name: {
                 f"{level:g}": bounds[:, channel, place].tolist()
@@ -103,12 +110,11 @@ def draw_forecasts(
     import numpy as np
 
     from undamped.report.forecast_picture import draw_future, save
-    from undamped.training.prediction import bounds_around
+    from undamped.training.prediction import bounds_around, values_ahead
 
     arranged = preparation.arrange(series_set)
     places = [arranged.channels.index(name) for name in preparation.forecast]
-    said = preparation.middle(np.concatenate(outputs))
-    values = list(said * preparation.target_std + preparation.target_mean)
+    values = values_ahead(outputs, preparation, bands)
     around: list[Any] = [None] * len(values)
     if bands is not None:
         around = bounds_around(outputs, preparation, bands)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from undamped.tasks.series import SeriesTask
-from undamped.tasks.task import Batch, Chance
+from undamped.tasks.task import Batch, Chance, TaskShape
 
 
 class EstimatorTask(SeriesTask):
@@ -53,6 +54,11 @@ class ChangesToCome(EstimatorTask):
         return (
             ahead - torch.from_numpy(self._inputs(number).inputs[-1, : ahead.shape[1]])
         ).flatten()
+
+    @property
+    def task_shape(self) -> TaskShape:
+        """What a model has to know; not the units of values, since it is changes that are asked."""
+        return replace(super().task_shape, forecast=None)
 
     def record(self) -> dict[str, Any]:
         """What a run has to remember."""

@@ -36,13 +36,16 @@ def declare_answers(graph: Graph, subject: Subject, outputs: str, leading: tuple
         graph.output("values", outputs, dtype, (*leading, size))
         return
     shape: tuple[int | str, ...] = (*leading, size)
+    zero, one = np.array(prepared.target_mean), np.array(prepared.target_std)
     if prepared.kind == "forecast":
         shape = (*leading, prepared.horizon, len(prepared.forecast))
+        if prepared.quantiles:  # as the network says them
+            shape, zero, one = (*shape, len(prepared.quantiles)), zero[:, None], one[:, None]
         places = graph.node("Shape", outputs, start=0, end=len(leading))
         steps = graph.whole(*shape[len(leading) :])  # type: ignore[arg-type]
         outputs = graph.node("Reshape", outputs, graph.node("Concat", places, steps, axis=0))
     # In double precision, since a mean may be large beside what varies.
     wide = graph.node("Cast", outputs, to=element_kind(torch.float64))
-    wide = graph.node("Mul", wide, graph.constant(np.array(prepared.target_std)))
-    wide = graph.node("Add", wide, graph.constant(np.array(prepared.target_mean)))
+    wide = graph.node("Mul", wide, graph.constant(one))
+    wide = graph.node("Add", wide, graph.constant(zero))
     graph.output("values", wide, torch.float64, shape)

@@ -155,9 +155,13 @@ def _answers(subject: Subject, outputs: Tensor) -> dict[str, np.ndarray]:
     values = outputs.numpy()
     if prepared is None:
         return {"values": values}
+    zero, one = np.array(prepared.target_mean), np.array(prepared.target_std)
     if prepared.kind == "forecast":
-        values = values.reshape(*values.shape[:-1], prepared.horizon, len(prepared.forecast))
-    return {"values": values * np.array(prepared.target_std) + np.array(prepared.target_mean)}
+        shape = prepared.horizon, len(prepared.forecast)
+        if prepared.quantiles:
+            shape, zero, one = (*shape, len(prepared.quantiles)), zero[:, None], one[:, None]
+        values = values.reshape(*values.shape[:-1], *shape)
+    return {"values": values * one + zero}
 
 
 def _ask(session: onnxruntime.InferenceSession, feeds: dict[str, Any]) -> dict[str, np.ndarray]:

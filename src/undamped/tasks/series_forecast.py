@@ -104,7 +104,7 @@ def check_varies(series_set: SeriesSet, forecast: Sequence[str] | None) -> list[
 
 
 def check_quantiles(asked: Sequence[float] | None, at_times: bool) -> tuple[float, ...]:
-    """Return the quantiles that were asked for, rising, or refuse them.
+    """Return the quantiles that were asked for, rising and with the median, or refuse them.
 
     Args:
         asked: What was said.
@@ -131,7 +131,7 @@ def check_quantiles(asked: Sequence[float] | None, at_times: bool) -> tuple[floa
                 remedy="Leave quantiles out, or say stamps=false.",
             )
         )
-    return levels
+    return tuple(sorted({*levels, 0.5}))
 
 
 def forecast_of(prepared: Preparation, season: int) -> Forecast | None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from undamped.data.recordings.preparation import middle_of
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, OptionError, UndampedError, explain
 from undamped.tasks.series import SeriesTask
@@ -291,6 +292,8 @@ def _ahead(run: Run, task: SeriesTask, origins: int, moved: np.ndarray) -> tuple
         own = np.flatnonzero(cut.origin[test, 0] == recording)
         bounds[own], after = bands.moved(moved).tracked(answers[own], truth[own], first[own])
         ends.append(after.moved_since(bands))
+    if answers.ndim == 4:  # of a model that answers with quantiles
+        said = bounds[..., middle_of(bands.levels)]
     ahead = Ahead(
         np.stack([cut.origin[test, 0], first], axis=1),
         said * one + zero,

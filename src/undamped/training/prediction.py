@@ -7,7 +7,7 @@ import torch
 
 from undamped.contract import Batch
 from undamped.data.recordings.bands import Bands
-from undamped.data.recordings.preparation import Preparation
+from undamped.data.recordings.preparation import Preparation, middle_of
 from undamped.data.recordings.prepared import PreparedSeries, batch_of
 from undamped.data.recordings.series import SeriesSet
 from undamped.networks.task_model import TaskModel
@@ -63,6 +63,27 @@ def bounds_around(
     bounds = bands.around(preparation.ahead(np.concatenate(outputs)))
     unit = np.array(preparation.target_std)[:, None]
     return list(bounds * unit + np.array(preparation.target_mean)[:, None])
+
+
+def values_ahead(
+    outputs: list[np.ndarray], preparation: Preparation, bands: Bands | None
+) -> list[np.ndarray]:
+    """Return forecasts in original units: what was said, or the corrected median of quantiles.
+
+    Args:
+        outputs: What `predict_series` returned.
+        preparation: What was done to the data.
+        bands: The bands of the run, if it has such.
+
+    Returns:
+        Per series (horizon, channels).
+    """
+    rows = np.concatenate(outputs)
+    if bands is not None and preparation.ahead(rows).ndim == 4:
+        bounds = bounds_around(outputs, preparation, bands)
+        return [one[..., middle_of(bands.levels)] for one in bounds]
+    said = preparation.middle(rows) * preparation.target_std + preparation.target_mean
+    return list(said)
 
 
 @torch.inference_mode()

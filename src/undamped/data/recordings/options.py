@@ -131,8 +131,9 @@ class SeriesOptions(PreparationOptions, total=False):
         Sequence[float] | None,
         Default(
             None,
-            "With a horizon, quantiles to learn by the pinball loss, such as 0.1,0.5,0.9; without "
-            "them networks learn the mean. Bands are calibrated on validation data either way.",
+            "With a horizon, quantiles to learn by the pinball loss, such as 0.1,0.9; the median "
+            "is always among them. Without them networks learn the mean. Bands are calibrated on "
+            "validation data either way.",
         ),
     ]
     forecast: Annotated[
