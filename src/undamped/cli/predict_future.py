@@ -50,7 +50,7 @@ def bands_of(run: Run, model: TaskModel, *, follow: bool) -> Bands | None:
     if cut.origin is None:
         return bands
     answers, truth = answers_and_truth(model, task, "test", 64)
-    first, moved = cut.origin[test, 1] + cut.lengths[test], []
+    first, moved = cut.origin[test, 1] + cut.lengths[test] - (task.horizon or 0), []
     for recording in np.unique(cut.origin[test, 0]):
         own = np.flatnonzero(cut.origin[test, 0] == recording)
         _, after = bands.tracked(answers[own], truth[own], first[own])
