@@ -172,7 +172,8 @@ def test_one_word_brings_everything():
     extras = PROJECT["optional-dependencies"]
     (everything,) = extras["all"]
     named = set(re.fullmatch(r"undamped\[(.*)\]", everything)[1].split(","))
-    assert named == set(extras) - {"all", "dev", "docs"}
+    # Triton takes a gigabyte, and is of use to those who have a GPU.
+    assert named == set(extras) - {"all", "dev", "docs", "gpu"}
 
 
 def test_the_oldest_versions_are_the_promised_ones():

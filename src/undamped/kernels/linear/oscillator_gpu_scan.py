@@ -9,6 +9,7 @@ from torch import Tensor
 
 from undamped.kernels.linear import oscillator_gpu as kernels
 from undamped.kernels.linear.gpu_scan import CHUNK, from_chunk_to_chunk, summaries
+from undamped.kernels.shared.allocate import contiguous_copy
 from undamped.kernels.shared.gpu import launch, lengths_or
 
 
@@ -41,7 +42,7 @@ def forward(
         starts = from_chunk_to_chunk(summands[:-1], factors[:-1], first)
     rest = (starts, final, starts, starts, ends, *sizes)
     launch(kernels.driven_forward, grid, (*arguments, *rest), SUMMARY=False, **choices)
-    x, z = (part.contiguous() for part in final.unbind(-1))
+    x, z = (contiguous_copy(part) for part in final.unbind(-1))
     return outputs, x, z, starts
 
 
@@ -61,7 +62,7 @@ def backward(
     """Return the gradients of inputs, coefficients and first state."""
     incoming = torch.stack([grad_position, grad_velocity], -1)
     if not inputs.numel():
-        x, z = (part.contiguous() for part in incoming.unbind(-1))
+        x, z = (contiguous_copy(part) for part in incoming.unbind(-1))
         return torch.empty_like(inputs), torch.zeros_like(coefficients), x, z
     if borders is None:
         borders = forward(inputs, coefficients, position, velocity, reversible, lengths)[3]
@@ -84,7 +85,7 @@ def backward(
     rest = (starts, final, sums, starts, starts, ends, *sizes)
     launch(kernels.driven_backward, grid, (*arguments, *rest), SUMMARY=False, LENGTHS=masked)
     grad = sums.sum((0, 2), dtype=torch.float64).to(coefficients.dtype)
-    x, z = (part.contiguous() for part in final.unbind(-1))
+    x, z = (contiguous_copy(part) for part in final.unbind(-1))
     return grad_inputs, grad, x, z
 
 
