@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from undamped.checked import checked
 from undamped.data.recordings import splits
+from undamped.data.recordings.on_disk import let_go
 from undamped.data.recordings.options import SeriesOptions
 from undamped.data.recordings.preparation import (
     Kind,
@@ -22,7 +23,7 @@ from undamped.data.recordings.preparation import (
     sorted_labels,
 )
 from undamped.data.recordings.prepared import PreparedSeries, batch_of, pad_stamps
-from undamped.data.recordings.series import SeriesSet, pieces
+from undamped.data.recordings.series import SeriesSet
 from undamped.errors import OptionError, explain
 from undamped.options import NonNegativeInt
 from undamped.tasks.series_alarm import wanted_alarm
@@ -312,11 +313,7 @@ class SeriesTask(ArrayTask):
         dropped = [n for n in prepared.raw_channels if n not in prepared.channels]
         if dropped:
             self._say(f"Constant in the training part and left out: {', '.join(dropped)}.")
-        gaps = sum(
-            int(np.isnan(one[piece]).sum())
-            for one in self.series_set.series
-            for piece in pieces(one)
-        )
+        gaps = sum(int(np.isnan(piece).sum()) for piece in self.series_set.each_piece())
         if gaps:
             total = sum(one.size for one in self.series_set.series)
             how = (
@@ -444,6 +441,8 @@ class SeriesTask(ArrayTask):
         numbers = self._members(split)[index.numpy()]
         batch = batch_of([self._inputs(int(number)) for number in numbers])
         targets = self._targets(numbers)
+        if self.stays_on_disk:
+            let_go([self.series_set.series[int(number)] for number in numbers])
         if not self.preparation.at_times:
             return batch._replace(targets=targets)
         ahead = pad_stamps([self._times_to_come(int(number)) for number in numbers])
@@ -593,4 +592,4 @@ def _long(series_set: SeriesSet) -> bool:
 
 
 def _has_gaps(series_set: SeriesSet) -> bool:
-    return any(np.isnan(one[piece]).any() for one in series_set.series for piece in pieces(one))
+    return any(np.isnan(piece).any() for piece in series_set.each_piece())
