@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from undamped.data.recordings import series as recordings
 from undamped.data.recordings.read import read_recordings
+from undamped.memory import memory_use, reset_peak_memory
 from undamped.tasks import series
 from undamped.tasks.series import SeriesTask
 from undamped.training import fit
@@ -43,7 +45,7 @@ def reserved():
 if __name__ == "__main__":
     torch.set_num_threads(1)
     folder = Path(sys.argv[1])
-    series._IN_MEMORY = 1 << 20
+    series._IN_MEMORY, recordings._LET_GO = 1 << 20, 1 << 22
     train(write(folder / "short.npy", 64_000), folder)  # libraries are loaded before the limit
     path = write(folder / "long.npy", STEPS)
     resource.setrlimit(resource.RLIMIT_DATA, (reserved() + LIMIT,) * 2)
@@ -52,5 +54,8 @@ if __name__ == "__main__":
         refused = False
     except MemoryError:
         refused = True
+    before, _ = memory_use()
+    reset_peak_memory()
     run = train(path, folder)
-    print(json.dumps({"refused": refused, "size": path.stat().st_size, **run.result["throughput"]}))
+    told = {"refused": refused, "size": path.stat().st_size, "grown": memory_use()[1] - before}
+    print(json.dumps({**told, **run.result["throughput"]}))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from limited_memory import LIMIT
+from undamped.data.recordings import series
 from undamped.data.recordings.formats import large_arrays
 from undamped.data.recordings.on_disk import mapped_from
 from undamped.data.recordings.read import read_recordings
@@ -27,7 +28,8 @@ def cache(tmp_path, monkeypatch):
 @pytest.fixture
 def tiny_pieces(monkeypatch):
     """Copy a few numbers at a time, and leave no array out for being small."""
-    monkeypatch.setattr(large_arrays, "_PIECE", 7)
+    for module in (large_arrays, series):
+        monkeypatch.setattr(module, "_PIECE", 7)
     monkeypatch.setattr(large_arrays, "_SMALL", 0)
 
 
@@ -124,5 +126,6 @@ def test_training_needs_less_memory_than_its_file_has(tmp_path):
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["refused"] and told["size"] > 2 * LIMIT
+    assert told["grown"] < told["size"]  # pages of the file included
     assert told["sequences_per_second"] > 0 and 0 < told["waiting_for_data"] <= 1
     assert told["samples_per_second"] == pytest.approx(64 * told["sequences_per_second"], rel=0.01)

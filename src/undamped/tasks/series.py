@@ -15,13 +15,14 @@ from torch.nn import functional as F
 
 from undamped.checked import checked
 from undamped.data.recordings import splits
+from undamped.data.recordings.on_disk import let_go
 from undamped.data.recordings.options import SeriesOptions
 from undamped.data.recordings.preparation import (
     Kind,
     Preparation,
     sorted_labels,
 )
-from undamped.data.recordings.series import SeriesSet, pieces
+from undamped.data.recordings.series import SeriesSet
 from undamped.errors import OptionError, explain
 from undamped.options import NonNegativeInt
 from undamped.tasks.series_alarm import wanted_alarm
@@ -376,7 +377,11 @@ class SeriesTask(ArrayTask):
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
         """Prepare the chosen series and pad them to the longest."""
-        return self._tensors.batch(self._members(split)[index.numpy()])
+        numbers = self._members(split)[index.numpy()]
+        batch = self._tensors.batch(numbers)
+        if self.stays_on_disk:
+            let_go([self.series_set.series[int(number)] for number in numbers])
+        return batch
 
     # Loss and score
 
@@ -461,4 +466,4 @@ def _long(series_set: SeriesSet) -> bool:
 
 
 def _has_gaps(series_set: SeriesSet) -> bool:
-    return any(np.isnan(one[piece]).any() for one in series_set.series for piece in pieces(one))
+    return any(np.isnan(piece).any() for piece in series_set.each_piece())

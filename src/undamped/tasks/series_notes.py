@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from undamped.data.recordings.preparation import Preparation
-from undamped.data.recordings.series import SeriesSet, pieces
+from undamped.data.recordings.series import SeriesSet
 
 
 def split_notes(
@@ -46,9 +46,7 @@ def preparation_notes(series_set: SeriesSet, prepared: Preparation, standardise:
     dropped = [name for name in prepared.raw_channels if name not in prepared.channels]
     if dropped:
         said.append(f"Constant in the training part and left out: {', '.join(dropped)}.")
-    gaps = sum(
-        int(np.isnan(one[piece]).sum()) for one in series_set.series for piece in pieces(one)
-    )
+    gaps = sum(int(np.isnan(piece).sum()) for piece in series_set.each_piece())
     if gaps:
         total = sum(one.size for one in series_set.series)
         filled = prepared.missing == "interpolate"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from undamped.data.recordings.labels import as_labels, sorted_labels
-from undamped.data.recordings.series import SeriesSet, pieces
+from undamped.data.recordings.series import SeriesSet
 from undamped.data.recordings.target_kinds import known_numbers, look_like_classes
 
 _FEW = 5
@@ -78,15 +78,14 @@ def _channels(series_set: SeriesSet) -> list[Channel]:
     width = len(series_set.channels)
     there, finite, total = np.zeros(width), np.zeros(width), 0
     low, high = np.full(width, np.inf), np.full(width, -np.inf)
-    for one in series_set.series:
-        for piece in pieces(one):
-            part = np.asarray(one[piece], dtype=np.float64)
-            known = np.isfinite(part)
-            there += (~np.isnan(part)).sum(0)
-            finite += known.sum(0)
-            total += len(part)
-            low = np.minimum(low, np.where(known, part, np.inf).min(0))
-            high = np.maximum(high, np.where(known, part, -np.inf).max(0))
+    for piece in series_set.each_piece():
+        part = np.asarray(piece, dtype=np.float64)
+        known = np.isfinite(part)
+        there += (~np.isnan(part)).sum(0)
+        finite += known.sum(0)
+        total += len(part)
+        low = np.minimum(low, np.where(known, part, np.inf).min(0))
+        high = np.maximum(high, np.where(known, part, -np.inf).max(0))
     return [
         Channel(
             name,

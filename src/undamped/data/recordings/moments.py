@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from undamped.data.recordings.series import SeriesSet, pieces
+from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, explain
 
 
@@ -12,12 +12,11 @@ def channel_moments(training: SeriesSet) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and standard deviation of every channel in two passes, piece by piece."""
     width = len(training.channels)
     count, total = np.zeros(width), np.zeros(width)
-    for one in training.series:
-        for piece in pieces(one):
-            part = np.asarray(one[piece], dtype=np.float64)
-            there = ~np.isnan(part)
-            count += there.sum(0)
-            total += np.where(there, part, 0.0).sum(0)
+    for piece in training.each_piece():
+        part = np.asarray(piece, dtype=np.float64)
+        there = ~np.isnan(part)
+        count += there.sum(0)
+        total += np.where(there, part, 0.0).sum(0)
     for name, number, value in zip(training.channels, count, total, strict=True):
         if number == 0:
             raise DataError(
@@ -39,10 +38,9 @@ def channel_moments(training: SeriesSet) -> tuple[np.ndarray, np.ndarray]:
             )
     mean = total / count
     squares = np.zeros(width)
-    for one in training.series:
-        for piece in pieces(one):
-            away = np.asarray(one[piece], dtype=np.float64) - mean
-            squares += np.where(np.isnan(away), 0.0, away * away).sum(0)
+    for piece in training.each_piece():
+        away = np.asarray(piece, dtype=np.float64) - mean
+        squares += np.where(np.isnan(away), 0.0, away * away).sum(0)
     std = np.sqrt(squares / count)
     # What varies less than float32 can tell apart is constant.
     return mean, np.where(std > 1e-6 * np.maximum(1e-30, np.abs(mean)), std, 0.0)

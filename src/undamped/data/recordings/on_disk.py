@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,22 @@ def mapped_from(array: np.ndarray) -> np.memmap | None:
         found = below if isinstance(below, np.memmap) else found
         below = below.base
     return found
+
+
+def let_go(arrays: Iterable[np.ndarray]) -> None:
+    """Let the system take back the pages of files that were looked at.
+
+    They are read again when they are needed. Without this, a process that has looked through a file
+    seems to use as much memory as the file has, wherever there is so much.
+
+    Args:
+        arrays: Whatever was looked at; those in memory stay as they are.
+    """
+    files = {id(file): file for one in arrays if (file := mapped_from(one)) is not None}
+    for file in files.values():
+        pages = file.base
+        if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
+            pages.madvise(mmap.MADV_DONTNEED)
 
 
 def plain_view(array: np.ndarray) -> np.ndarray:

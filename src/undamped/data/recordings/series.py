@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from undamped.data.recordings.on_disk import as_arrays, as_places, mapped_from, plain_view
+from undamped.data.recordings.on_disk import as_arrays, as_places, let_go, mapped_from, plain_view
 from undamped.data.recordings.resolution import Resolution
 from undamped.errors import DataError, explain
 
 Targets = np.ndarray | list[np.ndarray] | None
 _PIECE = 1 << 20  # numbers looked at in one go
+_LET_GO = 1 << 26  # bytes of a file that may stay in memory after they were looked at
 _LISTS = ("series", "times", "targets")
 
 
@@ -267,7 +268,27 @@ class SeriesSet:
     def copies(self) -> np.ndarray:
         """Return a number per series (n,), the same for series whose values are identical."""
         seen: dict[bytes, int] = {}
-        return np.array([seen.setdefault(fingerprint(one), len(seen)) for one in self.series])
+        prints = (fingerprint(one) for one in self._looked_through())
+        return np.array([seen.setdefault(one, len(seen)) for one in prints])
+
+    def each_piece(self) -> Iterator[np.ndarray]:
+        """Give all values, some steps of a series (time, channels) at a time."""
+        for one in self._looked_through():
+            for piece in pieces(one):
+                yield one[piece]
+
+    def _looked_through(self) -> Iterator[np.ndarray]:
+        """Give the series one by one; what lies on disk is let go of as soon as it is much."""
+        seen: list[np.ndarray] = []
+        size = 0
+        for one in self.series:
+            yield one
+            seen.append(one)
+            size += one.nbytes
+            if size > _LET_GO:
+                let_go(seen)
+                seen, size = [], 0
+        let_go(seen)
 
     def describe(self) -> str:
         """Say in one line what this is."""
@@ -314,10 +335,17 @@ def as_numbers(values: Any, what: str) -> np.ndarray:
         ) from None
 
 
-def pieces(array: np.ndarray) -> list[slice]:
-    """Return slices over time that cover an array with a bounded number of values each."""
+def pieces(array: np.ndarray) -> Iterator[slice]:
+    """Give slices over time that cover an array with a bounded number of values each.
+
+    Of a long one that lies on disk, what was looked at is let go of.
+    """
     step = max(1, _PIECE // max(1, array.shape[1]))
-    return [slice(start, start + step) for start in range(0, len(array), step)]
+    often = max(1, _LET_GO // max(1, step * array.shape[1] * array.itemsize))
+    for place, start in enumerate(range(0, len(array), step), 1):
+        yield slice(start, start + step)
+        if place % often == 0:
+            let_go([array])
 
 
 def fingerprint(array: np.ndarray) -> bytes:

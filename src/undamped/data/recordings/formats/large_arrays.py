@@ -19,6 +19,7 @@ import numpy as np
 
 from undamped.data.recordings.formats.kept import kept, key_of, new_copy
 from undamped.data.recordings.resolution import Resolution
+from undamped.data.recordings.series import pieces
 from undamped.errors import DataError, explain
 
 _PIECE = 1 << 20  # numbers that are copied in one go
@@ -99,9 +100,9 @@ def _in_single_precision(path: Path, name: str, array: np.ndarray) -> Large:
         return Large(array)
     if not array.flags.c_contiguous:
         raise _turned(path)
-    flat = array.reshape(-1)
-    pieces = (flat[start : start + _PIECE] for start in range(0, flat.size, _PIECE))
-    return _copied(path, name, pieces, array.shape, np.dtype(np.float32))
+    flat = array.reshape(-1, 1)
+    parts = (flat[piece, 0] for piece in pieces(flat))
+    return _copied(path, name, parts, array.shape, np.dtype(np.float32))
 
 
 def _unpacked(path: Path, name: str, file: IO[bytes]) -> Large:
@@ -111,7 +112,7 @@ def _unpacked(path: Path, name: str, file: IO[bytes]) -> Large:
         raise _turned(path)
     count = math.prod(shape)
 
-    def pieces() -> Iterator[np.ndarray]:
+    def parts() -> Iterator[np.ndarray]:
         for start in range(0, count, _PIECE):
             size = min(_PIECE, count - start) * dtype.itemsize
             data = file.read(size)
@@ -120,11 +121,11 @@ def _unpacked(path: Path, name: str, file: IO[bytes]) -> Large:
             yield np.frombuffer(data, dtype)
 
     single = name.lower() == "x" and dtype.kind in "iufb"
-    return _copied(path, name, pieces(), shape, np.dtype(np.float32) if single else dtype)
+    return _copied(path, name, parts(), shape, np.dtype(np.float32) if single else dtype)
 
 
 def _copied(
-    path: Path, name: str, pieces: Iterator[np.ndarray], shape: tuple[int, ...], dtype: np.dtype
+    path: Path, name: str, parts: Iterator[np.ndarray], shape: tuple[int, ...], dtype: np.dtype
 ) -> Large:
     key = key_of(path, {"array": name})
     ready = kept(key)
@@ -133,7 +134,7 @@ def _copied(
         seen = Resolution()
         with new_copy(key) as store:
             rest = np.zeros(0)
-            for piece in pieces:
+            for piece in parts:
                 with np.errstate(over="ignore"):
                     rounded = piece.astype(dtype, copy=False)
                 store.append("values", rounded)
