@@ -62,6 +62,7 @@ def oracle(model, x, gaps, seen):
     first = [y.mean(0), y[-1]] if model.shape.answer == "number" else []
     features = np.concatenate([*first, y.max(0), y.min(0), *shares, *stretches])
     weight = model.readout.weight.detach().numpy()
+    features = np.clip(features, -10, 10)  # standard deviations; centre and scale are 0 and 1 here
     return weight @ features + model.readout.bias.detach().numpy()
 
 
@@ -260,3 +261,15 @@ def test_what_cannot_be_the_bank_is_refused():
     timed = TaskShape(2, 2, needs=frozenset({"times"}), clock=Clock(0.5, 40.0))
     with pytest.raises(OptionError, match="times of their own"):
         undamped.OscillatorBank(timed, dynamics="lstm")
+
+
+def test_a_feature_that_never_varied_is_not_believed_when_it_does():
+    torch.manual_seed(0)
+    quiet = torch.rand(50, 40, 1).double()
+    quiet[10] = 3.0  # the same peak in all sequences learnt from
+    model = undamped.OscillatorBank(TaskShape(1, 1, answer="number"), oscillators=30).double()
+    model.learn([Batch(quiet, quiet.mean(0))])
+    model.learn_also([])
+    loud = quiet.clone()
+    loud[10] = 3.3
+    assert (model(Batch(loud)) - loud.mean(0)).abs().max() < 1.0

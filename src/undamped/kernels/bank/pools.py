@@ -51,7 +51,8 @@ class Pools(NamedTuple):
         levels, oscillators = thresholds.shape
         none = thresholds.new_zeros(batch, oscillators)
         level = thresholds.new_zeros(batch, levels, oscillators)
-        return cls(*[none] * 6, *[level] * 3, thresholds.new_zeros(batch))
+        seen = thresholds.new_zeros(batch)
+        return cls(none, none, none, none, none, none, level, level, level, seen)
 
     def features(self, *, levels: bool) -> Tensor:
         """Return what is known of each sequence, (batch, features).

@@ -30,6 +30,10 @@ from undamped.registry import models
 OSCILLATORS = "oscillators"
 _EXAMPLES = 16  # sequences on whose responses thresholds are chosen
 _LEAST_SCALE = 1e-6  # of a feature; one that hardly varies says nothing
+_LEAST_SHARE = 1e-5  # of its own mean; less is rounding
+_FARTHEST = 10.0
+"""Standard deviations from its mean to which a feature is believed: one that was nearly the same in
+all sequences learnt from would be thousands away in the first that is not."""
 _MOST_BYTES = 2 << 30
 
 
@@ -104,7 +108,7 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         self.shape = shape
         self.listeners = _listeners(shape, oscillators, thresholds, dynamics)
         if dynamics != OSCILLATORS:
-            self.promises = ()  # those are the oscillators'
+            vars(self)["promises"] = ()  # those are the oscillators'
         features = feature_count(self.listeners.count, thresholds, levels=self._levels)
         self.register_buffer("centre", torch.zeros(features))
         self.register_buffer("scale", torch.ones(features))
@@ -147,8 +151,10 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         return self._answer(ended), ended
 
     def _answer(self, state: BankState) -> Tensor:
-        features = state.pools.features(levels=self._levels)
-        return self.readout((features - self.centre) / self.scale)
+        return self.readout(self._standard(state.pools.features(levels=self._levels)))
+
+    def _standard(self, features: Tensor) -> Tensor:
+        return ((features - self.centre) / self.scale).clamp(-_FARTHEST, _FARTHEST)
 
     @property
     def _levels(self) -> bool:
@@ -187,14 +193,21 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         features, _ = self._all_learnt()
         self.centre.copy_(features.mean(0))
         spread = features.std(0, correction=0)
-        self.scale.copy_(torch.where(spread > _LEAST_SCALE, spread, torch.inf))
-        self._solve(None)
+        least = (_LEAST_SHARE * self.centre.abs()).clamp_min(_LEAST_SCALE)
+        self.scale.copy_(torch.where(spread > least, spread, torch.inf))
+        self._solve()
 
     @torch.no_grad()
     def learn_also(self, part: Part) -> None:
-        """Learn the readout from another part too, with the bank and the penalty as they are."""
-        self._learnt += self._features(part)
-        self._solve(float(self.penalty))
+        """Learn the readout from another part too, with the bank as it is.
+
+        The penalty is chosen again by leaving out one sequence after the other: one that suits few
+        sequences may be far too small when there are as many as the features have directions.
+        """
+        more = self._features(part)
+        if more:
+            self._learnt += more
+            self._solve()
         self._learnt = []
 
     def found(self) -> list[str]:
@@ -283,7 +296,7 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         features, answers = zip(*self._learnt, strict=True)
         return torch.cat(features), torch.cat(answers)
 
-    def _solve(self, penalty: float | None) -> None:
+    def _solve(self) -> None:
         features, answers = self._all_learnt()
         if len(features) < 2:
             raise DataError(
@@ -294,8 +307,8 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
                     remedy="Give more data to learn from.",
                 )
             )
-        scaled, weights = (features - self.centre) / self.scale, row_weights(self.shape, answers)
-        solved = fit_ridge(scaled, answers, penalty, weights=weights)
+        scaled, weights = self._standard(features), row_weights(self.shape, answers)
+        solved = fit_ridge(scaled, answers, weights=weights)
         factor = sharpness(self.shape, solved, answers)
         self.penalty.fill_(solved.penalty)
         self.error_covariance.copy_(error_covariance(solved, answers, factor))
