@@ -43,7 +43,8 @@ class LoopLibrary(JITCodeLibrary):
             loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap"
         )
         cheap.run(module, builder)
-        options = llvm.create_pipeline_tuning_options(speed_level=int(config.OPT))
+        settings: Any = config  # its names are made at import, where no type checker sees them
+        options = llvm.create_pipeline_tuning_options(speed_level=int(settings.OPT))
         options.loop_vectorization, options.slp_vectorization = True, False
         options.loop_unrolling = False
         builder = llvm.create_pass_builder(codegen._tm, options)
