@@ -72,7 +72,8 @@ class CoRelNet(ComparingModel):
     ) -> None:
         super().__init__(shape, sensory, **options)
         assert self.length is not None
-        self.causal, self.rows = matrix == "causal", rows
+        self.causal = matrix == "causal"
+        self.rows: Rows = rows
         inputs = entries(self.length, self.causal) + sensory * self.length * self.features
         self.decoder = decoder(inputs, hidden_size, shape.output_size)
 

@@ -94,7 +94,8 @@ class CoRelNetT(ComparingModel):
                 )
             )
         assert self.length is not None
-        self.causal, self.rows = matrix == "causal", rows
+        self.causal = matrix == "causal"
+        self.rows: Rows = rows
         self.heads, self.layers = heads, layers
         self.positions = nn.Parameter(torch.randn(self.length, query_size))
         self.query = nn.Parameter(torch.randn(query_size))
