@@ -24,7 +24,7 @@ from undamped.sweeps import Plan, SweepFolder, sweep
 from undamped.sweeps.samplers import grid_point, grid_size
 from undamped.sweeps.space import Choices, Range, read_space
 from undamped.sweeps.storage import _JournalLock, without_password
-from undamped.sweeps.sweep import open_study
+from undamped.sweeps.sweep import _Worker, open_study
 from undamped.training import Run
 
 pytestmark = pytest.mark.usefixtures("all_held_out")
@@ -356,6 +356,24 @@ def test_a_grid_is_not_for_several_machines(tmp_path):
     )
     with pytest.raises(OptionError, match="grid, whose points"):
         sweep(begin(tmp_path / "grid", plan, url), 2, url=url)
+
+
+def test_a_trial_without_a_folder_is_found_by_whoever_began_it(undisturbed, tmp_path, monkeypatch):
+    """A process may end between the first line in a database and the first on disk."""
+    url = f"sqlite:///{tmp_path}/trials.db"
+    folder, other = (begin(tmp_path / name / "same", url=url) for name in ("mine", "other"))
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(_Worker, "_lock", killed)
+        sweep(folder, 2, url=url)
+    assert not list((folder.path / "trials").iterdir())
+    assert [one.state for one in sweep(other, 2, url=url)] == ["running", "finished"]
+    trials = sweep(folder, 2, url=url)
+    assert [one.state for one in trials] == ["finished", "finished"]
+    assert [one.settings for one in trials] == [one.settings for one in undisturbed[1][:2]]
 
 
 @pytest.fixture(scope="module")

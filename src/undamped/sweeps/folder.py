@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import platform
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +80,7 @@ class SweepFolder:
                         "metric": metric,
                         "higher_is_better": higher,
                         "storage": storage,
+                        "identity": uuid.uuid4().hex,
                     },
                 )
             folder.plan.check_same(plan, str(path))
@@ -128,6 +131,11 @@ class SweepFolder:
     def database(self) -> str | None:
         """The database that knows the trials, without a password; None for the journal."""
         return self._stored()["storage"]
+
+    @property
+    def identity(self) -> str:
+        """What tells this folder from others of the same name, on this machine or another."""
+        return self._stored().get("identity", platform.node())
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import platform
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from undamped.sweeps.folder import SweepFolder
 from undamped.sweeps.samplers import grid_size, pruner_for, sampler_for
 from undamped.sweeps.space import distributions
 from undamped.sweeps.storage import database_errors, held, open_storage
-from undamped.sweeps.trials import ERROR, MACHINE, SURPLUS, Trial, best_of, trials_of
+from undamped.sweeps.trials import ERROR, MACHINE, SURPLUS, TOKEN, Trial, best_of, trials_of
 from undamped.tasks.task import Task
 from undamped.training import fit, resume
 from undamped.training.options import TrainOptions
@@ -162,35 +162,48 @@ class _Worker:
         return None
 
     def _new(self, locks: contextlib.ExitStack) -> FrozenTrial | None:
-        begun = self._counted()
-        if len(begun) >= self.wanted:
+        if len(self._counted()) >= self.wanted:
             return None
-        self.study.sampler = sampler_for(self.plan, len(begun))
-        asked = self.study.ask(self.space)
-        asked.set_user_attr(MACHINE, platform.node())
-        place = [one.number for one in self._counted()].index(asked.number)
+        begun = self._begin()
+        place = [one.number for one in self._counted()].index(begun.number)
         if place >= self.wanted:  # other machines were faster
-            asked.set_user_attr(SURPLUS, True)
-            self._close(asked.number, "FAIL")
+            self._live(begun).set_user_attr(SURPLUS, True)
+            self._close(begun.number, "FAIL")
             return None
-        locks.enter_context(self._lock(asked.number))
-        return self._found(asked.number)
+        locks.enter_context(self._lock(begun.number))
+        return self._complete(begun)
+
+    def _begin(self) -> FrozenTrial:
+        """Begin a trial that says from its first moment whose it is; its settings come later.
+
+        A process may end right after this, and whoever has the folder finds the trial.
+        """
+        from optuna.trial import TrialState, create_trial
+
+        token = uuid.uuid4().hex
+        whose = {MACHINE: self.folder.identity, TOKEN: token}
+        self.study.add_trial(create_trial(state=TrialState.RUNNING, user_attrs=whose))
+        return next(one for one in self._trials() if one.user_attrs.get(TOKEN) == token)
+
+    def _live(self, trial: FrozenTrial) -> optuna.Trial:
+        import optuna
+
+        return optuna.trial.Trial(self.study, trial._trial_id)
 
     def _complete(self, trial: FrozenTrial) -> FrozenTrial:
         """Choose settings that a process did not come to choose before it ended."""
         if set(trial.params) == set(self.space):
             return trial
-        import optuna
-
         self.study.sampler = sampler_for(self.plan, trial.number)
-        again = optuna.trial.Trial(self.study, trial._trial_id)
+        again = self._live(trial)
         for key, distribution in self.space.items():
             _suggest(again, key, distribution)
         return self._found(trial.number)
 
     def _is_here(self, trial: FrozenTrial) -> bool:
-        """Whether a running trial has its folder on this machine, or nowhere."""
-        if self.folder.trial(trial.number).exists() or self.url is None:
+        """Whether a running trial was begun from this folder, or nobody knows from where."""
+        mine = trial.user_attrs.get(MACHINE) == self.folder.identity
+        if mine or self.folder.trial(trial.number).exists() or self.url is None:
             return True
         begun = trial.datetime_start
         age = time.time() - begun.timestamp() if begun is not None else math.inf
@@ -217,9 +230,7 @@ class _Worker:
     # One trial
 
     def _train(self, trial: FrozenTrial) -> None:
-        import optuna
-
-        live = optuna.trial.Trial(self.study, trial._trial_id)
+        live = self._live(trial)
         watcher = _Watcher(live, trial)
         name = f"trial {trial.number}"
         self._tell(name)

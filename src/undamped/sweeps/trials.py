@@ -15,6 +15,9 @@ SURPLUS = "surplus"
 """Marks a trial that was begun beyond the wanted number, by machines that began at once."""
 ERROR = "error"
 MACHINE = "machine"
+"""Says from which folder a trial was begun."""
+TOKEN = "token"
+"""By which whoever begins a trial finds it among all."""
 
 
 @dataclass(frozen=True)
