@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from undamped.tasks.series import SeriesTask
+from undamped.tasks.series_tensors import SeriesTensors
 from undamped.tasks.task import Batch, Chance, TaskShape
 
 
@@ -42,6 +43,15 @@ class EstimatorTask(SeriesTask):
         return Chance(guess.loss, guess.loss, guess.guess) if self.counts_classes else guess
 
 
+class ChangeTensors(SeriesTensors):
+    """Values to come as their differences from the last one."""
+
+    def _to_come(self, number: int) -> Tensor:
+        ahead = super()._to_come(number).view(-1, len(self.preparation.forecast))
+        last = self._inputs(number).inputs[-1, : ahead.shape[1]]
+        return (ahead - torch.from_numpy(last)).flatten()
+
+
 class ChangesToCome(EstimatorTask):
     """Forecasts as changes from the last value, so that a model begins where a guess would end.
 
@@ -49,11 +59,7 @@ class ChangesToCome(EstimatorTask):
     preparation, and only the forecaster, which adds the last value, can be asked.
     """
 
-    def _to_come(self, number: int) -> Tensor:
-        ahead = super()._to_come(number).view(-1, len(self.preparation.forecast))
-        return (
-            ahead - torch.from_numpy(self._inputs(number).inputs[-1, : ahead.shape[1]])
-        ).flatten()
+    tensors_class = ChangeTensors
 
     @property
     def task_shape(self) -> TaskShape:

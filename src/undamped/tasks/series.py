@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, ClassVar, Unpack, cast
 
 import numpy as np
 import torch
@@ -72,6 +72,9 @@ class SeriesTask(ArrayTask):
         torch.Size([40, 8, 2])
     """
 
+    tensors_class: ClassVar[type[SeriesTensors]] = SeriesTensors
+    """How series become tensors."""
+
     @checked
     def __init__(
         self,
@@ -99,7 +102,7 @@ class SeriesTask(ArrayTask):
         if asked["weights"] == "balanced":
             self._weigh_classes()
         self.alarm = wanted_alarm(asked, self.series_set, self.preparation, self.parts)
-        self._tensors = SeriesTensors(
+        self._tensors = self.tensors_class(
             self.series_set, series_set, self.preparation, self.horizon or 0
         )
         self.stays_on_disk = self.series_set.on_disk and self.series_set.nbytes > IN_MEMORY
@@ -264,7 +267,7 @@ class SeriesTask(ArrayTask):
     def with_whole_past(self) -> SeriesTask:
         """Return the task with all that was before a forecast as its input, and not a window."""
         again = copy.copy(self)
-        again._tensors = SeriesTensors(
+        again._tensors = self.tensors_class(
             self.series_set, self.recordings, self.preparation, self.horizon or 0, whole_past=True
         )
         return again

@@ -15,6 +15,8 @@ from undamped.data.recordings.series import SeriesSet, pieces
 from undamped.errors import DataError, OptionError, explain
 from undamped.tasks.series_choices import forecast_window
 
+_LOOKED_AT = 100_000  # steps of each series, for a season
+
 
 def check_horizon(series_set: SeriesSet, horizon: int) -> None:
     """Refuse a horizon that no series is long enough for.
@@ -39,6 +41,8 @@ def check_horizon(series_set: SeriesSet, horizon: int) -> None:
 def season_of(series_set: SeriesSet, asked: int | None, horizon: int, share: float) -> int:
     """Return the season: the one asked for, or what the first share of every series shows.
 
+    Of long series the end of that share is looked at.
+
     Args:
         series_set: The recordings, uncut.
         asked: What was said.
@@ -58,7 +62,10 @@ def season_of(series_set: SeriesSet, asked: int | None, horizon: int, share: flo
                 )
             )
         return asked
-    found = find_season([one[: int(share * len(one))] for one in series_set.series])
+    ends = [int(share * len(one)) for one in series_set.series]
+    # Recordings may be larger than memory; what came last says most about what is to come.
+    lately = zip(series_set.series, ends, strict=True)
+    found = find_season([one[max(0, end - _LOOKED_AT) : end] for one, end in lately])
     return found if found + horizon <= longest else 1
 
 

@@ -112,7 +112,8 @@ def train(plan: Plan, out: str | Path, tell: Callable[[str], None] | None = None
         checkpoint = load_checkpoint(place)
         restore(checkpoint, agent, optimizer, str(place))
         progress = checkpoint.progress
-        lately = [] if checkpoint.carried is None else checkpoint.carried[0].tolist()
+        kept = checkpoint.carried[0] if checkpoint.carried else None
+        lately = [] if kept is None else kept[0].tolist()
     clock = time.process_time() - progress.cpu_seconds
     life: Life | None = None
     while progress.step < plan.rounds:
@@ -133,7 +134,7 @@ def train(plan: Plan, out: str | Path, tell: Callable[[str], None] | None = None
             last = (torch.tensor(lately, dtype=torch.float64),)
             save_checkpoint(
                 place,
-                Checkpoint(agent.state_dict(), optimizer.state_dict(), progress, {}, last),
+                Checkpoint(agent.state_dict(), optimizer.state_dict(), progress, {}, [last]),
             )
             life = None
     return Learnt(
