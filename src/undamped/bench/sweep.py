@@ -172,13 +172,13 @@ def run(
         kills: How often a process is killed.
         storage: A database; the journal of a folder if none is given.
         seed: Which random moments.
-        quick: A few seconds and three kills.
+        quick: A few seconds and one kill.
         tick: Called with a name after every part, for a progress bar.
 
     Example:
         >>> result = run(quick=True)
     """
-    seconds, rounds, kills = (2.0, 1, 3) if quick else (seconds, rounds, kills)
+    seconds, rounds, kills = (2.0, 1, 1) if quick else (seconds, rounds, kills)
     tell = tick or (lambda _: None)
     with tempfile.TemporaryDirectory(prefix="undamped-sweep-") as place:
         bench = _Bench(Path(place), storage or None)
