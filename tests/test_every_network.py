@@ -69,7 +69,7 @@ def alike(part, other):
 
 
 @every
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=8)
 @given(
     data=st.data(),
     time=st.integers(1, 7),

@@ -70,7 +70,7 @@ def run(
         _candidates((*DENSE, *STRUCTURED), large), rounds=min(rounds, 3), tick=tick
     )
     memory = {}
-    for name in (BASELINE, "exprnn") if quick else (*TORCH, *names):
+    for name in ("exprnn",) if quick else (*TORCH, *names):
         memory[name] = peak_memory(_memory_work, name, shape)
         if tick is not None:
             tick(f"memory {name}")

@@ -178,7 +178,7 @@ def run(
     Example:
         >>> result = run(quick=True)
     """
-    seconds, rounds, kills = (2.0, 1, 1) if quick else (seconds, rounds, kills)
+    seconds, rounds, kills = (1.0, 1, 1) if quick else (seconds, rounds, kills)
     tell = tick or (lambda _: None)
     with tempfile.TemporaryDirectory(prefix="undamped-sweep-") as place:
         bench = _Bench(Path(place), storage or None)
