@@ -35,10 +35,21 @@ def add_scaled(to: Any, scale: Any, row: Any) -> None:
 
 
 @njit(**PART)
-def score(alignment: int, query: Any, key: Any, vector: Any) -> Any:
-    """Return e for one key."""
-    if alignment == DOT:
-        return dot(query, key) / np.sqrt(query.dtype.type(query.shape[0]))
+def fill(row: Any, value: Any) -> None:
+    """Write a value everywhere; a slice would say the same and take longer to compile."""
+    for j in range(row.shape[0]):
+        row[j] = value
+
+
+@njit(**PART)
+def dot_score(query: Any, key: Any, vector: Any) -> Any:
+    """Return e for one key, a scaled product."""
+    return dot(query, key) / np.sqrt(query.dtype.type(query.shape[0]))
+
+
+@njit(**PART)
+def additive_score(query: Any, key: Any, vector: Any) -> Any:
+    """Return e for one key, vᵀ tanh(query + key)."""
     total = query.dtype.type(0)
     for j in range(query.shape[0]):
         total += vector[j] * tanh(query[j] + key[j])
@@ -65,8 +76,23 @@ def softmax(scores: Any, index: Any) -> int:
 
 
 @njit(**PART)
-def score_backward(
-    alignment: int,
+def dot_backward(
+    gradient: Any,
+    query: Any,
+    key: Any,
+    vector: Any,
+    query_gradient: Any,
+    key_gradient: Any,
+    vector_gradient: Any,
+) -> None:
+    """Add what one score's gradient means for query and key."""
+    scale = gradient / np.sqrt(query.dtype.type(query.shape[0]))
+    add_scaled(query_gradient, scale, key)
+    add_scaled(key_gradient, scale, query)
+
+
+@njit(**PART)
+def additive_backward(
     gradient: Any,
     query: Any,
     key: Any,
@@ -76,11 +102,6 @@ def score_backward(
     vector_gradient: Any,
 ) -> None:
     """Add what one score's gradient means for query, key and v."""
-    if alignment == DOT:
-        scale = gradient / np.sqrt(query.dtype.type(query.shape[0]))
-        add_scaled(query_gradient, scale, key)
-        add_scaled(key_gradient, scale, query)
-        return
     one = query.dtype.type(1)
     for j in range(query.shape[0]):
         value = tanh(query[j] + key[j])
@@ -88,3 +109,10 @@ def score_backward(
         slope = gradient * vector[j] * (one - value * value)
         query_gradient[j] += slope
         key_gradient[j] += slope
+
+
+SCORES: dict[int, tuple[Any, Any]] = {
+    ADDITIVE: (additive_score, additive_backward),
+    DOT: (dot_score, dot_backward),
+}
+"""By alignment, what gives a score and what takes its gradient back."""

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from undamped.kernels.memory.arrays import BY_SCORE, GRU, HALF, LSTM, attended
-from undamped.kernels.memory.attend import PART, add_scaled, dot, score_backward
+from undamped.kernels.memory.attend import PART, SCORES, add_scaled, dot, fill
 from undamped.kernels.memory.screening import relevance_backward
 from undamped.kernels.memory.steps import elman_backward, gates_backward, gru_backward, move
 from undamped.kernels.shared.compilers import LOOP
@@ -17,7 +17,7 @@ from undamped.kernels.shared.jit import njit
 
 @njit(**PART)
 def _attend_backward(
-    alignment: int,
+    score_backward: Any,
     by_score: bool,
     weights: Any,
     arrays: Any,
@@ -42,7 +42,6 @@ def _attend_backward(
         add_scaled(gradients.states[at, b], row[i], context_gradient)
         score_gradient = row[i] * (given[i] - mean)
         score_backward(
-            alignment,
             score_gradient,
             query,
             arrays.keys[at, b],
@@ -65,6 +64,7 @@ def backward(kind: int, alignment: int, screening: int, learned: bool) -> Callab
     """
     is_lstm, is_gru = kind == LSTM, kind == GRU
     screens, by_score = screening >= 0, screening == BY_SCORE
+    _, score_backward = SCORES[alignment]
 
     @njit(**LOOP)
     def memory_backward(
@@ -92,8 +92,7 @@ def backward(kind: int, alignment: int, screening: int, learned: bool) -> Callab
             if learned:
                 multiply(blas, flow, weights.mixing, parts, False)
             for b in range(batch):
-                for j in range(width + size):
-                    result[b, j] = 0
+                fill(result[b], 0)
                 if t >= alive[b]:
                     continue
                 row, index = attended(screens, slots, arrays, t, b)
@@ -114,7 +113,7 @@ def backward(kind: int, alignment: int, screening: int, learned: bool) -> Callab
                         parts[b, j] = half * flow[b, j]
                         parts[b, size + j] = half * flow[b, j]
                 _attend_backward(
-                    alignment,
+                    score_backward,
                     by_score,
                     weights,
                     arrays,

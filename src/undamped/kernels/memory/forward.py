@@ -16,7 +16,7 @@ from undamped.kernels.memory.arrays import (
     LSTM,
     attended,
 )
-from undamped.kernels.memory.attend import PART, add_scaled, score, softmax
+from undamped.kernels.memory.attend import PART, SCORES, add_scaled, fill, softmax
 from undamped.kernels.memory.screening import log_sigmoid, relevance, screen, surprise
 from undamped.kernels.memory.steps import elman, gates, gru, move
 from undamped.kernels.shared.compilers import LOOP
@@ -25,13 +25,11 @@ from undamped.kernels.shared.jit import njit
 
 
 @njit(**PART)
-def _score(
-    alignment: int, weights: Any, arrays: Any, b: int, query: Any, row: Any, index: Any
-) -> None:
+def _score(score: Any, weights: Any, arrays: Any, b: int, query: Any, row: Any, index: Any) -> None:
     """Write the scores of what `index` names to `row`."""
     for i in range(index.shape[0]):
         if index[i] >= 0:
-            row[i] = score(alignment, query, arrays.keys[index[i], b], weights.vector)
+            row[i] = score(query, arrays.keys[index[i], b], weights.vector)
 
 
 @njit(**PART)
@@ -46,8 +44,7 @@ def _add_relevance(weights: Any, arrays: Any, b: int, row: Any, index: Any) -> N
 def _attend(arrays: Any, b: int, row: Any, index: Any, context: Any) -> int:
     """Turn scores into weights, write their sum of states to `context`; return how many."""
     seen = softmax(row, index)
-    for j in range(context.shape[0]):
-        context[j] = 0
+    fill(context, 0)
     for i in range(index.shape[0]):
         if index[i] >= 0:
             add_scaled(context, row[i], arrays.states[index[i], b])
@@ -78,6 +75,7 @@ def forward(kind: int, alignment: int, screening: int, learned: bool) -> Callabl
     attentive = screening in (BY_ATTENTION, BY_SHARE)
     screens, shares, learns = screening >= 0, screening == BY_SHARE, screening == BY_SCORE
     surprised = screening == BY_SURPRISE
+    score, _ = SCORES[alignment]
 
     @njit(**LOOP)
     def memory_forward(
@@ -102,8 +100,7 @@ def forward(kind: int, alignment: int, screening: int, learned: bool) -> Callabl
             multiply(blas, arrays.mixed[t], weights.recurrent, product, False)
             for b in range(batch):
                 if t >= alive[b]:
-                    for j in range(size):
-                        states[b, j] = 0
+                    fill(states[b], 0)
                     continue
                 for j in range(width):
                     total[j] = product[b, j] + projected[t - begin, b, j]
@@ -144,7 +141,7 @@ def forward(kind: int, alignment: int, screening: int, learned: bool) -> Callabl
                         index[i] = memory.recent[b, i]
                     for i in range(memory.kept.shape[1]):
                         index[recent + i] = memory.kept[b, i]
-                _score(alignment, weights, arrays, b, product[b, width:], row, index)
+                _score(score, weights, arrays, b, product[b, width:], row, index)
                 if learns:
                     _add_relevance(weights, arrays, b, row, index)
                 seen = _attend(arrays, b, row, index, context)

@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from undamped.kernels.memory.attend import (
-    ADDITIVE,
     PART,
     add_scaled,
+    additive_backward,
+    additive_score,
     dot,
-    score,
-    score_backward,
+    fill,
     softmax,
 )
 from undamped.kernels.memory.steps import gates, gates_backward, move
@@ -92,8 +92,8 @@ def _choose(scores: Any, seen: Any, b: int, count: int, best: Any) -> int:
 def _weigh(arrays: Any, t: int, b: int, scores: Any, best: Any, found: int) -> None:
     """Write the indices and weights of what is attended to."""
     row, index = arrays.weights[t, b], arrays.index[t, b]
-    index[:] = -1
-    row[:] = 0
+    fill(index, -1)
+    fill(row, 0)
     arrays.limit[t, b] = -1
     if found < best.shape[0]:  # all of them, by softmax
         for i in range(found):
@@ -142,18 +142,18 @@ def forward(
         multiply(blas, raw, weights.query, query, False)
         for b in range(batch):
             if t >= alive[b]:
-                arrays.index[t, b, :] = -1
+                fill(arrays.index[t, b], -1)
                 move(arrays.hidden[t, b], arrays.hidden[t + 1, b])
                 move(arrays.context[t, b], arrays.context[t + 1, b])
                 move(arrays.cells[t, b], arrays.cells[t + 1, b])
                 continue
             for i in range(count):
                 if arrays.seen[i, b]:
-                    scores[i] = score(ADDITIVE, query[b], arrays.keys[i, b], weights.vector)
+                    scores[i] = additive_score(query[b], arrays.keys[i, b], weights.vector)
             found = _choose(scores, arrays.seen, b, count, best)
             _weigh(arrays, t, b, scores, best, found)
             context = arrays.context[t + 1, b]
-            context[:] = 0
+            fill(context, 0)
             for i in range(arrays.index.shape[2]):
                 at = arrays.index[t, b, i]
                 if at >= 0:
@@ -164,7 +164,7 @@ def forward(
         if at >= 0:
             for b in range(batch):
                 arrays.seen[at, b] = due[t, b]
-                arrays.rows[at, b] = 0
+                fill(arrays.rows[at, b], 0)
                 if due[t, b]:
                     move(arrays.hidden[t + 1, b], arrays.rows[at, b])
             multiply(blas, arrays.rows[at], weights.key, arrays.keys[at], False)
@@ -191,35 +191,28 @@ def _attend_backward(
             slope[i] = dot(context_gradient, arrays.rows[index[i], b])
             mean += row[i] * slope[i]
     rest = query.dtype.type(0)
-    for i in range(row.shape[0]):
-        at = index[i]
-        if at < 0:
-            continue
-        add_scaled(gradients.rows[at, b], row[i], context_gradient)
-        if limit < 0:
-            slope[i] = row[i] * (slope[i] - mean)
-        else:
-            slope[i] = (slope[i] - mean) / arrays.total[t, b]
-            rest -= slope[i]
-        score_backward(
-            ADDITIVE,
-            slope[i],
+    for i in range(row.shape[0] + 1):
+        if i < row.shape[0]:
+            at = index[i]
+            if at < 0:
+                continue
+            add_scaled(gradients.rows[at, b], row[i], context_gradient)
+            if limit < 0:
+                given = row[i] * (slope[i] - mean)
+            else:
+                given = (slope[i] - mean) / arrays.total[t, b]
+                rest -= given
+        else:  # what the score that was left out owes to all of them
+            at, given = limit, rest
+            if limit < 0 or rest == 0:
+                continue
+        additive_backward(
+            given,
             query,
             arrays.keys[at, b],
             weights.vector,
             query_gradient,
             gradients.keys[at, b],
-            gradients.vector,
-        )
-    if limit >= 0 and rest != 0:
-        score_backward(
-            ADDITIVE,
-            rest,
-            query,
-            arrays.keys[limit, b],
-            weights.vector,
-            query_gradient,
-            gradients.keys[limit, b],
             gradients.vector,
         )
 
@@ -255,9 +248,9 @@ def backward(
         if at >= 0:
             multiply(blas, gradients.keys[at], weights.key, pulled, False)
         for b in range(batch):
-            query_gradient[step, b, :] = 0
+            fill(query_gradient[step, b], 0)
             if t >= alive[b]:
-                gates_gradient[step, b, :] = 0
+                fill(gates_gradient[step, b], 0)
                 continue
             flow = gradients.hidden[b]
             for j in range(size):
@@ -296,5 +289,5 @@ def backward(
             if t < alive[b]:
                 move(pulled[b], gradients.hidden[b])
                 if cut[t, b]:
-                    gradients.hidden[b, :] = 0
-                    gradients.cells[b, :] = 0
+                    fill(gradients.hidden[b], 0)
+                    fill(gradients.cells[b], 0)

@@ -8,6 +8,9 @@ loop has its parts inside. Python cannot call a part: that ends in a TypeError.
 A *loop* is optimised once with all its parts, not first on its own; and nothing is unrolled. Inner
 loops are vectorised, several vectors at a time; unrolling would repeat what is left over at their
 ends, which is most of the machine code and little of the time.
+
+Both remember the options they compile with as one value. Numba asks thousands of times whether two
+sets of options are alike, and makes a table of all of them for every answer.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from numba.core import config
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 
 USED = (
     "_ensure_finalized",
@@ -28,6 +31,32 @@ USED = (
     "_finalize_dynamic_globals",
 )
 """What is Numba's own business and changed here; where one is missing, its compiler is taken."""
+
+
+class SettledFlags(Flags):
+    """Numba's options of a compilation, of which none changes any more once two were compared."""
+
+    def __init__(self, copy_from: Any = None) -> None:
+        super().__init__(copy_from)
+        self._table: dict[str, Any] | None = None
+        self._hash: int | None = None
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """All options and their values."""
+        if self._table is None:
+            self._table = self.values()
+        return self._table
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = super().__hash__()
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, SettledFlags):
+            return self.table == other.table
+        return super().__eq__(other)
 
 
 class LoopLibrary(JITCodeLibrary):
@@ -85,6 +114,12 @@ class LoopCompiler(CompilerBase):
     """Numba's compiler, with another place for what it makes."""
 
     library: type[JITCodeLibrary] = LoopLibrary
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compile with options that are quick to compare."""
+        state: Any = self.state
+        state.flags = SettledFlags(state.flags)
+        return super().compile_extra(func)
 
     def define_pipelines(self) -> Any:
         """Numba's own."""
