@@ -199,10 +199,11 @@ def test_dropout_inside_a_block():
 
 @pytest.fixture
 def short_chunks(monkeypatch):
-    """Chunks of 3 steps, of which the graphs of two may be kept."""
+    """Chunks of 3 steps, of which the graphs of two may be kept, and of four if that is all."""
     monkeypatch.setattr(in_chunks, "chunk_length", lambda *_: 3)
     monkeypatch.setattr(in_chunks, "step_bytes", lambda *_: 1)
     monkeypatch.setattr(in_chunks, "KEPT_BYTES", 6)
+    monkeypatch.setattr(in_chunks, "WHOLE_BYTES", 6)
 
 
 CHUNKED = [
@@ -235,7 +236,8 @@ def test_chunks_give_what_the_whole_gives(name, block, lengths, short_chunks, mo
         grads = [p.grad for p in (*leaves, *net.parameters())]
         return [output.detach(), *(p.detach() for p in parts(final)), *grads]
 
-    for call in (net, net.last, net.mean):
+    for call, whole in ((net, 6), (net, 11), (net.last, 6), (net.mean, 6)):
+        monkeypatch.setattr(in_chunks, "WHOLE_BYTES", whole)
         found = everything(call)
         assert calls
         calls.clear()

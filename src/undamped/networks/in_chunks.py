@@ -4,7 +4,8 @@ For layers of independent units nothing but the state goes from one step to the 
 go over a chunk of steps before the next chunk begins, and what lies between two layers exists for
 one chunk only. The states at the start of every chunk are kept; the backward pass goes through a
 chunk again to get its gradients. The last chunks, as many as a fixed amount of memory holds, are
-kept as they are and not gone through again.
+kept as they are and not gone through again; so are all of them if ten times that holds them, since
+going through twice takes half as long again.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 KEPT_BYTES = 64 << 20
 """What a pass may keep for its backward pass, whatever the length."""
+WHOLE_BYTES = 640 << 20
+"""Unless this holds all of it: then all chunks are kept, and none is gone through again."""
 CHUNK = Limits(16, 1024, share=3.0, multiple=16)
 """Longer than what the cache holds: a chunk has its price in calls, of every layer twice."""
 SEQUENCES = 8
@@ -159,6 +162,11 @@ def _go_with_graph(
     return _Gone(x, begin, output, finals)
 
 
+def _kept_from(steps: int, each: int) -> int:
+    """Return from which step on chunks are kept, given the bytes of each step."""
+    return 0 if steps * each <= WHOLE_BYTES else steps - KEPT_BYTES // each
+
+
 class _InChunks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, plan: _Plan, count: int, x: Tensor, *tensors: Tensor) -> Any:
@@ -166,7 +174,7 @@ class _InChunks(torch.autograd.Function):
         differentiated = any(ctx.needs_input_grad)
         each = step_bytes(plan.network, x)
         chunks = ranges(len(x), chunk_length(len(x), each, CHUNK))
-        kept_from = len(x) - KEPT_BYTES // each if differentiated else len(x)
+        kept_from = _kept_from(len(x), each) if differentiated else len(x)
         leaves = [p.detach().requires_grad_(p.requires_grad) for p in parameters]
         # What lives on is allocated before the chunks are: between what comes and goes with every
         # chunk it would keep the system's allocator from using memory again.

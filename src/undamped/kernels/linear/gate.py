@@ -75,10 +75,10 @@ def _forward(
     from undamped.kernels.linear import gate_compiled as kernels
 
     rows, passed = _rows(r).contiguous(), _rows(e).contiguous()
-    both = torch.addmm(bias.detach(), _bent(rows, _mask(first, rows)), weight.detach().t())
+    both = torch.mm(_bent(rows, _mask(first, rows)), weight.detach().t())
     out = empty(passed.shape, passed)
-    arrays = both.numpy(), _mask(second, passed), passed.numpy(), out.numpy()
-    _over_rows(kernels.gated, passed, *arrays)
+    constants = bias.detach().contiguous().numpy(), _mask(second, passed)
+    _over_rows(kernels.gated, passed, both.numpy(), *constants, passed.numpy(), out.numpy())
     return out.view(e.shape), both
 
 

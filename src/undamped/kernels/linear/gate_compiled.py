@@ -45,11 +45,16 @@ def gelu_backward(r: Any, mask: Any, gradient: Any, low: int, high: int) -> None
 
 
 @njit(**OPTIONS)
-def gated(both: Any, mask: Any, e: Any, out: Any, low: int, high: int) -> None:
-    """e plus the first half of `both` times the sigmoid of the second, times the mask."""
+def gated(both: Any, bias: Any, mask: Any, e: Any, out: Any, low: int, high: int) -> None:
+    """Add the bias to `both`; e plus its first half times the sigmoid of its second and the mask.
+
+    A product that adds a bias writes it to all rows before it begins; here it costs nothing.
+    """
     size = e.shape[1]
     for i in range(low, high):
         pair, m, given, result = both[i], mask[i % mask.shape[0]], e[i], out[i]
+        for j in range(2 * size):
+            pair[j] += bias[j]
         for j in range(size):
             result[j] = given[j] + m[j] * pair[j] * sigmoid(pair[size + j])
 
