@@ -217,18 +217,28 @@ def test_ridge_on_lags_is_ridge_on_lags():
     assert torch.isfinite(model(batch)).all()
 
 
-def test_ets_is_that_of_statsforecast():
+@pytest.mark.parametrize("form", ["ZZZ", "AAA"])
+def test_ets_is_that_of_statsforecast(form):
     from statsforecast.models import AutoETS
 
     values = months(60)
     unit = (float(values.mean()), float(values.std()))
-    model = undamped.ETS(shape_of(horizon=6, season=12, unit=unit))
+    model = undamped.ETS(shape_of(horizon=6, season=12, unit=unit), form=form)
     inputs = torch.from_numpy((values - unit[0]) / unit[1]).view(-1, 1, 1)
     model.learn([Batch(inputs, torch.zeros(1, 6))])
     said = model.double()(Batch(inputs)).detach().numpy()[0] * unit[1] + unit[0]
-    theirs = AutoETS(season_length=12).fit(values).predict(6)["mean"]
+    theirs = AutoETS(season_length=12, model=form).fit(values).predict(6)["mean"]
     assert said == pytest.approx(theirs, rel=1e-3)
-    assert "M" in model.found()[0]
+    assert ("M" if form == "ZZZ" else "ETS(A,A") in model.found()[0]
+
+
+@pytest.mark.parametrize(
+    ("form", "season", "why"),
+    [("AAX", 12, "three letters"), ("AA", 12, "three letters"), ("ZZA", 1, "none was found")],
+)
+def test_a_form_that_ets_does_not_have_is_one_sentence(form, season, why):
+    with pytest.raises(OptionError, match=why):
+        undamped.ETS(shape_of(horizon=6, season=season), form=form)
 
 
 @pytest.mark.parametrize("name", RIVALS)

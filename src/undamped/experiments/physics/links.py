@@ -145,7 +145,7 @@ def run(
     models: Sequence[str] = tuple(MODELS),
     links: PositiveInt = 2,
     seeds: tuple[int, ...] = (0,),
-    steps: PositiveInt = 2000,
+    steps: PositiveInt = 8000,
     pieces: PositiveInt = 800,
     hidden_size: PositiveInt = 64,
     hidden_layers: PositiveInt = 3,

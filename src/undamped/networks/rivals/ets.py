@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 
 from undamped.checked import checked
 from undamped.contract import TaskShape
-from undamped.errors import DataError, explain
+from undamped.errors import DataError, OptionError, explain
 from undamped.networks.learns_at_once import Part
 from undamped.networks.rivals.continuation import Continuation, Pasts, repeat_season
 from undamped.options import PositiveInt
@@ -18,6 +19,7 @@ from undamped.registry import models
 LONGEST = 60
 """Steps of the longest season that is taken from the task: every one is a number to be fitted."""
 _LETTERS = "NAMD"  # none, additive, multiplicative, damped
+_FORM = re.compile("[AMZ][NAMZ][NAMZ]")
 
 
 @models.register("ets")
@@ -45,6 +47,9 @@ class ETS(Continuation):
         shape: The shape of the task.
         season: Another season than that of the task, of which none is taken that has more than 60
             steps, since every one is a number to be fitted: a day in the place of a week.
+        form: Three letters for errors, trend and season: N none, A additive, M multiplicative, Z
+            whichever the criterion prefers. A long season has many numbers to be fitted, for which
+            the criterion likes none better: ZZA insists on one.
         past: How many of the last steps are looked at, at most.
 
     Example:
@@ -62,11 +67,42 @@ class ETS(Continuation):
 
     @checked
     def __init__(
-        self, shape: TaskShape, *, season: PositiveInt | None = None, past: PositiveInt = 600
+        self,
+        shape: TaskShape,
+        *,
+        season: PositiveInt | None = None,
+        form: str = "ZZZ",
+        past: PositiveInt = 600,
     ) -> None:
         super().__init__(shape)
         found = self.forecast.season
         self.season, self.past = season or (found if found <= LONGEST else 1), past
+        if not _FORM.fullmatch(form):
+            raise OptionError(
+                explain(
+                    "ets.form",
+                    expected="three letters: A, M or Z for errors, then N, A, M or Z for trend and "
+                    "for season",
+                    got=form,
+                    remedy="For example ZZA, or ZZZ to leave all of it to the criterion.",
+                )
+            )
+        if form[2] in "AM" and self.season == 1:
+            raise OptionError(
+                explain(
+                    "ets.form",
+                    expected="a season of more than one step, which the form asks for",
+                    got=f"{form}, and {self._no_season(found)}",
+                    remedy="Say it with model.season=, or leave the third letter to Z or N.",
+                )
+            )
+        self.form = form
+
+    @staticmethod
+    def _no_season(found: int) -> str:
+        if found == 1:
+            return "data in which none was found"
+        return f"one of {found} steps, more than {LONGEST}"
 
     def learn(self, part: Part) -> None:
         """Choose the form of every channel on the longest past there is."""
@@ -78,7 +114,7 @@ class ETS(Continuation):
             raise DataError("ets: expected at least one series to learn from, got none.")
         forms = []
         for values in longest[-self.past :].T:
-            chosen: Any = _smoother("ZZZ", None, self.season)
+            chosen: Any = _smoother(self.form, None, self.season)
             forms.append([_LETTERS.index(letter) for letter in _fitted(chosen, values)])
         self.learnt.keep(forms=torch.tensor(forms))
 

@@ -40,7 +40,7 @@ class DoubleOU(SporadicTask):
             "train": {"batch_size": 100, "minutes": 5, "learning_rate": 3e-3},
         },
         # Two evaluations a gap learn as much as four, in two thirds of the time.
-        # A rate of 1e-2 that does not fall leaves the answer to where the last updates happen to end.
+        # A rate of 1e-2 that stays leaves the answer to where the last updates happen to end.
         "ode-rnn": {
             "model": {"method": "midpoint"},
             "train": {"learning_rate": 1e-2, "clip": 1.0, "schedule": "cosine"},
