@@ -163,6 +163,15 @@ def test_last_is_the_end_of_the_output(name):
     last, same_state = net.last(x)
     same(last, output[-1])
     same(same_state, state)
+    weights = list(net.parameters())
+    of_last, of_output = (
+        torch.autograd.grad(end.square().sum(), weights, allow_unused=True)
+        for end in (last, output[-1])
+    )
+    for one, other in zip(of_last, of_output, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            same(one, other)
 
 
 @every

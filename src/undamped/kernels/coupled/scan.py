@@ -214,12 +214,19 @@ class _CoupledScan(torch.autograd.Function):
         if plan.lengths is not None:
             time = torch.arange(len(x), device="cpu").unsqueeze(1)
             output = output.masked_fill((time >= plan.lengths.cpu()).unsqueeze(-1), 0)
-        return output, *final_states(plan, trajectory, widths, ctx.projections)
+        ctx.set_materialize_grads(False)
+        results = output, *final_states(plan, trajectory, widths, ctx.projections)
+        ctx.shapes = [result.shape for result in results]
+        return results
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, *given: Tensor | None) -> Any:  # type: ignore[override]
         refuse_second_derivatives()
         x, carried, memory, *tensors = ctx.saved_tensors
+        gradients = [
+            _zeros(shape, carried) if gradient is None else gradient
+            for gradient, shape in zip(given, ctx.shapes, strict=True)
+        ]
         input_gradient = empty(x.shape, x) if ctx.needs_input_grad[1] else None
         found = run_backward(
             ctx.plan,
@@ -233,6 +240,13 @@ class _CoupledScan(torch.autograd.Function):
             input_gradient,
         )
         return None, input_gradient, *found
+
+
+def _zeros(shape: Sequence[int], like: Tensor) -> Tensor:
+    """Return the gradient of what nobody asked for; of a sequence, one time that stands for all."""
+    if len(shape) < 3:
+        return like.new_zeros(shape)
+    return like.new_zeros(1, *shape[1:]).expand(shape)
 
 
 def _pass_class(step: Step, operator: Operator) -> type[Pass]:
