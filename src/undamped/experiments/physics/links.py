@@ -158,7 +158,8 @@ def run(
         models: Which, of NODE, HNN with masses, DeLaN and CHNN.
         links: Number of links.
         seeds: Seeds of the weights.
-        steps: Updates of 200 pieces each; the authors make 8000.
+        steps: Updates of 200 pieces each, as many as the authors make; all four models take half
+            an hour of one core.
         pieces: Pieces of five readings to learn from.
         hidden_size: Width of all networks; the authors have 256.
         hidden_layers: Their hidden layers.
