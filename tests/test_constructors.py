@@ -35,7 +35,8 @@ def test_every_model_refuses_a_slip(name):
         for option in options_of(models[name]).values()
         if option.annotation == PositiveInt or literals(option.annotation)
     }
-    assert wrong or name in ("dtw", "guess", "ridge-lags", "seasonal-naive")  # which have neither
+    plain = ("combination", "dtw", "guess", "ridge-lags", "seasonal-naive")
+    assert wrong or name in plain  # which have neither
     for option, value in wrong.items():
         with pytest.raises(OptionError) as caught:
             models[name](**{**sizes(name), option: value})

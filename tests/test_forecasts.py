@@ -14,14 +14,14 @@ from undamped.contract import Batch, Forecast, TaskShape
 from undamped.data.recordings.bands import Bands
 from undamped.data.recordings.season import find_season
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, MissingPackageError, OptionError
+from undamped.errors import DataError, MissingPackageError, OptionError, UndampedError
 from undamped.tasks.series import SeriesTask
 from undamped.training import Run, fit
 from undamped.training.backtest import backtest
 from undamped.training.portfolio import at_once_members, networks
 from undamped.training.prediction import bounds_around, predict_series, values_ahead
 
-RIVALS = ("seasonal-naive", "ridge-lags", "ets")
+RIVALS = ("seasonal-naive", "ridge-lags", "combination", "ets")
 
 
 def months(count=144, seed=0, growth=0.01):
@@ -215,6 +215,37 @@ def test_ridge_on_lags_is_ridge_on_lags():
     assert model(batch).detach().numpy() == pytest.approx(wanted, abs=1e-5)
     model.learn_also([batch])
     assert torch.isfinite(model(batch)).all()
+
+
+def test_a_combination_is_the_mean_of_its_members():
+    values = months(60)
+    unit = (float(values.mean()), float(values.std()))
+    shape = shape_of(horizon=6, season=12, unit=unit)
+    standard = torch.from_numpy((values - unit[0]) / unit[1])
+    inputs = torch.stack([standard[i : i + 30] for i in range(24)], dim=1).unsqueeze(-1)
+    truth = torch.stack([standard[i + 30 : i + 36] for i in range(24)])
+    part, said = [Batch(inputs, truth)], []
+    for kind in (undamped.SeasonalNaive, undamped.RidgeOnLags, undamped.Combination):
+        model = kind(shape).double()
+        model.learn(part)
+        model.learn_also(part)
+        said.append(model(part[0]).detach().numpy())
+    assert said[2] == pytest.approx((said[0] + said[1]) / 2)
+    assert np.abs(said[0] - said[1]).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (("ridge-lags",), "two or more"),
+        (("ridge-lags", "ridge-lags"), "each once"),
+        (("ridge-lags", "ets"), "a window of the past, got ets. Choose of ridge-lags, seasonal"),
+        (("ridge-lags", "lstm"), "got lstm"),
+    ],
+)
+def test_a_combination_of_what_cannot_be_combined_is_one_sentence(names, why):
+    with pytest.raises(UndampedError, match=why):
+        undamped.Combination(shape_of(horizon=6, season=12), of=names)
 
 
 @pytest.mark.parametrize("form", ["ZZZ", "AAA"])

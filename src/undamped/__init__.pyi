@@ -146,6 +146,7 @@ from undamped.networks.relational.predinet import PrediNet as PrediNet
 from undamped.networks.relational.relation_net import RelationNet as RelationNet
 from undamped.networks.relational.transformer import PictureTransformer as PictureTransformer
 from undamped.networks.rivals.boosting import SummaryBoosting as SummaryBoosting
+from undamped.networks.rivals.combination import Combination as Combination
 from undamped.networks.rivals.ets import ETS as ETS
 from undamped.networks.rivals.guess import Guess as Guess
 from undamped.networks.rivals.minirocket import MiniROCKET as MiniROCKET

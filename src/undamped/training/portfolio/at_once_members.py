@@ -22,7 +22,7 @@ from undamped.training.recipes import merged
 
 MEMBERS = ("guess", "bank", "boosting", "minirocket", "multirocket-hydra")
 """The cheapest first."""
-FORECASTERS = ("seasonal-naive", "ridge-lags", "ets")
+FORECASTERS = ("seasonal-naive", "ridge-lags", "combination", "ets")
 """What is tried before those where values to come are asked for."""
 ALWAYS = ("guess", "seasonal-naive")
 """What is tried however little time is left."""
