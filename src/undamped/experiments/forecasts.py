@@ -140,7 +140,10 @@ def run(
                 "season": _SEASONS.get(name),
                 "stride": _STRIDES.get(name),
             },
-            model_options={"ets": {"season": _DAYS[name]} if name in _DAYS else {}},
+            model_options={
+                # Its criterion would rather have none than so many numbers of a day.
+                "ets": {"season": _DAYS[name], "form": "ZZA"} if name in _DAYS else {}
+            },
             train={"minutes": minutes} if AUTO in models else {},
             seed=seed,
             tick=say,
