@@ -105,3 +105,14 @@ def test_a_terminal_is_told_what_is_compiled(monkeypatch, capsys):
 def test_what_is_changed_of_this_numba_is_there():
     """Otherwise its own compiler is taken, and first calls take half as long again."""
     assert "pipeline_class" in compilers.LOOP and "pipeline_class" in compilers.PART
+
+
+def test_a_kernel_that_could_not_be_kept_is_refused():
+    part = jit.njit()(lambda x: x + 1)
+
+    def loop(x):
+        return part(x)
+
+    with pytest.raises(TypeError, match="the compiled function part"):
+        jit.njit(cache=True)(loop)
+    assert jit.njit()(loop)(1) == 2

@@ -1,11 +1,12 @@
 """Attention of one sample at one time, forward and backward, inside compiled loops.
 
 Sums over features may be taken in any order, which lets the compiler vectorise them; NaN and
-infinity keep their meaning.
+infinity keep their meaning. Functions are those of `math`: NumPy's take longer to compile.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def fill(row: Any, value: Any) -> None:
 @njit(**PART)
 def dot_score(query: Any, key: Any, vector: Any) -> Any:
     """Return e for one key, a scaled product."""
-    return dot(query, key) / np.sqrt(query.dtype.type(query.shape[0]))
+    return dot(query, key) / math.sqrt(query.dtype.type(query.shape[0]))
 
 
 @njit(**PART)
@@ -68,7 +69,7 @@ def softmax(scores: Any, index: Any) -> int:
     total = scores.dtype.type(0)
     for i in range(scores.shape[0]):
         if index[i] >= 0:
-            scores[i] = np.exp(scores[i] - largest)
+            scores[i] = math.exp(scores[i] - largest)
             total += scores[i]
     for i in range(scores.shape[0]):
         scores[i] = scores[i] / total if index[i] >= 0 else scores.dtype.type(0)
@@ -86,7 +87,7 @@ def dot_backward(
     vector_gradient: Any,
 ) -> None:
     """Add what one score's gradient means for query and key."""
-    scale = gradient / np.sqrt(query.dtype.type(query.shape[0]))
+    scale = gradient / math.sqrt(query.dtype.type(query.shape[0]))
     add_scaled(query_gradient, scale, key)
     add_scaled(key_gradient, scale, query)
 
@@ -109,10 +110,3 @@ def additive_backward(
         slope = gradient * vector[j] * (one - value * value)
         query_gradient[j] += slope
         key_gradient[j] += slope
-
-
-SCORES: dict[int, tuple[Any, Any]] = {
-    ADDITIVE: (additive_score, additive_backward),
-    DOT: (dot_score, dot_backward),
-}
-"""By alignment, what gives a score and what takes its gradient back."""

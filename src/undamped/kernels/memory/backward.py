@@ -7,7 +7,15 @@ from functools import cache
 from typing import Any
 
 from undamped.kernels.memory.arrays import BY_SCORE, GRU, HALF, LSTM, attended
-from undamped.kernels.memory.attend import PART, SCORES, add_scaled, dot, fill
+from undamped.kernels.memory.attend import (
+    ADDITIVE,
+    PART,
+    add_scaled,
+    additive_backward,
+    dot,
+    dot_backward,
+    fill,
+)
 from undamped.kernels.memory.screening import relevance_backward
 from undamped.kernels.memory.steps import elman_backward, gates_backward, gru_backward, move
 from undamped.kernels.shared.compilers import LOOP
@@ -64,7 +72,7 @@ def backward(kind: int, alignment: int, screening: int, learned: bool) -> Callab
     """
     is_lstm, is_gru = kind == LSTM, kind == GRU
     screens, by_score = screening >= 0, screening == BY_SCORE
-    _, score_backward = SCORES[alignment]
+    additive = alignment == ADDITIVE
 
     @njit(**LOOP)
     def memory_backward(
@@ -112,20 +120,38 @@ def backward(kind: int, alignment: int, screening: int, learned: bool) -> Callab
                     for j in range(size):
                         parts[b, j] = half * flow[b, j]
                         parts[b, size + j] = half * flow[b, j]
-                _attend_backward(
-                    score_backward,
-                    by_score,
-                    weights,
-                    arrays,
-                    gradients,
-                    row,
-                    index,
-                    b,
-                    product[step, b, width:],
-                    parts[b, size:],
-                    result[b, width:],
-                    room.row,
-                )
+                query, into = product[step, b, width:], parts[b, size:]
+                # Named here, not outside: a loop that is given a function is not kept in the cache.
+                if additive:
+                    _attend_backward(
+                        additive_backward,
+                        by_score,
+                        weights,
+                        arrays,
+                        gradients,
+                        row,
+                        index,
+                        b,
+                        query,
+                        into,
+                        result[b, width:],
+                        room.row,
+                    )
+                else:
+                    _attend_backward(
+                        dot_backward,
+                        by_score,
+                        weights,
+                        arrays,
+                        gradients,
+                        row,
+                        index,
+                        b,
+                        query,
+                        into,
+                        result[b, width:],
+                        room.row,
+                    )
             multiply(blas, gradients.keys[slots + t], weights.key, pulled, False)
             for b in range(batch):
                 if t >= alive[b]:

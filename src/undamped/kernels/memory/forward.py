@@ -16,7 +16,15 @@ from undamped.kernels.memory.arrays import (
     LSTM,
     attended,
 )
-from undamped.kernels.memory.attend import PART, SCORES, add_scaled, fill, softmax
+from undamped.kernels.memory.attend import (
+    ADDITIVE,
+    PART,
+    add_scaled,
+    additive_score,
+    dot_score,
+    fill,
+    softmax,
+)
 from undamped.kernels.memory.screening import log_sigmoid, relevance, screen, surprise
 from undamped.kernels.memory.steps import elman, gates, gru, move
 from undamped.kernels.shared.compilers import LOOP
@@ -74,8 +82,7 @@ def forward(kind: int, alignment: int, screening: int, learned: bool) -> Callabl
     is_lstm, is_gru = kind == LSTM, kind == GRU
     attentive = screening in (BY_ATTENTION, BY_SHARE)
     screens, shares, learns = screening >= 0, screening == BY_SHARE, screening == BY_SCORE
-    surprised = screening == BY_SURPRISE
-    score, _ = SCORES[alignment]
+    surprised, additive = screening == BY_SURPRISE, alignment == ADDITIVE
 
     @njit(**LOOP)
     def memory_forward(
@@ -141,7 +148,11 @@ def forward(kind: int, alignment: int, screening: int, learned: bool) -> Callabl
                         index[i] = memory.recent[b, i]
                     for i in range(memory.kept.shape[1]):
                         index[recent + i] = memory.kept[b, i]
-                _score(score, weights, arrays, b, product[b, width:], row, index)
+                # Named here, not outside: a loop that is given a function is not kept in the cache.
+                if additive:
+                    _score(additive_score, weights, arrays, b, product[b, width:], row, index)
+                else:
+                    _score(dot_score, weights, arrays, b, product[b, width:], row, index)
                 if learns:
                     _add_relevance(weights, arrays, b, row, index)
                 seen = _attend(arrays, b, row, index, context)

@@ -1,4 +1,7 @@
-"""Which states are kept: relevance by attention, surprise or a learned score."""
+"""Which states are kept: relevance by attention, surprise or a learned score.
+
+One assignment a line in what every network compiles: pairs take longer.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,22 @@ def screen(memory: Any, b: int, where: int, first: Any) -> None:
     recent, scores = memory.recent[b], memory.recent_score[b]
     kept, kept_scores = memory.kept[b], memory.kept_score[b]
     if recent[0] >= 0 and kept.shape[0]:
-        place, least = 0, np.inf
+        place = 0
+        least = np.inf
         for i in range(kept.shape[0]):
             value = kept_scores[i] if kept[i] >= 0 else -np.inf
             if value < least:
-                place, least = i, value
+                place = i
+                least = value
         if scores[0] > least:
-            kept[place], kept_scores[place] = recent[0], scores[0]
+            kept[place] = recent[0]
+            kept_scores[place] = scores[0]
     last = recent.shape[0] - 1
     for i in range(last):
-        recent[i], scores[i] = recent[i + 1], scores[i + 1]
-    recent[last], scores[last] = where, first
+        recent[i] = recent[i + 1]
+        scores[i] = scores[i + 1]
+    recent[last] = where
+    scores[last] = first
 
 
 @njit(**PART)

@@ -24,6 +24,7 @@ from typing import Any
 import numba
 from numba.core import config, event
 from numba.core.caching import FunctionCache
+from numba.core.dispatcher import Dispatcher
 
 MOMENT = 0.5  # seconds of compiling after which somebody at a terminal wonders
 
@@ -59,6 +60,8 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     caching = options.pop("cache", False)
 
     def decorate(function: Callable[..., Any]) -> Any:
+        if caching:
+            _refuse_given_functions(function)
         compiled: Any = numba.njit(**options)(function)
         cache = _cache(function) if caching else None
         if cache is not None:
@@ -66,6 +69,21 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         return compiled
 
     return decorate
+
+
+def _refuse_given_functions(function: Callable[..., Any]) -> None:
+    """Refuse a kernel that is given another one from outside: no later process would find it.
+
+    The key of the cache is made of what a function is given, and of a compiled function that is
+    another one in every process. It has to be named inside.
+    """
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        if isinstance(cell.cell_contents, Dispatcher):
+            raise TypeError(
+                f"{function.__qualname__}: expected numbers and flags from outside, got the "
+                f"compiled function {name}, with which it could not be kept in the cache. Name it "
+                "inside, in a branch of its own."
+            )
 
 
 def _cache(function: Callable[..., Any]) -> ForgivingCache | None:
