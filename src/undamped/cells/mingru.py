@@ -100,6 +100,8 @@ class MinGRUCell(GatedByInput):
         arXiv:2410.01201, 2024.
     """
 
+    kept_sequences = 12
+
     promises = (Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ 1 at every step"),)
     recipe: ClassVar = {"model": {"num_layers": 2}}
 
@@ -139,6 +141,8 @@ class MinLSTMCell(GatedByInput):
         L. Feng, F. Tung, M. O. Ahmed, Y. Bengio, H. Hajimirsadeghi. Were RNNs all we needed?
         arXiv:2410.01201, 2024.
     """
+
+    kept_sequences = 20
 
     promises = (Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ 1 at every step"),)
     recipe: ClassVar = {"model": {"num_layers": 2}}

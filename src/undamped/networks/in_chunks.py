@@ -4,8 +4,8 @@ For layers of independent units nothing but the state goes from one step to the 
 go over a chunk of steps before the next chunk begins, and what lies between two layers exists for
 one chunk only. The states at the start of every chunk are kept; the backward pass goes through a
 chunk again to get its gradients. The last chunks, as many as a fixed amount of memory holds, are
-kept as they are and not gone through again; so are all of them if ten times that holds them, since
-going through twice takes half as long again.
+kept as they are and not gone through again; so are all chunks of a stack of blocks if ten times
+that holds them, since going through its products twice takes a third as long again.
 """
 
 from __future__ import annotations
@@ -31,18 +31,17 @@ if TYPE_CHECKING:
 KEPT_BYTES = 64 << 20
 """What a pass may keep for its backward pass, whatever the length."""
 WHOLE_BYTES = 640 << 20
-"""Unless this holds all of it: then all chunks are kept, and none is gone through again."""
+"""Unless this holds all of it: then all chunks of a stack of blocks are kept, and none is gone
+through again. A layer without a block is cheap to go through."""
 CHUNK = Limits(16, 1024, share=3.0, multiple=16)
 """Longer than what the cache holds: a chunk has its price in calls, of every layer twice."""
-SEQUENCES = 8
-"""Sequences as wide as a layer that are kept of a LinOSS block; of others it is about as many."""
 
 Wanted = Literal["every", "sum", "last"]
 
 
 def step_bytes(network: Recurrent, x: Tensor) -> int:
     """Return about what a pass keeps of a step."""
-    width = SEQUENCES * network.hidden_size * network.num_layers
+    width = network.cell_class.kept_sequences * network.hidden_size * network.num_layers
     return width * x.shape[1] * x.element_size()
 
 
@@ -162,9 +161,10 @@ def _go_with_graph(
     return _Gone(x, begin, output, finals)
 
 
-def _kept_from(steps: int, each: int) -> int:
+def _kept_from(network: Recurrent, steps: int, each: int) -> int:
     """Return from which step on chunks are kept, given the bytes of each step."""
-    return 0 if steps * each <= WHOLE_BYTES else steps - KEPT_BYTES // each
+    whole = network.block != "none" and steps * each <= WHOLE_BYTES
+    return 0 if whole else steps - KEPT_BYTES // each
 
 
 class _InChunks(torch.autograd.Function):
@@ -174,7 +174,7 @@ class _InChunks(torch.autograd.Function):
         differentiated = any(ctx.needs_input_grad)
         each = step_bytes(plan.network, x)
         chunks = ranges(len(x), chunk_length(len(x), each, CHUNK))
-        kept_from = _kept_from(len(x), each) if differentiated else len(x)
+        kept_from = _kept_from(plan.network, len(x), each) if differentiated else len(x)
         leaves = [p.detach().requires_grad_(p.requires_grad) for p in parameters]
         # What lives on is allocated before the chunks are: between what comes and goes with every
         # chunk it would keep the system's allocator from using memory again.
