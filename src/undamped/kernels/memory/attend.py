@@ -1,7 +1,7 @@
 """Attention of one sample at one time, forward and backward, inside compiled loops.
 
 Sums over features may be taken in any order, which lets the compiler vectorise them; NaN and
-infinity keep their meaning. Functions are those of `math`: NumPy's take longer to compile.
+infinity keep their meaning.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Which states are kept: relevance by attention, surprise or a learned score.
-
-One assignment a line in what every network compiles: pairs take longer.
-"""
+"""Which states are kept: relevance by attention, surprise or a learned score."""
 
 from __future__ import annotations
 
