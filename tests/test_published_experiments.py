@@ -1,9 +1,12 @@
 """The experiments run from end to end on next to nothing."""
 
+import importlib
+import json
+
 import pytest
 
 from canonical_files import everything, record, ucr
-from undamped.errors import DataError, UnknownNameError
+from undamped.errors import DataError, NonFiniteError, UnknownNameError
 from undamped.experiments import lorenz96
 from undamped.experiments import ucr as archive
 from undamped.tasks import build
@@ -73,6 +76,23 @@ def test_all_sets_by_all_models_without_doing_anything_twice(data, monkeypatch):
     assert whole.run(**asked).to_dict() == result.to_dict()
     with pytest.raises(UnknownNameError):
         whole.run(models=("minirockett",), sets=("GunPoint",))
+
+
+@pytest.mark.parametrize("experiment", ["archive", "each_side"])
+def test_one_training_that_fails_does_not_take_the_others_with_it(data, monkeypatch, experiment):
+    def kept_fit(model, *words, **options):
+        if model == "unicornn":
+            raise NonFiniteError("step 7: expected finite gradients, got inf")
+        return fit(model, *words, out=options["out"], task_options=options["task_options"])
+
+    monkeypatch.setattr("undamped.experiments.kept_runs.kept_fit", kept_fit)
+    module = importlib.import_module(f"undamped.experiments.{experiment}")
+    only = {"seeds": 1} if experiment == "archive" else {"tasks": ()}
+    models = ("unicornn", "guess")
+    result = module.run(sets=("GunPoint",), models=models, out=str(data / "runs"), **only)
+    text = json.dumps(result.to_dict())
+    assert "got inf" in text and "| – |" in result.markdown()
+    assert set(result.figures()) == {experiment.replace("_", "-")}
 
 
 def test_unequal_lengths_are_warped(data, monkeypatch):

@@ -247,7 +247,7 @@ def run(
 def _answers(
     name: str, model: str, seeds: Sequence[int], budget: dict[str, Any], minutes: float, out: str
 ) -> Answers:
-    from undamped.errors import DataError, MissingPackageError, OptionError
+    from undamped.errors import DataError, MissingPackageError, NonFiniteError, OptionError
     from undamped.experiments.kept_runs import kept_fit
     from undamped.networks.learns_at_once import LearnsAtOnce
     from undamped.registry import models
@@ -271,7 +271,7 @@ def _answers(
                 out=out,
             )
             found.append(run.settings)
-    except (DataError, MissingPackageError, OptionError) as error:
+    except (DataError, MissingPackageError, NonFiniteError, OptionError) as error:
         return Answers(refused=str(error))
     return Answers(
         accuracy=[one["result"]["test"]["accuracy"] for one in found],

@@ -211,14 +211,14 @@ def _outcome(
     seed: int,
     out: str,
 ) -> Outcome:
-    from undamped.errors import DataError, MissingPackageError, OptionError
+    from undamped.errors import DataError, MissingPackageError, NonFiniteError, OptionError
     from undamped.experiments.kept_runs import kept_fit
 
     try:
         run = kept_fit(
             model, task, model_options={}, task_options=options, train=train, seed=seed, out=out
         )
-    except (DataError, MissingPackageError, OptionError) as error:
+    except (DataError, MissingPackageError, NonFiniteError, OptionError) as error:
         return Outcome(refused=str(error))
     result = run.settings["result"]
     score, chance = result["test"][built.metric], built.chance.metric

@@ -7,6 +7,7 @@ Here they are put over one another, and what a person said over all of them.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from undamped.errors import OptionError
@@ -40,21 +41,37 @@ def recommended(task: Task | type[Task], model: str, suggested: Settings | None 
             known to be good for this one.
     """
     settings: Settings = {"model": {}, "task": {}, "train": {}}
-    special = [task.recipes.get(key, {}) for key in (ANY, model)]
-    for recipe in (FOR_ALL, _of_model(model, task), suggested or {}, *special):
-        for part, values in recipe.items():
-            if any(name in values for name in _BUDGETS):
-                _forget_budget(settings[part])
-            settings[part].update(values)
+    for recipe in (FOR_ALL, _of_model(model, task), suggested or {}, task.recipes.get(ANY, {})):
+        _put_over(settings, recipe)
+    train, largest = settings["train"], _largest_rate(model)
+    if train.get("learning_rate", 0.0) > largest:
+        train["learning_rate"] = largest
+    _put_over(settings, task.recipes.get(model, {}))
     return settings
+
+
+def _put_over(settings: Settings, recipe: Settings) -> None:
+    for part, values in recipe.items():
+        if any(name in values for name in _BUDGETS):
+            _forget_budget(settings[part])
+        settings[part].update(values)
+
+
+def _member(model: str) -> Any:
+    """Return who knows what a model wants: the cell of a recurrent network, or the model."""
+    member = models[model]
+    return getattr(member, "cell_class", member)
+
+
+def _largest_rate(model: str) -> float:
+    return getattr(_member(model), "largest_rate", math.inf) if model in models else math.inf
 
 
 def _of_model(model: str, task: Task | type[Task]) -> Settings:
     """Return what a model wants on any task, as far as this one lets itself be told."""
     if model not in models:
         return {}
-    member = models[model]
-    wanted: Settings = getattr(getattr(member, "cell_class", member), "recipe", {})
+    wanted: Settings = getattr(_member(model), "recipe", {})
     known = options_of(task if isinstance(task, type) else type(task))
     of_task = {
         name: value

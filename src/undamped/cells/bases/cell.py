@@ -8,6 +8,7 @@ faster way to do that overrides `scan`, says `fused = True`, and must agree with
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -45,6 +46,8 @@ class Cell(nn.Module, ABC):
     state_names: tuple[str, ...] = ("hidden",)
     recipe: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Settings that the network wants on any task, as in `Task.recipes`."""
+    largest_rate: ClassVar[float] = math.inf
+    """The largest learning rate that a task's settings for all models may give to this one."""
     usual_choice: ClassVar[bool] = False
     """Whether others are usually compared with it; `undamped train` suggests it beside them."""
     remembers: ClassVar[str] = ""
