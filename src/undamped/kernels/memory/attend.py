@@ -14,6 +14,7 @@ import numpy as np
 from undamped.kernels.shared import compilers
 from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.tanh import tanh
+from undamped.kernels.shared.upto import upto
 
 PART: dict[str, Any] = compilers.PART | {"fastmath": {"reassoc", "contract", "nsz"}}
 ADDITIVE, DOT = 0, 1
@@ -23,7 +24,7 @@ ADDITIVE, DOT = 0, 1
 def dot(a: Any, b: Any) -> Any:
     """Return the sum of products."""
     total = a.dtype.type(0)
-    for j in range(a.shape[0]):
+    for j in upto(a.shape[0]):
         total += a[j] * b[j]
     return total
 
@@ -31,14 +32,14 @@ def dot(a: Any, b: Any) -> Any:
 @njit(**PART)
 def add_scaled(to: Any, scale: Any, row: Any) -> None:
     """Add scale · row."""
-    for j in range(to.shape[0]):
+    for j in upto(to.shape[0]):
         to[j] += scale * row[j]
 
 
 @njit(**PART)
 def fill(row: Any, value: Any) -> None:
     """Write a value everywhere; a slice would say the same and take longer to compile."""
-    for j in range(row.shape[0]):
+    for j in upto(row.shape[0]):
         row[j] = value
 
 
@@ -52,7 +53,7 @@ def dot_score(query: Any, key: Any, vector: Any) -> Any:
 def additive_score(query: Any, key: Any, vector: Any) -> Any:
     """Return e for one key, vᵀ tanh(query + key)."""
     total = query.dtype.type(0)
-    for j in range(query.shape[0]):
+    for j in upto(query.shape[0]):
         total += vector[j] * tanh(query[j] + key[j])
     return total
 
@@ -61,17 +62,17 @@ def additive_score(query: Any, key: Any, vector: Any) -> Any:
 def softmax(scores: Any, index: Any) -> int:
     """Turn scores into weights where index is not negative; return how many those are."""
     largest, seen = scores.dtype.type(-np.inf), 0
-    for i in range(scores.shape[0]):
+    for i in upto(scores.shape[0]):
         if index[i] >= 0:
             seen += 1
             if scores[i] > largest or scores[i] != scores[i]:
                 largest = scores[i]
     total = scores.dtype.type(0)
-    for i in range(scores.shape[0]):
+    for i in upto(scores.shape[0]):
         if index[i] >= 0:
             scores[i] = math.exp(scores[i] - largest)
             total += scores[i]
-    for i in range(scores.shape[0]):
+    for i in upto(scores.shape[0]):
         scores[i] = scores[i] / total if index[i] >= 0 else scores.dtype.type(0)
     return seen
 
@@ -104,7 +105,7 @@ def additive_backward(
 ) -> None:
     """Add what one score's gradient means for query, key and v."""
     one = query.dtype.type(1)
-    for j in range(query.shape[0]):
+    for j in upto(query.shape[0]):
         value = tanh(query[j] + key[j])
         vector_gradient[j] += gradient * value
         slope = gradient * vector[j] * (one - value * value)

@@ -21,6 +21,7 @@ from undamped.kernels.memory.steps import elman_backward, gates_backward, gru_ba
 from undamped.kernels.shared.compilers import LOOP
 from undamped.kernels.shared.gemm import multiply
 from undamped.kernels.shared.jit import njit
+from undamped.kernels.shared.upto import upto
 
 
 @njit(**PART)
@@ -39,11 +40,11 @@ def _attend_backward(
     given: Any,
 ) -> None:
     mean = query.dtype.type(0)
-    for i in range(row.shape[0]):
+    for i in upto(row.shape[0]):
         if index[i] >= 0:
             given[i] = dot(context_gradient, arrays.states[index[i], b])
             mean += row[i] * given[i]
-    for i in range(row.shape[0]):
+    for i in upto(row.shape[0]):
         at = index[i]
         if at < 0:
             continue
@@ -99,17 +100,17 @@ def backward(kind: int, alignment: int, screening: int, learned: bool) -> Callab
             states, flow = arrays.states[slots + t], gradients.mixed
             if learned:
                 multiply(blas, flow, weights.mixing, parts, False)
-            for b in range(batch):
+            for b in upto(batch):
                 fill(result[b], 0)
                 if t >= alive[b]:
                     continue
                 row, index = attended(screens, slots, arrays, t, b)
                 if learned:
                     move(flow[b], joined[step, b, 2 * size :])
-                    for j in range(size):
+                    for j in upto(size):
                         joined[step, b, j] = states[b, j]
                         joined[step, b, size + j] = 0
-                    for i in range(row.shape[0]):
+                    for i in upto(row.shape[0]):
                         if index[i] >= 0:
                             add_scaled(
                                 joined[step, b, size : 2 * size],
@@ -117,7 +118,7 @@ def backward(kind: int, alignment: int, screening: int, learned: bool) -> Callab
                                 arrays.states[index[i], b],
                             )
                 else:
-                    for j in range(size):
+                    for j in upto(size):
                         parts[b, j] = half * flow[b, j]
                         parts[b, size + j] = half * flow[b, j]
                 query, into = product[step, b, width:], parts[b, size:]
@@ -153,12 +154,12 @@ def backward(kind: int, alignment: int, screening: int, learned: bool) -> Callab
                         room.row,
                     )
             multiply(blas, gradients.keys[slots + t], weights.key, pulled, False)
-            for b in range(batch):
+            for b in upto(batch):
                 if t >= alive[b]:
                     continue
                 if by_score:
                     relevance_backward(weights, gradients, slots + t, b, states[b])
-                for j in range(size):
+                for j in upto(size):
                     total[j] = (
                         output_gradient[step, b, j]
                         + parts[b, j]
@@ -181,7 +182,7 @@ def backward(kind: int, alignment: int, screening: int, learned: bool) -> Callab
                 else:
                     elman_backward(kind, states[b], total, result[b], gradients.threshold)
             multiply(blas, result, weights.recurrent, pulled, False)
-            for b in range(batch):
+            for b in upto(batch):
                 if t < alive[b]:
                     move(pulled[b], flow[b])
                     if is_gru:

@@ -30,12 +30,13 @@ from undamped.kernels.memory.steps import elman, gates, gru, move
 from undamped.kernels.shared.compilers import LOOP
 from undamped.kernels.shared.gemm import multiply
 from undamped.kernels.shared.jit import njit
+from undamped.kernels.shared.upto import upto
 
 
 @njit(**PART)
 def _score(score: Any, weights: Any, arrays: Any, b: int, query: Any, row: Any, index: Any) -> None:
     """Write the scores of what `index` names to `row`."""
-    for i in range(index.shape[0]):
+    for i in upto(index.shape[0]):
         if index[i] >= 0:
             row[i] = score(query, arrays.keys[index[i], b], weights.vector)
 
@@ -43,7 +44,7 @@ def _score(score: Any, weights: Any, arrays: Any, b: int, query: Any, row: Any, 
 @njit(**PART)
 def _add_relevance(weights: Any, arrays: Any, b: int, row: Any, index: Any) -> None:
     """Add the logarithms of learned scores."""
-    for i in range(index.shape[0]):
+    for i in upto(index.shape[0]):
         if index[i] >= 0:
             row[i] += log_sigmoid(relevance(weights, arrays.states[index[i], b]))
 
@@ -53,7 +54,7 @@ def _attend(arrays: Any, b: int, row: Any, index: Any, context: Any) -> int:
     """Turn scores into weights, write their sum of states to `context`; return how many."""
     seen = softmax(row, index)
     fill(context, 0)
-    for i in range(index.shape[0]):
+    for i in upto(index.shape[0]):
         if index[i] >= 0:
             add_scaled(context, row[i], arrays.states[index[i], b])
     return seen
@@ -62,7 +63,7 @@ def _attend(arrays: Any, b: int, row: Any, index: Any, context: Any) -> int:
 @njit(**PART)
 def _mix(blas: int, joined: Any, mixing: Any, after: Any, alive: Any, t: int, old: Any) -> None:
     multiply(blas, joined, mixing, after, False)
-    for b in range(after.shape[0]):
+    for b in upto(after.shape[0]):
         if t >= alive[b]:
             move(old[b], after[b])
 
@@ -105,11 +106,11 @@ def forward(kind: int, alignment: int, screening: int, learned: bool) -> Callabl
         for t in range(begin, begin + projected.shape[0]):
             states, after = arrays.states[slots + t], arrays.mixed[t + 1]
             multiply(blas, arrays.mixed[t], weights.recurrent, product, False)
-            for b in range(batch):
+            for b in upto(batch):
                 if t >= alive[b]:
                     fill(states[b], 0)
                     continue
-                for j in range(width):
+                for j in upto(width):
                     total[j] = product[b, j] + projected[t - begin, b, j]
                 if is_lstm:
                     gates(total, arrays.cells[t, b], arrays.cells[t + 1, b], states[b])
@@ -118,7 +119,7 @@ def forward(kind: int, alignment: int, screening: int, learned: bool) -> Callabl
                 else:
                     elman(kind, total, weights.threshold, states[b])
             multiply(blas, states, weights.key, arrays.keys[slots + t], False)
-            for b in range(batch):
+            for b in upto(batch):
                 if t >= alive[b]:
                     move(arrays.mixed[t, b], after[b])
                     if is_lstm:
@@ -144,9 +145,9 @@ def forward(kind: int, alignment: int, screening: int, learned: bool) -> Callabl
                 row, index = attended(screens, slots, arrays, t, b)
                 if screens:
                     recent = memory.recent.shape[1]
-                    for i in range(recent):
+                    for i in upto(recent):
                         index[i] = memory.recent[b, i]
-                    for i in range(memory.kept.shape[1]):
+                    for i in upto(memory.kept.shape[1]):
                         index[recent + i] = memory.kept[b, i]
                 # Named here, not outside: a loop that is given a function is not kept in the cache.
                 if additive:
@@ -158,12 +159,12 @@ def forward(kind: int, alignment: int, screening: int, learned: bool) -> Callabl
                 seen = _attend(arrays, b, row, index, context)
                 if attentive:
                     scale = product.dtype.type(seen if shares else 1)
-                    add_scaled(memory.recent_score[b], scale, row[: memory.recent.shape[1]])
+                    add_scaled(memory.recent_score[b], scale, row)  # which begins with the recent
                 if learned:
                     move(states[b], joined[b, :size])
                     move(context, joined[b, size:])
                 else:
-                    for j in range(size):
+                    for j in upto(size):
                         after[b, j] = half * (states[b, j] + context[j])
             if learned:
                 _mix(blas, joined, weights.mixing, after, alive, t, arrays.mixed[t])

@@ -11,6 +11,7 @@ from undamped.kernels.memory.attend import PART, add_scaled, dot
 from undamped.kernels.memory.steps import elman, gates
 from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.tanh import sigmoid
+from undamped.kernels.shared.upto import upto
 
 
 @njit(**PART)
@@ -21,7 +22,7 @@ def screen(memory: Any, b: int, where: int, first: Any) -> None:
     if recent[0] >= 0 and kept.shape[0]:
         place = 0
         least = np.inf
-        for i in range(kept.shape[0]):
+        for i in upto(kept.shape[0]):
             value = kept_scores[i] if kept[i] >= 0 else -np.inf
             if value < least:
                 place = i
@@ -30,7 +31,7 @@ def screen(memory: Any, b: int, where: int, first: Any) -> None:
             kept[place] = recent[0]
             kept_scores[place] = scores[0]
     last = recent.shape[0] - 1
-    for i in range(last):
+    for i in upto(last):
         recent[i] = recent[i + 1]
         scores[i] = scores[i + 1]
     recent[last] = where
@@ -55,7 +56,7 @@ def surprise(
     """
     size, distance = new.shape[0], new.dtype.type(0)
     silence, rate = weights.silence, new.dtype.type(choices.rate)
-    for j in range(expected.shape[0]):
+    for j in upto(expected.shape[0]):
         total[j] = product[j] + silence[j] + expected[j]
         expected[j] += rate * (projected[j] - silence[j] - expected[j])
     alone, after = room.alone[0], room.alone[1]
@@ -63,7 +64,7 @@ def surprise(
         gates(total, cell, after, alone)
     else:
         elman(choices.step, total, weights.threshold, alone)
-    for j in range(size):
+    for j in upto(size):
         distance += (new[j] - alone[j]) ** 2
     return distance
 

@@ -24,6 +24,7 @@ from undamped.kernels.memory.steps import gates, gates_backward, move
 from undamped.kernels.shared.compilers import LOOP
 from undamped.kernels.shared.gemm import multiply
 from undamped.kernels.shared.jit import njit
+from undamped.kernels.shared.upto import upto
 
 
 class SparseWeights(NamedTuple):
@@ -71,7 +72,7 @@ class SparseGradients(NamedTuple):
 def _choose(scores: Any, seen: Any, b: int, count: int, best: Any) -> int:
     """Fill `best` with the rows of the largest scores, the largest first; return how many."""
     found, most = 0, best.shape[0]
-    for i in range(count):
+    for i in upto(count):
         if not seen[i, b]:
             continue
         place = found if found < most else most
@@ -96,20 +97,20 @@ def _weigh(arrays: Any, t: int, b: int, scores: Any, best: Any, found: int) -> N
     fill(row, 0)
     arrays.limit[t, b] = -1
     if found < best.shape[0]:  # all of them, by softmax
-        for i in range(found):
+        for i in upto(found):
             index[i], row[i] = best[i], scores[best[i]]
         softmax(row, index)
         return
     least = best[found - 1]
     arrays.limit[t, b] = least
     total = row.dtype.type(0)
-    for i in range(found - 1):
+    for i in upto(found - 1):
         above = scores[best[i]] - scores[least]
         if above > 0 or above != above:
             index[i], row[i] = best[i], above
             total += above
     arrays.total[t, b] = total
-    for i in range(found - 1):
+    for i in upto(found - 1):
         if index[i] >= 0:
             row[i] /= total
 
@@ -130,39 +131,39 @@ def forward(
     batch, size = arrays.hidden.shape[1:]
     product, query, raw, scores, best = room
     count = slots
-    for t in range(begin):
+    for t in upto(begin):
         count += arrays.column[t] >= 0
     for t in range(begin, begin + projected.shape[0]):
         multiply(blas, arrays.hidden[t], weights.recurrent, product, False)
-        for b in range(batch):
+        for b in upto(batch):
             if t < alive[b]:
-                for j in range(4 * size):
+                for j in upto(4 * size):
                     product[b, j] += projected[t - begin, b, j]
                 gates(product[b], arrays.cells[t, b], arrays.cells[t + 1, b], raw[b])
         multiply(blas, raw, weights.query, query, False)
-        for b in range(batch):
+        for b in upto(batch):
             if t >= alive[b]:
                 fill(arrays.index[t, b], -1)
                 move(arrays.hidden[t, b], arrays.hidden[t + 1, b])
                 move(arrays.context[t, b], arrays.context[t + 1, b])
                 move(arrays.cells[t, b], arrays.cells[t + 1, b])
                 continue
-            for i in range(count):
+            for i in upto(count):
                 if arrays.seen[i, b]:
                     scores[i] = additive_score(query[b], arrays.keys[i, b], weights.vector)
             found = _choose(scores, arrays.seen, b, count, best)
             _weigh(arrays, t, b, scores, best, found)
             context = arrays.context[t + 1, b]
             fill(context, 0)
-            for i in range(arrays.index.shape[2]):
+            for i in upto(arrays.index.shape[2]):
                 at = arrays.index[t, b, i]
                 if at >= 0:
                     add_scaled(context, arrays.weights[t, b, i], arrays.rows[at, b])
-            for j in range(size):
+            for j in upto(size):
                 arrays.hidden[t + 1, b, j] = raw[b, j] + context[j]
         at = arrays.column[t]
         if at >= 0:
-            for b in range(batch):
+            for b in upto(batch):
                 arrays.seen[at, b] = due[t, b]
                 fill(arrays.rows[at, b], 0)
                 if due[t, b]:
@@ -186,12 +187,12 @@ def _attend_backward(
     """Bring the gradient of the context to rows, keys, query and v."""
     row, index = arrays.weights[t, b], arrays.index[t, b]
     limit, mean = arrays.limit[t, b], query.dtype.type(0)
-    for i in range(row.shape[0]):
+    for i in upto(row.shape[0]):
         if index[i] >= 0:
             slope[i] = dot(context_gradient, arrays.rows[index[i], b])
             mean += row[i] * slope[i]
     rest = query.dtype.type(0)
-    for i in range(row.shape[0] + 1):
+    for i in upto(row.shape[0] + 1):
         if i < row.shape[0]:
             at = index[i]
             if at < 0:
@@ -247,18 +248,18 @@ def backward(
         at = arrays.column[t]
         if at >= 0:
             multiply(blas, gradients.keys[at], weights.key, pulled, False)
-        for b in range(batch):
+        for b in upto(batch):
             fill(query_gradient[step, b], 0)
             if t >= alive[b]:
                 fill(gates_gradient[step, b], 0)
                 continue
             flow = gradients.hidden[b]
-            for j in range(size):
+            for j in upto(size):
                 flow[j] += hidden_gradient[step, b, j]
             if at >= 0 and due[t, b]:
-                for j in range(size):
+                for j in upto(size):
                     flow[j] += gradients.rows[at, b, j] + pulled[b, j]
-            for j in range(size):
+            for j in upto(size):
                 into[j] = flow[j] + context_gradient[step, b, j]
             _attend_backward(
                 weights,
@@ -272,9 +273,9 @@ def backward(
                 slope,
             )
         multiply(blas, query_gradient[step], weights.query, pulled, False)
-        for b in range(batch):
+        for b in upto(batch):
             if t < alive[b]:
-                for j in range(size):
+                for j in upto(size):
                     into[j] = gradients.hidden[b, j] + pulled[b, j]
                 gates_backward(
                     product[step, b],
@@ -285,7 +286,7 @@ def backward(
                     gates_gradient[step, b],
                 )
         multiply(blas, gates_gradient[step], weights.recurrent, pulled, False)
-        for b in range(batch):
+        for b in upto(batch):
             if t < alive[b]:
                 move(pulled[b], gradients.hidden[b])
                 if cut[t, b]:

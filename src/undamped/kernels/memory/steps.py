@@ -8,12 +8,13 @@ from undamped.kernels.memory.arrays import MODRELU, RELU, TANH
 from undamped.kernels.memory.attend import PART
 from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.tanh import sigmoid, tanh
+from undamped.kernels.shared.upto import upto
 
 
 @njit(**PART)
 def move(row: Any, to: Any) -> None:
     """Copy a row."""
-    for j in range(to.shape[0]):
+    for j in upto(to.shape[0]):
         to[j] = row[j]
 
 
@@ -21,7 +22,7 @@ def move(row: Any, to: Any) -> None:
 def elman(kind: int, total: Any, threshold: Any, new: Any) -> None:
     """Write h = φ(total)."""
     zero = total.dtype.type(0)
-    for j in range(new.shape[0]):
+    for j in upto(new.shape[0]):
         value = total[j]
         if kind == TANH:
             new[j] = tanh(value)
@@ -38,11 +39,11 @@ def elman(kind: int, total: Any, threshold: Any, new: Any) -> None:
 def gates(total: Any, before: Any, after: Any, new: Any) -> None:
     """Write the cell and the hidden state of an LSTM; `total` holds i, f, g, o."""
     size = new.shape[0]
-    for j in range(size):
+    for j in upto(size):
         after[j] = sigmoid(total[size + j]) * before[j]
-    for j in range(size):
+    for j in upto(size):
         after[j] += sigmoid(total[j]) * tanh(total[2 * size + j])
-    for j in range(size):
+    for j in upto(size):
         new[j] = sigmoid(total[3 * size + j]) * tanh(after[j])
 
 
@@ -50,7 +51,7 @@ def gates(total: Any, before: Any, after: Any, new: Any) -> None:
 def gru(total: Any, before: Any, new: Any) -> None:
     """Write h of a GRU; `total` holds r, z, and what input and state give the candidate."""
     size, one = new.shape[0], new.dtype.type(1)
-    for j in range(size):
+    for j in upto(size):
         r, z = sigmoid(total[j]), sigmoid(total[size + j])
         candidate = tanh(total[2 * size + j] + r * total[3 * size + j])
         new[j] = (one - z) * candidate + z * before[j]
@@ -60,7 +61,7 @@ def gru(total: Any, before: Any, new: Any) -> None:
 def elman_backward(kind: int, new: Any, given: Any, gradient: Any, threshold_gradient: Any) -> None:
     """Write the gradient of `total`, given that of h; add to that of the threshold."""
     one, zero = new.dtype.type(1), new.dtype.type(0)
-    for j in range(new.shape[0]):
+    for j in upto(new.shape[0]):
         if kind == TANH:
             gradient[j] = given[j] * (one - new[j] * new[j])
         elif kind == RELU:
@@ -78,7 +79,7 @@ def gates_backward(
 ) -> None:
     """Write the gradient of `total`; bring `carried`, that of the cell, to the step before."""
     size, one = given.shape[0], given.dtype.type(1)
-    for j in range(size):
+    for j in upto(size):
         i, f = sigmoid(total[j]), sigmoid(total[size + j])
         g, o = tanh(total[2 * size + j]), sigmoid(total[3 * size + j])
         shown = tanh(after[j])
@@ -94,7 +95,7 @@ def gates_backward(
 def gru_backward(total: Any, before: Any, given: Any, gradient: Any, direct: Any) -> None:
     """Write the gradient of `total`, and to `direct` that of the state which h keeps."""
     size, one = given.shape[0], given.dtype.type(1)
-    for j in range(size):
+    for j in upto(size):
         r, z = sigmoid(total[j]), sigmoid(total[size + j])
         candidate = tanh(total[2 * size + j] + r * total[3 * size + j])
         slope = given[j] * (one - z) * (one - candidate * candidate)

@@ -33,6 +33,10 @@ USED = (
 """What is Numba's own business and changed here; where one is missing, its compiler is taken."""
 
 
+CALLED_BY_PYTHON = "_ZN7cpython"
+"""How names of functions begin that Python can call."""
+
+
 class SettledFlags(Flags):
     """Numba's options of a compilation, of which none changes any more once two were compared."""
 
@@ -61,6 +65,14 @@ class SettledFlags(Flags):
 
 class LoopLibrary(JITCodeLibrary):
     """The machine code of a loop."""
+
+    def add_ir_module(self, ir_module: Any) -> None:
+        """Take in code; what unpacks Python's arguments is long and run once: it stays as it is."""
+        for function in ir_module.functions:
+            if function.name.startswith(CALLED_BY_PYTHON) and not function.is_declaration:
+                function.attributes.add("noinline")
+                function.attributes.add("optnone")
+        super().add_ir_module(ir_module)
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout

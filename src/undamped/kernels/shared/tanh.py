@@ -12,11 +12,13 @@ float64: the C library's tanh.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import types
-from numba.extending import overload
+from numba.extending import intrinsic, overload
 
 from undamped.kernels.shared.compilers import PART
 
@@ -70,29 +72,58 @@ def _limited_tanh(x: Any, limit: Any = LIMIT) -> Any:
     return _rational if x == types.float32 else _library
 
 
-# For kernels with several gates: compiled once, on its own, and joined by LLVM. They would take
-# long to compile if Numba put the source into each of their lines.
+# For kernels with several gates: written in LLVM's language where they are called. They would take
+# long to compile if Numba put the source into each of their lines, or compiled them on their own.
 
 
-def tanh(x: Any, limit: Any = LIMIT) -> Any:
-    """Return tanh(x) in the precision of x; only compiled code calls this."""
-    return math.tanh(x)
+def _tanh(context: Any, x: Any) -> Any:
+    """Return tanh(x) in the precision of x."""
+    return _for_floats(x, _tanh_of)
 
 
-@overload(tanh, jit_options=PART | {"fastmath": {"contract"}, "forceinline": True})
-def _tanh(x: Any, limit: Any = LIMIT) -> Any:
-    return _rational if x == types.float32 else _library
+def _sigmoid(context: Any, x: Any) -> Any:
+    """Return 1/(1 + e⁻ˣ) in the precision of x."""
+    return _for_floats(x, _sigmoid_of)
 
 
-def sigmoid(x: Any) -> Any:
-    """Return 1/(1 + e⁻ˣ) in the precision of x; only compiled code calls this."""
-    return 0.5 + 0.5 * math.tanh(0.5 * x)
+def _for_floats(x: Any, of: Callable[..., Any]) -> Any:
+    if x not in (types.float32, types.float64):
+        return None  # Numba then says which call it is that has no such function
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return of(context, builder, *values)
+
+    return x(x), generate
 
 
-@overload(sigmoid, jit_options=PART | {"forceinline": True})
-def _sigmoid(x: Any) -> Any:
-    def by_tanh(x: Any) -> Any:
-        half = type(x)(0.5)
-        return half + half * tanh(half * x)
+def _tanh_of(context: Any, builder: Any, x: Any) -> Any:
+    """Write what `_rational` says, or a call of the library's tanh."""
+    if x.type == ir.DoubleType():
+        exact = context.get_function(math.tanh, types.float64(types.float64))
+        return exact(builder, [x])
 
-    return by_tanh
+    def constant(value: Any) -> Any:
+        return ir.Constant(x.type, float(value))
+
+    def polynomial(u: Any, first: Any, *others: Any) -> Any:
+        if not others:
+            return constant(first)
+        product = builder.fmul(u, polynomial(u, *others), flags=("contract",))
+        return builder.fadd(constant(first), product, flags=("contract",))
+
+    low, high = constant(-LIMIT), constant(LIMIT)
+    c = builder.select(builder.fcmp_ordered("<", x, low), low, x)
+    c = builder.select(builder.fcmp_ordered(">", c, high), high, c)
+    u = builder.fmul(c, c)
+    p, q = polynomial(u, P0, P1, P2, P3), polynomial(u, ONE, Q1, Q2, Q3, Q4)
+    return builder.fdiv(builder.fmul(c, p), q)
+
+
+def _sigmoid_of(context: Any, builder: Any, x: Any) -> Any:
+    half = ir.Constant(x.type, 0.5)
+    inner = _tanh_of(context, builder, builder.fmul(half, x))
+    return builder.fadd(half, builder.fmul(half, inner))
+
+
+tanh: Any = intrinsic(_tanh)
+sigmoid: Any = intrinsic(_sigmoid)
