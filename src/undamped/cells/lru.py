@@ -7,7 +7,6 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.state_space import StateSpaceCell, width_or
@@ -97,10 +96,10 @@ class LRUCell(StateSpaceCell):
         )
         self.output_weight = nn.Parameter(torch.randn(hidden_size, 2 * modes) / modes**0.5)
 
-    def drive(self, x: Tensor) -> Tensor:
-        """γ B u, real and imaginary parts side by side."""
+    def drive_weight(self) -> Tensor:
+        """γ B, the real part of a row above its imaginary part."""
         scaled = self.gain_log.exp().view(-1, 1, 1) * self.input_weight
-        return F.linear(x, scaled.flatten(0, 1))
+        return scaled.flatten(0, 1)
 
     def eigenvalues(self) -> Tensor:
         """λ as pairs (modes, 2)."""

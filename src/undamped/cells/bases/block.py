@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from undamped.cells.bases.cell import Cell, State
 from undamped.cells.bases.ends import cut_off
 from undamped.kernels.linear.gate import gated_unit, reference_gated_unit
+from undamped.kernels.linear.norm import row_norm
 
 BlockKind = Literal["none", "layer-norm", "batch-norm"]
 Norm = Literal["layer-norm", "batch-norm"]
@@ -131,7 +132,10 @@ class Block(Cell):
     ) -> tuple[Tensor, State]:
         """All steps at once; lengths may be 0, for sequences that are over."""
         e = self.encode(x)
-        v = self._normalise_batch(e, lengths) if self.looks_ahead else self.normalise(e)
+        if self.norm == "layer-norm":
+            v, e = row_norm(e, EPSILON)
+        else:
+            v = self._normalise_batch(e, lengths) if self.looks_ahead else self.normalise(e)
         r, inner = self.cell.scan(v, state[1:], lengths)
         output = gated_unit(r, e, self.gate.weight, self.gate.bias, masks)
         output, last = cut_off(output, state[0], lengths)

@@ -62,7 +62,7 @@ class Cell(nn.Module, ABC):
     in_chunks: ClassVar[bool] = False
     """Whether a network goes over long sequences in chunks, since `scan` leaves much to autograd.
     With a block all do."""
-    kept_sequences: ClassVar[int] = 8
+    kept_sequences: ClassVar[int] = 7
     """About how many sequences as wide as a layer a pass keeps for its gradients, block and all."""
     dense: ClassVar[bool] = False
     """Whether free square matrices read the state: `recurrent_matrices` returns them."""

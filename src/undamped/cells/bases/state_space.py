@@ -16,6 +16,8 @@ from torch.nn import functional as F
 
 from undamped.cells.bases.cell import Cell, State
 from undamped.cells.bases.ends import cut_off
+from undamped.kernels.linear.product import kept_product
+from undamped.kernels.linear.reading import read_and_pass
 
 
 class StateSpaceCell(Cell):
@@ -47,9 +49,13 @@ class StateSpaceCell(Cell):
         """The output, and what the units carry."""
         return (self.hidden_size, *[self.shown] * (len(self.state_names) - 1))
 
+    def drive_weight(self) -> Tensor:
+        """B, (shown, input)."""
+        return self.input_weight
+
     def drive(self, x: Tensor) -> Tensor:
         """B u, (…, shown)."""
-        return F.linear(x, self.input_weight)
+        return F.linear(x, self.drive_weight())
 
     def passing(self, x: Tensor) -> Tensor:
         """D u, number by number where the sizes agree."""
@@ -83,9 +89,10 @@ class StateSpaceCell(Cell):
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """Both products at once for all steps, the linear recurrence in its kernel."""
-        shown, units = self.move_along(self.drive(x), state[1:], lengths)
+        drive = kept_product(x, self.drive_weight())
+        shown, units = self.move_along(drive, state[1:], lengths)
         if self.pass_weight.dim() == 1:
-            output = torch.addcmul(self.read(shown), self.pass_weight, x)
+            output = read_and_pass(shown, x, self.output_weight, self.pass_weight)
         else:
             output = self.read(shown) + self.passing(x)
         output, last = cut_off(output, state[0], lengths)

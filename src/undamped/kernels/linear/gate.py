@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from undamped.kernels.dispatch import implementation
+from undamped.kernels.linear.rows import rows_of
 from undamped.kernels.shared.allocate import empty
 from undamped.kernels.shared.eager_function import eager_function
 from undamped.kernels.shared.threads import over_columns
@@ -47,14 +48,10 @@ def reference_gated_unit(
     return e + (added * masks[1] if masks else added)
 
 
-def _rows(tensor: Tensor) -> Tensor:
-    return tensor.detach().reshape(-1, tensor.shape[-1])
-
-
 def _mask(mask: Tensor | None, like: Tensor) -> Any:
     if mask is None:
         return like.new_ones(1, like.shape[-1]).numpy()
-    return _rows(mask).contiguous().numpy()
+    return rows_of(mask).numpy()
 
 
 def _over_rows(kernel: Any, rows: Tensor, *arguments: Any) -> None:
@@ -74,8 +71,9 @@ def _forward(
 ) -> tuple[Tensor, Tensor]:
     from undamped.kernels.linear import gate_compiled as kernels
 
-    rows, passed = _rows(r).contiguous(), _rows(e).contiguous()
-    both = torch.mm(_bent(rows, _mask(first, rows)), weight.detach().t())
+    rows, passed = rows_of(r), rows_of(e)
+    both = empty((len(rows), len(weight)), rows)
+    torch.mm(_bent(rows, _mask(first, rows)), weight.detach().t(), out=both)
     out = empty(passed.shape, passed)
     constants = bias.detach().contiguous().numpy(), _mask(second, passed)
     _over_rows(kernels.gated, passed, both.numpy(), *constants, passed.numpy(), out.numpy())
@@ -95,7 +93,7 @@ def _backward(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Tensor | None,
     if gradient is None:
         return (None,) * 6
     r, weight, first, second, both = ctx.saved_tensors
-    rows, given = _rows(r).contiguous(), _rows(gradient).contiguous()
+    rows, given = rows_of(r), rows_of(gradient)
     of_both, mask = empty(both.shape, both), _mask(first, rows)
     arrays = both.numpy(), _mask(second, given), given.numpy(), of_both.numpy()
     _over_rows(kernels.gated_backward, given, *arrays)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.tanh import sigmoid, tanh
 from undamped.kernels.unicornn.compiled import OPTIONS
@@ -63,11 +65,13 @@ def gated(both: Any, bias: Any, mask: Any, e: Any, out: Any, low: int, high: int
 def gated_backward(both: Any, mask: Any, gradient: Any, out: Any, low: int, high: int) -> None:
     """Write the gradient of `both`."""
     size, one = gradient.shape[1], gradient.dtype.type(1)
+    # Of its own: what is read from the array that is written is not vectorised.
+    shares = np.empty(size, gradient.dtype)
     for i in range(low, high):
         pair, m, given, result = both[i], mask[i % mask.shape[0]], gradient[i], out[i]
         for j in range(size):
-            result[size + j] = sigmoid(pair[size + j])
+            shares[j] = sigmoid(pair[size + j])
         for j in range(size):
-            result[j] = given[j] * m[j] * result[size + j]
+            result[j] = given[j] * m[j] * shares[j]
         for j in range(size):
-            result[size + j] = result[j] * pair[j] * (one - result[size + j])
+            result[size + j] = given[j] * m[j] * shares[j] * pair[j] * (one - shares[j])

@@ -9,22 +9,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import count
 
 import numpy as np
 import torch
 from torch import Tensor
 
-LARGE = 4 << 20  # bytes from which NumPy asks for large pages
+PAGE = 2 << 20  # bytes of a large page; NumPy asks for them for arrays from two of them up
 LINE = 64  # bytes; products and scans are fastest where rows start with a cache line
+SHIFTS = 61
+_allocated = count()
 
 
 def empty(shape: Sequence[int], like: Tensor) -> Tensor:
     """Return an uninitialised contiguous tensor of the type and on the device of `like`."""
     size = math.prod(shape) * like.element_size()
-    if like.device.type != "cpu" or size < LARGE:
+    if like.device.type != "cpu" or size < PAGE:
         return like.new_empty(tuple(shape))
-    raw = np.empty(size + LINE, np.uint8)
-    start = -raw.ctypes.data % LINE
+    # Room for a page more, of which little is touched, so that ours begin where large ones do. But
+    # not all at the same line: rows of several arrays at once would push each other out.
+    shift = LINE * (next(_allocated) * 13 % SHIFTS)
+    raw = np.empty(size + PAGE + LINE * SHIFTS, np.uint8)
+    start = -raw.ctypes.data % PAGE + shift
     return torch.from_numpy(raw[start : start + size]).view(like.dtype).view(tuple(shape))
 
 
