@@ -16,6 +16,9 @@ from undamped.training.portfolio.clock import Clock, without_budget
 from undamped.training.portfolio.networks import try_networks
 from undamped.training.run import Run
 
+MARGIN = 2.0
+"""Standard errors."""
+
 
 def fit_best(
     task: Task,
@@ -32,8 +35,8 @@ def fit_best(
 
     Members that learn at once come first, the cheapest before the others, and are judged on several
     draws of validation data where these are few; then networks, trained in two rounds. A network
-    has to be better by more than a standard error on the same validation part, since what it
-    is compared with has seen less time. The winner is then fitted as always: a member that learns
+    has to be better by more than two standard errors on the same validation part: there are
+    several of them, and each shows the best of all its weights on that part. The winner is then fitted as always: a member that learns
     at once from training and validation data, a network with validation data to choose its weights
     by. Only then is the test part looked at.
 
@@ -136,17 +139,17 @@ def chosen(tried: list[Attempt], task: Task) -> tuple[Attempt, str]:
         winner = at_once or trained
         assert winner is not None
         return winner, f"{winner.model} was best on {_where(winner)}."
-    margin = standard_error(at_once.valid, _valid_count(task), task)
+    margin = _chance(at_once, task)
     gain = trained.valid - at_once.valid
     gain = gain if task.higher_is_better else -gain
     if gain > margin:
         return trained, (
             f"{trained.model} was better than {at_once.model}, which learns in seconds, by more "
-            "than a standard error on validation data."
+            "than two standard errors on validation data."
         )
     return at_once, (
-        f"{at_once.model} was best on {_where(at_once)}, and no network better by more than a "
-        "standard error."
+        f"{at_once.model} was best on {_where(at_once)}, and no network better by more than "
+        "two standard errors."
     )
 
 
@@ -167,7 +170,12 @@ def _where(attempt: Attempt) -> str:
 def _can_be_beaten(best: Attempt, task: Task) -> bool:
     if not task.metric.endswith("accuracy"):
         return True
-    return 1 - best.valid > standard_error(best.valid, _valid_count(task), task)
+    return 1 - best.valid > _chance(best, task)
+
+
+def _chance(best: Attempt, task: Task) -> float:
+    """Return by how much a network has to be better than what learns at once."""
+    return MARGIN * standard_error(best.valid, _valid_count(task), task)
 
 
 def _valid_count(task: Task) -> int:
