@@ -89,7 +89,7 @@ class StateSpaceCell(Cell):
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """Both products at once for all steps, the linear recurrence in its kernel."""
-        drive = kept_product(x, self.drive_weight())
+        drive, x = kept_product(x, self.drive_weight())
         shown, units = self.move_along(drive, state[1:], lengths)
         if self.pass_weight.dim() == 1:
             output = read_and_pass(shown, x, self.output_weight, self.pass_weight)

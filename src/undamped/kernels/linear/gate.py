@@ -98,7 +98,7 @@ def _backward(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Tensor | None,
     arrays = both.numpy(), _mask(second, given), given.numpy(), of_both.numpy()
     _over_rows(kernels.gated_backward, given, *arrays)
     of_weight = of_both.t() @ _bent(rows, mask)
-    of_r = of_both @ weight.detach()
+    of_r = torch.mm(of_both, weight.detach(), out=empty(rows.shape, rows))
     _over_rows(kernels.gelu_backward, rows, rows.numpy(), mask, of_r.numpy())
     return of_r.view(r.shape), gradient, of_weight, of_both.sum(0), None, None
 

@@ -22,7 +22,7 @@ from undamped.kernels.shared.eager_function import eager_function
 from undamped.kernels.shared.lengths import remaining_by_column
 from undamped.kernels.shared.threads import over_columns
 
-CHECKPOINT_EVERY = 256
+CHECKPOINT_EVERY = 512
 
 
 def linear_oscillator_scan(

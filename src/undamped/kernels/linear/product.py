@@ -14,8 +14,11 @@ from undamped.kernels.shared.allocate import empty
 from undamped.kernels.shared.eager_function import eager_function
 
 
-def kept_product(x: Tensor, weight: Tensor) -> Tensor:
-    """Return x Wᵀ.
+def kept_product(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return x Wᵀ, and x for whoever needs it too: the product's gradient is added to theirs.
+
+    Added in place: the second result has to be read by one function alone, which makes a gradient
+    of its own for it.
 
     Args:
         x: (…, features).
@@ -23,25 +26,36 @@ def kept_product(x: Tensor, weight: Tensor) -> Tensor:
     """
     if implementation(x, weight) == "numba":
         return _eager(x, weight)
-    return F.linear(x, weight)
+    return F.linear(x, weight), x
 
 
-def _forward(x: Tensor, weight: Tensor) -> Tensor:
+def _forward(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     rows = rows_of(x)
     out = empty((len(rows), len(weight)), rows)
     torch.mm(rows, weight.detach().t(), out=out)
-    return out.view(*x.shape[:-1], len(weight))
+    return out.view(*x.shape[:-1], len(weight)), x
 
 
-def _save(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+def _save(ctx: Any, inputs: tuple[Tensor, Tensor], outputs: tuple[Tensor, Tensor]) -> None:
+    ctx.set_materialize_grads(False)
     ctx.save_for_backward(*inputs)
 
 
-def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
+def _backward(
+    ctx: Any, gradient: Tensor | None, passed: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    if gradient is None:
+        return passed, None
     x, weight = ctx.saved_tensors
     given = rows_of(gradient)
-    of_x = torch.mm(given, weight).view(x.shape) if ctx.needs_input_grad[0] else None
-    return of_x, given.t() @ rows_of(x) if ctx.needs_input_grad[1] else None
+    of_weight = given.t() @ rows_of(x) if ctx.needs_input_grad[1] else None
+    if not ctx.needs_input_grad[0]:
+        return None, of_weight
+    if passed is None:
+        found = torch.mm(given, weight, out=empty((len(given), x.shape[-1]), given))
+    else:
+        found = rows_of(passed).addmm_(given, weight)
+    return found.view(x.shape), of_weight
 
 
 _eager = eager_function(_forward, _save, _backward)

@@ -36,9 +36,9 @@ def fit_best(
     Members that learn at once come first, the cheapest before the others, and are judged on several
     draws of validation data where these are few; then networks, trained in two rounds. A network
     has to be better by more than two standard errors on the same validation part: there are
-    several of them, and each shows the best of all its weights on that part. The winner is then fitted as always: a member that learns
-    at once from training and validation data, a network with validation data to choose its weights
-    by. Only then is the test part looked at.
+    several of them, and each shows the best of all its weights on that part. The winner is then
+    fitted as always: a member that learns at once from training and validation data, a network with
+    validation data to choose its weights by. Only then is the test part looked at.
 
     Args:
         task: The task.
