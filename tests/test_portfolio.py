@@ -16,7 +16,7 @@ from undamped.training.portfolio import at_once_members, networks
 from undamped.training.portfolio.at_once_members import try_at_once
 from undamped.training.portfolio.attempt import Attempt, better, in_short, standard_error
 from undamped.training.portfolio.clock import Clock
-from undamped.training.portfolio.fit_best import chosen
+from undamped.training.portfolio.fit_best import _why_no_networks, chosen
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_a_race_with_a_budget_of_steps_is_a_function_of_the_seed(small, tmp_path
     runs = [
         fit(
             "auto",
-            task_of(*noise(80)),
+            task_of(*noise(160)),
             train={"steps": 3, "batch_size": 8},
             seed=2,
             out=tmp_path,
@@ -155,17 +155,28 @@ def test_groups_stay_on_one_side_when_validation_data_are_drawn_anew():
     assert not set(groups[again.parts["train"]]) & set(groups[again.parts["valid"]])
 
 
+def test_a_handful_of_validation_series_is_not_asked_about_networks():
+    task = task_of(*waves(60))
+    assert "9 validation answers" in _why_no_networks(Attempt("bank", 0.6, 0.4, 5 / 9, 5), task)
+    assert "nothing can be better" in _why_no_networks(Attempt("bank", 1.0, 0.1, 1.0, 5), task)
+    assert not _why_no_networks(Attempt("guess", 0.5, 0.7, 0.5, 5), task)
+    assert not _why_no_networks(None, task)
+    assert not _why_no_networks(Attempt("bank", 0.6, 0.4, 0.6, 5), task_of(*waves(160)))
+
+
 def test_a_network_has_to_be_better_by_more_than_chance():
     task = task_of(*waves(60))  # nine validation series
-    members = [Attempt("bank", 0.8, 0.4, 6 / 9, 5), Attempt("guess", 0.5, 0.7, 5 / 9, 1)]
+    members = [Attempt("bank", 0.7, 0.4, 6 / 9, 5), Attempt("guess", 0.5, 0.7, 5 / 9, 1)]
     close = Attempt("gru", 8 / 9, 0.3, 8 / 9, 1, steps=5)  # two of nine are no evidence
     winner, why = chosen([*members, close], task)
     assert winner.model == "bank" and "drawn 5 times" in why
     clear = Attempt("gru", 1.0, 0.1, 1.0, 1, steps=5)
     winner, why = chosen([*members, clear], task)
     assert winner is clear and "more than two standard errors" in why
+    known_better = Attempt("bank", 0.85, 0.4, 6 / 9, 5)  # and unlucky on this part
+    assert chosen([known_better, clear], task)[0] is known_better
     assert better(members[0], members[1], task)
-    assert not better(Attempt("a", 0.8, 0.5), members[0], task)
+    assert not better(Attempt("a", 0.7, 0.5), members[0], task)
     assert standard_error(0.5, 100, task) == pytest.approx(0.05, abs=0.001)
     with pytest.raises(OptionError, match="none: no reason"):
         chosen([Attempt("bank", why_not="no reason")], task)

@@ -17,7 +17,10 @@ from undamped.training.portfolio.networks import try_networks
 from undamped.training.run import Run
 
 MARGIN = 2.0
-"""Standard errors."""
+"""By how many standard errors a network has to be better."""
+FEW = 20
+"""Validation answers below which no network is tried: the best of a hundred states of its weights
+on a handful of series is luck."""
 
 
 def fit_best(
@@ -34,8 +37,9 @@ def fit_best(
     """Race a portfolio of models on validation data, and fit the winner.
 
     Members that learn at once come first, the cheapest before the others, and are judged on several
-    draws of validation data where these are few; then networks, trained in two rounds. A network
-    has to be better by more than two standard errors on the same validation part: there are
+    draws of validation data where these are few; then networks, trained in two rounds, if there
+    are twenty validation answers to judge them by. A network has to be better by more than two
+    standard errors, both on the same validation part and than the mean over all draws: there are
     several of them, and each shows the best of all its weights on that part. The winner is then
     fitted as always: a member that learns at once from training and validation data, a network with
     validation data to choose its weights by. Only then is the test part looked at.
@@ -109,9 +113,9 @@ def race(
         tried.append(try_at_once(name, task, train, seed, clock))
         say(tried[-1])
     best = _best([one for one in tried if one.usable], task)
-    if best is not None and not _can_be_beaten(best, task):
-        said = f"nothing can be better than {best.model} by more than chance."
-        return [*tried, *(Attempt(name, why_not=said) for name in networks.members())]
+    useless = _why_no_networks(best, task)
+    if useless:
+        return [*tried, *(Attempt(name, why_not=useless) for name in networks.members())]
     reserve = 0.0 if best is None else 3 * best.seconds / max(1, best.draws)
     return [*tried, *try_networks(task, train, seed, clock, reserve, say, talk)]
 
@@ -139,10 +143,10 @@ def chosen(tried: list[Attempt], task: Task) -> tuple[Attempt, str]:
         winner = at_once or trained
         assert winner is not None
         return winner, f"{winner.model} was best on {_where(winner)}."
-    margin = _chance(at_once, task)
-    gain = trained.valid - at_once.valid
-    gain = gain if task.higher_is_better else -gain
-    if gain > margin:
+    pick = max if task.higher_is_better else min
+    to_beat = pick(at_once.valid, at_once.score)
+    gain = trained.valid - to_beat if task.higher_is_better else to_beat - trained.valid
+    if gain > MARGIN * standard_error(to_beat, _valid_count(task), task):
         return trained, (
             f"{trained.model} was better than {at_once.model}, which learns in seconds, by more "
             "than two standard errors on validation data."
@@ -167,15 +171,17 @@ def _where(attempt: Attempt) -> str:
     return "validation data"
 
 
-def _can_be_beaten(best: Attempt, task: Task) -> bool:
-    if not task.metric.endswith("accuracy"):
-        return True
-    return 1 - best.valid > _chance(best, task)
-
-
-def _chance(best: Attempt, task: Task) -> float:
-    """Return by how much a network has to be better than what learns at once."""
-    return MARGIN * standard_error(best.valid, _valid_count(task), task)
+def _why_no_networks(best: Attempt | None, task: Task) -> str:
+    """Say why no network could win, whatever came of it; nothing where one could."""
+    if best is None or best.model in at_once_members.ALWAYS:
+        return ""
+    count = _valid_count(task)
+    margin = MARGIN * standard_error(best.valid, count, task)
+    if task.metric.endswith("accuracy") and 1 - best.valid <= margin:
+        return f"nothing can be better than {best.model} by more than chance."
+    if count < FEW:
+        return f"{count} validation answers cannot tell a network's skill from luck; {FEW} can."
+    return ""
 
 
 def _valid_count(task: Task) -> int:
