@@ -95,6 +95,8 @@ def backward(kind: int, alignment: int, screening: int, learned: bool) -> Callab
         slots, dtype = choices.slots, product.dtype
         half = dtype.type(0.5) if choices.mix == HALF else dtype.type(1)
         total, pulled, parts = room.total, room.alone, room.parts
+        # Named here, not outside: a loop that is given a function is not kept in the cache.
+        score_backward = additive_backward if additive else dot_backward
         for step in range(steps - 1, -1, -1):
             t, result = begin + step, product_gradient[step]
             states, flow = arrays.states[slots + t], gradients.mixed
@@ -122,37 +124,20 @@ def backward(kind: int, alignment: int, screening: int, learned: bool) -> Callab
                         parts[b, j] = half * flow[b, j]
                         parts[b, size + j] = half * flow[b, j]
                 query, into = product[step, b, width:], parts[b, size:]
-                # Named here, not outside: a loop that is given a function is not kept in the cache.
-                if additive:
-                    _attend_backward(
-                        additive_backward,
-                        by_score,
-                        weights,
-                        arrays,
-                        gradients,
-                        row,
-                        index,
-                        b,
-                        query,
-                        into,
-                        result[b, width:],
-                        room.row,
-                    )
-                else:
-                    _attend_backward(
-                        dot_backward,
-                        by_score,
-                        weights,
-                        arrays,
-                        gradients,
-                        row,
-                        index,
-                        b,
-                        query,
-                        into,
-                        result[b, width:],
-                        room.row,
-                    )
+                _attend_backward(
+                    score_backward,
+                    by_score,
+                    weights,
+                    arrays,
+                    gradients,
+                    row,
+                    index,
+                    b,
+                    query,
+                    into,
+                    result[b, width:],
+                    room.row,
+                )
             multiply(blas, gradients.keys[slots + t], weights.key, pulled, False)
             for b in upto(batch):
                 if t >= alive[b]:

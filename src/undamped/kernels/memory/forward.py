@@ -103,6 +103,8 @@ def forward(kind: int, alignment: int, screening: int, learned: bool) -> Callabl
         width, slots = projected.shape[2], choices.slots
         half = product.dtype.type(0.5) if choices.mix == HALF else product.dtype.type(1)
         total, context = room.total, room.row
+        # Named here, not outside: a loop that is given a function is not kept in the cache.
+        score = additive_score if additive else dot_score
         for t in range(begin, begin + projected.shape[0]):
             states, after = arrays.states[slots + t], arrays.mixed[t + 1]
             multiply(blas, arrays.mixed[t], weights.recurrent, product, False)
@@ -149,11 +151,7 @@ def forward(kind: int, alignment: int, screening: int, learned: bool) -> Callabl
                         index[i] = memory.recent[b, i]
                     for i in upto(memory.kept.shape[1]):
                         index[recent + i] = memory.kept[b, i]
-                # Named here, not outside: a loop that is given a function is not kept in the cache.
-                if additive:
-                    _score(additive_score, weights, arrays, b, product[b, width:], row, index)
-                else:
-                    _score(dot_score, weights, arrays, b, product[b, width:], row, index)
+                _score(score, weights, arrays, b, product[b, width:], row, index)
                 if learns:
                     _add_relevance(weights, arrays, b, row, index)
                 seen = _attend(arrays, b, row, index, context)

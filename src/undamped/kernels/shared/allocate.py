@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,27 +40,6 @@ def contiguous_copy(tensor: Tensor) -> Tensor:
     return empty(plain.shape, plain).copy_(plain)
 
 
-class _Lease:
-    """Room that somebody uses; when the last array that looks into it is gone, it is idle again.
-
-    Args:
-        raw: The room.
-        size: How many bytes of it are wanted.
-    """
-
-    def __init__(self, raw: np.ndarray, size: int) -> None:
-        self.raw = raw
-        self.__array_interface__: dict[str, Any] = {
-            "version": 3,
-            "typestr": "|u1",
-            "shape": (size,),
-            "data": (_begin(raw), False),
-        }
-
-    def __del__(self) -> None:
-        _idle.give(self.raw)
-
-
 class _Idle:
     """Room that nobody uses; what was used last comes first, since it is still near.
 
@@ -71,6 +50,7 @@ class _Idle:
 
     def __init__(self) -> None:
         self.found: deque[np.ndarray] = deque()
+        self.limit = IDLE_BYTES  # here, since the last leases end when the module is gone
 
     def taken(self, size: int) -> np.ndarray:
         """Return room of a size, used before or new."""
@@ -88,11 +68,35 @@ class _Idle:
     def give(self, raw: np.ndarray) -> None:
         """Keep room, and let go of what was idle longest while there is too much of it."""
         self.found.append(raw)
-        while sum(one.size for one in tuple(self.found)) > IDLE_BYTES:
-            try:
+        try:
+            while sum(one.size for one in self.found) > self.limit:
                 self.found.popleft()
-            except IndexError:
-                break
+        except (IndexError, RuntimeError):  # somebody came between, and counts too
+            return
+
+
+_idle = _Idle()
+
+
+class _Lease:
+    """Room that somebody uses; when the last array that looks into it is gone, it is idle again.
+
+    Args:
+        raw: The room.
+        size: How many bytes of it are wanted.
+    """
+
+    def __init__(self, raw: np.ndarray, size: int) -> None:
+        self.raw = raw
+        self.__array_interface__: dict[str, Any] = {
+            "version": 3,
+            "typestr": "|u1",
+            "shape": (size,),
+            "data": (_begin(raw), False),
+        }
+
+    def __del__(self, give: Callable[[np.ndarray], None] = _idle.give) -> None:
+        give(self.raw)
 
 
 def _begin(raw: np.ndarray) -> int:
@@ -102,6 +106,3 @@ def _begin(raw: np.ndarray) -> int:
     """
     address = raw.ctypes.data
     return address + -address % PAGE + LINE * (address // PAGE * 13 % SHIFTS)
-
-
-_idle = _Idle()
