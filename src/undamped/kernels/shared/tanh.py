@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, overload
-
-from undamped.kernels.shared.compilers import PART
+from numba.extending import intrinsic
 
 LIMIT = np.float32(7.8)
 ONE = np.float32(1.0)
@@ -44,36 +42,8 @@ Q1, Q2, Q3, Q4 = (
 )
 
 
-def _rational(x: Any, limit: Any = LIMIT) -> Any:
-    c = -limit if x < -limit else x
-    c = limit if c > limit else c
-    u = c * c
-    p = P0 + u * (P1 + u * (P2 + u * P3))
-    q = ONE + u * (Q1 + u * (Q2 + u * (Q3 + u * Q4)))
-    return c * p / q
-
-
-def _library(x: Any, limit: Any = LIMIT) -> Any:
-    return math.tanh(x)
-
-
-def limited_tanh(x: Any, limit: Any = LIMIT) -> Any:
-    """Return tanh(x) in the precision of x; only compiled code calls this.
-
-    `limit` is `LIMIT`, as a number that the compiler cannot see through if it should be fast: two
-    comparisons with constants are merged into one and two blends, while two with a variable
-    become a single instruction each.
-    """
-    return math.tanh(x)
-
-
-@overload(limited_tanh, inline="always", jit_options=PART | {"fastmath": {"contract"}})
-def _limited_tanh(x: Any, limit: Any = LIMIT) -> Any:
-    return _rational if x == types.float32 else _library
-
-
-# For kernels with several gates: written in LLVM's language where they are called. They would take
-# long to compile if Numba put the source into each of their lines, or compiled them on their own.
+# Written in LLVM's language where they are called. Kernels with several gates would take long to
+# compile if Numba put the source into each of their lines, or compiled them on their own.
 
 
 def _tanh(context: Any, x: Any) -> Any:
@@ -81,23 +51,32 @@ def _tanh(context: Any, x: Any) -> Any:
     return _for_floats(x, _tanh_of)
 
 
+def _limited_tanh(context: Any, x: Any, limit: Any) -> Any:
+    """Return tanh(x) in the precision of x.
+
+    `limit` is `LIMIT`, as a number that the compiler cannot see through if it should be fast: two
+    comparisons with constants are merged into one and two blends, while two with a variable
+    become a single instruction each.
+    """
+    return _for_floats(x, _tanh_of, limit)
+
+
 def _sigmoid(context: Any, x: Any) -> Any:
     """Return 1/(1 + e⁻ˣ) in the precision of x."""
     return _for_floats(x, _sigmoid_of)
 
 
-def _for_floats(x: Any, of: Callable[..., Any]) -> Any:
+def _for_floats(x: Any, of: Callable[..., Any], *others: Any) -> Any:
     if x not in (types.float32, types.float64):
         return None  # Numba then says which call it is that has no such function
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return of(context, builder, *values)
 
-    return x(x), generate
+    return x(x, *others), generate
 
 
-def _tanh_of(context: Any, builder: Any, x: Any) -> Any:
-    """Write what `_rational` says, or a call of the library's tanh."""
+def _tanh_of(context: Any, builder: Any, x: Any, limit: Any = None) -> Any:
     if x.type == ir.DoubleType():
         exact = context.get_function(math.tanh, types.float64(types.float64))
         return exact(builder, [x])
@@ -111,7 +90,8 @@ def _tanh_of(context: Any, builder: Any, x: Any) -> Any:
         product = builder.fmul(u, polynomial(u, *others), flags=("contract",))
         return builder.fadd(constant(first), product, flags=("contract",))
 
-    low, high = constant(-LIMIT), constant(LIMIT)
+    high = constant(LIMIT) if limit is None else limit
+    low = constant(-LIMIT) if limit is None else builder.fneg(limit)
     c = builder.select(builder.fcmp_ordered("<", x, low), low, x)
     c = builder.select(builder.fcmp_ordered(">", c, high), high, c)
     u = builder.fmul(c, c)
@@ -126,4 +106,5 @@ def _sigmoid_of(context: Any, builder: Any, x: Any) -> Any:
 
 
 tanh: Any = intrinsic(_tanh)
+limited_tanh: Any = intrinsic(_limited_tanh)
 sigmoid: Any = intrinsic(_sigmoid)
