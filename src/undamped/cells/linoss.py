@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.state_space import StateSpaceCell, width_or
 from undamped.cells.registry import network
+from undamped.kernels.linear.block import BlockWeights, goes_in_tiles, oscillator_block
 from undamped.kernels.linear.oscillator import linear_oscillator_scan
 from undamped.options import NonNegativeInt, PositiveInt
 from undamped.promises import Kind, Promise
@@ -80,6 +81,37 @@ class LinearOscillators(StateSpaceCell):
         """All steps in one compiled loop."""
         position, velocity = units
         return linear_oscillator_scan(drive, *self._of_both_parts(), (position, velocity), lengths)
+
+    def scans_blocks(self, steps: int, batch: int) -> bool:
+        """Whether there are sequences for all threads, and none of the input is turned."""
+        numbers = steps * batch * self.hidden_size
+        return self.pass_weight.dim() == 1 and goes_in_tiles(numbers, batch)
+
+    def scan_in_block(
+        self,
+        e: Tensor,
+        state: State,
+        lengths: Tensor | None,
+        gate: nn.Linear,
+        masks: State,
+        epsilon: float,
+    ) -> tuple[Tensor, State] | None:
+        """The whole block in one compiled pass, where there is one for these tensors."""
+        if not self.scans_blocks(*e.shape[:2]):
+            return None
+        position, velocity = state[2:]
+        keep, *others = self._of_both_parts()
+        coefficients = torch.stack([torch.ones_like(others[0]) if keep is None else keep, *others])
+        learnt = (self.drive_weight(), self.output_weight, self.pass_weight)
+        weights = BlockWeights(coefficients, *learnt, gate.weight, gate.bias, masks)
+        found = oscillator_block(e, weights, position, velocity, lengths, epsilon)
+        if found is None:
+            return None
+        ends = [found.last, found.shown]
+        if lengths is not None:  # of what is over before it begins the state stays
+            begun = (lengths > 0).unsqueeze(-1)
+            ends = [torch.where(begun, new, old) for new, old in zip(ends, state, strict=False)]
+        return found.output, (*ends, found.position, found.velocity)
 
     @abstractmethod
     def free_parameters(self) -> list[nn.Parameter]:

@@ -9,6 +9,7 @@ made again, so that a stopped experiment goes on where it was.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -196,7 +197,7 @@ def run(
     Args:
         sets: Names of sets that have been fetched.
         models: Registry names, and `auto`.
-        seeds: How many seeds; `auto` and trained networks have one.
+        seeds: How many seeds; what draws nothing at random has one.
         seed: The first of them.
         steps: Updates of trained networks, instead of a time.
         network_seconds: Time for a trained network on each set.
@@ -257,10 +258,9 @@ def _answers(
     trained = model != AUTO and not issubclass(models[model], LearnsAtOnce)
     if trained:
         train = budget
-    once = trained or model in (AUTO, *_ALWAYS_THE_SAME)
     found: list[Any] = []
     try:
-        for seed in seeds[:1] if once else seeds:
+        for seed in seeds[:1] if model in _ALWAYS_THE_SAME else seeds:
             run = kept_fit(
                 model,
                 "ucr",
@@ -291,4 +291,10 @@ def _cell(answers: Answers) -> str:
     if not answers.accuracy:
         return "–"
     share = f"{answers.mean:.1%}"
-    return f"{share} ({answers.models[0]})" if answers.models else share
+    if len(answers.accuracy) > 1:
+        share += f" ± {100 * np.std(answers.accuracy, ddof=1):.1f}"
+    if not answers.models:
+        return share
+    counts = Counter(answers.models).most_common()
+    chosen = (name if len(counts) == 1 else f"{count} {name}" for name, count in counts)
+    return f"{share} ({', '.join(chosen)})"

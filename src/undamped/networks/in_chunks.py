@@ -5,7 +5,8 @@ go over a chunk of steps before the next chunk begins, and what lies between two
 one chunk only. The states at the start of every chunk are kept; the backward pass goes through a
 chunk again to get its gradients. The last chunks, as many as a fixed amount of memory holds, are
 kept as they are and not gone through again; so are all chunks of a stack of blocks if ten times
-that holds them, since going through its products twice takes a third as long again.
+that holds them, since going through its products twice takes a third as long again. Blocks that go
+through time in tiles of their own then need no chunks at all.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def worth_it(network: Recurrent, x: Tensor) -> bool:
         return False
     if network.bidirectional or not (network.cell_class.in_chunks or network.block != "none"):
         return False
-    if len(x) * step_bytes(network, x) <= KEPT_BYTES:
+    size = len(x) * step_bytes(network, x)
+    if size <= KEPT_BYTES or (size <= WHOLE_BYTES and _scans_blocks(network, x)):
         return False
     if implementation(x, *network.parameters()) != "numba":
         return False
@@ -61,6 +63,16 @@ def worth_it(network: Recurrent, x: Tensor) -> bool:
     # Averages that stand still may move before the backward pass: then they are not looked up.
     averaging = any(block.norm == "batch-norm" for block in blocks)
     return not (averaging and torch.is_grad_enabled())
+
+
+def _scans_blocks(network: Recurrent, x: Tensor) -> bool:
+    """Say whether every layer is a block that goes through time in tiles of its own."""
+    return all(
+        isinstance(cell, Block)
+        and cell.norm == "layer-norm"
+        and cell.cell.scans_blocks(*x.shape[:2])
+        for cell in network.cells
+    )
 
 
 def run_in_chunks(

@@ -133,6 +133,9 @@ class Block(Cell):
         """All steps at once; lengths may be 0, for sequences that are over."""
         e = self.encode(x)
         if self.norm == "layer-norm":
+            whole = self.cell.scan_in_block(e, state, lengths, self.gate, masks, EPSILON)
+            if whole is not None:
+                return whole
             v, e = row_norm(e, EPSILON)
         else:
             v = self._normalise_batch(e, lengths) if self.looks_ahead else self.normalise(e)

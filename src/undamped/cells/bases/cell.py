@@ -196,6 +196,25 @@ class Cell(nn.Module, ABC):
             "Use unicornn to run a network backwards in time."
         )
 
+    def scans_blocks(self, steps: int, batch: int) -> bool:
+        """Say whether `scan_in_block` has a pass for so many steps of so many sequences."""
+        return False
+
+    def scan_in_block(
+        self,
+        e: Tensor,
+        state: State,
+        lengths: Tensor | None,
+        gate: nn.Linear,
+        masks: State,
+        epsilon: float,
+    ) -> tuple[Tensor, State] | None:
+        """Scan a whole block around this cell, given e, the block's state and its other parts.
+
+        None where there is no pass of its own for that: then the block goes part by part.
+        """
+        return None
+
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """Scan (time, batch, input); return all outputs and the state at the end.
 

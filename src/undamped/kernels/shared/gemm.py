@@ -44,17 +44,25 @@ def _opened(library: Path) -> Any:
 
 
 def _product(
-    context: Any, address: Any, rows: Any, matrix: Any, out: Any, sizes: Any, keep: Any
+    context: Any,
+    address: Any,
+    rows: Any,
+    matrix: Any,
+    out: Any,
+    sizes: Any,
+    keep: Any,
+    transposed: Any,
 ) -> Any:
     """Call gemm: out (m, n) = rows (m, k) matrix (k, n) + keep·out, all without gaps.
 
-    Fortran stores columns first, so there this is outᵀ = matrixᵀ rowsᵀ, and nothing is turned.
+    Fortran stores columns first, so there this is outᵀ = matrixᵀ rowsᵀ, and nothing is turned;
+    but with `transposed` the rows, (k, m), are.
     """
     number = types.CPointer(out.dtype)
-    signature = types.void(address, number, number, number, sizes, keep)
+    signature = types.void(address, number, number, number, sizes, keep, transposed)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        address, rows, matrix, out, sizes, keep = values
+        address, rows, matrix, out, sizes, keep, transposed = values
         integer, character = ir.IntType(32), ir.IntType(8)
         kind = context.get_value_type(signature.args[1].dtype)
 
@@ -68,7 +76,10 @@ def _product(
         )
         plain, one = place(ir.Constant(character, ord("N"))), place(ir.Constant(kind, 1.0))
         kept = place(builder.uitofp(keep, kind))
-        arguments = [plain, plain, n, m, k, one, matrix, n, rows, k, kept, out, n]
+        turned = builder.trunc(transposed, ir.IntType(1))
+        letter = builder.select(turned, *(ir.Constant(character, ord(c)) for c in "TN"))
+        order, width = place(letter), builder.select(turned, m, k)
+        arguments = [plain, order, n, m, k, one, matrix, n, rows, width, kept, out, n]
         function = ir.FunctionType(ir.VoidType(), [value.type for value in arguments])
         builder.call(builder.inttoptr(address, function.as_pointer()), arguments)
         return context.get_dummy_value()
@@ -91,4 +102,18 @@ def multiply(blas: int, rows: Any, matrix: Any, out: Any, keep: bool) -> None:
         keep: Whether to add.
     """
     sizes = (out.shape[0], out.shape[1], rows.shape[1])
-    _call(blas, rows.ctypes, matrix.ctypes, out.ctypes, sizes, keep)
+    _call(blas, rows.ctypes, matrix.ctypes, out.ctypes, sizes, keep, False)
+
+
+@njit(**PART)
+def add_transposed_product(blas: int, rows: Any, others: Any, out: Any) -> None:
+    """Add rowsᵀ·others to `out`: the sum of outer products that the gradient of a matrix is.
+
+    Args:
+        blas: What `product_address` returned.
+        rows: (k, m).
+        others: (k, n).
+        out: (m, n).
+    """
+    sizes = (out.shape[0], out.shape[1], rows.shape[0])
+    _call(blas, rows.ctypes, others.ctypes, out.ctypes, sizes, True, True)

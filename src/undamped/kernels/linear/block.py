@@ -1,0 +1,291 @@
+"""A block of the state-space literature around linear oscillators, as one function.
+
+    v = norm(e),  u = B v,  z' = a z − k x + f u,  x' = x + s z',  r = C x' + d ⊙ v,
+    output = e + (W₁ g + b₁) ⊙ σ̂(W₂ g + b₂),  g = gelu(r)
+
+Each thread takes its sequences through all of it, a tile of steps at a time: what lies between two
+parts never leaves its cache, and threads meet once each way. See `block_compiled` for what is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undamped.kernels.dispatch import implementation
+from undamped.kernels.linear.rows import rows_of
+from undamped.kernels.shared.allocate import contiguous_copy, empty
+from undamped.kernels.shared.eager_function import refuse_second_derivatives
+from undamped.kernels.shared.threads import GRAIN, run_in_parallel, worth_having
+
+TILE_ROWS = 256
+"""Rows of a tile: some eight arrays of them are in use, which a core's own cache should hold."""
+TILE_STEPS = 16
+"""The fewest steps of a tile: at the beginning of each one state is kept."""
+SEQUENCES = 16
+"""The most that are taken through at once."""
+
+
+class BlockWeights(NamedTuple):
+    """The trained numbers of a block, and the masks that are drawn for a pass."""
+
+    coefficients: Tensor
+    """a, k, f and s, (4, units)."""
+    drive: Tensor
+    """B, (units, features)."""
+    read: Tensor
+    """C, (features, units)."""
+    passing: Tensor
+    """d, (features,)."""
+    gate: Tensor
+    """W₁ above W₂, (2 × features, features)."""
+    bias: Tensor
+    """(2 × features,)."""
+    masks: tuple[Tensor, ...] = ()
+    """(1, batch, features) each, factors on g and on what is added to e; or none."""
+
+
+class BlockResult(NamedTuple):
+    """What comes out of a block."""
+
+    output: Tensor
+    """(time, batch, features), zeros where sequences are over."""
+    last: Tensor
+    """The last output of every sequence, (batch, features); zeros for one without steps."""
+    shown: Tensor
+    """The last r, likewise."""
+    position: Tensor
+    """(batch, units)."""
+    velocity: Tensor
+
+
+def goes_in_tiles(numbers: int, batch: int) -> bool:
+    """Say whether a pass is for this: for as many sequences as there are threads worth having.
+
+    One sequence alone is better shared by splitting every product.
+
+    Args:
+        numbers: How many numbers a layer makes in a pass.
+        batch: How many sequences there are.
+    """
+    return batch >= _threads(numbers)
+
+
+def _threads(numbers: int) -> int:
+    return worth_having() if numbers >= GRAIN else 1
+
+
+def oscillator_block(
+    e: Tensor,
+    weights: BlockWeights,
+    position: Tensor,
+    velocity: Tensor,
+    lengths: Tensor | None,
+    epsilon: float,
+) -> BlockResult | None:
+    """Take (time, batch, features) through a block; None where the compiled pass is not for it.
+
+    Args:
+        e: The input, as wide as the output.
+        weights: What the block has learnt.
+        position: x before the first step, (batch, units).
+        velocity: z, likewise.
+        lengths: (batch,), from 0 on, where sequences end.
+        epsilon: What the normalisation adds to variances.
+    """
+    *learnt, masks = weights
+    inputs = (e, *learnt, position, velocity)
+    if implementation(*inputs, *masks) != "numba" or not e.numel():
+        return None
+    plan = _Plan.of(e, lengths, epsilon, torch.is_grad_enabled())
+    return BlockResult(*_Block.apply(plan, *inputs, *(masks or (None, None))))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is not differentiated.
+
+    Args:
+        epsilon: What the normalisation adds to variances.
+        keeping: Whether there may be a backward pass.
+        groups: The first of some sequences, and the number of steps of each of them.
+        threads: How many threads share the groups.
+    """
+
+    epsilon: float
+    keeping: bool
+    groups: list[tuple[int, Any]]
+    threads: int
+
+    @classmethod
+    def of(cls, e: Tensor, lengths: Tensor | None, epsilon: float, keeping: bool) -> _Plan:
+        """Share the sequences of a pass."""
+        (steps, batch, _), threads = e.shape, _threads(e.numel())
+        ends = np.full(batch, steps, np.int64)
+        if lengths is not None:
+            ends = np.clip(lengths.numpy().astype(np.int64), 0, steps)
+        size = min(SEQUENCES, -(-batch // threads))
+        groups = [(low, ends[low : low + size]) for low in range(0, batch, size)]
+        return cls(epsilon, keeping, groups, min(threads, len(groups)))
+
+    def run(self, work: Any, product: int) -> list[Any]:
+        """Do the work for every group, and return what came of each."""
+
+        def some(first: int) -> list[Any]:
+            return [work(n, *self.groups[n]) for n in range(first, len(self.groups), self.threads)]
+
+        found: list[Any] = [None] * len(self.groups)
+        works = [partial(some, first) for first in range(self.threads)]
+        for first, results in enumerate(run_in_parallel(works, product)):
+            found[first :: self.threads] = results
+        return found
+
+
+def _tile(count: int, steps: int) -> int:
+    return min(steps, max(TILE_STEPS, TILE_ROWS // count))
+
+
+def _mask(mask: Tensor | None, like: Tensor, low: int, count: int) -> Any:
+    if mask is None:
+        return like.new_ones(1, like.shape[-1]).numpy()
+    return rows_of(mask).numpy()[low : low + count]
+
+
+def _arrays(*tensors: Tensor) -> list[Any]:
+    return [tensor.detach().contiguous().numpy() for tensor in tensors]
+
+
+def _room(kernels: Any, rows: int, count: int, features: int, units: int, dtype: Any) -> Any:
+    return kernels.Room(
+        np.empty((rows, features), dtype),
+        np.empty(rows, dtype),
+        np.empty((rows, units), dtype),
+        np.empty((rows + count, units), dtype),
+        np.empty((rows, features), dtype),
+    )
+
+
+class _Block(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> Any:
+        from undamped.kernels.linear import block_compiled as kernels
+        from undamped.kernels.shared.gemm import product_address
+
+        e, coefficients, drive, read, passing, gate, bias, position, velocity, *masks = tensors
+        keeping = plan.keeping and any(ctx.needs_input_grad)
+        sequence = e.detach().contiguous()
+        (steps, batch, features), units = e.shape, len(drive)
+        out = empty(e.shape, sequence)
+        zeros = (e.new_zeros(batch, features) for _ in range(2))
+        last = kernels.Ends(*_arrays(*zeros), *_arrays(*map(contiguous_copy, (position, velocity))))
+        matrices = _arrays(coefficients, drive.t(), read.t(), passing, gate.t(), bias)
+        blas, arrays = product_address(e.dtype), _arrays(sequence, out)
+
+        def work(number: int, low: int, ends: Any) -> tuple[Tensor, ...]:
+            count, tile = len(ends), _tile(len(ends), steps)
+            rows = tile * count
+            long = steps * count if keeping else rows
+            tiles = -(-steps // tile) if keeping else 0
+            kept = (
+                empty((long + count, units), sequence),
+                empty((long, features), sequence),
+                empty((long, 2 * features), sequence),
+                sequence.new_empty(tiles, count, units),
+            )
+            own = (_mask(mask, sequence, low, count) for mask in masks)
+            kernels.forward(
+                blas,
+                plan.epsilon,
+                keeping,
+                tile,
+                *arrays,
+                kernels.Weights(*matrices, *own),
+                kernels.Kept(*_arrays(*kept)),
+                _room(kernels, rows, count, features, units, arrays[0].dtype),
+                last,
+                ends,
+                low,
+            )
+            return kept if keeping else ()
+
+        kept = plan.run(work, TILE_ROWS * features * units)
+        ctx.plan = plan
+        ctx.save_for_backward(*tensors[:7], *masks, *(part for parts in kept for part in parts))
+        return out, *map(torch.from_numpy, last)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        from undamped.kernels.linear import block_compiled as kernels
+        from undamped.kernels.shared.gemm import product_address
+
+        refuse_second_derivatives()
+        plan: _Plan = ctx.plan
+        e, coefficients, drive, read, passing, gate, bias, *others = ctx.saved_tensors
+        masks, kept = others[:2], others[2:]
+        sequence = e.detach().contiguous()
+        (steps, _, features), units = e.shape, len(drive)
+        out = empty(e.shape, sequence)
+        last = kernels.Ends(*_arrays(*map(contiguous_copy, gradients[1:])))
+        forced = coefficients[2].unsqueeze(1) * drive
+        matrices = _arrays(coefficients, forced, read, passing, gate, bias)
+        blas, arrays = product_address(e.dtype), _arrays(sequence, gradients[0], out)
+
+        def work(number: int, low: int, ends: Any) -> Any:
+            count, tile = len(ends), _tile(len(ends), steps)
+            rows, dtype = tile * count, arrays[0].dtype
+            own = (_mask(mask, sequence, low, count) for mask in masks)
+            more = kernels.BackwardRoom(
+                np.empty((rows, features), dtype),
+                np.empty((rows, 2 * features), dtype),
+                np.empty((rows, features), dtype),
+                np.empty((rows, features), dtype),
+                np.empty((3, units), dtype),
+                np.empty(2 * features, dtype),
+            )
+            found = kernels.Gradients(
+                np.zeros((3, units)),
+                np.zeros((units, features), dtype),
+                np.zeros((features, units), dtype),
+                np.zeros(features),
+                np.zeros((2 * features, features), dtype),
+                np.zeros(2 * features),
+            )
+            kernels.backward(
+                blas,
+                plan.epsilon,
+                tile,
+                *arrays,
+                kernels.Weights(*matrices, *own),
+                kernels.Kept(*_arrays(*kept[4 * number : 4 * number + 4])),
+                _room(kernels, rows, count, features, units, dtype),
+                more,
+                found,
+                last,
+                ends,
+                low,
+            )
+            return found
+
+        found = plan.run(work, TILE_ROWS * features * units)
+        sums = [torch.from_numpy(sum(parts[1:], parts[0])) for parts in zip(*found, strict=True)]
+        of_units, of_drive, of_read, of_passing, of_gate, of_bias = sums
+        of_force = (of_drive.double() * drive).sum(1)
+        of_coefficients = torch.stack([of_units[0], of_units[1], of_force, of_units[2]])
+        return (
+            None,
+            out,
+            of_coefficients.to(e.dtype),
+            coefficients[2].unsqueeze(1) * of_drive,
+            of_read,
+            of_passing.to(e.dtype),
+            of_gate,
+            of_bias.to(e.dtype),
+            *map(torch.from_numpy, last[2:]),
+            None,
+            None,
+        )
