@@ -233,6 +233,23 @@ def test_a_file_without_a_model_is_raced(small, tmp_path, monkeypatch, capsys):
     assert not code and "auto" in out, err
 
 
+def test_means_over_different_draws_are_not_shown_alone(capsys):
+    from rich.console import Console
+
+    from undamped.cli.tried import tried_table
+
+    def shown(draws):
+        tried = [
+            Attempt("ridge-lags", 0.91, 0.1, 0.87, 3).to_dict(),
+            Attempt("ets", 0.89, 0.1, 0.88, draws).to_dict(),
+        ]
+        Console(width=120).print(tried_table(tried, undamped.tasks.build("digits")))
+        return capsys.readouterr().out
+
+    assert "first draw" in shown(1) and "both have seen" in shown(1) and "87.0 %" in shown(1)
+    assert "first draw" not in shown(3) and "both have seen" not in shown(3)
+
+
 def test_refusals_in_short():
     whole = "MiniROCKET: expected series of one length, got 15 to 29 steps. Choose bank."
     assert in_short(whole) == "expected series of one length, got 15 to 29 steps."

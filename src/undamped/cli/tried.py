@@ -20,7 +20,10 @@ def tried_table(tried: list[dict[str, Any]], task: Task) -> Table:
     """
     table = Table(title="What was tried, on validation data", title_justify="left")
     table.add_column("model", no_wrap=True)
-    for column in (metric_name(task), "draws", "parameters", "steps", "time"):
+    # Means over different numbers of draws do not compare; what all have seen does.
+    uneven = len({one["draws"] for one in tried if "why_not" not in one}) > 1
+    first = ["first draw"] if uneven else []
+    for column in (metric_name(task), "draws", *first, "parameters", "steps", "time"):
         table.add_column(column, justify="right", no_wrap=True)
     left_out: dict[str, list[str]] = {}
     for one in tried:
@@ -31,12 +34,14 @@ def tried_table(tried: list[dict[str, Any]], task: Task) -> Table:
             one["model"],
             number(one["score"], task),
             str(one["draws"]),
+            *([number(one["valid"], task)] if uneven else []),
             f"{one['parameters']:,}",
             f"{one['steps']:,}" if one["steps"] else "–",
             duration(one["seconds"]),
         )
-    if left_out:
-        lines = (f"Not tried: {', '.join(names)}: {why}" for why, names in left_out.items())
+    lines = ["Two models are compared on the draws that both have seen."] if uneven else []
+    lines += [f"Not tried: {', '.join(names)}: {why}" for why, names in left_out.items()]
+    if lines:
         table.caption = "\n".join(lines)
         table.caption_justify = "left"
     return table

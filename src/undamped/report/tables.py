@@ -120,6 +120,8 @@ def tried(reports: Sequence[ModelReport]) -> str:
             (
                 str(one["model"]),
                 f"{one['score']:.4g}" if "score" in one else "–",
+                str(one["draws"]) if "score" in one else "–",
+                f"{one['valid']:.4g}" if "score" in one else "–",
                 f"{one['parameters']:,}" if "score" in one else "–",
                 f"{one['seconds']:.1f} s" if "score" in one else "–",
                 str(one.get("why_not", "")),
@@ -130,7 +132,10 @@ def tried(reports: Sequence[ModelReport]) -> str:
     ]
     if not rows:
         return ""
-    heading = ("model", "on validation data", "parameters", "time", "why it was not tried")
+    heading = (
+        *("model", "on validation data", "drawn so often", "on the first draw"),
+        *("parameters", "time", "why it was not tried"),
+    )
     return _titled("tried", "What was tried", table(heading, rows))
 
 
