@@ -18,6 +18,14 @@ import torch
 from torch import Tensor
 
 from undamped.kernels.dispatch import implementation
+from undamped.kernels.linear.block_arrays import (
+    BackwardRoom,
+    Ends,
+    Gradients,
+    Kept,
+    Room,
+    Weights,
+)
 from undamped.kernels.linear.rows import rows_of
 from undamped.kernels.shared.allocate import contiguous_copy, empty
 from undamped.kernels.shared.eager_function import refuse_second_derivatives
@@ -160,16 +168,6 @@ def _arrays(*tensors: Tensor) -> list[Any]:
     return [tensor.detach().contiguous().numpy() for tensor in tensors]
 
 
-def _room(kernels: Any, rows: int, count: int, features: int, units: int, dtype: Any) -> Any:
-    return kernels.Room(
-        np.empty((rows, features), dtype),
-        np.empty(rows, dtype),
-        np.empty((rows, units), dtype),
-        np.empty((rows + count, units), dtype),
-        np.empty((rows, features), dtype),
-    )
-
-
 class _Block(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> Any:
@@ -182,7 +180,7 @@ class _Block(torch.autograd.Function):
         (steps, batch, features), units = e.shape, len(drive)
         out = empty(e.shape, sequence)
         zeros = (e.new_zeros(batch, features) for _ in range(2))
-        last = kernels.Ends(*_arrays(*zeros), *_arrays(*map(contiguous_copy, (position, velocity))))
+        last = Ends(*_arrays(*zeros), *_arrays(*map(contiguous_copy, (position, velocity))))
         matrices = _arrays(coefficients, drive.t(), read.t(), passing, gate.t(), bias)
         blas, arrays = product_address(e.dtype), _arrays(sequence, out)
 
@@ -204,9 +202,9 @@ class _Block(torch.autograd.Function):
                 keeping,
                 tile,
                 *arrays,
-                kernels.Weights(*matrices, *own),
-                kernels.Kept(*_arrays(*kept)),
-                _room(kernels, rows, count, features, units, arrays[0].dtype),
+                Weights(*matrices, *own),
+                Kept(*_arrays(*kept)),
+                Room.of(rows, count, features, units, arrays[0].dtype),
                 last,
                 ends,
                 low,
@@ -230,7 +228,7 @@ class _Block(torch.autograd.Function):
         sequence = e.detach().contiguous()
         (steps, _, features), units = e.shape, len(drive)
         out = empty(e.shape, sequence)
-        last = kernels.Ends(*_arrays(*map(contiguous_copy, gradients[1:])))
+        last = Ends(*_arrays(*map(contiguous_copy, gradients[1:])))
         forced = coefficients[2].unsqueeze(1) * drive
         matrices = _arrays(coefficients, forced, read, passing, gate, bias)
         blas, arrays = product_address(e.dtype), _arrays(sequence, gradients[0], out)
@@ -239,31 +237,16 @@ class _Block(torch.autograd.Function):
             count, tile = len(ends), _tile(len(ends), steps)
             rows, dtype = tile * count, arrays[0].dtype
             own = (_mask(mask, sequence, low, count) for mask in masks)
-            more = kernels.BackwardRoom(
-                np.empty((rows, features), dtype),
-                np.empty((rows, 2 * features), dtype),
-                np.empty((rows, features), dtype),
-                np.empty((rows, features), dtype),
-                np.empty((3, units), dtype),
-                np.empty(2 * features, dtype),
-            )
-            found = kernels.Gradients(
-                np.zeros((3, units)),
-                np.zeros((units, features), dtype),
-                np.zeros((features, units), dtype),
-                np.zeros(features),
-                np.zeros((2 * features, features), dtype),
-                np.zeros(2 * features),
-            )
+            found = Gradients.zero(features, units, dtype)
             kernels.backward(
                 blas,
                 plan.epsilon,
                 tile,
                 *arrays,
-                kernels.Weights(*matrices, *own),
-                kernels.Kept(*_arrays(*kept[4 * number : 4 * number + 4])),
-                _room(kernels, rows, count, features, units, dtype),
-                more,
+                Weights(*matrices, *own),
+                Kept(*_arrays(*kept[4 * number : 4 * number + 4])),
+                Room.of(rows, count, features, units, dtype),
+                BackwardRoom.of(rows, features, units, dtype),
                 found,
                 last,
                 ends,

@@ -2,7 +2,7 @@
 
 A thread takes its sequences through time some steps at a time. What lies between two parts of the
 block exists for these steps only, so that it stays in the thread's own cache, and no part waits for
-another thread. A row is one sequence at one time, rows of a time lie together.
+another thread.
 
 Kept for the backward pass are z, r and what the gate reads. Positions follow from velocities (x' =
 x + s z', with the same bits), everything else from e and r; and what the drive u = B v would be
@@ -11,8 +11,16 @@ needed for, the gradient of its factors f, is Σ (g vᵀ) ⊙ B over the feature
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from undamped.kernels.linear.block_arrays import (
+    BackwardRoom,
+    Ends,
+    Gradients,
+    Kept,
+    Room,
+    Weights,
+)
 from undamped.kernels.linear.gate_compiled import gated, gated_backward, gelu, gelu_backward
 from undamped.kernels.linear.norm_compiled import backward as norm_backward
 from undamped.kernels.linear.norm_compiled import forward as normalise
@@ -23,100 +31,6 @@ from undamped.kernels.shared.jit import njit
 
 _norm_backward = norm_backward(True)
 MAKES_ARRAYS: dict[str, Any] = LOOP | {"_nrt": True, "fastmath": {"contract"}}
-
-
-class Weights(NamedTuple):
-    """The trained numbers, matrices as the pass multiplies with them."""
-
-    coefficients: Any
-    """a, k, f, s, (4, units)."""
-    drive: Any
-    """B, (features, units); on the way back f B, (units, features)."""
-    read: Any
-    """C, (units, features); on the way back (features, units)."""
-    passing: Any
-    """d, (features,)."""
-    gate: Any
-    """W, (features, 2 × features); on the way back (2 × features, features)."""
-    bias: Any
-    first_mask: Any
-    """(1 or sequences, features), factors on g."""
-    second_mask: Any
-    """The same, on what is added to e."""
-
-
-class Kept(NamedTuple):
-    """What the backward pass needs, row by row; without one, of the present steps only."""
-
-    velocities: Any
-    """z, (rows + sequences, units), from that before the first step on."""
-    shown: Any
-    """r, (rows, features)."""
-    pairs: Any
-    """What the gate reads, (rows, 2 × features)."""
-    borders: Any
-    """x at the beginning of every tile, (tiles, sequences, units)."""
-
-
-class Room(NamedTuple):
-    """Arrays for the steps of a tile."""
-
-    v: Any
-    """(rows, features)."""
-    scales: Any
-    """(rows,), by which the normalisation multiplied."""
-    drive: Any
-    """u, (rows, units); on the way back the gradient of f u."""
-    positions: Any
-    """x, (rows + sequences, units), from that before the tile on."""
-    g: Any
-    """(rows, features)."""
-
-
-class BackwardRoom(NamedTuple):
-    """More of them, for the backward pass."""
-
-    given: Any
-    """The gradient of the output, (rows, features)."""
-    pairs: Any
-    """That of what the gate reads, (rows, 2 × features)."""
-    shown: Any
-    """That of r, (rows, features)."""
-    v: Any
-    """That of v, (rows, features)."""
-    sums: Any
-    """Of one tile, for a, k and s, (3, units)."""
-    of_bias: Any
-    """Of one tile, (2 × features,)."""
-
-
-class Gradients(NamedTuple):
-    """What the backward pass of some sequences finds."""
-
-    coefficients: Any
-    """Of a, k and s, (3, units), in double precision."""
-    drive: Any
-    """Σ g vᵀ, (units, features), with the gradient g of f u."""
-    read: Any
-    """(features, units)."""
-    passing: Any
-    """(features,), in double precision."""
-    gate: Any
-    """(2 × features, features)."""
-    bias: Any
-    """(2 × features,), in double precision."""
-
-
-class Ends(NamedTuple):
-    """What is told of the last step of every sequence: its state, or the gradient of that."""
-
-    output: Any
-    """(sequences, features)."""
-    shown: Any
-    """r, (sequences, features)."""
-    position: Any
-    """(sequences, units)."""
-    velocity: Any
 
 
 @njit(**MAKES_ARRAYS)

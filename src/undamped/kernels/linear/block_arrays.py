@@ -1,0 +1,128 @@
+"""What the compiled pass through a block is given: named arrays, row by row.
+
+A row is one sequence at one time; rows of a time lie together.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Weights(NamedTuple):
+    """The trained numbers, matrices as the pass multiplies with them."""
+
+    coefficients: Any
+    """a, k, f, s, (4, units)."""
+    drive: Any
+    """B, (features, units); on the way back f B, (units, features)."""
+    read: Any
+    """C, (units, features); on the way back (features, units)."""
+    passing: Any
+    """d, (features,)."""
+    gate: Any
+    """W, (features, 2 × features); on the way back (2 × features, features)."""
+    bias: Any
+    first_mask: Any
+    """(1 or sequences, features), factors on g."""
+    second_mask: Any
+    """The same, on what is added to e."""
+
+
+class Kept(NamedTuple):
+    """What the backward pass needs, row by row; without one, of the present steps only."""
+
+    velocities: Any
+    """z, (rows + sequences, units), from that before the first step on."""
+    shown: Any
+    """r, (rows, features)."""
+    pairs: Any
+    """What the gate reads, (rows, 2 × features)."""
+    borders: Any
+    """x at the beginning of every tile, (tiles, sequences, units)."""
+
+
+class Room(NamedTuple):
+    """Arrays for the steps of a tile."""
+
+    v: Any
+    """(rows, features)."""
+    scales: Any
+    """(rows,), by which the normalisation multiplied."""
+    drive: Any
+    """u, (rows, units); on the way back the gradient of f u."""
+    positions: Any
+    """x, (rows + sequences, units), from that before the tile on."""
+    g: Any
+    """(rows, features)."""
+
+    @classmethod
+    def of(cls, rows: int, count: int, features: int, units: int, dtype: Any) -> Room:
+        """Make room for so many rows of so many sequences."""
+        shapes = ((rows, features), rows, (rows, units), (rows + count, units), (rows, features))
+        return cls(*(np.empty(shape, dtype) for shape in shapes))
+
+
+class BackwardRoom(NamedTuple):
+    """More of them, for the backward pass."""
+
+    given: Any
+    """The gradient of the output, (rows, features)."""
+    pairs: Any
+    """That of what the gate reads, (rows, 2 × features)."""
+    shown: Any
+    """That of r, (rows, features)."""
+    v: Any
+    """That of v, (rows, features)."""
+    sums: Any
+    """Of one tile, for a, k and s, (3, units)."""
+    of_bias: Any
+    """Of one tile, (2 × features,)."""
+
+    @classmethod
+    def of(cls, rows: int, features: int, units: int, dtype: Any) -> BackwardRoom:
+        """Make room for so many rows."""
+        shapes = ((rows, features), (rows, 2 * features), *[(rows, features)] * 2, (3, units))
+        return cls(*(np.empty(shape, dtype) for shape in (*shapes, 2 * features)))
+
+
+class Gradients(NamedTuple):
+    """What the backward pass of some sequences finds."""
+
+    coefficients: Any
+    """Of a, k and s, (3, units), in double precision."""
+    drive: Any
+    """Σ g vᵀ, (units, features), with the gradient g of f u."""
+    read: Any
+    """(features, units)."""
+    passing: Any
+    """(features,), in double precision."""
+    gate: Any
+    """(2 × features, features)."""
+    bias: Any
+    """(2 × features,), in double precision."""
+
+    @classmethod
+    def zero(cls, features: int, units: int, dtype: Any) -> Gradients:
+        """Return where gradients are added up."""
+        return cls(
+            np.zeros((3, units)),
+            np.zeros((units, features), dtype),
+            np.zeros((features, units), dtype),
+            np.zeros(features),
+            np.zeros((2 * features, features), dtype),
+            np.zeros(2 * features),
+        )
+
+
+class Ends(NamedTuple):
+    """What is told of the last step of every sequence: its state, or the gradient of that."""
+
+    output: Any
+    """(sequences, features)."""
+    shown: Any
+    """r, (sequences, features)."""
+    position: Any
+    """(sequences, units)."""
+    velocity: Any
