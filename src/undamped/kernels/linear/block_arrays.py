@@ -73,18 +73,22 @@ class BackwardRoom(NamedTuple):
     """That of what the gate reads, (rows, 2 × features)."""
     shown: Any
     """That of r, (rows, features)."""
-    v: Any
-    """That of v, (rows, features)."""
     sums: Any
     """Of one tile, for a, k and s, (3, units)."""
     of_bias: Any
     """Of one tile, (2 × features,)."""
+    of_passing: Any
+    """Of one tile, (features,)."""
+    shares: Any
+    """(features,), for one row."""
 
     @classmethod
     def of(cls, rows: int, features: int, units: int, dtype: Any) -> BackwardRoom:
         """Make room for so many rows."""
-        shapes = ((rows, features), (rows, 2 * features), *[(rows, features)] * 2, (3, units))
-        return cls(*(np.empty(shape, dtype) for shape in (*shapes, 2 * features)))
+        rooms = (features, 2 * features, features)
+        sums = ((3, units), 2 * features, features, features)
+        shapes = (*((rows, width) for width in rooms), *sums)
+        return cls(*(np.empty(shape, dtype) for shape in shapes))
 
 
 class Gradients(NamedTuple):

@@ -11,67 +11,92 @@ from typing import Any
 
 import numpy as np
 
+from undamped.kernels.shared.compilers import PART
 from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.tanh import sigmoid, tanh
+from undamped.kernels.shared.upto import upto
 from undamped.kernels.unicornn.compiled import OPTIONS
 
 SLOPE, CUBE = math.sqrt(2 / math.pi), 0.044715
+ROW: dict[str, Any] = PART | {"fastmath": {"contract"}}
+
+
+@njit(**ROW)
+def gelu_row(r: Any, mask: Any, result: Any) -> None:
+    """r/2 (1 + tanh(√(2/π) (r + 0.044715 r³))), times the mask."""
+    number = r.dtype.type
+    half, one, slope, cube = number(0.5), number(1), number(SLOPE), number(CUBE)
+    for j in upto(r.shape[0]):
+        v = r[j]
+        result[j] = mask[j] * half * v * (one + tanh(slope * (v + cube * v * v * v)))
+
+
+@njit(**ROW)
+def gelu_row_backward(r: Any, mask: Any, gradient: Any) -> None:
+    """Turn the gradient of what `gelu_row` gave into that of r, in place."""
+    number = r.dtype.type
+    half, one, slope, cube = number(0.5), number(1), number(SLOPE), number(CUBE)
+    three = number(3)
+    for j in upto(r.shape[0]):
+        v = r[j]
+        square = v * v
+        bent = tanh(slope * v * (one + cube * square))
+        rise = slope * (one + three * cube * square) * (one - bent * bent)
+        gradient[j] *= mask[j] * half * (one + bent + v * rise)
+
+
+@njit(**ROW)
+def gated_row(pair: Any, bias: Any, mask: Any, e: Any, result: Any) -> None:
+    """Add the bias to `pair`; e plus its first half times the sigmoid of its second and the mask.
+
+    A product that adds a bias writes it to all rows before it begins; here it costs nothing.
+    """
+    size = e.shape[0]
+    for j in upto(2 * size):
+        pair[j] += bias[j]
+    for j in upto(size):
+        result[j] = e[j] + mask[j] * pair[j] * sigmoid(pair[size + j])
+
+
+@njit(**ROW)
+def gated_row_backward(pair: Any, mask: Any, gradient: Any, shares: Any, result: Any) -> None:
+    """Write the gradient of `pair`; `shares` is room for a row.
+
+    Of its own: what is read from the array that is written is not vectorised.
+    """
+    size, one = gradient.shape[0], gradient.dtype.type(1)
+    for j in upto(size):
+        shares[j] = sigmoid(pair[size + j])
+    for j in upto(size):
+        result[j] = gradient[j] * mask[j] * shares[j]
+    for j in upto(size):
+        result[size + j] = gradient[j] * mask[j] * shares[j] * pair[j] * (one - shares[j])
 
 
 @njit(**OPTIONS)
 def gelu(r: Any, mask: Any, out: Any, low: int, high: int) -> None:
-    """r/2 (1 + tanh(√(2/π) (r + 0.044715 r³))), times the mask."""
-    number = r.dtype.type
-    half, one, slope, cube = number(0.5), number(1), number(SLOPE), number(CUBE)
+    """`gelu_row` for a range of rows."""
     for i in range(low, high):
-        x, m, result = r[i], mask[i % mask.shape[0]], out[i]
-        for j in range(r.shape[1]):
-            v = x[j]
-            result[j] = m[j] * half * v * (one + tanh(slope * (v + cube * v * v * v)))
+        gelu_row(r[i], mask[i % mask.shape[0]], out[i])
 
 
 @njit(**OPTIONS)
 def gelu_backward(r: Any, mask: Any, gradient: Any, low: int, high: int) -> None:
-    """Turn the gradient of what `gelu` gave into that of r, in place."""
-    number = r.dtype.type
-    half, one, slope, cube = number(0.5), number(1), number(SLOPE), number(CUBE)
-    three = number(3)
+    """`gelu_row_backward` for a range of rows."""
     for i in range(low, high):
-        x, m, result = r[i], mask[i % mask.shape[0]], gradient[i]
-        for j in range(r.shape[1]):
-            v = x[j]
-            square = v * v
-            bent = tanh(slope * v * (one + cube * square))
-            rise = slope * (one + three * cube * square) * (one - bent * bent)
-            result[j] *= m[j] * half * (one + bent + v * rise)
+        gelu_row_backward(r[i], mask[i % mask.shape[0]], gradient[i])
 
 
 @njit(**OPTIONS)
 def gated(both: Any, bias: Any, mask: Any, e: Any, out: Any, low: int, high: int) -> None:
-    """Add the bias to `both`; e plus its first half times the sigmoid of its second and the mask.
-
-    A product that adds a bias writes it to all rows before it begins; here it costs nothing.
-    """
-    size = e.shape[1]
+    """`gated_row` for a range of rows."""
     for i in range(low, high):
-        pair, m, given, result = both[i], mask[i % mask.shape[0]], e[i], out[i]
-        for j in range(2 * size):
-            pair[j] += bias[j]
-        for j in range(size):
-            result[j] = given[j] + m[j] * pair[j] * sigmoid(pair[size + j])
+        gated_row(both[i], bias, mask[i % mask.shape[0]], e[i], out[i])
 
 
 @njit(**OPTIONS)
 def gated_backward(both: Any, mask: Any, gradient: Any, out: Any, low: int, high: int) -> None:
-    """Write the gradient of `both`."""
-    size, one = gradient.shape[1], gradient.dtype.type(1)
-    # Of its own: what is read from the array that is written is not vectorised.
-    shares = np.empty(size, gradient.dtype)
+    """`gated_row_backward` for a range of rows."""
+    shares = np.empty(gradient.shape[1], gradient.dtype)
     for i in range(low, high):
-        pair, m, given, result = both[i], mask[i % mask.shape[0]], gradient[i], out[i]
-        for j in range(size):
-            shares[j] = sigmoid(pair[size + j])
-        for j in range(size):
-            result[j] = given[j] * m[j] * shares[j]
-        for j in range(size):
-            result[size + j] = given[j] * m[j] * shares[j] * pair[j] * (one - shares[j])
+        gated_row_backward(both[i], mask[i % mask.shape[0]], gradient[i], shares, out[i])

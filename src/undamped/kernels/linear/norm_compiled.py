@@ -10,51 +10,65 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from undamped.kernels.shared.compilers import PART
 from undamped.kernels.shared.jit import njit
+from undamped.kernels.shared.upto import upto
 from undamped.kernels.unicornn.compiled import OPTIONS
 
-SUMS = OPTIONS | {"fastmath": {"reassoc", "contract", "nsz"}}
+ANY_ORDER: dict[str, Any] = {"fastmath": {"reassoc", "contract", "nsz"}}
 
 
-@njit(**SUMS)
+@njit(**PART | ANY_ORDER)
+def normalise_row(epsilon: float, given: Any, result: Any) -> Any:
+    """Write v, and return 1/√(variance + ε)."""
+    number, size = given.dtype.type, given.shape[0]
+    share = number(1 / size)
+    mean, variance = number(0), number(0)
+    for j in upto(size):
+        mean += given[j]
+    mean *= share
+    for j in upto(size):
+        result[j] = given[j] - mean
+        variance += result[j] * result[j]
+    scale = number(1 / math.sqrt(variance * share + epsilon))
+    for j in upto(size):
+        result[j] *= scale
+    return scale
+
+
+@njit(**PART | ANY_ORDER)
+def row_backward(
+    v: Any, scale: Any, gradient: Any, passed: Any, passing: bool, result: Any
+) -> None:
+    """Write the gradient of e, given that of v and, if `passing`, another one to be added."""
+    number, size = v.dtype.type, v.shape[0]
+    share = number(1 / size)
+    mean, along = number(0), number(0)
+    for j in upto(size):
+        mean += gradient[j]
+        along += gradient[j] * v[j]
+    mean, along = mean * share, along * share
+    for j in upto(size):
+        change = scale * (gradient[j] - mean - v[j] * along)
+        result[j] = passed[j] + change if passing else change
+
+
+@njit(**OPTIONS)
 def forward(epsilon: float, e: Any, v: Any, scales: Any, low: int, high: int) -> None:
     """Write v and 1/√(variance + ε)."""
-    number, size = e.dtype.type, e.shape[1]
-    share = number(1 / size)
     for i in range(low, high):
-        given, result = e[i], v[i]
-        mean, variance = number(0), number(0)
-        for j in range(size):
-            mean += given[j]
-        mean *= share
-        for j in range(size):
-            result[j] = given[j] - mean
-            variance += result[j] * result[j]
-        scale = number(1 / math.sqrt(variance * share + epsilon))
-        for j in range(size):
-            result[j] *= scale
-        scales[i] = scale
+        scales[i] = normalise_row(epsilon, e[i], v[i])
 
 
 @cache
 def backward(passing: bool) -> Callable[..., None]:
     """The gradient of e, given that of v and, if `passing`, another one to be added."""
 
-    @njit(**SUMS)
+    @njit(**OPTIONS)
     def norm_backward(
         v: Any, scales: Any, gradient: Any, passed: Any, out: Any, low: int, high: int
     ) -> None:
-        number, size = v.dtype.type, v.shape[1]
-        share = number(1 / size)
         for i in range(low, high):
-            shown, given, other, result = v[i], gradient[i], passed[i], out[i]
-            mean, along = number(0), number(0)
-            for j in range(size):
-                mean += given[j]
-                along += given[j] * shown[j]
-            mean, along, scale = mean * share, along * share, scales[i]
-            for j in range(size):
-                change = scale * (given[j] - mean - shown[j] * along)
-                result[j] = other[j] + change if passing else change
+            row_backward(v[i], scales[i], gradient[i], passed[i], passing, out[i])
 
     return norm_backward
