@@ -60,7 +60,9 @@ def test_all_sets_by_all_models_without_doing_anything_twice(data, monkeypatch):
     assert told[0] == 0 and told == sorted(told) and len(told) == 8
     first, second = result.sets
     counts = {name: len(found.accuracy) for name, found in first.answers.items()}
-    assert counts == {"guess": 1, "minirocket": 2, "auto": 1, "unicornn": 1}
+    assert counts == {"guess": 1, "minirocket": 2, "auto": 2, "unicornn": 2}
+    raced = whole._cell(whole.Answers([0.5, 0.5, 0.8], models=["bank", "dtw", "bank"]))
+    assert raced == "60.0% ± 17.3 (2 bank, 1 dtw)"
     assert second.answers["minirocket"].refused and not second.answers["minirocket"].accuracy
     assert result.to_dict()["common"] == ["GunPoint"]
     text = result.markdown()

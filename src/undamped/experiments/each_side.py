@@ -16,7 +16,7 @@ from typing import Any
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import experiments
 
-MODELS = ("unicornn", "linoss", "bank", "minirocket", "guess")
+MODELS = ("unicornn", "linoss", "lem", "bank", "minirocket", "guess")
 SETS = ("GunPoint", "ArrowHead", "Lightning7")
 TASKS = ("digits", "adding", "first-cue")
 WITHIN = 0.01
