@@ -75,6 +75,21 @@ def test_a_thread_that_keeps_to_itself_leaves_others_as_they_are(two_threads):
     assert torch.get_num_threads() == 2
 
 
+@pytest.mark.skipif(threads._thread_limits() is None, reason="torch has other libraries here")
+def test_a_pool_that_is_made_by_a_thread_alone_leaves_everything_as_it_was(
+    two_threads, monkeypatch
+):
+    monkeypatch.setattr(threads, "_pools", {})
+    with threads.alone():
+        inside = threads.run_in_parallel([torch.get_num_threads] * 2)
+        told = [torch.get_num_threads(), threads.worth_having()]
+    assert inside == [1, 1] and told == [1, 2] and torch.get_num_threads() == 2
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(torch.get_num_threads).result() == 2
+    for made in threads._pools.values():
+        made.shutdown()
+
+
 @pytest.mark.parametrize("name", ["lstm", "exprnn", "unicornn", "indrnn", "memrnn"])
 def test_small_passes_leave_the_threads_of_torch_as_they_were(two_threads, name):
     net = undamped.build(name, input_size=3, hidden_size=8)

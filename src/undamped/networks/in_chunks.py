@@ -12,6 +12,7 @@ through time in tiles of their own then need no chunks at all.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,6 +25,7 @@ from undamped.kernels.dispatch import implementation, through_operator
 from undamped.kernels.shared.allocate import empty
 from undamped.kernels.shared.chunks import Limits, chunk_length, ranges
 from undamped.kernels.shared.eager_function import refuse_second_derivatives
+from undamped.kernels.shared.threads import alone
 from undamped.networks.sequence_tensors import padding_mask
 
 if TYPE_CHECKING:
@@ -127,6 +129,14 @@ class _Plan:
     masks: list[State]
     wanted: Wanted
 
+    def threads(self, x: Tensor) -> AbstractContextManager[None]:
+        """Return what chunks are gone through in.
+
+        Between blocks that share their sequences among threads of their own there is little to do:
+        torch's threads would help with it, and then wait for more on cores that the others need.
+        """
+        return alone() if _scans_blocks(self.network, x) else nullcontext()
+
     def room(self, x: Tensor) -> Tensor:
         """Return where what is wanted goes: all outputs, zeros for their sum, or nothing."""
         width = self.network.output_size
@@ -182,6 +192,17 @@ def _kept_from(network: Recurrent, steps: int, each: int) -> int:
 class _InChunks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, plan: _Plan, count: int, x: Tensor, *tensors: Tensor) -> Any:
+        with plan.threads(x):
+            return _InChunks._forward(ctx, plan, count, x, *tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        refuse_second_derivatives()
+        with ctx.plan.threads(ctx.saved_tensors[0]):
+            return _InChunks._backward(ctx, *grads)
+
+    @staticmethod
+    def _forward(ctx: Any, plan: _Plan, count: int, x: Tensor, *tensors: Tensor) -> Any:
         state, parameters = [t.detach() for t in tensors[:count]], tensors[count:]
         differentiated = any(ctx.needs_input_grad)
         each = step_bytes(plan.network, x)
@@ -213,8 +234,7 @@ class _InChunks(torch.autograd.Function):
         return whole, *(part.clone() for part in state)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        refuse_second_derivatives()
+    def _backward(ctx: Any, *grads: Tensor) -> Any:
         grad, *flowing = grads
         x, *_ = ctx.saved_tensors  # which says so if a parameter has changed since
         plan, leaves = ctx.plan, ctx.leaves

@@ -10,7 +10,7 @@ from undamped.options import NonNegativeInt, Range
 from undamped.registry import tasks
 from undamped.tasks.task import Batch, Chance, GeneratedTask
 
-LONGER = {"steps": 4000, "batch_size": 50, "schedule": "cosine"}
+LONGER = {"steps": 10_000, "batch_size": 50, "schedule": "cosine"}
 
 
 @tasks.register("adding")

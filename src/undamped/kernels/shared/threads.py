@@ -67,7 +67,7 @@ def _new_pool(workers: int) -> ThreadPoolExecutor:
     when all have done so. That needs all of them to meet, and here is the only place where they
     do: meeting at every call would stop for ever when a pool has fewer threads than there is work.
     """
-    threads = torch.get_num_threads()
+    threads = worth_having()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="undamped-part")
     met = threading.Barrier(workers + 1)
 
@@ -80,6 +80,10 @@ def _new_pool(workers: int) -> ThreadPoolExecutor:
         pool.submit(limit)
     met.wait()
     torch.set_num_threads(threads)
+    limits = _thread_limits()
+    if _alone.threads is not None and limits is not None:  # this thread wants to go on alone
+        for limit_to in limits:
+            limit_to(1)
     return pool
 
 
