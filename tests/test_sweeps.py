@@ -3,6 +3,7 @@
 import getpass
 import json
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -388,7 +389,9 @@ def database():
         place.chmod(0o777)
         programs, data = found[-1].parent, place / "data"
         me = getpass.getuser()
-        as_other = ["runuser", "-u", "postgres", "--"] if me == "root" else []
+        # Where root's programs are is not on every path.
+        switch = shutil.which("runuser") or "/usr/sbin/runuser"
+        as_other = [switch, "-u", "postgres", "--"] if me == "root" else []
         user = "postgres" if as_other else me
         quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         initdb = [programs / "initdb", "--no-sync", "--no-locale", "-E", "UTF8", "-A", "trust"]

@@ -55,8 +55,10 @@ def worth_it(network: Recurrent, x: Tensor) -> bool:
     if network.bidirectional or not (network.cell_class.in_chunks or network.block != "none"):
         return False
     size = len(x) * step_bytes(network, x)
-    if size <= KEPT_BYTES or (size <= WHOLE_BYTES and _scans_blocks(network, x)):
+    if size <= KEPT_BYTES:
         return False
+    if torch.is_grad_enabled() and size <= WHOLE_BYTES and _scans_blocks(network, x):
+        return False  # all of it is kept
     if implementation(x, *network.parameters()) != "numba":
         return False
     blocks = [cell for cell in network.cells if isinstance(cell, Block)]
