@@ -82,6 +82,28 @@ def test_the_gated_unit_is_the_same_in_one_pass_and_by_torch(masked):
             torch.testing.assert_close(ours / scale, theirs / scale, atol=tolerance, rtol=0)
 
 
+def gelu_and_slope(r, dtype, compiled):
+    """Of r, through a gate that is open: the unit is then e + gelu(r)."""
+    r = r.to(dtype)[:, None].requires_grad_()
+    weight, bias = torch.tensor([[1.0], [0.0]], dtype=dtype), torch.tensor([0, 40.0], dtype=dtype)
+    with contextlib.nullcontext() if compiled else undamped.plain_loops():
+        out = gated_unit(r, torch.zeros_like(r), weight, bias)
+    return out.detach()[:, 0], torch.autograd.grad(out.sum(), r)[0][:, 0]
+
+
+def test_gelu_and_its_slope_are_right_for_every_size_of_its_argument():
+    powers = torch.cat([m * 2.0 ** torch.arange(-126.0, 126.0) for m in (1, 1.3, 1.7, 1.9)])
+    r = torch.cat([powers, -powers, torch.linspace(-13, 13, 5_001)])
+    (value, slope), (exact, rise) = (
+        gelu_and_slope(r, dtype, compiled=dtype == torch.float32)
+        for dtype in (torch.float32, torch.float64)
+    )
+    rise = torch.where(r.abs() > 100, (r > 0).double(), rise)  # torch's own is NaN from 1e26 on
+    assert float((slope - rise).abs().max()) < 2e-6
+    assert bool((slope[r < -60] == 0).all()) and bool((slope[r > 60] == 1).all())
+    assert float(((value - exact) / r.abs().clamp(min=1e-30)).abs().max()) < 1e-6
+
+
 def over_features(e):
     return e.mean(-1, keepdims=True), e.var(-1, keepdims=True)
 

@@ -13,11 +13,13 @@ import numpy as np
 
 from undamped.kernels.shared.compilers import PART
 from undamped.kernels.shared.jit import njit
-from undamped.kernels.shared.tanh import sigmoid, tanh
+from undamped.kernels.shared.tanh import sigmoid
 from undamped.kernels.shared.upto import upto
 from undamped.kernels.unicornn.compiled import OPTIONS
 
 SLOPE, CUBE = math.sqrt(2 / math.pi), 0.044715
+FLAT = 12.0
+"""Where gelu's slope is 0 or 1 in every precision; the cube of larger numbers may overflow."""
 ROW: dict[str, Any] = PART | {"fastmath": {"contract"}}
 
 
@@ -25,24 +27,25 @@ ROW: dict[str, Any] = PART | {"fastmath": {"contract"}}
 def gelu_row(r: Any, mask: Any, result: Any) -> None:
     """r/2 (1 + tanh(√(2/π) (r + 0.044715 r³))), times the mask."""
     number = r.dtype.type
-    half, one, slope, cube = number(0.5), number(1), number(SLOPE), number(CUBE)
+    twice, cube = number(2 * SLOPE), number(CUBE)
     for j in upto(r.shape[0]):
         v = r[j]
-        result[j] = mask[j] * half * v * (one + tanh(slope * (v + cube * v * v * v)))
+        result[j] = mask[j] * v * sigmoid(twice * (v + cube * v * v * v))
 
 
 @njit(**ROW)
 def gelu_row_backward(r: Any, mask: Any, gradient: Any) -> None:
     """Turn the gradient of what `gelu_row` gave into that of r, in place."""
     number = r.dtype.type
-    half, one, slope, cube = number(0.5), number(1), number(SLOPE), number(CUBE)
-    three = number(3)
+    one, three, cube, twice = number(1), number(3), number(CUBE), number(2 * SLOPE)
+    flat = number(FLAT)
     for j in upto(r.shape[0]):
-        v = r[j]
-        square = v * v
-        bent = tanh(slope * v * (one + cube * square))
-        rise = slope * (one + three * cube * square) * (one - bent * bent)
-        gradient[j] *= mask[j] * half * (one + bent + v * rise)
+        v = -flat if r[j] < -flat else r[j]
+        v = flat if v > flat else v
+        square = cube * v * v
+        share = sigmoid(twice * v * (one + square))
+        rise = twice * v * (one + three * square) * (one - share)
+        gradient[j] *= mask[j] * share * (one + rise)
 
 
 @njit(**ROW)
