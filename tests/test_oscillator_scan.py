@@ -21,6 +21,14 @@ def sigmoid_array(x):
     return sigmoid(x)
 
 
+@numba.njit(fastmath={"reassoc", "contract", "nsz"})  # as the memory kernels are compiled
+def sigmoid_reordered(x):
+    result = np.empty_like(x)
+    for j in range(len(x)):
+        result[j] = sigmoid(x[j])
+    return result
+
+
 EVERY_EXPONENT = np.concatenate(
     [sign * np.linspace(1, 2, 9) * 2.0**e for sign in (-1, 1) for e in range(-126, 127)]
 ).astype(np.float32)
@@ -198,6 +206,7 @@ def test_slopes_of_tanh_and_sigmoid_in_float32_vanish_where_they_should():
     assert np.abs((1 - value * value) - (1 - exact * exact)).max() < 1e-6
     assert (np.abs(value[np.abs(x) > 9.1]) == 1).all()
     value = sigmoid_array(x)
+    np.testing.assert_allclose(sigmoid_reordered(x), value, rtol=5e-6, atol=1e-37)
     with np.errstate(over="ignore"):
         exact = 1 / (1 + np.exp(-x.astype(np.float64)))
     normal = exact > 1e-36

@@ -148,9 +148,10 @@ def _exp_of(builder: Any, x: Any) -> Any:
     low = _constant(UNDERFLOW)
     x = builder.select(builder.fcmp_ordered("<", x, low), low, x)
     shifted = _multiply_add(builder, x, _constant(LOG2_E), _constant(ROUND))
-    whole = builder.fsub(shifted, _constant(ROUND))
-    rest = _multiply_add(builder, x, _constant(LOG2_E), builder.fneg(whole))
-    exponent = builder.add(builder.bitcast(shifted, integer), ir.Constant(integer, 127))
+    # Of integers: a kernel whose sums may be reordered would cancel `+ ROUND` against `- ROUND`.
+    n = builder.sub(builder.bitcast(shifted, integer), ir.Constant(integer, int(ROUND.view("i4"))))
+    rest = _multiply_add(builder, x, _constant(LOG2_E), builder.fneg(builder.sitofp(n, x.type)))
+    exponent = builder.add(n, ir.Constant(integer, 127))
     power = builder.bitcast(builder.shl(exponent, ir.Constant(integer, 23)), x.type)
     return builder.fmul(power, _polynomial(builder, rest, *EXP2))
 
