@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import undamped
 from undamped.errors import OptionError, ShapeError
+from undamped.networks import in_chunks
 from undamped.networks.recurrent import Recurrent
 from undamped.registry import models
 
@@ -255,6 +256,30 @@ def test_float32_and_float64_agree(name):
     assert output.dtype == torch.float32
     # Adam's filter divides by the root of a sum that starts at zero: rounding is magnified there.
     same(output.double(), net(inputs())[0], 1e-3 if name == "adam-lstm" else 1e-4)
+
+
+def input_gradient(call, lengths, later=None):
+    """Return the input's gradient; `later` is written over the lengths before the backward pass."""
+    x = inputs(40).requires_grad_()
+    output, _ = call(x, None, lengths)
+    if later is not None:
+        lengths.copy_(later)
+    return torch.autograd.grad(output.square().sum(), x)[0]
+
+
+@every
+@pytest.mark.parametrize("block", ["none", "layer-norm"])
+def test_lengths_may_be_overwritten_before_the_backward_pass(name, block, monkeypatch):
+    if block != "none":
+        if not models[name].cell_class.independent_units:
+            return
+        for limit in ("KEPT_BYTES", "WHOLE_BYTES"):
+            monkeypatch.setattr(in_chunks, limit, 0)
+    net = build(name, **({} if block == "none" else {"block": block}))
+    for call in (net, net.last, net.mean):
+        lengths = torch.tensor([40, 7, 20])
+        expected = input_gradient(call, lengths.clone())
+        assert torch.equal(expected, input_gradient(call, lengths, torch.tensor([3, 40, 40])))
 
 
 @every

@@ -126,7 +126,10 @@ def check_state(
 
 
 def check_lengths(lengths: Tensor | None, x: Tensor) -> Tensor | None:
-    """Return lengths that fit (time, batch, input), in 64 bits; None if nothing ends early."""
+    """Return a copy of lengths that fit (time, batch, input), in 64 bits; None if all are full.
+
+    A copy, since the backward pass reads it again: the caller's may hold the next batch's by then.
+    """
     steps, batch = x.shape[:2]
     if lengths is None or not batch:
         return None
@@ -134,7 +137,7 @@ def check_lengths(lengths: Tensor | None, x: Tensor) -> Tensor | None:
     whole = not lengths.dtype.is_floating_point and lengths.dtype != torch.bool
     if whole:
         # Eight bits hold 255 and nothing that is computed from it.
-        lengths = lengths.to(torch.int64)
+        lengths = lengths.to(torch.int64, copy=True)
     fits = lengths.shape == (batch,) and whole
     if fits and through_operator(x):
         return lengths  # whose values nobody can look at while tracing
