@@ -8,7 +8,9 @@ import threading
 import pytest
 import torch
 
+from undamped.registry import solvers
 from undamped.solvers import solve
+from undamped.solvers.methods.implicit.local_field import LocalField
 
 ONE = torch.ones(2, 1, dtype=torch.float64)
 
@@ -109,3 +111,51 @@ def test_no_samples_at_all(method, steps, gradient):
     found = solve(lambda t, y: -y, y0, [0.0, 1.0], method=method, steps=steps, gradient=gradient)
     assert found.success and found.values.shape == (2, 0, 3)
     assert torch.autograd.grad(found.final.sum(), y0)[0].shape == (0, 3)
+
+
+def nodes_between(value, y):
+    """Return the number of autograd nodes that lead from a value to y and no further."""
+    waiting, seen = [value.grad_fn], {y.grad_fn}
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting += [before for before, _ in node.next_functions]
+    return len(seen)
+
+
+@pytest.mark.parametrize(
+    "method", [name for name in solvers if solvers[name].implicit and not solvers[name].switches]
+)
+def test_back_propagation_through_a_step_visits_that_step_only(method, monkeypatch):
+    torch.manual_seed(0)
+    weight = (torch.randn(3, 3, dtype=torch.float64) - 5 * torch.eye(3)).requires_grad_()
+    y0 = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    visits, pull = [], LocalField._pull
+
+    def counted(self, *arguments, **more):
+        if self.value.requires_grad:
+            visits.append(nodes_between(self.value, self.y))
+        return pull(self, *arguments, **more)
+
+    monkeypatch.setattr(LocalField, "_pull", counted)
+
+    def gradients(gradient, steps):
+        solution = solve(
+            lambda t, y: torch.tanh(y @ weight),
+            y0,
+            [0.0, 0.5],
+            method=method,
+            gradient=gradient,
+            options={"step_size": 0.5 / steps},
+        )
+        visits.clear()
+        return torch.autograd.grad(solution.final.pow(2).sum(), (y0, weight))
+
+    exact = gradients("checkpoint", 12)
+    largest = []
+    for steps in (3, 12):
+        found = gradients("backprop", steps)
+        largest.append(max(visits, default=0))
+    assert largest[0] == largest[1]
+    torch.testing.assert_close(found, exact, rtol=1e-9, atol=1e-12)

@@ -34,7 +34,6 @@ class LocalField:
         field: The field.
         t: Time, as the field expects it.
         y: State.
-        origin: What is added to y where the field is evaluated; its graph is kept beside y's.
         value: f there with a graph to y, where it is known.
         create_graph: Whether derivatives are to be differentiated in turn.
     """
@@ -45,28 +44,24 @@ class LocalField:
         t: Tensor,
         y: Tensor,
         *,
-        origin: Tensor | None = None,
         value: Tensor | None = None,
         create_graph: bool = False,
     ) -> None:
-        self.field, self.t, self.origin, self.create_graph = field, t, origin, create_graph
+        self.field, self.t, self.create_graph = field, t, create_graph
         with torch.enable_grad():
             kept = value is not None or (create_graph and y.requires_grad)
             self.y = y if kept else y.detach().requires_grad_()
-            self.value = self._at(self.y) if value is None else value
+            self.value = field(t, self.y) if value is None else value
         # Where a value is known, its derivative is wanted, and what has no graph has none.
         self.differenced = (
             value is None and not self.value.requires_grad and not self._is_constant()
         )
 
-    def _at(self, y: Tensor) -> Tensor:
-        return self.field(self.t, y if self.origin is None else self.origin + y)
-
     @torch.no_grad()
     def _is_constant(self) -> bool:
         y = self.y.detach()
         moved = y + 1e-3 * (1 + y.abs()) * directions(1, y)[0].sign()
-        return bool(torch.equal(self._at(moved), self.value.detach()))
+        return bool(torch.equal(self.field(self.t, moved), self.value.detach()))
 
     def pull(self, w: Tensor) -> Tensor:
         """Return (∂f/∂y)ᵀ w for a w like the state."""
@@ -183,4 +178,4 @@ class LocalField:
         return rows, base, eps * (rows.abs() + 1e-3 * rows.abs().amax(1, keepdim=True) + eps)
 
     def _change(self, systems: Systems, base: Tensor, rows: Tensor, move: Tensor) -> Tensor:
-        return systems.rows(self._at(systems.state(rows + move))) - base
+        return systems.rows(self.field(self.t, systems.state(rows + move))) - base

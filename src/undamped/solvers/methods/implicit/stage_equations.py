@@ -63,49 +63,53 @@ class StageEquations:
 
     def attach(self, solution: Tensor) -> Tensor:
         """Return the solution (stages, …) as a function of everything in the equations but it."""
-        places = [
-            LocalField(self.field, time, z, origin=self.origin)
-            for time, z in zip(self.times, solution.unbind(), strict=True)
-        ]
-        if not self._depend(places):
+        # The derivative is taken by the sum, not by z: autograd visits all that lies before what it
+        # differentiates by if that is a leaf, and before the origin lie all earlier steps.
+        states = [self.origin + z for z in solution.unbind()]
+        if not self.origin.requires_grad:
+            states = [state.requires_grad_() for state in states]
+        values = [self.field(time, y) for time, y in zip(self.times, states, strict=True)]
+        if not self._depend(states, values):
             return solution
-        slopes = torch.stack([place.value for place in places])
-        rest = solution - self.h * torch.tensordot(self._weights(solution), slopes, 1)
+        rest = solution - self.h * torch.tensordot(self._weights(solution), torch.stack(values), 1)
         if self.base is not None:
             rest = rest - self.base
-        known = [tensor for place in places for tensor in (place.y, place.value)]
-        return _AtSolution.apply(solution, rest, self, *known)
+        return _AtSolution.apply(solution, rest, self, *states, *values)
 
-    def _depend(self, places: list[LocalField]) -> bool:
-        """Whether the equations have a graph to anything but the z themselves."""
+    def _depend(self, states: list[Tensor], values: list[Tensor]) -> bool:
+        """Whether the equations have a graph to anything but the stages themselves."""
         if self.origin.requires_grad or (self.base is not None and self.base.requires_grad):
             return True
-        return any(leaf is not place.y for place in places for leaf in leaves_of([place.value]))
+        return any(
+            leaf is not state
+            for state, value in zip(states, values, strict=True)
+            for leaf in leaves_of([value])
+        )
 
     def _weights(self, like: Tensor) -> Tensor:
         return torch.tensor(self.matrix, dtype=like.dtype, device=like.device)
 
-    def pull(self, solution: Tensor, known: Sequence[Tensor], gradient: Tensor) -> Tensor:
+    def pull(self, states: Sequence[Tensor], values: Sequence[Tensor], gradient: Tensor) -> Tensor:
         """Return the w for which (∂rest/∂z)ᵀ w is the gradient, (stages, …).
 
         Args:
-            solution: The z.
-            known: Every z again, as the field was given it, and the field there.
+            states: Where the field was evaluated, one for each stage.
+            values: The field there, with a graph to the states.
             gradient: Of whatever depends on the z.
         """
         places = [
-            LocalField(self.field, time, z, origin=self.origin, value=value)
-            for time, z, value in zip(self.times, known[::2], known[1::2], strict=True)
+            LocalField(self.field, time, state, value=value)
+            for time, state, value in zip(self.times, states, values, strict=True)
         ]
-        weights = self._weights(solution)
+        weights = self._weights(gradient)
 
         def transposed(w: Tensor) -> Tensor:
             mixed = self.h * torch.tensordot(weights.T, w, 1)
             pulled = [place.pull(part) for place, part in zip(places, mixed.unbind(), strict=True)]
             return w - torch.stack(pulled)
 
-        goal = torch.finfo(solution.dtype).eps ** 0.6
-        systems = Systems.by_row(solution[0], len(self.h) if isinstance(self.h, Tensor) else 1)
+        goal = torch.finfo(gradient.dtype).eps ** 0.6
+        systems = Systems.by_row(gradient[0], len(self.h) if isinstance(self.h, Tensor) else 1)
         whole = systems.together()
         for one in (systems, whole) if systems.count > 1 else (whole,):
             found = self._directly(places, one, gradient)
@@ -188,25 +192,22 @@ class _AtSolution(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        solution: Tensor,
-        rest: Tensor,
-        equations: StageEquations,
-        *known: Tensor,
+        ctx: Any, solution: Tensor, rest: Tensor, equations: StageEquations, *places: Tensor
     ) -> Tensor:
         ctx.equations = equations
-        ctx.save_for_backward(solution, rest, *known)
+        ctx.save_for_backward(rest, *places)
         return solution.clone()
 
     @staticmethod
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
     ) -> tuple[Tensor | None, ...]:
-        solution, rest, *known = ctx.saved_tensors
+        rest, *places = ctx.saved_tensors
+        states, values = places[: len(places) // 2], places[len(places) // 2 :]
         with torch.no_grad():
-            w = ctx.equations.pull(solution, known, gradients[0])
-        (found,) = refuse_gradients([-w], [*gradients, rest], _TWICE)
-        return None, found, None, *(None for _ in known)
+            w = ctx.equations.pull(states, values, gradients[0])
+        (grad_rest,) = refuse_gradients([-w], [*gradients, rest], _TWICE)
+        return None, grad_rest, None, *(None for _ in places)
 
 
 def _not_met(left: float, goal: float) -> SolveError:
