@@ -10,6 +10,8 @@ import torch
 
 from undamped.registry import solvers
 from undamped.solvers import solve
+from undamped.solvers.methods.implicit import linearization
+from undamped.solvers.methods.implicit.factors import FullFactors, Inverses
 from undamped.solvers.methods.implicit.local_field import LocalField
 
 ONE = torch.ones(2, 1, dtype=torch.float64)
@@ -159,3 +161,43 @@ def test_back_propagation_through_a_step_visits_that_step_only(method, monkeypat
         largest.append(max(visits, default=0))
     assert largest[0] == largest[1]
     torch.testing.assert_close(found, exact, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("count", [1, 4])
+def test_inverses_solve_what_factors_solve(count, dtype):
+    torch.manual_seed(0)
+    scaled, shifts = 10 * torch.randn(count, 3, 3, dtype=dtype), (3.6, complex(2.7, 3.1))
+    right = torch.randn(3, count, 3, dtype=dtype)
+    factors, inverses = FullFactors(), Inverses()
+    for chosen in (None, torch.tensor([count - 1])):
+        part = scaled if chosen is None else 2 * scaled[chosen]
+        factors.renew(part, shifts, chosen)
+        inverses.renew(part, shifts, chosen)
+    pair = factors.solve(1, torch.complex(right[1], right[2]))
+    expected = torch.stack((factors.solve(0, right[0]), pair.real, pair.imag))
+    torch.testing.assert_close(inverses.solve_all(right), expected)
+    torch.testing.assert_close(inverses.solve(0, right[0]), expected[0])
+
+
+def test_a_singular_system_has_no_finite_inverse():
+    inverses = Inverses()
+    inverses.renew(torch.tensor([[[-2.0, 1.0], [0.0, 5.0]]]), (2.0,), None)
+    assert not inverses.solve(0, torch.ones(1, 2)).isfinite().all()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("steps", ["batch", "sample"])
+@pytest.mark.parametrize("method", ["radau5", "sdirk4"])
+def test_small_systems_take_the_same_steps_as_large_ones(method, steps, monkeypatch):
+    def van_der_pol(t, y):
+        x, v = y.unbind(-1)
+        return torch.stack((v, 50 * ((1 - x * x) * v - x)), dim=-1)
+
+    start = torch.tensor([[2.0, 0.0], [1.5, 0.1]], dtype=torch.float64)
+    found = []
+    for small in (linearization.SMALL, 0):
+        monkeypatch.setattr(linearization, "SMALL", small)
+        found.append(solve(van_der_pol, start, [0.0, 2.0], method=method, steps=steps, rtol=1e-5))
+    assert found[0].evaluations == found[1].evaluations
+    torch.testing.assert_close(found[0].final, found[1].final, rtol=1e-9, atol=1e-9)

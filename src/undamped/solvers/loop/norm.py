@@ -68,14 +68,23 @@ class ErrorNorm:
         return cls(settings.rtol, settings.atol, packing.parts, lambda r: chosen(packing.unpack(r)))
 
     @torch.no_grad()
+    def weights(self, y: Tensor) -> Tensor:
+        """Return what makes units of the tolerance at y of every number."""
+        return self._at_least_tiny(y.abs().mul_(self.rtol).add_(self.atol)).reciprocal_()
+
+    @torch.no_grad()
     def ratio(self, error: Tensor, y: Tensor, y1: Tensor) -> Tensor:
         """Return the error of every number of a step from y to y1."""
         scale = torch.maximum(y.abs(), y1.abs()).mul_(self.rtol).add_(self.atol)
-        # Without an atol, what stays zero has no scale: its error is zero, not 0/0.
-        scale.clamp_min_(torch.finfo(scale.dtype).tiny)
+        scale = self._at_least_tiny(scale)
         # The last term is zero, or NaN where the step ended in infinity: no error is small in
         # units of that.
         return error.div(scale).add_(y1 - y1)
+
+    @staticmethod
+    def _at_least_tiny(scale: Tensor) -> Tensor:
+        """Give a scale to what stays zero without an atol: its error is zero, not 0/0."""
+        return scale.clamp_min_(torch.finfo(scale.dtype).tiny)
 
     def __call__(self, error: Tensor, y: Tensor, y1: Tensor) -> float:
         """Return the norm for a step from y to y1; none of the three may carry a graph."""

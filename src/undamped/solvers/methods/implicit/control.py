@@ -20,11 +20,11 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from undamped.solvers.loop.control import SMALLEST_ERROR, ControlMemory
+from undamped.solvers.loop.numbers import choose, clip, finite
 
 if TYPE_CHECKING:
     from undamped.solvers.methods.implicit.stepper import ImplicitStepper
@@ -46,22 +46,22 @@ class PredictiveMemory(ControlMemory):
         stepper = self.stepper
         assert stepper is not None and stepper.made is not None
         made, control, k = stepper.made, self.control, self.order + 1
-        lanes = isinstance(error, Tensor)
-        known = error.cpu().numpy() if lanes else np.array([error])
-        good = accepted.cpu().numpy() if lanes else np.array([accepted])
-        sizes = np.abs(stepper.sizes)
-        counted = np.maximum(np.nan_to_num(known, nan=np.inf, posinf=1e300), SMALLEST_ERROR)
-        with np.errstate(all="ignore"):
-            trend = sizes / self.size_before * (self.before / counted) ** (1 / k)
-            trend = np.where(np.isfinite(trend), np.minimum(trend, 1.0), 1.0)
-        safety = control.safety * (2 * made.iterations + 1) / (2 * made.iterations + made.used)
+        parts = stepper.sizes, made.used, made.ok, stepper.wanted
+        if isinstance(error, Tensor):
+            size, used, solved, wanted = (torch.from_numpy(x).to(error.device) for x in parts)
+        else:
+            size, used, solved, wanted = (x.item(0) for x in parts)
+        size = abs(size)
+        counted = choose(error > SMALLEST_ERROR, error, SMALLEST_ERROR)
+        trend = size / self.size_before * (self.before / counted) ** (1 / k)
+        trend = choose(trend < 1, trend, 1.0)
+        safety = control.safety * (2 * made.iterations + 1) / (2 * made.iterations + used)
         factor = safety * counted ** (-1 / k) * trend
-        onward = np.clip(factor, control.shrink, np.where(self.rejected, 1.0, GROW))
-        onward = np.where((onward < WORTH_IT) & ~stepper.wanted, 1.0, onward)
-        again = np.clip(factor, control.shrink, 0.9)
-        again = np.where(made.ok & np.isfinite(known), again, 0.5)
-        self.before = np.where(good, np.maximum(counted, 1e-2), self.before)
-        self.size_before = np.where(good, sizes, self.size_before)
-        self.rejected = ~good
-        found = np.where(good, onward, again)
-        return torch.from_numpy(found).to(error.device) if lanes else float(found[0])
+        onward = clip(factor, control.shrink, choose(self.rejected, 1.0, GROW))
+        onward = choose(wanted, onward, choose(onward < WORTH_IT, 1.0, onward))
+        again = clip(factor, control.shrink, 0.9)
+        again = choose(solved, choose(finite(error), again, 0.5), 0.5)
+        self.before = choose(accepted, choose(counted > 1e-2, counted, 1e-2), self.before)
+        self.size_before = choose(accepted, size, self.size_before)
+        self.rejected = ~accepted if isinstance(accepted, Tensor) else not accepted
+        return choose(accepted, onward, again)

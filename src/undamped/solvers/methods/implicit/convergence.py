@@ -59,14 +59,15 @@ class Convergence:
         """Whether any lane needs another correction."""
 
     def look(self, correction: Tensor) -> np.ndarray:
-        """Take in a correction, (systems, …, size); return which lanes are to have it added."""
-        weights = self.weights if correction.dim() == 2 else self.weights.unsqueeze(1)
-        scaled = (correction * weights).flatten(1)
-        sizes = torch.linalg.vector_norm(scaled, dim=1)
-        scale = 1 / math.sqrt(scaled.shape[1])
+        """Take in a correction, (…, systems, size); return which lanes are to have it added."""
+        scaled, systems = correction * self.weights, len(self.weights)
+        scale = math.sqrt(systems / scaled.numel())
+        if systems == 1:
+            return self._look_at_one(torch.linalg.vector_norm(scaled).item() * scale)
+        dims = (0, 2) if scaled.dim() == 3 else 1
+        sizes = torch.linalg.vector_norm(scaled, dim=dims)
         if self.lanes == 1:
-            size = sizes.item() if len(sizes) == 1 else sizes.amax().item()
-            return self._look_at_one(size * scale)
+            return self._look_at_one(sizes.amax().item() * scale)
         return self._look_at_many(sizes.cpu().double().numpy() * scale)
 
     def _look_at_one(self, size: float) -> np.ndarray:

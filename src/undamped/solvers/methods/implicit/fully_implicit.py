@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from undamped.solvers.methods.implicit.band import Band
-from undamped.solvers.methods.implicit.linearization import Linearization
 from undamped.solvers.methods.implicit.method import Attempt, ImplicitMethod
 from undamped.solvers.methods.implicit.stage_equations import StageEquations
 from undamped.solvers.methods.solver import Field, Number
@@ -79,11 +78,13 @@ class FullyImplicit(ImplicitMethod):
     diagonal: ClassVar[Diagonal]
     last: ClassVar[tuple[float, ...]]
     """The d."""
+    continuation: ClassVar[np.ndarray]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.diagonal = Diagonal.of(cls.matrix)
         cls.shifts = cls.diagonal.shifts
+        cls.continuation = _continuation(cls.nodes, cls.diagonal.back)
         if cls.weights == cls.matrix[-1]:  # stiffly accurate: the last stage is the end
             cls.last = (*(0.0 for _ in cls.weights[1:]), 1.0)
         else:
@@ -91,44 +92,38 @@ class FullyImplicit(ImplicitMethod):
 
     def solve_stages(self, attempt: Attempt, start: Tensor | None) -> Tensor:
         """Solve the stages together, each eigenvalue a system of its own."""
-        h = attempt.row_h
-        change, back, blocks = self.diagonal.on(attempt.y.dtype, attempt.y.device)
-        z = self._guess(attempt) if start is None else start.transpose(0, 1)
-        w = back @ z
-        if isinstance(h, Tensor):
-            h = h.unsqueeze(2)
-        times = attempt.times(self.nodes)
+        h, y, line = attempt.row_h, attempt.y, attempt.line
+        change, back, blocks = self.diagonal.on(y.dtype, y.device)
+        stages = len(self.nodes)
+        shape, states_shape = (stages, *attempt.rows.shape), (stages, *y.shape)
+        # The stages of all systems are combined alike, so that one product does it for all.
+        w = self._guess(attempt) if start is None else back @ start.flatten(1)
+        times, flat = attempt.times(self.nodes), y.reshape(-1)
         seen = attempt.corrections()
         while seen.under_way:
-            slopes = torch.stack(
-                [attempt.slope(time, part) for time, part in zip(times, z.unbind(1), strict=True)],
-                dim=1,
-            )
-            correction = self._correction(attempt.line, (back @ slopes) * h - blocks @ w)
-            w = attempt.added(seen.look(correction), w, correction)
-            z = change @ w
-        attempt.finish(seen)
-        return z.transpose(0, 1)
-
-    def _correction(self, line: Linearization, right: Tensor) -> Tensor:
-        """Solve the systems of all eigenvalues, (systems, stages, size)."""
-        found: list[Tensor] = []
-        for number, shift in enumerate(self.shifts):
-            row = right[:, len(found)]
-            if isinstance(shift, complex):
-                pair = line.solve(number, torch.complex(row, right[:, len(found) + 1]))
-                found += [pair.real, pair.imag]
+            states = torch.mm(change, w).add_(flat).view(states_shape).unbind()
+            slopes = [line.field(time, state) for time, state in zip(times, states, strict=True)]
+            slopes = torch.stack(slopes).view(stages, -1)
+            if isinstance(h, Tensor):
+                right = ((back @ slopes).view(shape) * h).view(w.shape) - blocks @ w
             else:
-                found.append(line.solve(number, row))
-        return torch.stack(found, dim=1)
+                right = torch.addmm(torch.mm(blocks, w), back, slopes, beta=-1, alpha=h)
+            correction = line.solve_all(right.view(shape))
+            w = attempt.added(seen.look(correction), w.view(shape), correction).flatten(1)
+        attempt.finish(seen)
+        return torch.mm(change, w).view(shape)
 
     def _guess(self, attempt: Attempt) -> Tensor:
-        """Continue the polynomial of the step before, (systems, stages, size)."""
+        """Continue the polynomial of the step before: T⁻¹ z, (stages, numbers)."""
         last, ratio, rows = attempt.last, attempt.ratio, attempt.rows
         if last is None or ratio is None:
-            return rows.new_zeros(len(rows), len(self.nodes), rows.shape[1])
-        weights = torch.from_numpy(_continuation(self.nodes, ratio)).to(last.device, last.dtype)
-        return weights @ last.transpose(0, 1)
+            return rows.new_zeros(len(self.nodes), rows.numel())
+        powers = ratio[:, None] ** np.arange(1, len(self.nodes) + 1)
+        weights = torch.from_numpy(powers @ self.continuation).to(last.device, last.dtype)
+        weights = weights.view(-1, len(last), len(last))
+        if len(weights) == 1:
+            return torch.mm(weights[0], last.flatten(1))
+        return torch.bmm(weights, last.transpose(0, 1)).transpose(0, 1).flatten(1)
 
     def end(
         self,
@@ -155,21 +150,19 @@ class FullyImplicit(ImplicitMethod):
         return list(zip(self.weights, self.nodes, states, strict=True))
 
 
-def _continuation(nodes: tuple[float, ...], ratio: np.ndarray) -> np.ndarray:
-    """Return the weights of the last stages in the next, (lanes, stages, stages).
+def _continuation(nodes: tuple[float, ...], back: np.ndarray) -> np.ndarray:
+    """Return T⁻¹ times the weights of the last stages in the next, by powers of a ratio.
 
     The stages of a step lie on a polynomial that begins at zero; the next step's are its values
-    beyond the end, less the value there.
+    beyond the end, less the value there. They are polynomials in the ratio of the step sizes,
+    without a constant: (stages, stages²), the power first.
     """
-    others, scale = _lagrange(nodes)
-    places = 1 + np.array((*nodes, 0.0)) * ratio[:, None]  # (lanes, stages + 1)
-    found = (places[..., None, None] - others).prod(-1) * scale
-    return found[:, :-1] - found[:, -1:]
-
-
-@lru_cache(maxsize=8)
-def _lagrange(nodes: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the other nodes of each stage, and one over the product of distances to them."""
     points = np.array((0.0, *nodes))
-    others = np.stack([np.delete(points, j) for j in range(1, len(points))])
-    return others, 1 / (points[1:, None] - others).prod(-1)
+    found = np.zeros((len(nodes), len(nodes), len(nodes)))  # power, stage, last stage
+    for j in range(1, len(points)):
+        others = np.delete(points, j)
+        lagrange = np.polynomial.Polynomial.fromroots(others) / (points[j] - others).prod()
+        for i, node in enumerate(nodes):
+            ahead = lagrange(np.polynomial.Polynomial((1.0, node)))
+            found[:, i, j - 1] = ahead.coef[1:]
+    return (back @ found).reshape(len(nodes), -1)

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.solvers.methods.implicit.band import WORTH_IT, Band, BandFactors, can_solve
-from undamped.solvers.methods.implicit.factors import Factors, FullFactors
+from undamped.solvers.methods.implicit.factors import SMALL, Factors, FullFactors, Inverses
 from undamped.solvers.methods.implicit.jacobian_products import forward_product
 from undamped.solvers.methods.implicit.krylov import gmres
+from undamped.solvers.methods.implicit.lanes import every, some
 from undamped.solvers.methods.implicit.local_field import CoupledError, LocalField
 from undamped.solvers.methods.implicit.systems import Systems, agree, directions
 from undamped.solvers.methods.solver import Field
@@ -91,7 +92,10 @@ class Linearization:
     def _keep_as(self, band: Band | None) -> None:
         """Keep J in these diagonals from here on, or in full."""
         self.band = band
+        stages = sum(1 + isinstance(shift, complex) for shift in self.shifts)
         self._factors: Factors = FullFactors() if band is None else BandFactors(band)
+        if band is None and stages * self.systems.size <= SMALL:
+            self._factors = Inverses()
         self.factored[:] = np.nan
 
     @property
@@ -202,7 +206,6 @@ class Linearization:
         self.systems, self.matrix = self.systems.together(), None
         self._keep_as(self.band if self.algebra.band is not None else None)
 
-    @torch.no_grad()
     def prepare(self, h: float | Tensor, sizes: np.ndarray) -> None:
         """Have factors for these step sizes.
 
@@ -211,19 +214,34 @@ class Linearization:
             sizes: The same for each lane.
         """
         self.h = h
+        if self.matrix is None:
+            return
         stale = self.factored != sizes
-        if self.matrix is None or not stale.any():
+        if not some(stale):
             return
         chosen: Tensor | None = None
         matrix = self.matrix
-        if not stale.all():
+        if not every(stale):
             chosen = torch.from_numpy(stale.nonzero()[0]).to(matrix.device)
             matrix = matrix[chosen]
         scaled = -matrix * (h if not isinstance(h, Tensor) else _pick(h, chosen).unsqueeze(2))
         self._factors.renew(scaled, self.shifts, chosen)
         self.factored[stale] = sizes[stale]
 
-    @torch.no_grad()
+    def solve_all(self, right: Tensor) -> Tensor:
+        """Return the solutions for all μ, (stages, systems, size): two stages for a complex one."""
+        if self.matrix is not None and isinstance(self._factors, Inverses):
+            return self._factors.solve_all(right)
+        found: list[Tensor] = []
+        for number, shift in enumerate(self.shifts):
+            row = right[len(found)]
+            if isinstance(shift, complex):
+                pair = self.solve(number, torch.complex(row, right[len(found) + 1]))
+                found += [pair.real, pair.imag]
+            else:
+                found.append(self.solve(number, row))
+        return torch.stack(found)
+
     def solve(self, number: int, right: Tensor) -> Tensor:
         """Return (μ − h J)⁻¹ r for the μ of a number; r is (systems, size), complex for some μ."""
         if self.matrix is not None:

@@ -87,6 +87,12 @@ class Attempt:
 
     def finish(self, seen: Convergence) -> None:
         """Take down how equations were solved; a lane that failed here failed altogether."""
+        if self.line.lanes == 1:
+            self.known = seen.factor if seen.done[0] else self.known
+            self.used[0] = max(self.used[0], seen.iterations[0])
+            self.rate[0] = max(self.rate[0], seen.rate[0])
+            self.ok[0] = self.ok[0] and seen.done[0]
+            return
         self.known = np.where(seen.done, seen.factor, self.known)
         self.used = np.maximum(self.used, seen.iterations)
         self.rate = np.maximum(self.rate, seen.rate)
@@ -94,10 +100,10 @@ class Attempt:
 
     @staticmethod
     def added(lanes: np.ndarray, stages: Tensor, correction: Tensor) -> Tensor:
-        """Return rows with a correction added for some lanes."""
+        """Return rows, (…, systems, size), with a correction added for some lanes."""
         if lanes is ONE_LANE or lanes.all():
             return stages + correction
-        mask = torch.from_numpy(lanes).to(stages.device).view(-1, *(1,) * (stages.dim() - 1))
+        mask = torch.from_numpy(lanes).to(stages.device).unsqueeze(1)
         return torch.where(mask, stages + correction, stages)
 
 

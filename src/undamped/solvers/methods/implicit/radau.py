@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -68,10 +69,16 @@ class Radau5(FullyImplicit):
 
         Unfiltered, every stiff mode would look like an error.
         """
-        weights = torch.tensor(_ERROR, dtype=stages.dtype, device=stages.device)
+        weights = _error_weights(stages.dtype, stages.device)
         if change is None:
             slope = attempt.first_slope()
         else:
             slope = attempt.slope(attempt.times((0.0,))[0], change)
-        raw = slope * attempt.row_h + torch.tensordot(weights, stages, 1)
+        raw = slope * attempt.row_h + torch.mm(weights, stages.flatten(1)).view(slope.shape)
         return attempt.line.solve(0, raw)
+
+
+@lru_cache(maxsize=8)
+def _error_weights(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return the weights of the error estimate as a row."""
+    return torch.tensor([_ERROR], dtype=dtype, device=device)

@@ -18,6 +18,7 @@ from undamped.solvers.loop.control import ControlMemory, StepControl
 from undamped.solvers.loop.norm import ErrorNorm
 from undamped.solvers.methods.implicit.control import PredictiveMemory
 from undamped.solvers.methods.implicit.convergence import allowed
+from undamped.solvers.methods.implicit.lanes import every, some
 from undamped.solvers.methods.implicit.linearization import Linearization
 from undamped.solvers.methods.implicit.method import Attempt, ImplicitMethod
 from undamped.solvers.methods.solver import Field, Number, Stepper
@@ -57,15 +58,17 @@ class ImplicitStepper(Stepper):
         attempted."""
         self.stages = y.new_zeros(0)
         self._last: Tensor | None = None
-        self.sizes = np.zeros(1)
+        self.sizes = np.full(1, np.nan)
         """Step sizes of the last attempt, one for each lane."""
         self.wanted = np.ones(1, dtype=bool)
         """Lanes whose next attempt takes the derivative anew, and so needs new factors anyway."""
         self._known = self._sizes_before = np.zeros(1)
+        self._kappa = 0.0
+        """Part of the tolerance that the equations may leave, once there is one."""
 
     def memory(self, control: StepControl, norm: ErrorNorm) -> ControlMemory:
         """Take the tolerance from here on, and return what chooses step sizes."""
-        self.norm = norm
+        self.norm, self._kappa = norm, allowed(norm, self.state[0])
         assert self.solver.error_order is not None
         if control != StepControl():
             return ControlMemory(control, self.solver.error_order)
@@ -91,11 +94,11 @@ class ImplicitStepper(Stepper):
         with torch.no_grad():
             made, stages = self._solve(t, h, y.detach())
         self.made, self.stages = made, stages.reshape(len(stages), *y.shape)
-        if not made.ok.any():
+        if not some(made.ok):
             y1 = torch.full_like(y, math.nan)
         else:
             lost = None
-            if not made.ok.all():
+            if not every(made.ok):
                 # What did not converge must not be in the graph: zero times infinity is not
                 # zero.
                 lost = torch.from_numpy(~made.ok).to(y.device).view(-1, *(1,) * (y.dim() - 1))
@@ -113,7 +116,7 @@ class ImplicitStepper(Stepper):
         else:
             sizes = np.array([h])
         line = self._linearization(y, len(sizes))
-        if self.wanted.any():
+        if some(self.wanted):
             self._take(t, h, y, self.wanted)
         self.sizes = sizes
         start: Tensor | None = None
@@ -128,9 +131,9 @@ class ImplicitStepper(Stepper):
             if not line.met:
                 made.ok[:] = False
             self._known = made.known
-            stale = ~made.ok & ~line.fresh
-            if made.ok.all() or not rounds:
+            if every(made.ok) or not rounds:
                 return made, stages
+            stale = ~made.ok & ~line.fresh
             if self.norm is None:
                 # Whatever it takes: the derivative where the solution seems to be, and on from it.
                 start = torch.nan_to_num(stages, nan=0.0, posinf=0.0, neginf=0.0)
@@ -165,13 +168,13 @@ class ImplicitStepper(Stepper):
             weights = 1 / (1 + rows.abs())
             kappa, most = torch.finfo(y.dtype).eps ** 0.75, PATIENCE
         else:
-            weights = line.systems.rows(self.norm.ratio(torch.ones_like(y), y, y))
-            kappa, most = allowed(self.norm, y), self.solver.newton_iterations
+            weights = line.systems.rows(self.norm.weights(y))
+            kappa, most = self._kappa, self.solver.newton_iterations
         last = ratio = None
         if self._last is not None:
             last = self._last.reshape(len(self._last), *rows.shape)
-            with np.errstate(all="ignore"):
-                ratio = np.nan_to_num(self.sizes / self._sizes_before, posinf=0.0, neginf=0.0)
+            ratio = np.zeros_like(self.sizes)
+            np.divide(self.sizes, self._sizes_before, out=ratio, where=self._sizes_before != 0)
         return Attempt(t, h, y, line, weights, kappa, most, self._known, self._slope, last, ratio)
 
     @torch.no_grad()
@@ -182,7 +185,7 @@ class ImplicitStepper(Stepper):
         y = made.y
         if not y.numel():
             return torch.zeros_like(y)
-        if not made.ok.any():
+        if not some(made.ok):
             return torch.full_like(y, math.nan)
         systems = made.line.systems
         stages = self.stages.reshape(-1, systems.count, systems.size)
@@ -197,7 +200,7 @@ class ImplicitStepper(Stepper):
         before, after = self.state[0].detach(), self.proposed[0].detach()
         error = self.error()
         found = norm(error, before, after)
-        if found > 1 and self.solver.looks_twice and not self._trusted.all():
+        if found > 1 and self.solver.looks_twice and not every(self._trusted):
             # A fast transient looks like an error unless it is damped twice (Hairer and Wanner).
             found = norm(self.error(error), before, after)
         self._trusted = np.array([found <= 1])
@@ -225,18 +228,18 @@ class ImplicitStepper(Stepper):
         """Keep the attempt of some lanes."""
         made, line = self.made, self.line
         assert made is not None
-        if not lanes.any() or line is None or not made.y.numel():
+        if not some(lanes) or line is None or not made.y.numel():
             self.state = self.proposed
             return
-        everyone = bool(lanes.all())
-        with np.errstate(all="ignore"):
-            slow = (made.used > 2) & (made.rate > SLOW)
-        self.wanted = np.where(lanes, slow, self.wanted)
-        line.fresh &= ~lanes
+        slow = (made.used > 2) & (made.rate > SLOW)
         self._slope = self._next_slope(made, lanes)
-        if everyone:
+        if every(lanes):
+            self.wanted = slow
+            line.fresh[:] = False
             self.state, self._last, self._sizes_before = self.proposed, self.stages, self.sizes
             return
+        self.wanted = np.where(lanes, slow, self.wanted)
+        line.fresh &= ~lanes
         mask = torch.from_numpy(lanes).to(made.y.device)
         column = mask.view(-1, *(1,) * (made.y.dim() - 1))
         self.state = (torch.where(column, self.proposed[0], self.state[0]),)
@@ -252,7 +255,7 @@ class ImplicitStepper(Stepper):
         found = self.solver.last_slope(made, stages)
         if found is None:
             return None
-        if lanes.all():
+        if every(lanes):
             return systems.state(found / made.row_h)
         mask = torch.from_numpy(lanes).to(found.device).unsqueeze(1)
         return systems.state(torch.where(mask, found / made.row_h, made.first_slope()))
