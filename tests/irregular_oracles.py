@@ -255,9 +255,13 @@ def bayes(x, times, seen, net, asked):
             prepared.append(one * m[c])
         return gru(net.cell, np.concatenate(prepared), h)
 
+    def flow(h, gap):
+        steps = max(net.gap_flow.steps, int(np.ceil(gap / 2.5)))
+        return rk4(lambda y: gru_field(field, y), h, gap, steps)
+
     return filtered(
         *(x, times, seen, net, asked),
-        lambda h, gap: rk4(lambda y: gru_field(field, y), h, gap, net.gap_flow.steps),
+        flow,
         jump,
         np.zeros(net.hidden_size),
     )

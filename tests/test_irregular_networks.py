@@ -364,9 +364,9 @@ def test_what_does_not_fit_is_refused():
         net(x[..., :2])
     with pytest.raises(ShapeError, match="one for each sample"):
         net(x, times[:-1])
-    with pytest.raises(ShapeError, match="numbers that never fall"):
+    with pytest.raises(ShapeError, match="timestamps that never decrease"):
         net(x, times.flip(0))
-    with pytest.raises(ShapeError, match="numbers that never fall"):
+    with pytest.raises(ShapeError, match="timestamps that never decrease"):
         net(x, torch.where(times == times[2, 1], torch.nan, times))
     with pytest.raises(ShapeError, match="built without missing features"):
         net(x, times, seen)

@@ -35,8 +35,9 @@ class Batch(NamedTuple):
             double precision where they may be long: a model takes differences first.
         observed: (time, batch, features) which inputs were measured; the others may be anything,
             NaN included. Channels may be measured at different times.
-        target_times: (outputs, batch) when each answer is asked for, on the clock of `times`;
-            never falling, and for trajectories from a state counted from that state's time, 0.
+        target_times: (outputs, batch) when each answer is asked for, on the clock of `times`, from
+            0 on and in any order; for trajectories from a state counted from that state's time, 0,
+            and never decreasing.
         target_mask: Which targets are known, in the shape of `targets` or without its last
             dimension; the others may be anything.
         distinct: (distinct, …) the inputs that occur, each once, where the same ones come again

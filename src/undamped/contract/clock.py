@@ -7,6 +7,9 @@ from typing import Any
 
 from undamped.errors import OptionError, explain
 
+LONGEST_GAP = 1e5
+"""In usual gaps: what is longer is two recordings in one, or a wrong timestamp."""
+
 
 @dataclass(frozen=True)
 class Clock:

@@ -22,7 +22,7 @@ from undamped.contract import Answer, Batch, TaskShape, Use
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.networks.head_at_times import HeadAtTimes
 from undamped.networks.recurrent import Recurrent
-from undamped.networks.stamped import gap_feature, gaps, hold_last, stamps_of
+from undamped.networks.stamped import gap_feature, hold_last, stamps_of, time_gaps
 from undamped.networks.task_model import StreamingModel, refuse_unfit
 from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.registry import models
@@ -154,7 +154,8 @@ class SequenceModel(StreamingModel):
             held = x.inputs
             if x.observed is not None and "observed" in self.reads:
                 held = hold_last(x.inputs, x.observed)
-            return self.encode_features(held, gaps(x.times), x.observed)
+            gap = None if x.times is None else time_gaps(x.times, x.lengths, self.gap)
+            return self.encode_features(held, gap, x.observed)
         return self.encode_features(x, None, None)
 
     def encode_features(

@@ -6,11 +6,53 @@ import torch
 from torch import Tensor
 
 from undamped.contract import Batch
+from undamped.errors import ShapeError, explain
 
 
-def gaps(times: Tensor | None) -> Tensor | None:
-    """Return the time since the step before, of times (time, batch); 0 for the first step."""
-    return None if times is None else torch.diff(times, dim=0, prepend=times[:1])
+def time_gaps(
+    times: Tensor, lengths: Tensor | None, usual: float, start: Tensor | None = None
+) -> Tensor:
+    """Return the time since the step before, (time, batch) in double precision.
+
+    Differences are taken before anything is rounded, so that timestamps may be as large as Unix
+    time. Timestamps that decrease are refused.
+
+    Args:
+        times: (time, batch) when the steps were; anything beyond a sequence's length.
+        lengths: (batch,) how many of them count; all if None.
+        usual: The usual gap, which timestamps have to resolve.
+        start: (batch,) the time before the first step; that of the first step if None.
+    """
+    stamps = times.double()
+    first = stamps[:1] if start is None else start.unsqueeze(0)
+    passed = torch.diff(stamps, dim=0, prepend=first)
+    size = stamps.abs()
+    if lengths is not None:
+        running = torch.arange(len(times), device=times.device).unsqueeze(1) < lengths
+        passed, size = (torch.where(running, part, 0.0) for part in (passed, size))
+    if not bool((passed >= 0).all()):
+        least = "" if start is None else ", from time 0 or that of the given state on"
+        raise ShapeError(
+            explain(
+                "times",
+                expected=f"timestamps that never decrease{least}",
+                got="others",
+                remedy="Sort the samples of every sequence by time and count from its start.",
+            )
+        )
+    if times.is_floating_point() and times.dtype != torch.float64:
+        resolution = float(size.max()) * torch.finfo(times.dtype).eps
+        if resolution > 0.1 * usual:
+            raise ShapeError(
+                explain(
+                    "times",
+                    expected="timestamps in double precision",
+                    got=f"{times.dtype}, whose resolution near {float(size.max()):.3g} is "
+                    f"{resolution:.2g}",
+                    remedy="Make them torch.float64, or count from the start of each sequence.",
+                )
+            )
+    return passed
 
 
 def gap_feature(gap: Tensor, usual: float) -> Tensor:
@@ -25,6 +67,8 @@ def gap_feature(gap: Tensor, usual: float) -> Tensor:
 def stamps_of(batch: Batch, usual: float) -> Tensor:
     """Return the times of the inputs (time, batch), even steps where a batch has none.
 
+    Even steps are in double precision.
+
     Args:
         batch: The batch; steps or points come first.
         usual: How far apart even steps are.
@@ -32,9 +76,8 @@ def stamps_of(batch: Batch, usual: float) -> Tensor:
     if batch.times is not None:
         return batch.times
     steps, size = batch.inputs.shape[:2]
-    like = batch.inputs if batch.inputs.is_floating_point() else None
-    even = torch.arange(steps, device=batch.inputs.device) * usual
-    return even.to(like.dtype if like is not None else torch.float32)[:, None].expand(steps, size)
+    even = torch.arange(steps, dtype=torch.float64, device=batch.inputs.device) * usual
+    return even[:, None].expand(steps, size)
 
 
 def hold_last(x: Tensor, observed: Tensor, before: Tensor | None = None) -> Tensor:
@@ -63,6 +106,7 @@ def last_before(times: Tensor, lengths: Tensor | None, asked: Tensor) -> tuple[T
         Steps (outputs, batch), −1 where there was none before; and the time since then, or since
         time 0 where there was none.
     """
+    times, asked = times.double(), asked.double()
     own = times.T
     if lengths is not None:
         steps = torch.arange(len(times), device=times.device)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from undamped.contract import Use
+from undamped.contract.clock import LONGEST_GAP
 from undamped.data.recordings.alarm import Alarm
 from undamped.data.recordings.gaps import hold, interpolate
 from undamped.data.recordings.labels import as_labels, comparable, sorted_labels
@@ -29,8 +30,6 @@ from undamped.options import unknown_name
 
 Kind = Literal["classification", "regression", "steps", "step-regression", "forecast"]
 Missing = Literal["interpolate", "mask"]
-LONGEST_GAP = 1e5
-"""In usual gaps: what is longer is two recordings in one, or a wrong stamp."""
 
 
 @dataclass(frozen=True)

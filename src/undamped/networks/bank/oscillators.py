@@ -9,6 +9,7 @@ from torch import Tensor
 
 from undamped.kernels.bank.pools import Rates, advance, turned
 from undamped.networks.bank.listeners import STEPS_AT_ONCE, BankState, Listeners
+from undamped.networks.stamped import time_gaps
 
 DAMPINGS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 1.0)
 """Shares of a frequency; each oscillator draws one."""
@@ -81,12 +82,8 @@ class Oscillators(Listeners):
         """Return usual gaps before every sample, or None for one each; and the time at the end."""
         if times is None:
             return None, at
-        stamps = times.double()
-        gaps = torch.diff(stamps, dim=0, prepend=at.unsqueeze(0)) / self.gap
-        if lengths is None:
-            return gaps, stamps[-1]
-        last = (lengths - 1).clamp_min(0).unsqueeze(0)
-        return gaps, torch.where(lengths > 0, stamps.gather(0, last).squeeze(0), at)
+        passed = time_gaps(times, lengths, self.gap, at)
+        return passed / self.gap, at + passed.sum(0)
 
     def responses(
         self, x: Tensor, times: Tensor | None, observed: Tensor | None, chosen: Tensor

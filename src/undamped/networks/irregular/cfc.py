@@ -81,7 +81,7 @@ class CfC(JumpNetwork):
 
     def flow(self, state: Parts, gaps: Tensor) -> Parts:
         """Let time pass."""
-        return state[0], state[1] + gaps.unsqueeze(-1)
+        return state[0], state[1] + gaps.unsqueeze(-1).to(state[1].dtype)
 
     def output(self, state: Parts) -> Tensor:
         """h; where time has passed since, what a step without a sample would make of it."""

@@ -24,6 +24,9 @@ from undamped.solvers.settings import choose_solver
 SLOWEST, FASTEST = 0.01, 1.0
 """Rates at which decays and rotations start, per usual gap: from a hundred gaps to one."""
 
+STABLE_STEP = 2.5
+"""In usual gaps: over longer steps of rk4 a field that decays at rates up to 1 would grow."""
+
 
 class GapFlow(nn.Module, ABC):
     """A flow over gaps of unequal length: rows (rows, size) and gaps (rows,) to rows."""
@@ -46,6 +49,8 @@ class SolvedFlow(GapFlow):
         steps: Steps per gap, each as long as its gap demands.
         tolerance: Instead of a number of steps: how exact each row has to be, with steps of its
             own.
+        longest_step: How long a step of a Runge-Kutta method may be, in usual gaps; a row whose gap
+            needs more steps takes them.
     """
 
     def __init__(
@@ -55,8 +60,10 @@ class SolvedFlow(GapFlow):
         method: str = "rk4",
         steps: PositiveInt = 1,
         tolerance: PositiveFloat | None = None,
+        longest_step: PositiveFloat | None = None,
     ) -> None:
         super().__init__()
+        self.longest_step = longest_step
         self.field, self.method = field, method
         self.steps, self.tolerance = steps, tolerance
         solver = choose_solver(method)
@@ -80,9 +87,15 @@ class SolvedFlow(GapFlow):
         """Return where rows are after their gaps."""
         size = gaps.unsqueeze(-1).to(y.dtype)
         if self.tolerance is None and self._tableau is not None:
-            self.evaluations = self.steps * len(self._tableau.nodes)
-            step = size / self.steps if self.steps > 1 else size
-            for _ in range(self.steps):
+            step, counts = size / self.steps if self.steps > 1 else size, None
+            most = self.steps
+            if self.longest_step is not None and bool((step > self.longest_step).any()):
+                counts = (size / self.longest_step).ceil().clamp(min=self.steps)
+                step, most = size / counts, int(counts.max())
+            self.evaluations = most * len(self._tableau.nodes)
+            for number in range(most):
+                if counts is not None:  # a row whose gap is over stays where it is
+                    step = torch.where(number < counts, step, 0.0)
                 y = runge_kutta_step(self._tableau, self.field, y, step)
             return y
         return self._solved(y, size)
@@ -146,7 +159,7 @@ class Decay(GapFlow):
 
     def forward(self, y: Tensor, gaps: Tensor) -> Tensor:
         """Return what is left after the gaps."""
-        return y * torch.exp(-gaps.unsqueeze(-1) * self.log_rate.exp())
+        return y * torch.exp(-gaps.unsqueeze(-1).to(y.dtype) * self.log_rate.exp())
 
 
 class Modes(GapFlow):
@@ -173,10 +186,13 @@ class Modes(GapFlow):
 
     def forward(self, y: Tensor, gaps: Tensor) -> Tensor:
         """Return where the pairs are after the gaps."""
-        angle = gaps.unsqueeze(-1) * self.frequency
+        # Whole turns are taken off in double precision: after many of them single precision no
+        # longer holds the angle.
+        angle = torch.remainder(gaps.unsqueeze(-1).double() * self.frequency, 2 * math.pi)
+        angle = angle.to(y.dtype)
         cos, sin = angle.cos(), angle.sin()
         if self.log_rate is not None:
-            left = torch.exp(-gaps.unsqueeze(-1) * self.log_rate.exp())
+            left = torch.exp(-gaps.unsqueeze(-1).to(y.dtype) * self.log_rate.exp())
             cos, sin = cos * left, sin * left
         a, b = y.chunk(2, dim=-1)
         return torch.cat([cos * a - sin * b, sin * a + cos * b], -1)

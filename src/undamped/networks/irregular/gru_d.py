@@ -77,11 +77,13 @@ class GRUD(StampedNetwork):
     ) -> tuple[Tensor, ...]:
         """All but the recurrence: decays, imputed values, and what the gates see of them."""
         _, held, since, waited = state
+        # In double precision: differences of a long clock in single precision are noise.
         clock = gaps.cumsum(0).unsqueeze(-1)  # (time, batch, 1)
+        since, waited = since.double(), waited.double()
         stamp = torch.where(observed, clock, -torch.inf).cummax(0).values
         # Before a sample: what was last measured earlier.
         stamp = torch.cat([(-since).unsqueeze(0), stamp]).cummax(0).values
-        ago = clock - stamp[:-1]
+        ago = (clock - stamp[:-1]).to(x.dtype)
         values = hold_last(x, observed, held)
         earlier = torch.cat([held.unsqueeze(0), values[:-1]])
         kept = torch.exp(-torch.relu(self.input_rate * ago + self.input_shift))
@@ -91,7 +93,8 @@ class GRUD(StampedNetwork):
         last = torch.where(seen, clock, -torch.inf).cummax(0).values
         last = torch.maximum(last, -waited.unsqueeze(0))
         gates = self.cell.project(torch.cat([filled, observed.to(x.dtype)], -1))
-        return gates, self._left(ago), values, clock - stamp[1:], clock - last
+        since, waited = (clock - stamp[1:]).to(x.dtype), (clock - last).to(x.dtype)
+        return gates, self._left(ago), values, since, waited
 
     def scan(
         self, projected: tuple[Tensor, ...], gaps: Tensor, alive: Tensor | None, state: Parts
@@ -108,7 +111,7 @@ class GRUD(StampedNetwork):
     def flow(self, state: Parts, gaps: Tensor) -> Parts:
         """Let time pass."""
         hidden, held, since, waited = state
-        passed = gaps.unsqueeze(-1)
+        passed = gaps.unsqueeze(-1).to(since.dtype)
         return hidden, held, since + passed, waited + passed
 
     def output(self, state: Parts) -> Tensor:

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from undamped.cells.gru import GRUCell
 from undamped.checked import checked
 from undamped.contract import Batch, TaskShape
+from undamped.contract.clock import LONGEST_GAP
 from undamped.fields.gru_field import GRUField
-from undamped.networks.irregular.gap_flows import SolvedFlow
+from undamped.networks.irregular.gap_flows import STABLE_STEP, SolvedFlow
 from undamped.networks.irregular.model import StampedModel
 from undamped.networks.irregular.network import JumpNetwork, Parts
 from undamped.networks.latent.normal import log_normal
@@ -36,6 +37,8 @@ class BayesNetwork(JumpNetwork):
         gap: The usual time between two samples.
     """
 
+    longest_gap = 0.1 * LONGEST_GAP
+
     def __init__(
         self,
         input_size: int,
@@ -48,7 +51,9 @@ class BayesNetwork(JumpNetwork):
         gap: float,
     ) -> None:
         super().__init__(input_size, hidden_size, missing=missing, gap=gap)
-        self.gap_flow = SolvedFlow(GRUField(hidden_size), method="rk4", steps=steps)
+        self.gap_flow = SolvedFlow(
+            GRUField(hidden_size), method="rk4", steps=steps, longest_step=STABLE_STEP
+        )
         self.forecast = nn.Sequential(
             nn.Linear(hidden_size, forecast_size),
             nn.ReLU(),
@@ -118,7 +123,7 @@ class GRUODEBayes(StampedModel):
         hidden_size: Number of hidden units.
         forecast_size: Width of the layer between a state and its forecast.
         jump_size: Features that a channel's measurement and forecast become for the jump.
-        steps: Steps of rk4 per gap.
+        steps: Steps of rk4 per gap; over gaps of more than 2.5 usual ones there are more.
         mixing: λ.
         label_weight: How much a label counts, or a number that is asked for, beside a measurement.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from undamped.errors import ShapeError, explain
 from undamped.networks.stamped import last_before
 
 Parts = tuple[Tensor, ...]
@@ -22,12 +23,23 @@ class Inquiries:
     Args:
         times: (time, batch) when samples came.
         lengths: (batch,) how many of them count.
-        asked: (outputs, batch) when the questions are, never falling.
+        asked: (outputs, batch) when the questions are, in any order.
         begin: (batch,) the time before the first sample, from which earlier questions start.
     """
 
     def __init__(self, times: Tensor, lengths: Tensor | None, asked: Tensor, begin: Tensor) -> None:
-        times, asked = times.double(), asked.double()
+        times = times.double()
+        if bool((asked < begin).any()):
+            raise ShapeError(
+                explain(
+                    "target_times",
+                    expected="times from that of the first state on (0 where none is given)",
+                    got="earlier ones",
+                    remedy="Count them from the same moment as the timestamps of the samples.",
+                )
+            )
+        asked, order = asked.double().sort(0)
+        self.original = order.argsort(0)
         self.place, _ = last_before(times, lengths, asked)
         known = torch.where(self.place >= 0, times.gather(0, self.place.clamp(min=0)), begin)
         order = torch.arange(len(asked), device=asked.device).unsqueeze(1)
@@ -36,7 +48,7 @@ class Inquiries:
         # How many questions came before in the same gap.
         self.rank = order - torch.where(fresh, order, 0).cummax(0).values
         before = torch.cat([asked[:1], asked[:-1]])
-        self.since = (asked - torch.where(fresh, known, before)).clamp(min=0)
+        self.since = asked - torch.where(fresh, known, before)
 
     def follow(self, states: Parts, start: Parts, flow: Callable[[Parts, Tensor], Parts]) -> Parts:
         """Return the states at all asked times, (outputs, batch, size) each.
@@ -64,8 +76,9 @@ class Inquiries:
                 above = rows[out - 1, sequence] - offset
                 held = tuple(part[above] for part in last)
                 offset += len(last[0])
-            last = flow(held, self.since[out, sequence].to(held[0].dtype))
+            last = flow(held, self.since[out, sequence])
             rows[out, sequence] = torch.arange(len(out), device=rows.device) + offset
             levels.append(last)
         every = tuple(torch.cat(parts) for parts in zip(*levels, strict=True))
+        rows = rows.gather(0, self.original)
         return tuple(part[rows] for part in every)

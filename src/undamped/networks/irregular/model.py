@@ -146,7 +146,7 @@ class StampedModel(StreamingModel):
         All gaps of all sequences are flowed over at once, since the states before them are known.
         """
         network, seen = self.network, seen_points(batch, self.network.gap, self.dtype)
-        gaps = (torch.diff(seen.times, dim=0) / network.gap).clamp(min=0).to(self.dtype)
+        gaps = (torch.diff(seen.times, dim=0) / network.gap).clamp(min=0)
         before = tuple(part[:-1].flatten(0, 1) for part in states)
         there = network.output(network.flow(before, gaps.flatten()))
         errors = self.head(there).view_as(seen.values[1:]) - seen.values[1:]

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from undamped.errors import ShapeError, explain
 from undamped.networks.full_precision import in_full_precision
 from undamped.networks.irregular.inquiries import Inquiries
+from undamped.networks.stamped import time_gaps
 from undamped.options import PositiveFloat, PositiveInt
 from undamped.promises import Promise
 
@@ -40,6 +41,8 @@ class StampedNetwork(nn.Module, ABC):
     promises: tuple[Promise, ...] = ()
     recipe: ClassVar[dict[str, dict[str, Any]]] = {}
     usual_choice: ClassVar[bool] = False
+    longest_gap: float | None = None
+    """The longest gap that can be crossed, in usual ones; None where any can."""
 
     def __init__(
         self,
@@ -67,7 +70,8 @@ class StampedNetwork(nn.Module, ABC):
         Args:
             x: (time, batch, input), 0 where nothing was measured.
             observed: (time, batch, input) what was measured.
-            gaps: (time, batch) usual gaps since the sample before; 0 beyond a sequence's end.
+            gaps: (time, batch) usual gaps since the sample before, in double precision, for sums
+                of them lose what is short beside what is long; 0 beyond a sequence's end.
             state: The state before the first gap.
         """
 
@@ -77,14 +81,15 @@ class StampedNetwork(nn.Module, ABC):
 
         Args:
             projected: What `project` returned.
-            gaps: (time, batch) usual gaps before each sample; 0 beyond a sequence's end.
+            gaps: (time, batch) usual gaps before each sample, in double precision; 0 beyond a
+                sequence's end.
             alive: (time, batch, 1) whether there was a sample, or None where there always was.
             state: The state before the first gap.
         """
 
     @abstractmethod
     def flow(self, state: Parts, gaps: Tensor) -> Parts:
-        """Return the state after a time without samples, (batch,) usual gaps."""
+        """Return the state after a time without samples, (batch,) usual gaps of any precision."""
 
     def output(self, state: Parts) -> Tensor:
         """Return what a readout sees of a state, (…, output)."""
@@ -116,8 +121,8 @@ class StampedNetwork(nn.Module, ABC):
 
         Args:
             input: (time, batch, input); anything where nothing was measured.
-            times: (time, batch) when the samples came, never falling; one usual gap after the
-                other, from time 0 on, if none are given.
+            times: (time, batch) when the samples came, never decreasing, in double precision where
+                they are large; one usual gap after the other, from time 0 on, if none are given.
             observed: (time, batch, input) what was measured; everything if not given.
             lengths: (batch,) the true length of each sequence; what lies beyond is ignored.
             state: The state to go on from.
@@ -145,12 +150,12 @@ class StampedNetwork(nn.Module, ABC):
         before = self.initial_state(input.shape[1], input) if state is None else state
         stamps = self.stamps(input, times, before[-1], fresh=state is None)
         running = _running(input, lengths)
-        gaps = self._gaps(stamps, before[-1], running)
+        passed = self._gaps(stamps, before[-1], lengths)
         alive, seen = self._alive(input, observed, running)
         x = input.masked_fill(~seen, 0)
-        projected = self.project(x, seen, gaps, before[:-1])
-        made = self.scan(projected, gaps, alive, before[:-1])
-        last = before[-1] + gaps.double().sum(0) * self.gap
+        projected = self.project(x, seen, passed, before[:-1])
+        made = self.scan(projected, passed, alive, before[:-1])
+        last = before[-1] + passed.sum(0) * self.gap
         return made, (*(part[-1] for part in made), last)
 
     def at(
@@ -164,10 +169,11 @@ class StampedNetwork(nn.Module, ABC):
             states: The states after the samples, as `states` returns them.
             times: (time, batch) when the samples came.
             lengths: (batch,) how many of them count.
-            asked: (outputs, batch) times, never falling.
+            asked: (outputs, batch) times in any order, from that of `start` on.
             start: The state before the first sample.
         """
         inquiries = Inquiries(times, lengths, asked, start[-1])
+        self._refuse_long(inquiries.since / self.gap, "target_times")
         flows = inquiries.follow(states, start[:-1], lambda s, dt: self.flow(s, dt / self.gap))
         return self.output(flows)
 
@@ -204,28 +210,33 @@ class StampedNetwork(nn.Module, ABC):
     # What a call is given
 
     def stamps(self, x: Tensor, times: Tensor | None, now: Tensor, *, fresh: bool) -> Tensor:
-        """Return times (time, batch) in double precision, even ones if none are given."""
+        """Return times (time, batch), even ones in double precision if none are given."""
         if times is not None:
-            return times.double()
+            return times
         first = 0 if fresh else 1
         steps = torch.arange(first, first + len(x), dtype=torch.float64, device=x.device)
         return now + self.gap * steps.unsqueeze(1)
 
-    def _gaps(self, stamps: Tensor, now: Tensor, running: Tensor | None) -> Tensor:
+    def _gaps(self, stamps: Tensor, now: Tensor, lengths: Tensor | None) -> Tensor:
         """Return usual gaps before each sample (time, batch), 0 beyond a sequence's end."""
-        gaps = torch.diff(stamps, dim=0, prepend=now.unsqueeze(0)) / self.gap
-        if running is not None:
-            gaps = torch.where(running.squeeze(-1), gaps, 0.0)
-        if not bool((gaps >= 0).all()):
-            raise ShapeError(
-                explain(
-                    "times",
-                    expected="numbers that never fall, from the state's time on (0 at first)",
-                    got="others",
-                    remedy="Sort the samples of every sequence by time and count from its start.",
-                )
+        passed = time_gaps(stamps, lengths, self.gap, now) / self.gap
+        self._refuse_long(passed, "times")
+        return passed
+
+    def _refuse_long(self, passed: Tensor, what: str) -> None:
+        """Refuse gaps that the network's few steps cannot cross."""
+        if self.longest_gap is None or not bool((passed > self.longest_gap).any()):
+            return
+        raise ShapeError(
+            explain(
+                what,
+                expected=f"gaps of up to {self.longest_gap:,.0f} times the usual one "
+                f"({self.gap:g}), which {type(self).__name__} crosses in a few steps",
+                got=f"one of {float(passed.max()):,.0f} times",
+                remedy="Count time from the start of each sequence, divide sequences at long "
+                "gaps, or build the network with the usual gap of the data (gap=).",
             )
-        return gaps.to(next(self.parameters()).dtype)
+        )
 
     def _alive(
         self, x: Tensor, observed: Tensor | None, running: Tensor | None

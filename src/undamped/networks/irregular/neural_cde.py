@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.checked import checked
+from undamped.contract.clock import LONGEST_GAP
 from undamped.networks.irregular.network import Parts, StampedNetwork
 from undamped.networks.stamped import hold_last
 from undamped.options import PositiveFloat, PositiveInt, Units
@@ -52,6 +53,8 @@ class NeuralCDE(StampedNetwork):
         irregular time series. NeurIPS, 2020.
     """
 
+    longest_gap = LONGEST_GAP
+
     @checked
     def __init__(
         self,
@@ -91,24 +94,25 @@ class NeuralCDE(StampedNetwork):
     def project(
         self, x: Tensor, observed: Tensor, gaps: Tensor, state: Parts
     ) -> tuple[Tensor, Tensor]:
-        """The control at all samples (time, batch, channels), and where there was one."""
+        """The control at all samples (time, batch, channels), and the time since the last one."""
         _, before, _, _, waited = state
         held = hold_last(x, observed, before[:, 1 : 1 + self.input_size])
-        now = before[:, :1] + waited + gaps.cumsum(0).unsqueeze(-1)
-        parts = [now, held]
+        # In double precision: differences of a long clock in single precision are noise.
+        clock = waited.double() + gaps.cumsum(0).unsqueeze(-1)
+        parts = [(before[:, :1] + clock).to(x.dtype), held]
         if self.missing:
             counts = observed.to(x.dtype).cumsum(0)
             parts.append(before[:, 1 + self.input_size :] + counts)
-        return torch.cat(parts, -1), now
+        return torch.cat(parts, -1), clock
 
     def scan(
         self, projected: tuple[Tensor, Tensor], gaps: Tensor, alive: Tensor | None, state: Parts
     ) -> Parts:
         """Follow the control from sample to sample."""
-        X, now = projected
+        X, clock = projected
         z, before, slope, count, _ = state
         if alive is None:
-            alive = torch.ones_like(now, dtype=torch.bool)
+            alive = torch.ones_like(clock, dtype=torch.bool)
         steps = torch.arange(len(X), device=X.device).view(-1, 1, 1)
         last = torch.where(alive, steps, -1).cummax(0).values  # the last sample so far
         earlier = torch.cat([torch.full_like(last[:1], -1), last[:-1]])
@@ -120,8 +124,9 @@ class NeuralCDE(StampedNetwork):
 
         counts = (count + alive.to(X.dtype).cumsum(0)).clamp(max=2)
         begun = torch.where(earlier >= 0, 1.0, count.clamp(max=1).unsqueeze(0))
-        move = (X - at(X, earlier, before)) * begun
-        gap = move[..., :1]
+        none = torch.zeros_like(clock[0])
+        gap = (clock - at(clock, earlier, none)).to(X.dtype) * begun
+        move = torch.cat([gap, (X - at(X, earlier, before))[..., 1:] * begun], -1)
         own = torch.where(gap > 0, move / gap.clamp(min=1e-30), 0.0)
         left = move
         if self.control == "cubic":
@@ -134,7 +139,7 @@ class NeuralCDE(StampedNetwork):
             z = torch.where(moves[t], self.follow(z, move[t], left[t]), z)
             z = torch.where(joins[t], entry[t], z)
             made.append(z)
-        since = now - at(now, last, before[:, :1])
+        since = (clock - at(clock, last, none)).to(X.dtype)
         return torch.stack(made), at(X, last, before), at(own, last, slope), counts, since
 
     def follow(self, z: Tensor, move: Tensor, left: Tensor) -> Tensor:
@@ -166,7 +171,7 @@ class NeuralCDE(StampedNetwork):
 
     def flow(self, state: Parts, gaps: Tensor) -> Parts:
         """Let time pass."""
-        return (*state[:4], state[4] + gaps.unsqueeze(-1))
+        return (*state[:4], state[4] + gaps.unsqueeze(-1).to(state[4].dtype))
 
     def output(self, state: Parts) -> Tensor:
         """z, driven on by time alone where some has passed since the last sample."""

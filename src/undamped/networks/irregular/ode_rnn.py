@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from undamped.checked import checked
+from undamped.contract.clock import LONGEST_GAP
+from undamped.fields.gru_field import GRUField
 from undamped.networks.irregular.cell_network import CellNetwork
-from undamped.networks.irregular.gap_flows import SolvedFlow
+from undamped.networks.irregular.gap_flows import STABLE_STEP, SolvedFlow
 from undamped.networks.irregular.named_parts import FieldName, field_named
 from undamped.options import PositiveFloat, PositiveInt, Units
 from undamped.promises import Kind, Promise
@@ -42,7 +44,7 @@ class ODERNN(CellNetwork):
         field_size: Width of the field's hidden layers.
         field_layers: Their number.
         method: Solver of the field.
-        steps: Steps per gap.
+        steps: Steps per gap; gaps of more than 100,000 usual ones are refused.
         tolerance: Instead of steps: how exact every sequence's flow has to be.
         missing: Whether features may be missing; the task decides.
         gap: The usual time between two samples; the task says it.
@@ -89,8 +91,13 @@ class ODERNN(CellNetwork):
         if isinstance(field, str):
             field = field_named(field, self.state_sizes[0], field_size, field_layers)
         self.gap_flow: SolvedFlow = SolvedFlow(
-            field, method=method, steps=steps, tolerance=tolerance
+            field,
+            method=method,
+            steps=steps,
+            tolerance=tolerance,
+            longest_step=STABLE_STEP if isinstance(field, GRUField) else None,
         )
+        self.longest_gap = LONGEST_GAP if tolerance is None else None
 
     # What is promised is promised of the ODE, solved far more finely than the network asks for.
 

@@ -51,7 +51,8 @@ class StillNetwork(CellNetwork):
     def project(self, x: Tensor, observed: Tensor, gaps: Tensor, state: Parts) -> Tensor:
         """What the cell makes of values, of which were measured, and of the time in between."""
         parts = [x, observed.to(x.dtype)] if self.missing else [x]
-        return self.cell.project(torch.cat([*parts, gap_feature(gaps, 1.0).unsqueeze(-1)], -1))
+        ago = gap_feature(gaps, 1.0).unsqueeze(-1).to(x.dtype)
+        return self.cell.project(torch.cat([*parts, ago], -1))
 
     def flow(self, state: Parts, gaps: Tensor) -> Parts:
         """Nothing happens."""

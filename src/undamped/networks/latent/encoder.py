@@ -12,7 +12,7 @@ from undamped.contract import Batch
 from undamped.networks.irregular.network import StampedNetwork
 from undamped.networks.latent.normal import Normal
 from undamped.networks.sequence_tensors import reverse_time
-from undamped.networks.stamped import stamps_of
+from undamped.networks.stamped import stamps_of, time_gaps
 
 
 class BackwardEncoder(nn.Module):
@@ -45,15 +45,16 @@ class BackwardEncoder(nn.Module):
     def features(self, batch: Batch, dtype: torch.dtype) -> Tensor:
         """Return what the network knows at time 0, (batch, features)."""
         lengths = batch.lengths
-        stamps = stamps_of(batch, self.network.gap).double()
+        stamps = stamps_of(batch, self.network.gap)
+        start = stamps.new_zeros(stamps.shape[1], dtype=torch.float64)
+        stamps = time_gaps(stamps, lengths, self.network.gap, start).cumsum(0)
         x = reverse_time(batch.inputs.to(dtype), lengths)
         observed = None
         if batch.observed is not None:
             observed = reverse_time(batch.observed, lengths)
         turned = reverse_time(stamps.unsqueeze(-1), lengths).squeeze(-1)
-        since_end = (turned[:1] - turned).clamp(min=0)
-        _, final = self.network.states(x, since_end, observed, lengths)
-        back = (stamps[0] / self.network.gap).to(x.dtype)
+        _, final = self.network.states(x, turned[:1] - turned, observed, lengths)
+        back = stamps[0] / self.network.gap
         return self.network.output(self.network.flow(final[:-1], back))
 
 

@@ -8,10 +8,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from undamped.errors import ShapeError, explain
 from undamped.networks.irregular.gap_flows import SolvedFlow
 
 UNITS = 5.0
 """Units of the flow's own time in the span of a task: a field that starts small does something."""
+
+MOST_STEPS = 20_000
+"""Steps of the grid that are taken: times beyond are a mistake, and would fill the memory."""
 
 
 class LatentFlow(nn.Module):
@@ -40,12 +44,23 @@ class LatentFlow(nn.Module):
             z: The states at time 0.
             times: (times, batch) from 0 on, in any order.
         """
+        refuse_negative(times)
         place = times * (self.steps / self.span)
         path, slopes = self.path(z, max(1, math.ceil(float(place.max()) - 1e-9)))
         return cubic(path, slopes, place)
 
     def path(self, z: Tensor, steps: int) -> tuple[Tensor, Tensor]:
         """Return states and slopes per step, (grid, draws, batch, size), of `steps` steps."""
+        if steps > MOST_STEPS:
+            spans = f"{MOST_STEPS / self.steps:,.0f} spans of the task ({self.span:g} each)"
+            raise ShapeError(
+                explain(
+                    "times",
+                    expected=f"times of up to {spans} after time 0",
+                    got=f"{steps * self.span / self.steps:,.0f}",
+                    remedy="Count them from the start of each sequence.",
+                )
+            )
         size = UNITS / self.steps
         rows = z.flatten(0, 1)
         gap = rows.new_full((len(rows),), size)
@@ -59,6 +74,19 @@ class LatentFlow(nn.Module):
         """Return rows after a time, of the flow's own, solved with a small tolerance."""
         fine = SolvedFlow(self.step.field, method="dopri5", tolerance=1e-8)
         return fine(z, z.new_full((len(z),), time))
+
+
+def refuse_negative(times: Tensor) -> None:
+    """Refuse times before 0, where a latent state starts."""
+    if bool((times < 0).any()):
+        raise ShapeError(
+            explain(
+                "times",
+                expected="times from 0 on, where the latent state starts",
+                got="negative ones",
+                remedy="Count them from the start of each sequence.",
+            )
+        )
 
 
 def integral(path: Tensor, slopes: Tensor, rate: Callable[[Tensor], Tensor], end: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from undamped.networks.irregular.still import StillNetwork
 from undamped.networks.latent.encoder import BackwardEncoder, remembering
 from undamped.networks.latent.latent_model import Bound, LatentModel
 from undamped.networks.latent.normal import Normal
+from undamped.networks.latent.path import refuse_negative
 from undamped.networks.stamped import gap_feature
 from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Units
 from undamped.registry import models
@@ -103,9 +104,10 @@ class RNNVAE(LatentModel):
 
     def decode(self, z: Tensor, times: Tensor) -> Tensor:
         """Return states of the writer (draws, times, batch, hidden), in the order of time."""
+        refuse_negative(times)
         draws, batch = z.shape[:2]
         ordered, order = times.sort(0)
-        gaps = torch.diff(ordered, dim=0, prepend=torch.zeros_like(ordered[:1])).clamp(min=0)
+        gaps = torch.diff(ordered, dim=0, prepend=torch.zeros_like(ordered[:1]))
         told = gap_feature(gaps, self.gap).to(z.dtype).unsqueeze(-1).repeat(1, draws, 1)
         start = self.first(z).view(1, draws * batch, -1)
         written, _ = self.writer(told, start)
