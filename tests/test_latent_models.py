@@ -17,11 +17,14 @@ from irregular_oracles import (
     read_backwards,
     rotating,
 )
+from undamped import tasks
 from undamped.contract import Batch, Clock, TaskShape
-from undamped.errors import ShapeError
+from undamped.errors import NonFiniteError, ShapeError
 from undamped.networks.irregular.model import StampedModel
 from undamped.networks.latent.normal import Normal
 from undamped.networks.latent.points import seen_points, without
+from undamped.training import fit
+from undamped.training.guard import check_loss
 
 CLOCK = Clock(gap=0.4, span=3.0)
 ASKED = TaskShape(
@@ -320,3 +323,36 @@ def test_answers_at_times_need_times():
         build("latent-ode")(example()._replace(target_times=None))
     with pytest.raises(ShapeError, match="target_times"):
         StampedModel("gru-d", 2, 2, at_times=True, hidden_size=3)(Batch(torch.zeros(3, 1, 2)))
+
+
+@pytest.mark.parametrize("name", ["latent-ode", "rnn-vae", "ode2vae"])
+def test_a_loss_that_is_not_finite_names_the_part_where_that_began(name):
+    def first_bad(change):
+        model, batch = build(name), example()
+        with torch.no_grad():
+            change(model)
+        loss = model.objective(batch, mean_square).total
+        with pytest.raises(NonFiniteError) as raised:
+            check_loss(loss, 3, model, batch)
+        return str(raised.value)
+
+    def spoiled(part):
+        def change(model):
+            for parameter in part(model).parameters():
+                parameter.fill_(1e308)
+
+        return first_bad(change)
+
+    assert "the output of encoder" in spoiled(lambda model: model.encoder.readout)
+    if name != "rnn-vae":  # whose writer saturates
+        assert "the output of flow" in spoiled(lambda model: model.flow)
+    assert "of emission" in spoiled(lambda model: model.emission.decoder)
+
+
+def test_the_weights_of_ode2vae_are_shared_by_the_training_sequences(tmp_path):
+    task = tasks.build("periodic", series=30, points=10, seen=5)
+    quick = {"steps": 1, "validate_every": 1}
+    for options, expected in (({}, 30), ({"sequences": 7}, 7)):
+        run = fit("ode2vae", task, model_options=options, train=quick, out=tmp_path, progress=False)
+        assert run.model().sequences == expected
+        assert run.settings["model"]["options"]["sequences"] == expected

@@ -19,7 +19,7 @@ from undamped import errors
 from undamped.data.recordings.formats.kept import IN_MEMORY
 from undamped.errors import OptionError, UndampedError, explain
 from undamped.memory import memory_use, reset_peak_memory
-from undamped.networks.for_task import check_options, model_for
+from undamped.networks.for_task import check_options, model_for, model_options
 from undamped.networks.learns_at_once import LearnsAtOnce
 from undamped.networks.task_model import TaskModel
 from undamped.options import check, options_of
@@ -328,9 +328,16 @@ def _build_task(task: str | Task, options: Mapping[str, Any], seed: int) -> Task
 
 
 def _build_model(model: str | TaskModel, task: Task, options: dict[str, Any]) -> TaskModel:
-    """Return the network for a task; options are completed where the task starts an embedding."""
+    """Return the network for a task; options that the task knows are completed.
+
+    These are the size of an embedding that the task starts, and the number of training sequences
+    for a model whose objective divides by it.
+    """
     if isinstance(model, TaskModel):
         return model
+    count = task.count("train", 1) if "sequences" in model_options(model) else None
+    if count is not None:
+        options.setdefault("sequences", count)
     vectors = task.starting_embedding()
     if vectors is not None:
         options.setdefault("embedding_size", vectors.shape[1])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -66,6 +67,8 @@ class LatentModel(TaskModel):
     sequential = True
     promises: tuple[Promise, ...] = ()
     updates: Tensor
+    decoder_name: ClassVar[str] = "flow"
+    """The module that `decode` calls."""
 
     def __init__(
         self,
@@ -242,6 +245,21 @@ class LatentModel(TaskModel):
     def after_optimizer_step(self, step: int) -> None:
         """Count updates."""
         self.updates.fill_(step + 1)
+
+    def parts_for_guard(self, batch: Batch) -> Iterator[tuple[str, Any]]:
+        """Go through encoder, latent path, decoder and likelihood, then the answer."""
+        batch = batch.expanded()
+        posterior = self.posterior(batch)
+        yield "the output of encoder", tuple(posterior)
+        points = seen_points(batch, self.gap, self.dtype)
+        asked = self._asked_points(batch) if batch.targets.numel() else None
+        times = points.times if asked is None else torch.cat([points.times, asked.times])
+        states = self.decode(posterior.draw(self.draws), times)
+        yield f"the output of {self.decoder_name}", states
+        yield "the output of emission", self.emission(states)
+        seen = states[:, : len(points.times)]
+        yield "the likelihood of emission", self.emission.log_likelihood(seen, points)
+        yield "the answer", self.run(batch)[0]
 
     # What it believes
 

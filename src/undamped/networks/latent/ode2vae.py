@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import torch
@@ -52,7 +53,8 @@ class ODE2VAE(LatentModel):
         noise: Standard deviation of measurements; learnt for every feature if not given.
         annealing: Updates over which the weight of the divergences grows from 0 to 1.
         path_weight: c, how much the density along the path counts.
-        sequences: N, how many sequences there are to learn from.
+        sequences: N, how many sequences there are to learn from; training on a task with a fixed
+            number of them takes that number unless told otherwise.
         label_weight: How much a label counts beside a point.
 
     Example:
@@ -127,6 +129,14 @@ class ODE2VAE(LatentModel):
         self.field.draw()
         try:
             return super().objective(batch, loss, state)
+        finally:
+            self.field.settle()
+
+    def parts_for_guard(self, batch: Batch) -> Iterator[tuple[str, Any]]:
+        """Go through the parts of a pass with one draw of the weights."""
+        self.field.draw()
+        try:
+            yield from super().parts_for_guard(batch)
         finally:
             self.field.settle()
 

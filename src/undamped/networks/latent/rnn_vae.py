@@ -60,6 +60,8 @@ class RNNVAE(LatentModel):
         "train": {"learning_rate": 1e-2, "schedule": "cosine", "clip": 1.0}
     }
 
+    decoder_name = "writer"
+
     @checked
     def __init__(
         self,
