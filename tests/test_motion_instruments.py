@@ -165,8 +165,13 @@ def test_animations_are_files_that_move(pendulum, tmp_path):
         assert image.info["duration"] * image.n_frames == pytest.approx(2000, rel=0.1)
     animate(drawn, tmp_path / "swing.html")
     page = (tmp_path / "swing.html").read_text(encoding="utf-8")
-    assert "__SCENE__" not in page and "<b>hnn" not in page and "http" not in page
-    scene = json.loads(page.partition("const scene = ")[2].partition(";\n")[0])
+    assert (
+        "__SCENE__" not in page
+        and "<b>hnn" not in page
+        and "http:" not in page
+        and "https:" not in page
+    )
+    scene = json.loads(page.partition('id="scene">')[2].partition("</script>")[0])
     assert len(scene["times"]) == len(scene["panels"][1]["paths"]) == 12
     assert scene["panels"][1]["title"] == "<b>hnn</b>"
     x, y = scene["panels"][0]["paths"][0][0]

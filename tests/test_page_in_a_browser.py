@@ -165,6 +165,53 @@ def test_nasty_names_run_nothing(opened, tmp_path):
     assert page.problems == []
 
 
+ATTACK = "<img src=x onerror=\"document.title='hit'\"><script>document.title='hit'</script>"
+
+
+def test_column_names_run_nothing(opened, tmp_path):
+    from dataclasses import replace
+
+    curve = [{"step": step, f'valid_"> {ATTACK}': 1.0} for step in range(3)]
+    path = report.write(tmp_path / "columns.html", [replace(big_report(0), curve=curve)])
+    page = opened(address=path.as_uri())
+    assert page.title() != "hit"
+    assert page.locator("img").count() == 0
+    assert page.problems == []
+    assert lines(page, "curve-0") == 1
+
+
+def test_the_policy_stops_scripts_that_are_not_the_page_s(opened, tmp_path):
+    path = report.write(tmp_path / "page.html", [big_report(0)])
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("<main>", f"<main>{ATTACK}", 1), encoding="utf-8")
+    page = opened(address=path.as_uri())
+    assert page.locator("img").count() == 1
+    assert page.title() != "hit"
+    assert any("Content Security Policy" in problem for problem in page.problems)
+    assert lines(page, "gradient_flow") == 1
+
+
+def test_a_motion_plays_and_names_run_nothing(browser, tmp_path):
+    from undamped.analysis.motion_picture import MotionPicture
+
+    times = np.linspace(0, 1, 20)
+    path = np.stack([np.cos(times), np.sin(times)], axis=-1)[:, None]
+    name = f"__SCENE__ __POLICY__ {ATTACK}"
+    picture = MotionPicture(times, path, path, rods=((0, 1),), axes=("x", "y"), equal=True)
+    report.animate({name: picture}, tmp_path / "motion.html")
+    page = browser.new_page()
+    problems = []
+    page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda e: problems.append(str(e)))
+    page.goto((tmp_path / "motion.html").as_uri())
+    assert page.locator("canvas").count() == 2
+    assert page.locator("output").inner_text() != ""
+    assert page.locator("h1").inner_text().endswith(name)
+    assert page.locator("img").count() == 0
+    assert problems == []
+    page.close()
+
+
 def test_ten_runs_of_a_thousand_points(opened, tmp_path):
     path = report.write(tmp_path / "ten.html", [big_report(i) for i in range(10)])
     page = opened(address=path.as_uri())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-import json
+import re
 from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +16,7 @@ from undamped.analysis.core.result import plain
 from undamped.analysis.motion_picture import MotionPicture
 from undamped.errors import OptionError, explain
 from undamped.files import refuse_folder, write_atomically, write_text
+from undamped.report.page import embedded, policy
 
 KINDS = (".gif", ".html")
 FRAMES = 150
@@ -100,10 +101,15 @@ def _page(pictures: Mapping[str, MotionPicture], seconds: float) -> str:
     names = ", ".join(pictures)
     caption = f"The true motion beside {names}. {first.axes[0]} across, {first.axes[1]} upwards."
     text = (files("undamped.report") / "assets" / "motion.html").read_text(encoding="utf-8")
-    text = text.replace("__TITLE__", html.escape(f"Bodies in motion: {names}"))
-    text = text.replace("__CAPTION__", html.escape(caption))
-    # No tag can end inside the data, whatever a model is called.
-    return text.replace("__SCENE__", json.dumps(plain(scene)).replace("<", "\\u003c"))
+    script = text.partition("<script>")[2].partition("</script>")[0]
+    parts = {
+        "POLICY": policy(script),
+        "TITLE": html.escape(f"Bodies in motion: {names}"),
+        "CAPTION": html.escape(caption),
+        "SCENE": embedded(plain(scene)),
+    }
+    # In one pass: a model may be called like one of the places.
+    return re.sub("__([A-Z]+)__", lambda place: parts[place[1]], text)
 
 
 def _points(paths: np.ndarray) -> list[list[list[float] | None]]:

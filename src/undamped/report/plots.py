@@ -42,7 +42,8 @@ def _instrument(name: str, reports: Sequence[ModelReport]) -> dict[str, Any] | N
 def _curves(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:
     """Draw every column of the validation, the loss with that of the training batches."""
     drawn = []
-    for column in [c for c in _columns(reports) if c.startswith("valid_")]:
+    columns = [c for c in _columns(reports) if c.startswith("valid_")]
+    for number, column in enumerate(columns):
         traces = _curve(reports, column)
         loss = column == "valid_loss"
         if loss:
@@ -50,7 +51,7 @@ def _curves(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:
         words = column.removeprefix("valid_").replace("_", " ")
         caption = "Dotted: on the training batches." if loss else "On the validation part."
         layout = Layout(f"Training: {words}", "step", words, caption, log_y=loss)
-        drawn.append(_plot(f"curve-{column}", layout, traces))
+        drawn.append(_plot(f"curve-{number}", layout, traces))
     return drawn
 
 

@@ -30,7 +30,7 @@ def write_page(folder: SweepFolder, trials: list[Trial], shares: dict[str, float
     plan = folder.plan
     finished = [one for one in trials if one.value is not None]
     drawn = [_history(folder, trials), _importance(shares)]
-    drawn += [_slice(folder, key, finished) for key in plan.space]
+    drawn += [_slice(folder, number, key, finished) for number, key in enumerate(plan.space)]
     drawn.append(_parallel(folder, finished))
     shown = [plot for plot in drawn if plot is not None]
     heading = f"{plan.model} on {plan.task}: {len(trials)} trials"
@@ -101,7 +101,7 @@ def _importance(shares: dict[str, float]) -> dict[str, Any] | None:
     return _plot("importance", "What mattered", caption, [bar], xaxis=_axis("share"), yaxis={})
 
 
-def _slice(folder: SweepFolder, key: str, finished: list[Trial]) -> dict[str, Any]:
+def _slice(folder: SweepFolder, number: int, key: str, finished: list[Trial]) -> dict[str, Any]:
     kind = read_space(key, folder.plan.space[key])
     numeric = isinstance(kind, Range)
     values = [one.settings.get(key) for one in finished]
@@ -113,8 +113,7 @@ def _slice(folder: SweepFolder, key: str, finished: list[Trial]) -> dict[str, An
     }  # fmt: skip
     form = ("log" if kind.log else "linear") if isinstance(kind, Range) else "category"
     caption = f"Results over {key}; later trials are lighter."
-    name = "slice-" + "".join(c if c.isalnum() else "-" for c in key)
-    return _plot(name, key, caption, [points], xaxis=_axis(key, type=form),
+    return _plot(f"slice-{number}", key, caption, [points], xaxis=_axis(key, type=form),
                  yaxis=_axis(folder.metric))  # fmt: skip
 
 
