@@ -160,6 +160,17 @@ def test_truncated_archives(tmp_path, kind, keep):
     refused(tmp_path, f"a.{kind}", whole[: int(len(whole) * keep)])
 
 
+@pytest.mark.parametrize("kind", ["tgz", "tar.xz", "tar.bz2"])
+def test_an_archive_without_its_last_bytes_is_refused(tmp_path, kind):
+    """The checksum behind the last member is compared, though nobody needs to read so far."""
+    mode = {"tgz": "w:gz", "tar.xz": "w:xz", "tar.bz2": "w:bz2"}[kind]
+    whole = tar_bytes(tar_member("good.txt", bytes(range(256)) * 64), mode=mode)
+    refused(tmp_path, f"a.{kind}", whole[:-3])
+    changed = bytearray(whole)
+    changed[-6] ^= 1
+    refused(tmp_path, f"a.{kind}", bytes(changed))
+
+
 def test_missing_member_is_named(tmp_path):
     message = refused(tmp_path, "a.tgz", tar_bytes(tar_member("other", b"")))
     assert "good.txt" in message

@@ -164,6 +164,41 @@ def test_nothing_is_ever_called(tmp_path, capsys, value, protocol):
     assert capsys.readouterr().out == ""
 
 
+def test_what_a_pickle_shares_is_copied_once(tmp_path):
+    """Forty pairs, each of the one before twice: 2⁴⁰ items if each mention were a copy."""
+    path = tmp_path / "file"
+    path.write_bytes(b"\x80\x02]q\x00" + b"".join(
+        b"]q%c(h%ch%ce" % (n + 1, n, n) for n in range(40)
+    ) + b"\x90."[1:])  # fmt: skip
+    with pytest.raises(DataError, match="a damaged file"):  # 41 lists lie on the stack
+        read_pickled(path)
+    value = []
+    for _ in range(40):
+        value = [value, value]
+    path.write_bytes(pickle.dumps(value, protocol=2))
+    shared = read_pickled(path)
+    assert len(shared) == 2 and shared[0] is shared[1]
+
+
+def test_pickles_that_take_forever_are_refused(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"\x80\x02" + b"(t" * 400_000 + b"t.")  # linear, whatever is on the stack
+    with pytest.raises(DataError, match="a damaged file"):
+        read_pickled(path)
+    key = ()
+    for _ in range(60):  # nobody could compute its hash
+        key = (key, key)
+    head = pickle.dumps(key, protocol=2)[2:-1]
+    path.write_bytes(b"\x80\x02}" + head + b"K\x01s.")
+    with pytest.raises(DataError, match="a damaged file"):
+        read_pickled(path)
+    own = []
+    own.append(own)
+    path.write_bytes(pickle.dumps(own, protocol=2))
+    with pytest.raises(DataError, match="a damaged file"):
+        read_pickled(path)
+
+
 def test_fuzzed_pickles_are_refused_or_plain(tmp_path):
     generator = random.Random(0)
     array = np.arange(40, dtype=np.uint8).reshape(5, 8)

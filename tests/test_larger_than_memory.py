@@ -2,10 +2,12 @@
 
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -82,7 +84,45 @@ def test_what_cannot_be_read_in_pieces_is_refused(tmp_path, tiny_pieces):
         archive.writestr("X.npy", header)
     with pytest.raises(DataError, match="a damaged one"):
         read_recordings(path, in_memory=10)
-    assert not list((tmp_path / "cache" / "recordings").iterdir())
+    assert not list((tmp_path / "cache").rglob("*"))
+
+
+def test_archives_that_would_fill_the_disk_are_refused(tmp_path, tiny_pieces, monkeypatch):
+    path = tmp_path / "bomb.npz"
+    np.savez_compressed(path, X=np.zeros((2, 500_000, 1), np.float32))
+    with pytest.raises(DataError, match=r"at most .* kB, got 4\.0 MB packed .* UNDAMPED_UNPACK_GB"):
+        read_recordings(path, in_memory=10)
+    assert not list((tmp_path / "cache").rglob("*"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1_000_000))
+    monkeypatch.setenv("UNDAMPED_UNPACK_GB", "0.1")
+    with pytest.raises(DataError, match=r"fit into the 1\.0 MB free"):
+        read_recordings(path, in_memory=10)
+    monkeypatch.undo()
+    monkeypatch.setattr(large_arrays, "_SMALL", 0)
+    monkeypatch.setenv("UNDAMPED_DATA", str(tmp_path / "cache"))
+    monkeypatch.setenv("UNDAMPED_UNPACK_GB", "a lot")
+    with pytest.raises(DataError, match="a number of gigabytes"):
+        read_recordings(path, in_memory=10)
+    monkeypatch.setenv("UNDAMPED_UNPACK_GB", "0.1")
+    assert len(read_recordings(path, in_memory=10).series) == 2
+    monkeypatch.delenv("UNDAMPED_UNPACK_GB")
+    assert len(read_recordings(path, in_memory=10).series) == 2  # the copy is there
+
+
+def test_objects_in_the_cache_are_never_opened(tmp_path, tiny_pieces):
+    path = written(tmp_path / "a.npz", "compressed", np.float64)
+    values = read_recordings(path, in_memory=10).series[0]
+    (meta,) = [
+        file
+        for file in (tmp_path / "cache" / "recordings").glob("*/columns.json")
+        if json.loads(file.read_text())["shapes"]["values"][1] == [165]
+    ]
+    columns = json.loads(meta.read_text())
+    for shapes in ({"values": ["|O", [8]]}, {"values": [["a", "|O"], [8]]}, {"values": 3}, [1]):
+        meta.write_text(json.dumps({**columns, "shapes": shapes}))
+        again = read_recordings(path, in_memory=10).series[0]  # copied anew
+        np.testing.assert_array_equal(again, values)
+        assert json.loads(meta.read_text()) == columns
 
 
 def test_a_folder_larger_than_memory_stays_on_disk(tmp_path):

@@ -71,7 +71,7 @@ class SampleLines:
     def _from_json(self, text: str) -> Row:
         try:
             value = json.loads(text)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             raise _bad("a JSON list or object", "something else") from None
         if isinstance(value, list):
             return self._sample(value)

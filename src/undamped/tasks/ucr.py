@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Unpack
 import numpy as np
 
 from undamped.checked import checked
+from undamped.data.published.arrays import DAMAGE
 from undamped.data.published.cache import folder
 from undamped.data.recordings import splits
 from undamped.data.recordings.formats.ucr import find_training_file, read_ucr, read_ucr_file
@@ -147,10 +148,10 @@ def _packed(path: Path) -> SeriesSet:
     arrays: dict[str, Any] = {}
     try:
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in names}
-    except (OSError, ValueError, KeyError, EOFError):
+            arrays = {name: np.asarray(file[name]) for name in names}
+    except DAMAGE:
         pass
-    if not arrays:
+    if not arrays or not all(array.ndim for array in arrays.values()):
         raise DataError(
             explain(
                 str(path),

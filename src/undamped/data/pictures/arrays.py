@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from undamped.data.published.arrays import DAMAGE
 from undamped.errors import DataError, explain
 
 Array = NDArray[Any]
@@ -22,13 +23,13 @@ def read_arrays(path: Path, *wanted: str) -> dict[str, Array]:
     """
     try:
         with np.load(path, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, AttributeError) as error:
+            found = {name: np.asarray(file[name]) for name in file.files}
+    except DAMAGE as error:
         raise DataError(
             explain(
                 str(path),
                 expected="an .npz file of plain arrays",
-                got=f"'{str(error).splitlines()[0]}'",
+                got=f"'{(str(error).splitlines() or ['a damaged file'])[0]}'",
                 remedy="Write it with numpy.savez.",
             )
         ) from None

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import lzma
+import tokenize
+import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 
 from undamped.errors import DataError, explain
+
+DAMAGE = (
+    OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+    tokenize.TokenError, SyntaxError, NotImplementedError, RuntimeError, MemoryError,
+    LookupError, TypeError, AttributeError, ArithmeticError,
+)  # fmt: skip
+"""What NumPy and the readers below it raise where a file is damaged."""
 
 
 def check_array_file(path: Path) -> None:
@@ -17,7 +28,7 @@ def check_array_file(path: Path) -> None:
             with loaded:
                 for name in loaded.files:
                     loaded[name]
-    except (ValueError, OSError, EOFError, SyntaxError, KeyError) as error:
+    except DAMAGE as error:
         # numpy says "pickled", or "Python objects" where it would map the file into memory.
         told = str(error).lower()
         got = "a pickled object" if "pickle" in told or "objects" in told else "a damaged file"

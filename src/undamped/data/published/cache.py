@@ -72,7 +72,7 @@ def manifest(data_set: DataSet) -> dict[str, Any] | None:
         for entry in record["files"]:
             File(str(entry["name"]), int(entry["size"]), str(entry["sha256"]))
         record["source"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
     return record
 

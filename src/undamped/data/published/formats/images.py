@@ -187,9 +187,11 @@ def _planes(rows: np.ndarray) -> np.ndarray:
 def _labels(path: Path) -> np.ndarray:
     try:
         labels = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError):
+    except (ValueError, RecursionError):
         labels = None
-    if not isinstance(labels, list) or not all(type(label) is int for label in labels):
+    if not isinstance(labels, list) or not all(
+        type(label) is int and abs(label) < 1 << 62 for label in labels
+    ):
         raise _refuse(path, "a JSON list of whole numbers", "something else")
     return np.array(labels, np.int64)
 

@@ -7,6 +7,7 @@ numbers, and the one way in which NumPy writes an array down. Everything else is
 
 from __future__ import annotations
 
+import io
 import math
 import pickletools
 from collections.abc import Callable
@@ -39,6 +40,7 @@ _PUT = {"BINPUT", "LONG_BINPUT", "PUT"}
 _GET = {"BINGET", "LONG_BINGET", "GET"}
 _SKIPPED = {"PROTO", "FRAME"}
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_LONGEST = 10_000_000  # opcodes; a part of CIFAR has 50 thousand
 
 
 class _RefusalError(Exception):
@@ -67,10 +69,6 @@ class _Array:
     values: np.ndarray | None = None
 
 
-class _Mark:
-    """Where a group of items starts on the stack."""
-
-
 def read_pickled(path: Path) -> Any:
     """Read a pickle of dicts, lists, texts, bytes, numbers and NumPy arrays.
 
@@ -84,8 +82,8 @@ def read_pickled(path: Path) -> Any:
         [6, 9, 9]
     """
     try:
-        with path.open("rb") as file:
-            return _plain(_Machine().run(file))
+        # From memory: a length in the file never makes Python reserve more than is there.
+        return _plain(_Machine().run(io.BytesIO(path.read_bytes())), {})
     except _RefusalError as refusal:
         got = str(refusal)
     except OSError as error:
@@ -111,13 +109,14 @@ def read_pickled(path: Path) -> Any:
 
 
 class _Machine:
-    """The opcodes of plain data and a stack for them."""
+    """The opcodes of plain data and a stack for them; a mark sets aside what lies below it."""
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
+        self.below: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
         self.special: dict[str, Callable[[Any], None]] = {
-            "MARK": lambda _: self.stack.append(_Mark),
+            "MARK": lambda _: self._mark(),
             "EMPTY_DICT": lambda _: self.stack.append({}),
             "EMPTY_LIST": lambda _: self.stack.append([]),
             "MEMOIZE": lambda _: self.memo.update({len(self.memo): self.stack[-1]}),
@@ -125,7 +124,7 @@ class _Machine:
             "APPENDS": lambda _: self._extend(self._group()),
             "SETITEM": lambda _: self._fill([self.stack.pop() for _ in range(2)][::-1]),
             "SETITEMS": lambda _: self._fill(self._group()),
-            "TUPLE": lambda _: self.stack.append(tuple(self._group())),
+            "TUPLE": lambda _: self._push(tuple(self._group())),
             "GLOBAL": lambda name: self._mention(name),
             "STACK_GLOBAL": lambda _: self._mention(
                 " ".join([self.stack.pop() for _ in range(2)][::-1])
@@ -136,9 +135,13 @@ class _Machine:
 
     def run(self, file: Any) -> Any:
         """Follow the opcodes to the end and return the one thing they built."""
-        for opcode, argument, _ in pickletools.genops(file):
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
             name = opcode.name
+            if count > _LONGEST:
+                raise _RefusalError(f"one of more than {_LONGEST:,} opcodes")
             if name == "STOP":
+                if self.below:
+                    raise ValueError
                 (result,) = self.stack
                 return result
             self._step(name, argument)
@@ -165,10 +168,15 @@ class _Machine:
         else:
             raise _RefusalError(f"one that wants the opcode {name}")
 
+    def _push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def _mark(self) -> None:
+        self.below.append(self.stack)
+        self.stack = []
+
     def _group(self) -> list[Any]:
-        place = len(self.stack) - 1 - self.stack[::-1].index(_Mark)
-        group = self.stack[place + 1 :]
-        del self.stack[place:]
+        group, self.stack = self.stack, self.below.pop()
         return group
 
     def _extend(self, items: list[Any]) -> None:
@@ -178,6 +186,9 @@ class _Machine:
 
     def _fill(self, items: list[Any]) -> None:
         if not isinstance(self.stack[-1], dict):
+            raise TypeError
+        # A tuple of tuples that share their parts can take forever to hash.
+        if not all(isinstance(key, (str, bytes, int)) for key in items[::2]):
             raise TypeError
         self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
@@ -225,18 +236,30 @@ def _array(shape: Any, kind: Any, by_columns: Any, content: Any) -> np.ndarray:
     return np.frombuffer(content, dtype).reshape(sizes, order="F" if by_columns else "C")
 
 
-def _plain(value: Any) -> Any:
-    """Replace finished arrays by NumPy's, and refuse leftovers of unfinished ones."""
-    if isinstance(value, dict):
-        return {_plain(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, tuple):
-        return tuple(_plain(item) for item in value)
+def _plain(value: Any, ready: dict[int, Any]) -> Any:
+    """Return a value with NumPy's arrays in it; leftovers of unfinished ones are refused.
+
+    Args:
+        value: The value.
+        ready: What containers became, by identity: one that is mentioned many times is copied
+            once, and one that holds itself is refused.
+    """
     if isinstance(value, _Array):
         if value.values is None:
             raise ValueError
         return value.values
-    if isinstance(value, (_Name, _Kind)) or value is _Mark:
+    if isinstance(value, (_Name, _Kind)):
         raise TypeError
-    return value
+    if not isinstance(value, (dict, list, tuple)):
+        return value
+    if id(value) in ready:
+        if ready[id(value)] is None:
+            raise ValueError
+        return ready[id(value)]
+    ready[id(value)] = None
+    if isinstance(value, dict):
+        copied: Any = {key: _plain(item, ready) for key, item in value.items()}
+    else:
+        copied = type(value)(_plain(item, ready) for item in value)
+    ready[id(value)] = copied
+    return copied

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from undamped.data.published.arrays import DAMAGE
 from undamped.errors import DataError, explain
 
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[!?.,;:()]")
@@ -90,8 +91,8 @@ def read_glove(folder: Path, wanted: set[str]) -> tuple[dict[str, np.ndarray], i
 def _packed_vectors(path: Path, wanted: set[str]) -> tuple[dict[str, np.ndarray], int]:
     try:
         with np.load(path, allow_pickle=False) as file:
-            names, vectors = file["words"], file["vectors"]
-    except (OSError, ValueError, KeyError, EOFError):
+            names, vectors = np.asarray(file["words"]), np.asarray(file["vectors"])
+    except DAMAGE:
         raise _refuse(path, "the arrays 'words' and 'vectors'", "another kind of file") from None
     if vectors.ndim != 2 or names.shape != vectors.shape[:1] or names.dtype.kind not in "US":
         raise _refuse(path, "one vector for each word", f"{names.shape} and {vectors.shape}")

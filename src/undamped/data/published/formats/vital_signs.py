@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from undamped.data.published.arrays import DAMAGE
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, OptionError, explain
 
@@ -149,9 +150,9 @@ def _per_minute(peaks: np.ndarray, per_second: int, *, median: bool = False) -> 
 def _load(path: Path) -> np.ndarray:
     try:
         signal = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+    except DAMAGE:
         signal = None
-    if signal is None or signal.ndim != 1 or signal.dtype.kind not in "fiu":
+    if not isinstance(signal, np.ndarray) or signal.ndim != 1 or signal.dtype.kind not in "fiu":
         raise DataError(
             explain(
                 str(path),

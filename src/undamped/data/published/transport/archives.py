@@ -72,6 +72,9 @@ def unpack(archive: Path, into: Path, picks: Sequence[Pick], limits: Limits | No
         if archive.name.endswith((*_TAR, ".deb")):
             with _tar(archive, limits) as tar:
                 plan = _plan(archive, (_of_tar(member) for member in tar), picks, limits)
+                # tarfile stops at the last member; the checksum comes behind it.
+                while tar.fileobj.read(_CHUNK):  # type: ignore[union-attr]
+                    pass
             with _tar(archive, limits) as tar:
                 _write_tar(tar, plan, into, limits)
         elif archive.name.endswith(_ZIP):
@@ -89,6 +92,10 @@ def unpack(archive: Path, into: Path, picks: Sequence[Pick], limits: Limits | No
                 _write(source, into, archive.name, pick.name, limits)
     except _DAMAGE as error:
         raise _refusal(archive, "a whole archive", "a truncated or damaged one") from error
+    except OSError as error:
+        if error.errno is not None:
+            raise  # the system's, of the disk; those of gzip and bz2 have no number
+        raise _refusal(archive, "a whole archive", "a damaged one") from error
     except (NotImplementedError, RuntimeError) as error:
         # zipfile's way of saying: encrypted, or a compression it does not know.
         raise _refusal(archive, "an archive that can be read", str(error)) from error

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from undamped.data.published.arrays import DAMAGE
 from undamped.data.recordings.formats.kept import IN_MEMORY, READ_IN_PIECES
 from undamped.data.recordings.formats.large_arrays import open_large, size_of
 from undamped.data.recordings.reader import reads
@@ -41,6 +42,11 @@ def read_arrays(path: str | Path, *, in_memory: int = IN_MEMORY) -> SeriesSet:
     arrays = {name.lower(): array for name, array in found.items()}
     if "x" not in arrays:
         raise _wrong(path, f"an array {_FORM}", f"only {', '.join(sorted(found)) or 'nothing'}")
+    for name in ("channels", "ids", "groups"):
+        if name in arrays and arrays[name].ndim != 1:
+            raise _wrong(path, f"{name} of shape (n,)", f"{arrays[name].shape}")
+    if "times" in arrays and arrays["times"].dtype.kind not in "iufb":
+        raise _wrong(path, "times as numbers", f"the type {arrays['times'].dtype}")
     values = _values(path, arrays["x"])
     series = _series(path, values, _lengths(path, arrays.get("lengths"), values))
     named = arrays.get("channels")
@@ -66,7 +72,7 @@ def _values(path: Path, values: np.ndarray) -> np.ndarray:
     """Return X as (series, time, channels)."""
     if values.ndim == 2:
         values = values[:, :, None]
-    if values.ndim != 3 or not values.size:
+    if values.ndim != 3 or not values.nbytes:
         raise _wrong(path, _FORM, f"shape {values.shape}")
     return values
 
@@ -87,7 +93,7 @@ def _targets(
         return None
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
-    if y.ndim > 2 or len(y) != len(series):
+    if y.ndim not in (1, 2) or len(y) != len(series):
         raise _wrong(path, f"y of shape ({len(series)},) or (series, time)", f"{y.shape}")
     return y if y.ndim == 1 else _cut(path, "y", y, series)
 
@@ -121,7 +127,7 @@ def _load(
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             if isinstance(file, np.ndarray):
                 return {"X": file}, (), ()
-            return {name: file[name] for name in file.files}, (), ()
+            return {name: _plain(file[name]) for name in file.files}, (), ()
     except DataError:
         raise
     except FileNotFoundError:
@@ -133,7 +139,7 @@ def _load(
         got = "pickled objects, which are never opened" if pickled else "another file"
     except MemoryError:
         got = "one larger than memory"
-    except (OSError, NotImplementedError, RuntimeError, SyntaxError, KeyError, TypeError) as error:
+    except DAMAGE as error:
         got = getattr(error, "strerror", None) or "a damaged one"
     raise DataError(
         explain(
@@ -143,6 +149,13 @@ def _load(
             remedy="Write it with numpy.savez(file, X=…, y=…) from arrays of numbers or text.",
         )
     )
+
+
+def _plain(array: Any) -> np.ndarray:
+    """Return an array; of a member that is none, NumPy returns the bytes."""
+    if not isinstance(array, np.ndarray):
+        raise zipfile.BadZipFile
+    return array
 
 
 def _lengths(path: Path, lengths: np.ndarray | None, values: np.ndarray) -> list[int] | None:

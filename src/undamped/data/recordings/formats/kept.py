@@ -81,11 +81,17 @@ class DiskStore:
 
 
 def mapped(folder: Path, shapes: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Return columns that lie in a folder without reading them."""
-    return {
-        name: np.memmap(folder / f"{name}.bin", dtype=np.dtype(dtype), mode="r", shape=tuple(shape))
-        for name, (dtype, shape) in shapes.items()
-    }
+    """Return columns that lie in a folder without reading them.
+
+    Numbers and text only: bytes of a file that are taken for objects are pointers to anywhere.
+    """
+    columns = {}
+    for name, (code, shape) in shapes.items():
+        dtype = np.dtype(code)
+        if dtype.kind not in "iufbSUM":
+            raise ValueError(f"{folder / META}: a column of the type {dtype}")
+        columns[name] = np.memmap(folder / f"{name}.bin", dtype, mode="r", shape=tuple(shape))
+    return columns
 
 
 def key_of(path: Path, settings: dict[str, Any]) -> str:
@@ -101,8 +107,8 @@ def kept(key: str) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
     try:
         meta = json.loads((folder / META).read_text(encoding="utf-8"))
         return mapped(folder, meta.pop("shapes")), meta
-    except (OSError, ValueError, KeyError):
-        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
+        return None  # none, or a damaged one, which is made anew
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ copied into the cache as plain numbers, which are mapped then.
 from __future__ import annotations
 
 import math
+import os
+import shutil
 import struct
 import zipfile
 from collections.abc import Iterator
@@ -17,6 +19,8 @@ from typing import IO
 
 import numpy as np
 
+from undamped.data.published.cache import root
+from undamped.data.published.progress import human
 from undamped.data.recordings.formats.kept import kept, key_of, new_copy
 from undamped.data.recordings.resolution import Resolution
 from undamped.data.recordings.series import pieces
@@ -24,6 +28,10 @@ from undamped.errors import DataError, explain
 
 _PIECE = 1 << 20  # numbers that are copied in one go
 _SMALL = 1 << 24  # bytes of an array that is read all the same
+_LARGEST = 100 * 10**9  # bytes of compressed arrays that are unpacked into the cache
+_LARGEST_RATIO = 100  # how much larger than the archive they may be
+LIMIT = "UNDAMPED_UNPACK_GB"
+"""The variable that sets another limit, whatever the ratio."""
 _LOCAL_HEADER = struct.Struct("<26x2H")  # of a member of an archive: how long name and extras are
 
 
@@ -57,19 +65,66 @@ def open_large(path: Path) -> dict[str, Large]:
     if not zipfile.is_zipfile(path):
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         return {"X": _in_single_precision(path, "X", array)}
-    found = {}
+    arrays = {}
     with zipfile.ZipFile(path) as archive:
+        _check_unpacked_size(path, archive)
         for member in archive.infolist():
-            name = member.filename.removesuffix(".npy")
+            name = _name(member)
             if member.file_size <= _SMALL:
                 with archive.open(member) as file:
-                    found[name] = Large(np.lib.format.read_array(file, allow_pickle=False))
+                    arrays[name] = Large(np.lib.format.read_array(file, allow_pickle=False))
             elif member.compress_type == zipfile.ZIP_STORED:
-                found[name] = _in_single_precision(path, name, _mapped(path, member))
+                arrays[name] = _in_single_precision(path, name, _mapped(path, member))
             else:
                 with archive.open(member) as file:
-                    found[name] = _unpacked(path, name, file)
-    return found
+                    arrays[name] = _unpacked(path, name, file, member.file_size)
+    return arrays
+
+
+def _name(member: zipfile.ZipInfo) -> str:
+    return member.filename.removesuffix(".npy")
+
+
+def _check_unpacked_size(path: Path, archive: zipfile.ZipFile) -> None:
+    """Refuse an archive that would fill the disk of the cache, or that looks made to do so."""
+    members = [
+        member
+        for member in archive.infolist()
+        if member.compress_type != zipfile.ZIP_STORED
+        and member.file_size > _SMALL
+        and kept(_key(path, _name(member))) is None
+    ]
+    size = sum(member.file_size for member in members)
+    packed = sum(member.compress_size for member in members)
+    limit = _number(path, os.environ.get(LIMIT, "")) or min(_LARGEST, _LARGEST_RATIO * packed)
+    place = root()
+    place.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(place).free
+    if size > limit:
+        expected = f"arrays that unpack to at most {human(limit)}"
+        remedy = f"If you trust the file, set {LIMIT} to the gigabytes it may take."
+    elif size > free:
+        expected = f"arrays that fit into the {human(free)} free in {place}"
+        remedy = "Make room, set UNDAMPED_DATA to a folder on another disk, or use numpy.savez."
+    else:
+        return
+    got = f"{human(size)} packed into {human(packed)}"
+    raise DataError(explain(str(path), expected=expected, got=got, remedy=remedy))
+
+
+def _number(path: Path, gigabytes: str) -> int:
+    """Return the limit somebody set, in bytes; 0 if nobody did."""
+    try:
+        return int(float(gigabytes or 0) * 1e9)
+    except (ValueError, OverflowError):
+        raise DataError(
+            explain(
+                str(path),
+                expected=f"a number of gigabytes in {LIMIT}",
+                got=f"'{gigabytes}'",
+                remedy="Set it to a number, or leave it out.",
+            )
+        ) from None
 
 
 def _mapped(path: Path, member: zipfile.ZipInfo) -> np.ndarray:
@@ -105,12 +160,14 @@ def _in_single_precision(path: Path, name: str, array: np.ndarray) -> Large:
     return _copied(path, name, parts, array.shape, np.dtype(np.float32))
 
 
-def _unpacked(path: Path, name: str, file: IO[bytes]) -> Large:
-    """Return a copy of a compressed array."""
+def _unpacked(path: Path, name: str, file: IO[bytes], size: int) -> Large:
+    """Return a copy of a compressed array in a member of `size` bytes."""
     shape, turned, dtype = _header(file)
     if turned and len(shape) > 1:
         raise _turned(path)
     count = math.prod(shape)
+    if min(shape, default=0) < 0 or count * dtype.itemsize > size:
+        raise zipfile.BadZipFile
 
     def parts() -> Iterator[np.ndarray]:
         for start in range(0, count, _PIECE):
@@ -124,10 +181,14 @@ def _unpacked(path: Path, name: str, file: IO[bytes]) -> Large:
     return _copied(path, name, parts(), shape, np.dtype(np.float32) if single else dtype)
 
 
+def _key(path: Path, name: str) -> str:
+    return key_of(path, {"array": name})
+
+
 def _copied(
     path: Path, name: str, parts: Iterator[np.ndarray], shape: tuple[int, ...], dtype: np.dtype
 ) -> Large:
-    key = key_of(path, {"array": name})
+    key = _key(path, name)
     ready = kept(key)
     if ready is None:
         width = shape[2] if len(shape) == 3 else 1
