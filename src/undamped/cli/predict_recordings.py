@@ -83,9 +83,11 @@ def read_for(run: Run, preparation: Preparation, path: Path) -> SeriesSet:
         path: The file or folder.
     """
     from undamped.data.recordings.formats.table import rows as table_rows
-    from undamped.data.recordings.read import read_recordings
+    from undamped.data.recordings.read import WRITTEN, read_recordings
 
     named = run.settings.get("columns") or {}
+    how: dict[str, Any] = {name: named[name] for name in WRITTEN if name in named}
+    how["forecast"] = preparation.kind == "forecast"
     if path.is_file() and path.suffix.lower() in table_rows.SUFFIXES:
         there = table_rows.open_table(path).columns
         wide = named.get("layout") == "wide"
@@ -96,10 +98,11 @@ def read_for(run: Run, preparation: Preparation, path: Path) -> SeriesSet:
             target=named["target"] if wide and named.get("target") in there else None,
             layout=named.get("layout", "long"),
             needs_target=wide,
+            **how,
         )
     if path.is_dir():
         channels, time = preparation.raw_channels, named.get("time")
-        return read_recordings(path, channels=channels, time=time, needs_target=False)
+        return read_recordings(path, channels=channels, time=time, needs_target=False, **how)
     return read_recordings(path, needs_target=False)
 
 

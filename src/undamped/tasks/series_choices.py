@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from undamped.data.recordings.grid import are_working_days
 from undamped.data.recordings.labels import as_labels, sorted_labels
 from undamped.data.recordings.preparation import Kind
 from undamped.data.recordings.series import SeriesSet, pieces
@@ -210,7 +211,7 @@ def without_stamps(series_set: SeriesSet) -> DataError:
 def irregular(series_set: SeriesSet) -> bool:
     """Whether the time between steps varies by more than a hundredth of its median.
 
-    Months and quarters are even steps, however many days they have.
+    Months and quarters are even steps, however many days they have, and so are working days.
     """
     if series_set.times is None:
         return False
@@ -221,4 +222,5 @@ def irregular(series_set: SeriesSet) -> bool:
     days = gaps / _DAY  # where stamps are dates
     if any(((days >= low) & (days <= high)).all() for low, high in _CALENDAR):
         return False
-    return bool((np.abs(gaps - typical) > 0.01 * abs(typical)).any())
+    uneven = bool((np.abs(gaps - typical) > 0.01 * abs(typical)).any())
+    return uneven and not are_working_days(series_set.times)

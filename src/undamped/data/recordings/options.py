@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypedDict
 
-from undamped.data.recordings.formats.table.columns import Layout
+from undamped.data.recordings.formats.table.columns import Decimal, Duplicates, Layout
 from undamped.data.recordings.preparation import Kind, Missing
 from undamped.data.recordings.splits import DEFAULT_FRACTIONS, By
 from undamped.options import Default, NonNegativeInt, PositiveInt
 
 
 class ReadingOptions(TypedDict, total=False):
-    """Which column of a table is what."""
+    """Which column of a table is what, and how its values are written."""
 
     target: Annotated[
         str | None,
@@ -25,7 +25,10 @@ class ReadingOptions(TypedDict, total=False):
         ),
     ]
     id: Annotated[str | None, Default(None, "Column that says to which series a row belongs.")]
-    time: Annotated[str | None, Default(None, "Column of time stamps, numbers or ISO dates.")]
+    time: Annotated[
+        str | None,
+        Default(None, "Column of time stamps, numbers or dates; a column of dates is found."),
+    ]
     group: Annotated[
         str | None,
         Default(None, "Column of whom a series belongs to; no group is on both sides of a split."),
@@ -35,6 +38,26 @@ class ReadingOptions(TypedDict, total=False):
     ]
     layout: Annotated[
         Layout, Default("auto", '"long" for a row per time step, "wide" for a row per series.')
+    ]
+    decimal: Annotated[
+        Decimal | None,
+        Default(None, "The decimal mark of a CSV file; found in its first rows if not given."),
+    ]
+    na: Annotated[
+        Sequence[str],
+        Default((), "What stands for a missing value beside NA, n/a, null, - and the like."),
+    ]
+    dayfirst: Annotated[
+        bool | None,
+        Default(None, "Whether 1/2/2024 is the first of February; found in the dates if it can."),
+    ]
+    duplicates: Annotated[
+        Duplicates,
+        Default(
+            "refuse",
+            "What becomes of rows of a series with the same time stamp: an error, or their "
+            '"first" or their "mean" is taken.',
+        ),
     ]
 
 

@@ -14,6 +14,9 @@ from undamped.errors import DataError, OptionError, explain
 from undamped.options import check_against, options_in
 from undamped.registry import readers
 
+WRITTEN = ("decimal", "na", "dayfirst", "duplicates")
+"""Options of tables that say how values are written; a run reads later files in the same way."""
+
 
 def looks_like_data(word: str) -> bool:
     """Whether a word of a command line names a file or folder of recordings."""
@@ -35,7 +38,8 @@ def read_recordings(
         needs_target: Whether labels are looked for.
         forecast: Whether values to come are asked for.
         in_memory: What is larger than so many bytes is read in pieces and stays on disk.
-        reading: Which column is what: target, id, time, group, channels, layout; see
+        reading: Which column is what, and how values are written: target, id, time, group,
+            channels, layout, decimal, na, dayfirst, duplicates; see
             `undamped.data.recordings.options.ReadingOptions`.
 
     Example:
@@ -70,7 +74,9 @@ def read_recordings(
             time=time,
             channels=channels,
             needs_target=needs_target and not forecast,
+            forecast=forecast,
             in_memory=in_memory,
+            **{name: asked[name] for name in WRITTEN},
         )
     elif suffix not in readers:
         raise DataError(
@@ -93,8 +99,10 @@ def read_recordings(
         found = readers[suffix].read(path, in_memory=in_memory)
     else:
         found = readers[suffix].read(path)
+    declared = options_in(ReadingOptions)
     given = {"target": target, "id": id, "time": time, "group": group}
-    said = [name for name, value in given.items() if value is not None]
+    given |= {name: asked[name] for name in WRITTEN}
+    said = [name for name, value in given.items() if value != declared[name].default]
     if said:
         raise OptionError(
             explain(

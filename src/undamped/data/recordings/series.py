@@ -38,6 +38,7 @@ class SeriesSet:
         notes: What was done while reading, in sentences.
         columns: Which column of a table was taken as what.
         blurred: Channels whose values single precision cannot tell apart.
+        warnings: What looked suspicious while reading, in sentences.
 
     Example:
         >>> import numpy as np
@@ -58,6 +59,7 @@ class SeriesSet:
     notes: tuple[str, ...] = ()
     columns: dict[str, Any] = field(default_factory=dict)
     blurred: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.ids:
@@ -263,6 +265,7 @@ class SeriesSet:
             np.array(origin, dtype=np.int64),
             self.notes,
             self.columns,
+            warnings=self.warnings,
         )
 
     def copies(self) -> np.ndarray:

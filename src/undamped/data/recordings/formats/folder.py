@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, explain
 
 LIST = "labels.csv"
+_NUMBER_AT_END = re.compile(r"[\s_.\-]*\d+$")
 
 
 def read_folder(
@@ -25,7 +28,9 @@ def read_folder(
     time: str | None = None,
     channels: Sequence[str] | None = None,
     needs_target: bool = True,
+    forecast: bool = False,
     in_memory: int = IN_MEMORY,
+    **written: Any,
 ) -> SeriesSet:
     """Read a folder of tables, each one recording.
 
@@ -38,6 +43,8 @@ def read_folder(
         time: Column of time stamps.
         channels: Columns a model may see.
         needs_target: Whether labels are looked for.
+        forecast: Whether values to come are asked for.
+        written: How values are written: decimal, na, dayfirst, duplicates; see `read_table`.
         in_memory: If the files are larger than this together, all of them stay on disk.
     """
     path = Path(path)
@@ -53,7 +60,9 @@ def read_folder(
             channels=channels,
             layout="long",
             needs_target=False,
+            forecast=forecast,
             in_memory=in_memory,
+            **written,
         )
         for file in files
     ]
@@ -73,7 +82,9 @@ def read_folder(
     if inside or not needs_target:
         return whole
     listed = path / LIST
-    return _with_list(whole, listed, target) if listed.is_file() else _with_folders(whole)
+    if listed.is_file():
+        return _with_list(whole, listed, target)
+    return _with_folders(_ask_for_labels(whole, listed))
 
 
 def _tables_in(path: Path) -> list[Path]:
@@ -117,6 +128,21 @@ def _with_folders(whole: SeriesSet) -> SeriesSet:
     labels = np.array([Path(name).parts[0] for name in whole.ids])
     note = "Labels are the names of the sub-folders."
     return replace(whole, targets=labels, notes=(*whole.notes, note))
+
+
+def _ask_for_labels(whole: SeriesSet, listed: Path) -> SeriesSet:
+    """Warn where the names of files seem to be labels, as ok_0.csv, ok_1.csv, inner_0.csv are."""
+    stems = [Path(name).stem for name in whole.ids if Path(name).parent == Path()]
+    counts = Counter(_NUMBER_AT_END.sub("", stem) for stem in stems)
+    names = [name for name, count in counts.items() if name and count > 1]
+    if len(stems) < len(whole) or len(names) < 2 or len(names) < len(counts):
+        return whole
+    few = ", ".join(names[:3])
+    question = (
+        f"Are the names of the files labels ({few})? Then put them into one sub-folder per label, "
+        f"or list them in {listed.name} with the columns file and label."
+    )
+    return replace(whole, warnings=(*whole.warnings, question))
 
 
 def _steps(sets: list[SeriesSet]) -> list[np.ndarray]:

@@ -11,6 +11,8 @@ from undamped.errors import DataError, OptionError, explain
 from undamped.options import unknown_name
 
 Layout = Literal["auto", "long", "wide"]
+Decimal = Literal[".", ","]
+Duplicates = Literal["refuse", "first", "mean"]
 _USUAL = {
     "target": ("label", "target", "class", "y"),
     "id": ("id", "series", "series_id", "case", "case_id", "recording", "recording_id"),
@@ -34,14 +36,14 @@ class Columns:
     steps: dict[str, list[str]] = field(default_factory=dict)
     """For one series per row: the columns of each channel, in the order of time."""
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    written: dict[str, Any] = field(default_factory=dict)
+    """How values are written, where that was said: decimal, na, dayfirst, duplicates."""
 
     def plain(self) -> dict[str, Any]:
         """Return the parts for a run to remember."""
-        return {
-            name: getattr(self, name)
-            for name in ("target", "id", "time", "group", "layout")
-            if getattr(self, name) is not None
-        }
+        parts = {name: getattr(self, name) for name in ("target", "id", "time", "group", "layout")}
+        return {**{name: part for name, part in parts.items() if part is not None}, **self.written}
 
 
 def assign(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from undamped.data.recordings.formats.table.columns import Columns
+from undamped.data.recordings.grid import fill_holes
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, explain
 
@@ -14,21 +15,28 @@ _PIECE = 1 << 22
 
 
 def steps_to_series(
-    columns: dict[str, np.ndarray], meta: dict[str, Any], found: Columns, source: str
+    columns: dict[str, np.ndarray],
+    meta: dict[str, Any],
+    found: Columns,
+    source: str,
+    forecast: bool = False,
 ) -> SeriesSet:
     """Make series of a table with one row per time step."""
     notes = list(found.notes)
     columns = _in_order(columns, source, notes)
+    columns = _without_duplicates(columns, meta, found, source, notes)
     codes, rows = columns.get("id"), len(columns["values"])
     starts = np.concatenate([[0], np.zeros(0, int) if codes is None else _changes(codes)])
     spans = list(zip(starts.tolist(), [*starts[1:].tolist(), rows], strict=True))
     ids = ["0"] if codes is None else [meta["ids"][codes[start]] for start in starts]
+    series = [columns["values"][a:b] for a, b in spans]
     times = None
     if "time" in columns:
         times = [columns["time"][a:b] for a, b in spans]
-        _check_stamps(times, ids, source)
+        if forecast and meta.get("dates") and not isinstance(columns["values"], np.memmap):
+            series, times = fill_holes(series, times, notes)
     return SeriesSet(
-        [columns["values"][a:b] for a, b in spans],
+        series,
         found.channels,
         _targets(columns, meta, spans),
         ids,
@@ -124,18 +132,56 @@ def _in_order(
     return {name: column[order] for name, column in columns.items()}
 
 
-def _check_stamps(times: list[np.ndarray], ids: list[str], source: str) -> None:
-    for stamps, name in zip(times, ids, strict=True):
-        twice = np.flatnonzero(np.diff(stamps) == 0)
-        if len(twice):
-            raise DataError(
-                explain(
-                    f"{source}: series '{name}'",
-                    expected="a different time stamp in every row",
-                    got=f"{stamps[twice[0]]:.12g} twice",
-                    remedy="Remove the repeated row, or name the id column with id=.",
-                )
+def _without_duplicates(
+    columns: dict[str, np.ndarray],
+    meta: dict[str, Any],
+    found: Columns,
+    source: str,
+    notes: list[str],
+) -> dict[str, np.ndarray]:
+    """Return the columns with one row per time stamp of a series, or refuse repeated ones."""
+    times, codes = columns.get("time"), columns.get("id")
+    if times is None:
+        return columns
+    repeated = np.concatenate([[False], np.diff(times) == 0])
+    if codes is not None:
+        repeated[1:] &= codes[1:] == codes[:-1]
+    if not repeated.any():
+        return columns
+    kind = found.written.get("duplicates", "refuse")
+    on_disk = isinstance(columns["values"], np.memmap)
+    if kind == "refuse" or on_disk:
+        row = int(np.flatnonzero(repeated)[0])
+        name = "0" if codes is None else meta["ids"][codes[row]]
+        way = "say duplicates=first or duplicates=mean" if not on_disk else "sort it out there"
+        raise DataError(
+            explain(
+                f"{source}: series '{name}'",
+                expected="a different time stamp in every row",
+                got=f"{_written(times[row], meta)} twice",
+                remedy=f"Remove the repeated rows, {way}, or name the id column with id=.",
             )
+        )
+    first = np.flatnonzero(~repeated)
+    single = {name: column[first] for name, column in columns.items()}
+    if kind == "mean":
+        values = np.asarray(columns["values"], dtype=np.float64)
+        there = ~np.isnan(values)
+        count = np.add.reduceat(there, first, dtype=np.int64)
+        total = np.add.reduceat(np.where(there, values, 0.0), first)
+        mean = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+        single["values"] = mean.astype(np.float32)
+    how = "left out" if kind == "first" else "averaged"
+    notes.append(f"Rows with a repeated time stamp are {how}: {int(repeated.sum()):,}.")
+    return single
+
+
+def _written(stamp: float, meta: dict[str, Any]) -> str:
+    """Return a time stamp as it stands in a file: a date where stamps are dates."""
+    if not meta.get("dates"):
+        return f"{stamp:.12g}"
+    date = str(np.datetime64(round(stamp * 1000), "ms")).replace("T", " ")
+    return date.removesuffix(".000").removesuffix(" 00:00:00")
 
 
 def _named(codes: np.ndarray, labels: list[str] | None) -> np.ndarray:

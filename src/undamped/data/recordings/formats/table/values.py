@@ -2,40 +2,77 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from undamped.data.recordings.formats.table.places import Place, wrong_value
+from undamped.data.recordings.formats.table.rows import NO_NUMBER
 from undamped.data.recordings.resolution import Resolution
-from undamped.errors import DataError, explain
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-Where = tuple[str, int]  # the file, and how many rows came before
+_WITH_COMMAS = r"\s*[+-]?[0-9.]*,[0-9.,]*[0-9]\s*"
+_NUMBER = re.compile(
+    r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*|[+-]?inf(inity)?", re.IGNORECASE
+)
 
 
-def is_text(piece: DataFrame, name: str) -> bool:
-    """Whether a column has values, and none of them is a number."""
-    import pandas as pd
+def is_text(piece: DataFrame, name: str, decimal: str = ".") -> bool:
+    """Whether a column has values, and none of them is a number.
+
+    Numbers with commas are no text, even if it is unclear what they mean: they are refused later.
+    """
     from pandas.api.types import is_numeric_dtype
 
     column: Any = piece[name]
     if is_numeric_dtype(column) or not column.notna().any():
         return False
-    numbers: Any = pd.to_numeric(column, errors="coerce")
-    return not numbers.notna().any()
+    if np.isfinite(numbers_in(column, decimal)).any():
+        return False
+    words = column.dropna().astype(str)
+    return not bool(words.str.fullmatch(_WITH_COMMAS).all())
+
+
+def numbers_in(column: Any, decimal: str = ".") -> np.ndarray:
+    """Return a column as float64 (rows,), NaN where there is no number.
+
+    Text is read by Python and not by pandas, whose parser crashes at large exponents.
+    """
+    from pandas.api.types import is_numeric_dtype
+
+    if is_numeric_dtype(column):
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    if column.dtype.kind in "mM":
+        return np.full(len(column), np.nan)
+    return np.array([_number(value, decimal) for value in column.tolist()], dtype=np.float64)
+
+
+def _number(value: Any, decimal: str) -> float:
+    if isinstance(value, str):
+        if decimal != ".":
+            value = value.replace(".", "x").replace(decimal, ".")  # a point is no decimal mark then
+        if not _NUMBER.fullmatch(value):
+            return np.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan
+    except OverflowError:  # a whole number beyond all floats
+        return np.inf
 
 
 def numbers_of(
-    piece: DataFrame, columns: list[str], where: Where, width: int, resolution: Resolution
+    piece: DataFrame, columns: list[str], place: Place, width: int, resolution: Resolution
 ) -> np.ndarray:
     """Return columns as float32 (rows, columns), NaN where a value is missing.
 
     Args:
         piece: Some rows of the table.
         columns: Which columns.
-        where: For messages.
+        place: Where the piece begins.
         width: How many channels there are; with a row per series, each has several columns.
         resolution: Told what rounding does to the channels.
     """
@@ -45,110 +82,60 @@ def numbers_of(
     if all(is_numeric_dtype(dtype) for dtype in chosen.dtypes):
         values = chosen.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
-        values = np.stack([_numbers_of_one(piece, name, where) for name in columns], axis=1)
+        values = np.stack([_numbers_of_one(piece, name, place) for name in columns], axis=1)
     with np.errstate(over="ignore"):
         array = values.astype(np.float32)
     resolution.add(values.reshape(-1, width), array.reshape(-1, width))
     infinite = np.argwhere(np.isinf(array))
     if len(infinite):
         row, column = infinite[0]
-        raise _wrong(where, columns[column], int(row), "a finite number", "an infinite one")
+        raise wrong_value(place, columns[column], int(row), "a finite number", "an infinite one")
     return array
 
 
-def _numbers_of_one(piece: DataFrame, name: str, where: Where) -> np.ndarray:
-    import pandas as pd
-
+def _numbers_of_one(piece: DataFrame, name: str, place: Place) -> np.ndarray:
     column: Any = piece[name]
-    numbers: Any = pd.to_numeric(column, errors="coerce")
-    bad = np.flatnonzero((numbers.isna() & column.notna()).to_numpy())
+    numbers = numbers_in(column, place.decimal)
+    bad = np.flatnonzero(np.isnan(numbers) & column.notna().to_numpy())
     if len(bad):
         row = int(bad[0])
-        raise DataError(
-            explain(
-                f"{where[0]}: column '{name}', row {where[1] + row + 1}",
-                expected="a number",
-                got=f"'{str(column.iloc[row])[:40]}'",
-                remedy="Correct it, or name the channels with channels=.",
-            )
-        )
-    return numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+        text = str(column.iloc[row])[:40]
+        remedy = "Correct it, say na= if it stands for a missing value, or name the channels with "
+        remedy += "channels=."
+        if place.decimal == "." and not np.isnan(_number(text, ",")):
+            remedy = "Say decimal=, if the comma is the decimal mark of this file."
+        raise wrong_value(place, name, row, "a number", f"'{text}'", remedy)
+    return numbers
 
 
-def text_codes(piece: DataFrame, name: str, known: dict[str, int], where: Where) -> np.ndarray:
+def without_words(piece: DataFrame, name: str) -> DataFrame:
+    """Return a column, as a frame, without the words that stand for a missing number."""
+    column: Any = piece[[name]]
+    return column.mask(column.isin(list(NO_NUMBER)))
+
+
+def text_codes(piece: DataFrame, name: str, known: dict[str, int], place: Place) -> np.ndarray:
     """Return a column of names as numbers (rows,); `known` grows with every new name."""
     import pandas as pd
 
     numbers, kinds = pd.factorize(piece[name])
     if (numbers < 0).any():
         row = int(np.flatnonzero(numbers < 0)[0])
-        raise _wrong(where, name, row, "a name in every row", "an empty field")
+        raise wrong_value(place, name, row, "a name in every row", "an empty field")
     codes = np.array([known.setdefault(str(kind), len(known)) for kind in kinds], dtype=np.int32)
     return codes[numbers]
 
 
 def label_codes(
-    piece: DataFrame, name: str, known: dict[str, int] | None, where: Where
+    piece: DataFrame, name: str, known: dict[str, int] | None, place: Place
 ) -> np.ndarray:
     """Return targets as numbers (rows,), NaN where missing; labels by their number in `known`."""
     import pandas as pd
 
     if known is None:
-        return _numbers_of_one(piece, name, where)
+        return _numbers_of_one(without_words(piece, name), name, place)
     numbers, kinds = pd.factorize(piece[name])
     codes = np.array(
         [known.setdefault(str(kind).strip(), len(known)) for kind in kinds], dtype=np.float64
     )
     return np.append(codes, np.nan)[numbers]  # −1 is the last: missing
-
-
-def seconds_column(piece: DataFrame, name: str, where: Where) -> np.ndarray:
-    """Return time stamps (rows,): numbers as they are, dates as seconds since 1970."""
-    import pandas as pd
-    from pandas.api.types import is_numeric_dtype
-
-    column: Any = piece[name]
-    if is_numeric_dtype(column):
-        seconds = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        if column.dtype.kind in "iu":
-            _refuse_rounded(column.to_numpy(), seconds, name, where)
-    else:
-        dates: Any = pd.to_datetime(column, errors="coerce", utc=True, format="ISO8601")
-        seconds = ((dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(1, "s")).to_numpy(np.float64)
-        words = column if column.dtype.kind != "M" else column.astype(str)  # no nanoseconds
-        numbers: Any = pd.to_numeric(words, errors="coerce")
-        if numbers.notna().sum() > dates.notna().sum():
-            # Mostly numbers: a column is one or the other, and the odd one out is to be named.
-            seconds = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
-    bad = np.flatnonzero(~np.isfinite(seconds))
-    if len(bad):
-        row = int(bad[0])
-        got = f"'{str(column.iloc[row])[:40]}'"
-        raise _wrong(where, name, row, "a number or an ISO date", got)
-    return seconds
-
-
-def _refuse_rounded(exact: np.ndarray, seconds: np.ndarray, name: str, where: Where) -> None:
-    """Refuse stamps beyond 2^53, such as nanoseconds since 1970: their distances would be noise."""
-    bad = np.flatnonzero(np.abs(seconds) > 2.0**53)
-    if len(bad):
-        row = int(bad[0])
-        raise DataError(
-            explain(
-                f"{where[0]}: column '{name}', row {where[1] + row + 1}",
-                expected="time stamps that double precision holds exactly",
-                got=exact[row],
-                remedy="Count from the beginning of the recording, or write ISO dates.",
-            )
-        )
-
-
-def _wrong(where: Where, column: str, row: int, expected: str, got: str) -> DataError:
-    return DataError(
-        explain(
-            f"{where[0]}: column '{column}', row {where[1] + row + 1}",
-            expected=expected,
-            got=got,
-            remedy="Correct that place.",
-        )
-    )

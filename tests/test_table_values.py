@@ -1,0 +1,253 @@
+"""What people write into tables: large exponents, quotes, decimal commas, dates, holes."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from undamped.data.recordings.formats.table.read import read_table
+from undamped.data.recordings.read import read_recordings
+from undamped.errors import DataError, OptionError
+from undamped.tasks.series_choices import irregular
+
+
+def read(tmp_path, text, **options):
+    path = tmp_path / "t.csv"
+    path.write_text(text, encoding="utf-8")
+    return read_recordings(path, **options)
+
+
+def notes_of(data):
+    return " ".join(data.notes)
+
+
+@pytest.mark.parametrize("word", ["0.81e5574076640326", "1e4294967297", "1E+2147483648", "1e400"])
+def test_exponents_beyond_all_numbers_are_refused(word, tmp_path):
+    table = f"x,label\n1,a\n2,b\n1,a\n{word},b\n"
+    with pytest.raises(DataError, match="row 4: expected a finite number"):
+        read(tmp_path, table)
+    pd.DataFrame({"x": ["1", word], "label": ["a", "b"]}).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match="row 2: expected a finite number"):
+        read_recordings(tmp_path / "t.parquet")
+
+
+def test_tiny_exponents_are_zero(tmp_path):
+    data = read(tmp_path, "x,label\n1,a\n1e-4294967297,b\n")
+    assert data.series[0].tolist() == [[1], [0]]
+
+
+@pytest.mark.parametrize(
+    "table",
+    ["x,label\n1,a\n1\x00234,b\n", 'x,label\n1,"a"\n1\x00234,b\n', 'x,label\n1,"a\n\x00 b"\n2,b\n'],
+)
+def test_nul_bytes_are_refused(table, tmp_path):
+    with pytest.raises(DataError, match="NUL byte"):
+        read(tmp_path, table)
+
+
+def test_quotes_hide_no_rows(tmp_path):
+    head = 'x,y,note,label\n1,2,"a\nb",p\n3,4,c,q\n'
+    assert read(tmp_path, f"{head}7,8,d,p\n").series[0].tolist() == [[1, 2], [3, 4], [7, 8]]
+    with pytest.raises(DataError, match=r"line 5: expected 4 fields.*got 1"):
+        read(tmp_path, f"{head}5\n7,8,d,p\n")
+    for rest in ('3,c",p\n4,d,q\n', "3,c,p\n4,d,q\n"):  # closed two rows later, or never
+        with pytest.raises(DataError, match="line 2: expected a quoted field that ends in its row"):
+            read(tmp_path, f'x,note,label\n1,"a,p\n2,b,q\n{rest}')
+    with pytest.raises(DataError, match=r"line 3: expected 2 fields.*got 3"):
+        read(tmp_path, 'x,label\n1,"a"\n2,"b",c\n')
+
+
+def test_the_index_of_a_frame_is_a_column(tmp_path):
+    frame = pd.DataFrame({"id": [4, 4, 7, 7], "x": [1.0, 2, 3, 4], "label": list("aabb")})
+    frame.set_index("id").to_parquet(tmp_path / "t.parquet")
+    data = read_recordings(tmp_path / "t.parquet")
+    assert data.ids == ["4", "7"]
+    assert data.channels == ["x"]
+
+
+def test_damaged_metadata_of_a_frame_does_no_harm(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"x": [1.0, 2.0], "label": ["a", "b"]})
+    for damaged in (b"\xff{", b"{}", b'{"index_columns": [{"kind": 3}], "columns": []}'):
+        pq.write_table(table.replace_schema_metadata({"pandas": damaged}), tmp_path / "t.parquet")
+        assert read_recordings(tmp_path / "t.parquet").series[0].tolist() == [[1], [2]]
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_decimal_commas(mark, tmp_path):
+    # The dots of the dates are no decimal points.
+    rows = ["time;acc x;n;state", "31.12.2024 23:59;-0,8769;1;a", "01.01.2025 00:00;1,5e1;2;b"]
+    data = read(tmp_path, "\n".join(rows).replace(";", mark) + "\n", target="state")
+    np.testing.assert_allclose(data.series[0], [[-0.8769, 1], [15, 2]], rtol=1e-6)
+    assert np.diff(data.times[0]).tolist() == [60]
+    assert "decimal commas" in notes_of(data)
+    with pytest.raises(DataError, match=r"row 1: expected a number, got '1.234,5'"):
+        read(tmp_path, "x;y\n1.234,5;1\n1,5;2\n")
+    quoted = 'x,z\n"1,5",2\n"2,5",3\n'
+    with pytest.raises(DataError, match="Say decimal=, if"):
+        read(tmp_path, quoted)
+    with pytest.raises(DataError, match=r"expected a number, got '1,234.5'"):
+        read(tmp_path, 'x,z\n"1,234.5",2\n"2,345.5",3\n')
+    assert read(tmp_path, quoted, decimal=",").series[0].tolist() == [[1.5, 2], [2.5, 3]]
+
+
+def test_words_for_missing_values(tmp_path):
+    words = ["n/a", "N/A", "--", "-", "NA", "null", "#N/A", ""]
+    table = "x,y,state\n" + "".join(f"{word},1,a\n" for word in words) + "2,1,b\n-999,1,b\n"
+    data = read(tmp_path, table, target="state")
+    assert np.isnan(data.series[0][:8, 0]).all()
+    assert data.series[0][8:, 0].tolist() == [2, -999]
+    data = read(tmp_path, table.replace("#N/A", "gone"), target="state", na=["gone", "-999"])
+    assert np.isnan(data.series[0][:, 0]).sum() == 9
+    with pytest.raises(DataError, match="say na= if it stands for a missing value"):
+        read(tmp_path, "x\n1\ngone\n", needs_target=False)
+    frame = pd.DataFrame({"x": ["1", "gone"], "y": [-999.0, 3.0]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    data = read_recordings(tmp_path / "t.parquet", na=["gone", "-999"], needs_target=False)
+    np.testing.assert_array_equal(data.series[0], [[1, np.nan], [np.nan, 3]])
+
+
+def test_targets_with_words_for_missing_ones_are_numbers(tmp_path):
+    data = read(tmp_path, "x,y\n1,0.5\n2,n/a\n3,2.5\n4,3.5\n")
+    np.testing.assert_array_equal(data.targets[0], [0.5, np.nan, 2.5, 3.5])
+
+
+def seconds(*dates):
+    return [pd.Timestamp(date, tz="UTC").timestamp() for date in dates]
+
+
+@pytest.mark.parametrize(
+    ("dates", "expected", "note"),
+    [
+        (["31/12/2024", "01/01/2025"], ["2024-12-31", "2025-01-01"], "read as day/month/year."),
+        (["12/31/2024", "1/1/2025"], ["2024-12-31", "2025-01-01"], "read as month/day/year."),
+        (["3.2.2024", "4.2.2024"], ["2024-02-03", "2024-02-04"], "read as day.month.year."),
+        (["3/2/2024", "3/3/2024"], ["2024-03-02", "2024-03-03"], "say dayfirst=true if"),
+        (["31-12-24 5:07", "01-01-25 5:07"], ["2024-12-31 5:07", "2025-01-01 5:07"], "day-month"),
+        (["1/31/2024 11:00 PM", "2/1/2024 1:30 AM"], ["2024-01-31 23:00", "2024-02-01 1:30"], ""),
+        (["Jan 2008", "May 2008"], ["2008-01-01", "2008-05-01"], ""),
+        (["May 2008", "June 2008"], ["2008-05-01", "2008-06-01"], ""),
+        (["2008-Jan", "2008-Feb"], ["2008-01-01", "2008-02-01"], ""),
+        (["5 Jan 2008", "6 Jan 2008"], ["2008-01-05", "2008-01-06"], ""),
+        (["Jan 5, 2008", "Jan 6, 2008"], ["2008-01-05", "2008-01-06"], ""),
+    ],
+)
+def test_ways_to_write_dates(dates, expected, note, tmp_path):
+    table = "when;x\n" + "".join(f"{date};1\n" for date in dates)
+    data = read(tmp_path, table, needs_target=False)
+    assert data.times[0].tolist() == seconds(*expected)
+    assert "Column 'when' holds dates and is taken as time." in notes_of(data)
+    assert note in notes_of(data)
+
+
+def test_which_comes_first_the_day_or_the_month(tmp_path):
+    table = "time,x\n3/2/2024,1\n3/3/2024,1\n"
+    data = read(tmp_path, table, needs_target=False, dayfirst=True)
+    assert data.times[0].tolist() == seconds("2024-02-03", "2024-03-03")
+    assert "dayfirst" not in notes_of(data)
+    # The first of every month, or twelve days of January in every year?
+    months = [f"1/{1 + month % 12}/{2020 + month // 12}" for month in range(30)]
+    data = read(tmp_path, "time,x\n" + "".join(f"{m},1\n" for m in months), needs_target=False)
+    assert data.times[0].tolist() == seconds(*pd.date_range("2020-01-01", periods=30, freq="MS"))
+    with pytest.raises(DataError, match="expected a date like those of the other rows"):
+        read(tmp_path, "time,x\n31/12/2024,1\n1/13/2025,1\n", needs_target=False)
+    with pytest.raises(DataError, match=r"row 1.*month/day/year, got '31/12/2024'"):
+        read(tmp_path, "time,x\n31/12/2024,1\n1/1/2025,1\n", needs_target=False, dayfirst=False)
+
+
+def test_the_first_rows_decide_how_dates_are_read(tmp_path):
+    (tmp_path / "t.csv").write_text("time,x\n3/2/2024,1\n3/3/2024,1\n13/3/2024,1\n14/3/2024,1\n")
+    with pytest.raises(DataError, match=r"row 3.*month/day/year, got '13/3/2024'"):
+        read_table(tmp_path / "t.csv", needs_target=False, rows=2)
+    (tmp_path / "t.csv").write_text("time,x\n2024-01-01,1\n2024-01-02,1\n5,1\n6,1\n")
+    with pytest.raises(DataError, match=r"row 3: expected dates, as before"):
+        read_table(tmp_path / "t.csv", needs_target=False, rows=2)
+
+
+def test_a_date_that_does_not_move_on_is_no_time(tmp_path):
+    rows = [f"{i},2024-01-0{i + 1},{step},{i % 2}\n" for i in range(4) for step in range(5)]
+    data = read(tmp_path, "id,recorded,x,label\n" + "".join(rows))
+    assert data.times is None
+    assert "Text, and left out: recorded." in data.notes
+
+
+def test_repeated_time_stamps(tmp_path):
+    table = "id,time,x,y\n" + "".join(
+        f"{name},{date},{x},{y}\n"
+        for name, date, x, y in [
+            ("a", "2024-03-31 01:00", 1, 1),
+            ("a", "2024-03-31 02:00", 2, ""),
+            ("a", "2024-03-31 02:00", 5, 3),
+            ("b", "2024-03-31 02:00", 7, 1),
+        ]
+    )
+    said = r"series 'a'.*got 2024-03-31 02:00:00 twice.*say duplicates=first or"
+    with pytest.raises(DataError, match=said):
+        read(tmp_path, table, needs_target=False)
+    data = read(tmp_path, table, needs_target=False, duplicates="first")
+    np.testing.assert_array_equal(data.series[0], [[1, 1], [2, np.nan]])
+    data = read(tmp_path, table, needs_target=False, duplicates="mean")
+    np.testing.assert_array_equal(data.series[0], [[1, 1], [3.5, 3]])
+    assert data.series[1].tolist() == [[7, 1]]
+    assert "Rows with a repeated time stamp are averaged: 1." in data.notes
+
+
+@pytest.mark.parametrize(
+    ("dates", "unit"),
+    [
+        (pd.date_range("2024-01-01", periods=60, freq="D"), "days"),
+        (pd.date_range("2024-03-30", periods=60, freq="h"), "hours"),
+        (pd.date_range("2020-01-01", periods=60, freq="MS"), "months"),
+        (pd.date_range("2020-01-31", periods=60, freq="MS") - pd.Timedelta(days=1), "months"),
+        (pd.date_range("2020-01-01", periods=60, freq="QS"), "quarters"),
+        (pd.date_range("2024-01-01", periods=60, freq="W"), "weeks"),
+        (pd.bdate_range("2024-01-01", periods=60), "working days"),
+    ],
+)
+def test_missing_dates_are_missing_values(dates, unit, tmp_path):
+    frame = pd.DataFrame({"x": np.arange(60.0)}, index=pd.Index(dates, name="day"))
+    frame.drop(dates[[5, 20, 21]]).to_csv(tmp_path / "t.csv")
+    data = read_recordings(tmp_path / "t.csv", forecast=True)
+    expected = np.arange(60.0)
+    expected[[5, 20, 21]] = np.nan
+    np.testing.assert_array_equal(data.series[0][:, 0], expected)
+    assert data.times[0].tolist() == seconds(*dates)
+    assert f"3 of 60 {unit} are missing; they are kept as missing values." in data.notes
+    assert not irregular(data)
+    assert read_recordings(tmp_path / "t.csv", needs_target=False).series[0].shape == (57, 1)
+
+
+def test_what_is_on_no_grid_stays_as_it_is(tmp_path):
+    random = np.random.default_rng(0)
+    uneven = pd.to_datetime(np.cumsum(random.integers(1000, 100_000, 40)), unit="s")
+    few = pd.date_range("2024-01-01", periods=100, freq="D")[random.permutation(100)[:40]]
+    for dates in (uneven, few.sort_values()):
+        pd.DataFrame({"time": dates, "x": 1.0}).to_csv(tmp_path / "t.csv", index=False)
+        data = read_recordings(tmp_path / "t.csv", forecast=True)
+        assert len(data.series[0]) == 40
+        assert irregular(data)
+
+
+def test_a_first_line_of_values_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"got what looks like values, such as 0.5"):
+        read(tmp_path, "0.5,0.1,0.7,0.3,0.2,ok\n1,2,3,4,5,ok\n1,2,3,4,6,bad\n")
+    assert read(tmp_path, "0.5,0.6,0.7,0.8,0.9,label\n1,2,3,4,5,ok\n1,2,3,4,6,bad\n").channels
+
+
+def test_options_of_tables_are_refused_elsewhere(tmp_path):
+    np.savez(tmp_path / "a.npz", X=np.ones((3, 5, 1)))
+    for options in ({"na": ["-1"]}, {"decimal": ","}, {"duplicates": "mean"}, {"dayfirst": True}):
+        with pytest.raises(OptionError, match=next(iter(options))):
+            read_recordings(tmp_path / "a.npz", **options)
+
+
+def test_folders_are_read_as_tables_are(tmp_path):
+    for label in ("ok", "bad"):
+        (tmp_path / "f" / label).mkdir(parents=True)
+        for number in range(2):
+            text = "time;x\n1.2.2024;1,5\n2.2.2024;gone\n"
+            (tmp_path / "f" / label / f"{number}.csv").write_text(text)
+    data = read_recordings(tmp_path / "f", na=["gone"])
+    assert [one[0, 0] for one in data.series] == [1.5] * 4
+    assert np.diff(data.times[0]).tolist() == [86400]
