@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.signal import lfilter
 
 import undamped
 from undamped.cli import main
 from undamped.contract import Batch, Forecast, TaskShape
 from undamped.data.recordings.bands import Bands
-from undamped.data.recordings.season import find_season
+from undamped.data.recordings.season import calendar_seasons, find_season
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, MissingPackageError, OptionError, UndampedError
 from undamped.tasks.series import SeriesTask
@@ -56,6 +57,69 @@ def test_seasons_are_found_where_there_are_some(values, season):
     values = values.copy()
     values[::17] = np.nan
     assert find_season([values[:, None]]) == season
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.7, 0.9, 1.0])
+def test_noise_has_no_season(memory):
+    """White noise, noise that lasts and noise that wanders, of 100 to 300 steps."""
+    random = np.random.default_rng(0)
+    found = {None: 0, (7,): 0}
+    for _ in range(100):
+        values = lfilter([1], [1, -memory], random.normal(size=random.integers(100, 301)))
+        for candidates in found:
+            found[candidates] += find_season([values[:, None]], candidates) > 1
+    assert max(found.values()) <= 5, found
+
+
+@pytest.mark.parametrize(
+    ("season", "count", "strength"), [(4, 80, 1.2), (7, 250, 0.6), (12, 84, 1.2), (24, 400, 0.7)]
+)
+def test_seasons_are_found_in_noise_that_lasts(season, count, strength):
+    random = np.random.default_rng(season)
+    for _ in range(20):
+        pattern = random.normal(size=season)
+        pattern *= strength / pattern.std()
+        noise = lfilter([1], [1, -0.5], random.normal(size=count))
+        values = pattern[np.arange(count) % season] + noise + 0.02 * np.arange(count)
+        assert find_season([values[:, None]], [season]) == season
+    grid = np.arange(3000) % 24 + 10 * (np.arange(3000) // 24 % 7 > 4)  # a day and a week
+    noisy = grid + random.normal(size=3000)
+    assert find_season([noisy[:, None]]) == 168 == find_season([noisy[:, None]], [24, 168])
+
+
+@pytest.mark.parametrize(
+    ("first", "frequency", "seasons"),
+    [
+        ("2010-01-01", "MS", (12,)),
+        ("2010-01-31", "ME", (12,)),
+        ("2010-01-01", "QS", (4,)),
+        ("2010-01-01", "W", (52,)),
+        ("2010-01-01", "D", (7, 365)),
+        ("2010-01-01", "h", (24, 168)),
+        ("2010-01-01", "15min", (4, 96, 672)),
+        ("2010-01-01", "YS", None),
+        ("2010-01-01", "s", None),
+        ("1949-01-01", "MS", (12,)),
+        ("1970-01-01", "D", (7, 365)),
+        ("1970-01-01", "min", None),  # may be numbers that count something else
+    ],
+)
+def test_stamps_name_seasons(first, frequency, seasons):
+    stamps = pd.date_range(first, periods=60, freq=frequency)
+    assert calendar_seasons([stamps.to_numpy("datetime64[s]").astype(float)]) == seasons
+    assert calendar_seasons(None) is None
+
+
+def test_covariates_have_no_say_in_the_season():
+    random = np.random.default_rng(0)
+    step = np.arange(300)
+    sales = 3 * (step % 7) + random.normal(size=300)
+    beside = np.sin(2 * np.pi * step / 50)
+    both = np.stack([sales, 9 * beside], axis=1)
+    assert task_of(both, forecast=("0",)).season == 7
+    days = 1.7e9 + 86_400.0 * step
+    by_day = SeriesTask(SeriesSet.of([beside[:, None]], times=[days]), horizon=3)
+    assert by_day.season == 1  # days have weeks and years
 
 
 def test_the_season_is_looked_for_in_the_training_part_alone():

@@ -125,7 +125,7 @@ class SeriesTask(ArrayTask):
         if stamps:  # steps do not count where time does
             return 1
         share = float(asked["fractions"][0])
-        season = season_of(series_set, asked["season"], self.horizon, share)
+        season = season_of(series_set, asked["season"], self.horizon, share, asked["forecast"])
         if asked["season"] is None:
             found = f"A season of {season} steps was found" if season > 1 else "No season was seen"
             self._say(f"{found} in the training part; say season= if it is another.")

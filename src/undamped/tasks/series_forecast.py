@@ -10,7 +10,7 @@ from torch import Tensor
 
 from undamped.contract import Forecast
 from undamped.data.recordings.preparation import Preparation, middle_of
-from undamped.data.recordings.season import find_season
+from undamped.data.recordings.season import calendar_seasons, find_season
 from undamped.data.recordings.series import SeriesSet, pieces
 from undamped.errors import DataError, OptionError, explain
 from undamped.tasks.series_choices import forecast_window
@@ -38,34 +38,45 @@ def check_horizon(series_set: SeriesSet, horizon: int) -> None:
         )
 
 
-def season_of(series_set: SeriesSet, asked: int | None, horizon: int, share: float) -> int:
+def season_of(
+    series_set: SeriesSet,
+    season: int | None,
+    horizon: int,
+    share: float,
+    forecast: Sequence[str] | None = None,
+) -> int:
     """Return the season: the one asked for, or what the first share of every series shows.
 
-    Of long series the end of that share is looked at.
+    Only the predicted channels are looked at, and of long series the end of that share. Where time
+    stamps follow the calendar, they name the seasons that are possible.
 
     Args:
         series_set: The recordings, uncut.
-        asked: What was said.
+        season: What was asked for.
         horizon: Values to come.
         share: How much of a series may be looked at, from its beginning.
+        forecast: The channels that are predicted; all if not said.
     """
     longest = int(series_set.lengths.max())
-    if asked is not None:
-        if asked + horizon > longest:
+    if season is not None:
+        if season + horizon > longest:
             raise DataError(
                 explain(
                     f"{series_set.source}: season",
-                    expected=f"a series of at least {asked + horizon} steps, a season and the "
+                    expected=f"a series of at least {season + horizon} steps, a season and the "
                     "horizon",
                     got=f"{longest} in the longest",
                     remedy="Give longer series, a shorter season, or season=1 for none.",
                 )
             )
-        return asked
-    ends = [int(share * len(one)) for one in series_set.series]
-    # Recordings may be larger than memory; what came last says most about what is to come.
-    lately = zip(series_set.series, ends, strict=True)
-    found = find_season([one[max(0, end - _LOOKED_AT) : end] for one, end in lately])
+        return season
+    names = series_set.channels if forecast is None else forecast
+    places = [place for place, name in enumerate(series_set.channels) if name in names]
+    recent = []
+    for one in series_set.series:  # may be larger than memory
+        end = int(share * len(one))
+        recent.append(one[max(0, end - _LOOKED_AT) : end, places])
+    found = find_season(recent, calendar_seasons(series_set.times))
     return found if found + horizon <= longest else 1
 
 
