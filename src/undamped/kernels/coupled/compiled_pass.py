@@ -89,6 +89,7 @@ class CompiledPass(Pass):
                 strided(outputs),
                 state_gradient,
                 memory_gradient,
+                np.empty_like(state_gradient),
                 strided(gradient),
                 strided(projected_gradient),
                 np.zeros((ROOM, carried.shape[2]), state_gradient.dtype),

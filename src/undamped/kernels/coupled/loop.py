@@ -73,6 +73,8 @@ class BackwardChunk(NamedTuple):
     state_gradient: Any
     """(sequences, read), the gradient of the state in the backward pass."""
     memory_gradient: Any
+    summed: Any
+    """(sequences, read), where a product is summed before it is added to something."""
     gradient: Any
     """To be filled: (steps, sequences, answer), the gradient of the product."""
     projected_gradient: Any
@@ -102,6 +104,15 @@ def clear_row(row: Any) -> None:
     """Set a row to zero."""
     for j in range(row.shape[0]):
         row[j] = 0
+
+
+@njit(**PART)
+def add_sum(row: Any, to: Any) -> None:
+    """Add the sum of a row to the first number of an array, which may be much larger."""
+    total = row[0]
+    for j in range(1, row.shape[0]):
+        total += row[j]
+    to[0] += total
 
 
 # For loops in the forward pass
@@ -227,13 +238,30 @@ def _restore_finished(chunk: Any, t: Any) -> Any:
 
 
 @njit(**PART)
-def backprop_product(chunk: Any, t: int, keep: bool) -> None:
-    """Bring the gradient of the product to that of the state, added if `keep`."""
-    multiply(
-        chunk.blas,
-        at_step(chunk.gradient, t, chunk.state_gradient),
-        chunk.matrix,
-        chunk.state_gradient,
-        keep,
-    )
+def add_product(chunk: Any, rows: Any, matrix: Any, to: Any) -> None:
+    """Add a product with some rows.
+
+    BLAS would begin its sums with what is there, and round every term of a product as if it were
+    as large as that: over thousands of steps, where each adds little, this costs a digit.
+    """
+    multiply(chunk.blas, rows, matrix, chunk.summed, False)
+    for b in range(to.shape[0]):
+        total, part = to[b], chunk.summed[b]
+        for j in range(part.shape[0]):
+            total[j] += part[j]
+
+
+@njit(**PART)
+def backprop_product(chunk: Any, t: int) -> None:
+    """Replace the gradient of the state by what that of the product means for it."""
+    rows = at_step(chunk.gradient, t, chunk.state_gradient)
+    multiply(chunk.blas, rows, chunk.matrix, chunk.state_gradient, False)
+    restore_finished(chunk, t)
+
+
+@njit(**PART)
+def add_backpropagated_product(chunk: Any, t: int) -> None:
+    """Add what the gradient of the product means for that of the state."""
+    rows = at_step(chunk.gradient, t, chunk.state_gradient)
+    add_product(chunk, rows, chunk.matrix, chunk.state_gradient)
     restore_finished(chunk, t)

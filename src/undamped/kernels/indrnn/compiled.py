@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from undamped.kernels.shared.jit import njit
-from undamped.kernels.shared.tanh import LIMIT, limited_tanh
+from undamped.kernels.shared.tanh import tanh
 from undamped.kernels.unicornn.compiled import BLOCK, OPTIONS
 
 W, H, REMAINING, GH, GW = 0, BLOCK, 2 * BLOCK, 3 * BLOCK, 4 * BLOCK
@@ -38,7 +38,7 @@ def forward(relu: bool, masked: bool) -> Callable[..., None]:
                     h0 = block[H + j]
                     total = block[W + j] * h0 + row[j]
                     # Written so that a NaN passes.
-                    h1 = (zero if total < zero else total) if relu else limited_tanh(total, LIMIT)
+                    h1 = (zero if total < zero else total) if relu else tanh(total)
                     if masked:
                         live = t < block[REMAINING + j]
                         block[H + j] = h1 if live else h0

@@ -37,6 +37,7 @@ def _attend_backward(
     query: Any,
     context_gradient: Any,
     query_gradient: Any,
+    vector_gradient: Any,
     given: Any,
 ) -> None:
     mean = query.dtype.type(0)
@@ -57,7 +58,7 @@ def _attend_backward(
             weights.vector,
             query_gradient,
             gradients.keys[at, b],
-            gradients.vector,
+            vector_gradient,
         )
         if by_score:
             gradients.scores[at, b] += score_gradient
@@ -124,6 +125,7 @@ def backward(kind: int, alignment: int, screening: int, learned: bool) -> Callab
                         parts[b, j] = half * flow[b, j]
                         parts[b, size + j] = half * flow[b, j]
                 query, into = product[step, b, width:], parts[b, size:]
+                fill(total, 0)
                 _attend_backward(
                     score_backward,
                     by_score,
@@ -136,8 +138,11 @@ def backward(kind: int, alignment: int, screening: int, learned: bool) -> Callab
                     query,
                     into,
                     result[b, width:],
+                    total,
                     room.row,
                 )
+                # Summed for a step first: of all steps there may be millions of terms.
+                add_scaled(gradients.vector, dtype.type(1), total)
             multiply(blas, gradients.keys[slots + t], weights.key, pulled, False)
             for b in upto(batch):
                 if t >= alive[b]:

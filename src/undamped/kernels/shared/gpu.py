@@ -24,7 +24,8 @@ WARPS = 1
 STAGES = 4
 OPTIONS = {"num_warps": WARPS, "enable_fp_fusion": True}
 
-# As in `shared.tanh`, where the fit is explained.
+# x·P(x²)/Q(x²), fitted to tanh on |x| ≤ LIMIT for the smallest relative error (1.2e-7 before
+# rounding). Beyond SATURATED tanh is exactly 1, so that its slope 1 − tanh² vanishes there.
 LIMIT, SATURATED = tl.constexpr(7.8), tl.constexpr(8.3)
 P0, P1 = tl.constexpr(0.999999882792306), tl.constexpr(0.12943115848576048)
 P2, P3 = tl.constexpr(0.0029698889722261936), tl.constexpr(1.1635718739562427e-05)
@@ -34,7 +35,7 @@ Q3, Q4 = tl.constexpr(0.00024135460264867507), tl.constexpr(2.526236327925058e-0
 
 @triton.jit
 def tanh(x):
-    """Return tanh(x): in float32 the quotient of `shared.tanh`, in float64 by exp."""
+    """Return tanh(x): in float32 a quotient of polynomials, in float64 by exp."""
     if x.dtype == tl.float64:
         u = x * x
         small = x * (1.0 + u * (-1 / 3 + u * (2 / 15 + u * (-17 / 315 + u * (62 / 2835)))))

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from undamped.kernels.shared.jit import njit
-from undamped.kernels.shared.tanh import LIMIT, limited_tanh
+from undamped.kernels.shared.tanh import tanh
 
 BLOCK = 256
 # Rows of the block's own array.
@@ -88,7 +88,6 @@ def forward(masked: bool) -> Callable[..., None]:
     ) -> None:
         block = np.empty(ROWS * BLOCK, projected.dtype)
         zero = projected.dtype.type(0)
-        limit = LIMIT + zero * alpha  # the compiler must not know it, see `limited_tanh`
         for at in range(low, high, BLOCK):
             width = min(BLOCK, high - at)
             _load(block, weight, step, bias, y, z, remaining, at, width)
@@ -98,7 +97,7 @@ def forward(masked: bool) -> Callable[..., None]:
                     y0 = block[Y + j]
                     z0 = block[Z + j]
                     s = block[S + j]
-                    tanh_value = limited_tanh(block[W + j] * y0 + (row[j] + block[B + j]), limit)
+                    tanh_value = tanh(block[W + j] * y0 + (row[j] + block[B + j]))
                     z1 = z0 - s * (tanh_value + alpha * y0)
                     y1 = y0 + s * z1
                     if masked:
@@ -138,7 +137,6 @@ def forward_keep(masked: bool, known: bool = False) -> Callable[..., None]:
     ) -> None:
         block = np.empty(ROWS * BLOCK, projected.dtype)
         zero = projected.dtype.type(0)
-        limit = LIMIT + zero * alpha  # the compiler must not know it, see `limited_tanh`
         for at in range(low, high, BLOCK):
             width = min(BLOCK, high - at)
             _load(block, weight, step, bias, y, z, remaining, at, width)
@@ -151,9 +149,7 @@ def forward_keep(masked: bool, known: bool = False) -> Callable[..., None]:
                     if known:
                         tanh_value = row[j]
                     else:
-                        tanh_value = limited_tanh(
-                            block[W + j] * y0 + (row[j] + block[B + j]), limit
-                        )
+                        tanh_value = tanh(block[W + j] * y0 + (row[j] + block[B + j]))
                         row[j] = tanh_value
                     z1 = z0 - s * (tanh_value + alpha * y0)
                     y1 = y0 + s * z1
@@ -194,7 +190,6 @@ def inverse(masked: bool) -> Callable[..., None]:
     ) -> None:
         block = np.empty(ROWS * BLOCK, projected.dtype)
         zero = projected.dtype.type(0)
-        limit = LIMIT + zero * alpha  # the compiler must not know it, see `limited_tanh`
         for at in range(low, high, BLOCK):
             width = min(BLOCK, high - at)
             _load(block, weight, step, bias, y, z, remaining, at, width)
@@ -206,7 +201,7 @@ def inverse(masked: bool) -> Callable[..., None]:
                     z1 = block[Z + j]
                     s = block[S + j]
                     y0 = y1 - s * z1
-                    tanh_value = limited_tanh(block[W + j] * y0 + (row[j] + block[B + j]), limit)
+                    tanh_value = tanh(block[W + j] * y0 + (row[j] + block[B + j]))
                     z0 = z1 + s * (tanh_value + alpha * y0)
                     row[j] = tanh_value
                     if masked:

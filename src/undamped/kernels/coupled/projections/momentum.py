@@ -87,7 +87,8 @@ class _FilteredPass(ProjectionPass):
         self.nothing = state[0].new_empty(len(state[0]), 0)
         self.shift = (tensors[2] if len(tensors) > 2 else self.nothing[0]).contiguous().numpy()
         self.decays = decays.to(state[0]).contiguous().numpy()
-        self.constants = np.array(plan.constants, self.decays.dtype)
+        # 1 − β of a β that is rounded already would be off by 5e-5 in float32 where β is 0.999.
+        self.constants = np.array((*plan.constants, 1 - plan.constants[1]), self.decays.dtype)
         self.lengths = lengths
         self.starts: list[list[Tensor]] = []
         self.tensor_gradients = [

@@ -14,7 +14,7 @@ def filter_rows(
     rows: Any, velocity: Any, moment: Any, decays: Any, remaining: Any, constants: Any, shift: Any
 ) -> None:
     """Filter the rows of a chunk in place."""
-    step, decay, softening, one = constants[0], constants[1], constants[2], rows.dtype.type(1)
+    step, decay, softening, fresh = constants[0], constants[1], constants[2], constants[3]
     size = rows.shape[2]
     for t in range(rows.shape[0]):
         for b in range(rows.shape[1]):
@@ -23,7 +23,7 @@ def filter_rows(
             row, a = rows[t, b], decays[t, b]
             v, m = velocity[b], moment[b]
             for j in range(m.shape[0]):
-                m[j] = decay * m[j] + (one - decay) * row[j] * row[j]
+                m[j] = decay * m[j] + fresh * row[j] * row[j]
             for j in range(v.shape[0]):
                 v[j] = a * v[j] + step * row[j]
             if v.shape[0] == 0:
@@ -70,7 +70,7 @@ def moment_backward(
     room: Any,
 ) -> None:
     """Go back through velocity and moment, which are found again first; `room` holds two of u."""
-    step, decay, softening = constants[0], constants[1], constants[2]
+    step, decay, softening, fresh = constants[0], constants[1], constants[2], constants[3]
     steps, sequences, size = gradient.shape
     half, one, two = u.dtype.type(0.5), u.dtype.type(1), u.dtype.type(2)
     driven = velocity.shape[1] > 0
@@ -83,7 +83,7 @@ def moment_backward(
             row, m, v, a = u[t, b], moment[b], velocity[b], decays[t, b]
             top, bottom = tops[t, b], bottoms[t, b]
             for j in range(size):
-                m[j] = decay * m[j] + (one - decay) * row[j] * row[j]
+                m[j] = decay * m[j] + fresh * row[j] * row[j]
             for j in range(size):
                 bottom[j] = one / math.sqrt(m[j] + softening)
             for j in range(v.shape[0]):
@@ -110,7 +110,7 @@ def moment_backward(
                 for j in range(size):
                     given[j] = v_gradient[j]
             for j in range(size):
-                given[j] = step * given[j] + two * (one - decay) * row[j] * m_gradient[j]
+                given[j] = step * given[j] + two * fresh * row[j] * m_gradient[j]
             for j in range(v_gradient.shape[0]):
                 v_gradient[j] *= a
             for j in range(size):

@@ -195,7 +195,7 @@ def _tanh_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any
         add_output_gradient(chunk, t)
         new, result = at_time(chunk, chunk.carried, t + 1), at_time(chunk, chunk.gradient, t)
         _tanh_backward(new, chunk.state_gradient, result, weights, gradients, constants, chunk.room)
-        backprop_product(chunk, t, False)
+        backprop_product(chunk, t)
 
 
 @njit(**LOOP)
@@ -213,7 +213,7 @@ def _relu_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any
         add_output_gradient(chunk, t)
         new, result = at_time(chunk, chunk.carried, t + 1), at_time(chunk, chunk.gradient, t)
         _relu_backward(new, chunk.state_gradient, result, weights, gradients, constants, chunk.room)
-        backprop_product(chunk, t, False)
+        backprop_product(chunk, t)
 
 
 @njit(**LOOP)
@@ -233,7 +233,7 @@ def _modrelu_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: 
         _modrelu_backward(
             new, chunk.state_gradient, result, weights, gradients, constants, chunk.room
         )
-        backprop_product(chunk, t, False)
+        backprop_product(chunk, t)
 
 
 @njit(**LOOP)
@@ -255,7 +255,7 @@ def _complex_modrelu_backward_loop(
         _complex_modrelu_backward(
             new, chunk.state_gradient, result, weights, gradients, constants, chunk.room
         )
-        backprop_product(chunk, t, False)
+        backprop_product(chunk, t)
 
 
 LOOPS = {

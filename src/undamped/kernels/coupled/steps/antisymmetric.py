@@ -7,10 +7,10 @@ from typing import Any
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
+    add_backpropagated_product,
     add_output_gradient,
     apply,
     at_time,
-    backprop_product,
     freeze_finished,
     inputs,
     product_plus_input,
@@ -96,7 +96,7 @@ def _euler_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: An
         add_output_gradient(chunk, t)
         total, result = at_time(chunk, chunk.product, t), at_time(chunk, chunk.gradient, t)
         _euler_backward(total, chunk.state_gradient, result, constants[0])
-        backprop_product(chunk, t, True)
+        add_backpropagated_product(chunk, t)
 
 
 @njit(**LOOP)
@@ -118,7 +118,7 @@ def _gated_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: An
             at_time(chunk, chunk.projected_gradient, t),
         )
         _gated_backward(total, given, chunk.state_gradient, result, inner, constants[0], chunk.room)
-        backprop_product(chunk, t, True)
+        add_backpropagated_product(chunk, t)
 
 
 LOOPS = {

@@ -7,9 +7,9 @@ from typing import Any
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
+    add_backpropagated_product,
     add_output_gradient,
     at_time,
-    backprop_product,
     freeze_finished,
     product_plus_input,
     states,
@@ -75,7 +75,7 @@ def _cornn_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: An
         _cornn_backward(
             total, chunk.state_gradient, result, constants[0], constants[1], constants[2]
         )
-        backprop_product(chunk, t, True)
+        add_backpropagated_product(chunk, t)
 
 
 LOOPS = {

@@ -7,9 +7,10 @@ from typing import Any
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
+    add_backpropagated_product,
     add_output_gradient,
+    add_sum,
     at_time,
-    backprop_product,
     clear_row,
     freeze_finished,
     product_plus_input,
@@ -65,9 +66,8 @@ def _mix_backward(
             result[j] = alpha * given[j] * (one - values[j] * values[j])
         for j in range(size):
             given[j] *= beta
-    for j in range(size):
-        new_gradient[0] += news[j]
-        old_gradient[0] += olds[j]
+    add_sum(news, new_gradient)
+    add_sum(olds, old_gradient)
 
 
 @njit(**PART)
@@ -119,9 +119,8 @@ def _fast_gate_backward(
             result[j] = given[j] * weight * (one - value[j] * value[j]) + opening[j]
         for j in range(size):
             given[j] *= z[j]
-    for j in range(size):
-        closed_gradient[0] += closeds[j]
-        always_gradient[0] += alls[j]
+    add_sum(closeds, closed_gradient)
+    add_sum(alls, always_gradient)
 
 
 @njit(**LOOP)
@@ -150,7 +149,7 @@ def _mix_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any)
             gradients[1],
             chunk.room,
         )
-        backprop_product(chunk, t, True)
+        add_backpropagated_product(chunk, t)
 
 
 @njit(**LOOP)
@@ -181,7 +180,7 @@ def _fast_gate_backward_loop(chunk: Any, weights: Any, gradients: Any, constants
             gradients[2],
             chunk.room,
         )
-        backprop_product(chunk, t, True)
+        add_backpropagated_product(chunk, t)
 
 
 LOOPS = {

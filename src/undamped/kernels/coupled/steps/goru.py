@@ -7,10 +7,10 @@ from typing import Any
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
+    add_backpropagated_product,
     add_output_gradient,
     apply,
     at_time,
-    backprop_product,
     freeze_finished,
     inputs,
     states,
@@ -112,7 +112,7 @@ def _goru_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any
             gradients[0],
             chunk.room,
         )
-        backprop_product(chunk, t, True)
+        add_backpropagated_product(chunk, t)
 
 
 LOOPS = {

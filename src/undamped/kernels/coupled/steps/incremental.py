@@ -18,6 +18,8 @@ from undamped.kernels.coupled.loop import (
     MAKES_ARRAYS,
     PART,
     add_output_gradient,
+    add_product,
+    add_sum,
     at_time,
     clear_row,
     copy_row,
@@ -26,7 +28,6 @@ from undamped.kernels.coupled.loop import (
     rows_plus_input,
     states,
 )
-from undamped.kernels.shared.gemm import multiply
 from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.pointers import STEPS
 from undamped.kernels.shared.tanh import tanh
@@ -75,8 +76,7 @@ def _iterate_backward(
             value[j] = step * given[j] * (one - value[j] * value[j])
         for j in range(size):
             given[j] *= keep
-    for j in range(size):
-        step_gradient[0] += sums[j]
+    add_sum(sums, step_gradient)
 
 
 @njit(**LOOP)
@@ -119,7 +119,7 @@ def _iterated_backward_loop(chunk: Any, weights: Any, gradients: Any, constants:
                 gradients[0][k : k + 1],
                 chunk.room[0],
             )
-            multiply(chunk.blas, active, chunk.matrix, inner, True)
+            add_product(chunk, active, chunk.matrix, inner)
         for b in range(inner.shape[0]):
             reached, state_gradient = inner[b], chunk.state_gradient[b]
             for j in range(inner.shape[1]):

@@ -19,10 +19,11 @@ from undamped.kernels.coupled.loop import (
     LOOP,
     MAKES_ARRAYS,
     PART,
+    add_backpropagated_product,
     add_output_gradient,
+    add_product,
     apply,
     at_time,
-    backprop_product,
     freeze_finished,
     inputs,
     memories,
@@ -140,7 +141,7 @@ def _lem_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any)
         result = at_time(chunk, chunk.gradient, t)
         old, before = at_time(chunk, chunk.carried, t), at_time(chunk, chunk.memory, t)
         _slow_backward(total, x, old, chunk.state_gradient, result, drive_gradient, constants[0])
-        multiply(chunk.blas, drive_gradient, weights[1], chunk.memory_gradient, True)
+        add_product(chunk, drive_gradient, weights[1], chunk.memory_gradient)
         _fast_backward(
             total,
             x,
@@ -151,7 +152,7 @@ def _lem_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any)
             at_time(chunk, chunk.projected_gradient, t),
             constants[0],
         )
-        backprop_product(chunk, t, True)
+        add_backpropagated_product(chunk, t)
 
 
 class LongExpressivePass(CompiledPass):

@@ -7,10 +7,10 @@ from typing import Any
 from undamped.kernels.coupled.loop import (
     LOOP,
     PART,
+    add_backpropagated_product,
     add_output_gradient,
     apply,
     at_time,
-    backprop_product,
     freeze_finished,
     inputs,
     states,
@@ -74,7 +74,7 @@ def _lipschitz_backward_loop(chunk: Any, weights: Any, gradients: Any, constants
             at_time(chunk, chunk.projected_gradient, t),
         )
         _lipschitz_backward(total, given, chunk.state_gradient, result, inner, constants[0])
-        backprop_product(chunk, t, True)
+        add_backpropagated_product(chunk, t)
 
 
 LOOPS = {

@@ -91,7 +91,7 @@ def _lstm_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any
         _lstm_backward(
             total, before, after, chunk.state_gradient, chunk.memory_gradient, result, chunk.room
         )
-        backprop_product(chunk, t, False)
+        backprop_product(chunk, t)
 
 
 LOOPS = {
