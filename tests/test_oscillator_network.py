@@ -16,7 +16,6 @@ from undamped.kernels import InversionWarning
 from undamped.kernels.shared import chunks, threads
 from undamped.kernels.unicornn import backward as stack_backward
 from undamped.kernels.unicornn import engine, stack
-from undamped.networks.recurrent import Recurrent
 
 MODES = ("reversible", "checkpoint", "stored")
 
@@ -305,13 +304,6 @@ def test_compiler_and_exporter_see_one_operator():
     want = torch.autograd.grad(net(x)[0].sum(), net.parameters())
     for a, b in zip(got, want, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
-
-
-def test_other_types_take_the_plain_loop():
-    net = undamped.UnICORNN(3, 4, 2).to(torch.bfloat16)
-    output, _ = net(torch.randn(5, 2, 3, dtype=torch.bfloat16))
-    assert output.dtype == torch.bfloat16
-    assert isinstance(net, Recurrent)
 
 
 @pytest.mark.parametrize("gradient", ["reversible", "checkpoint"])

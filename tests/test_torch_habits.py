@@ -212,11 +212,12 @@ def test_sixteen_bits_work_or_are_refused(name, dtype):
     output, _ = net(x)
     output.float().sum().backward()
     assert output.dtype == dtype and all(p.grad is not None for p in net.parameters())
-    wide = undamped.build(name, input_size=3, hidden_size=4).double()
+    wide = undamped.build(name, input_size=3, hidden_size=4).float()
     wide.load_state_dict(net.state_dict())
-    # Adam's filter divides by the root of a sum that starts at zero.
-    tolerance = 0.2 if name == "adam-lstm" else 0.06
-    torch.testing.assert_close(output.double(), wide(X)[0], atol=tolerance, rtol=tolerance)
+    long = torch.randn(2000, 2, 3)
+    with torch.no_grad():
+        end, exact = net(long.to(dtype))[0][-100:].float(), wide(long.to(dtype).float())[0][-100:]
+    assert float((end - exact).norm() / exact.norm()) < 0.05
 
 
 # What SAB remembers depends on a clock that is part of the data.

@@ -54,6 +54,7 @@ class AntisymmetricRNNCell(CoupledCell):
     )
     projections = 1
     costly_constants = True
+    needs_full_precision = True
 
     def __init__(
         self,

@@ -60,6 +60,7 @@ class IndRNNCell(Watched, Cell):
 
     fused = True
     independent_units = True
+    needs_full_precision = True
 
     def __init__(
         self,

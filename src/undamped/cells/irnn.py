@@ -43,6 +43,7 @@ class IRNNCell(RNNCell):
         *RNNCell.promises,
         Promise(Kind.STARTS_ISOMETRIC, "the linear part of a step starts as the identity"),
     )
+    needs_full_precision = True
 
     def __init__(
         self,

@@ -48,6 +48,7 @@ class LipschitzRNNCell(CoupledCell):
 
     promises = (Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ ‖I + εA‖ + ε‖W‖ at every step"),)
     costly_constants = True
+    needs_full_precision = True
 
     def __init__(
         self,

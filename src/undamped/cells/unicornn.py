@@ -67,6 +67,7 @@ class UnICORNNCell(Cell):
     state_names = ("position", "velocity")
     invertible = True
     independent_units = True
+    needs_full_precision = True
     fused = True
 
     def __init__(

@@ -69,8 +69,8 @@ class Cell(nn.Module, ABC):
     costly_constants: ClassVar[bool] = False
     """Whether computing the constants costs more than comparing all parameters with a copy."""
     needs_full_precision: ClassVar[bool] = False
-    """Whether parameters in sixteen bits are refused: they cannot hold a matrix in its set, or
-    what is remembered.
+    """Whether parameters in sixteen bits are refused: they cannot hold a matrix in its set, what is
+    remembered, or a state to which every step adds little.
     """
     structured: bool = True
     """Whether a product may use a matrix's structure; if not, the matrix is always formed."""

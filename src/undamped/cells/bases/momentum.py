@@ -25,6 +25,7 @@ class MomentumCell(CoupledCell):
     """
 
     dense = True
+    needs_full_precision = True
     blocks: ClassVar[int] = 1
 
     def __init__(self, input_size: PositiveInt, hidden_size: PositiveInt, drive: Drive) -> None:

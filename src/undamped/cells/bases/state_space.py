@@ -31,6 +31,7 @@ class StateSpaceCell(Cell):
 
     fused = True
     independent_units = True
+    needs_full_precision = True
     in_chunks = True
     input_weight: nn.Parameter  # (…, input)
     output_weight: nn.Parameter  # (hidden, shown)
