@@ -72,6 +72,23 @@ def test_later_nodes_have_larger_numbers():
     assert internals.sequence_number(first.grad_fn) < internals.sequence_number(second.grad_fn)
 
 
+def test_a_product_with_the_transposed_derivative():
+    x, unused = torch.arange(3.0, requires_grad=True), torch.ones(2, requires_grad=True)
+    (x * 2).sum().backward()
+    found = internals.vector_jacobian_product(x**2, (x, unused), torch.tensor([1.0, 2.0, 3.0]))
+    assert torch.equal(found[0], torch.tensor([0.0, 4.0, 12.0])) and found[1] is None
+    assert torch.equal(x.grad, torch.full((3,), 2.0)) and unused.grad is None
+    with pytest.raises(RuntimeError, match="second time"):
+        value = torch.sin(x)
+        for _ in range(2):
+            internals.vector_jacobian_product(value, (x,), torch.ones(3))
+
+
+def test_flattened_tensors_lie_in_a_row():
+    x = torch.arange(6.0).view(2, 3)
+    assert internals.flatten_tensors([x.t(), x[0]]).tolist() == [0, 3, 1, 4, 2, 5, 0, 1, 2]
+
+
 class Doubled(nn.Module):
     def forward(self, x):
         return 2 * x

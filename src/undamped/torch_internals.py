@@ -6,13 +6,14 @@ and is run with the oldest and the newest version that is promised.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from operator import attrgetter, methodcaller
 from typing import Any
 
 from torch import Tensor, nn
-from torch._C import _functorch  # pyright: ignore[reportAttributeAccessIssue]
-from torch.autograd import forward_ad
+from torch._C import _functorch, _nn  # pyright: ignore[reportAttributeAccessIssue]
+from torch.autograd import Variable, forward_ad
 from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -20,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 __all__ = [
     "TorchDispatchMode",
     "associative_scan",
+    "flatten_tensors",
     "forward_mode_open",
     "inside_functional_transform",
     "own_parameters",
@@ -27,9 +29,13 @@ __all__ = [
     "parametrize_again",
     "sequence_number",
     "tree_leaves",
+    "vector_jacobian_product",
     "version_of",
     "with_forward_mode",
 ]
+
+
+_ENGINE: Any = Variable._execution_engine
 
 
 def inside_functional_transform() -> bool:
@@ -47,14 +53,33 @@ def with_forward_mode() -> AbstractContextManager[Any]:
     return forward_ad._set_fwd_grad_enabled(True)
 
 
-def version_of(tensor: Tensor) -> int:
-    """Return how often a tensor was written to; not for tensors of inference mode."""
-    return tensor._version
+version_of: Callable[[Tensor], int] = attrgetter("_version")
+"""Return how often a tensor was written to; not for tensors of inference mode."""
+
+sequence_number: Callable[[Any], int] = methodcaller("_sequence_nr")
+"""Return the number of a node of the graph; a later node of a thread has a larger one."""
 
 
-def sequence_number(node: Any) -> int:
-    """Return the number of a node of the graph; a later node of a thread has a larger one."""
-    return node._sequence_nr()
+flatten_tensors: Callable[[Sequence[Tensor]], Tensor] = _nn.flatten_dense_tensors
+"""Return the numbers of some tensors of one type in a row."""
+
+
+def vector_jacobian_product(
+    value: Tensor, inputs: Sequence[Tensor], vector: Tensor
+) -> Sequence[Tensor | None]:
+    """Return vᵀ ∂value/∂input for every input, None where there is none; the graph is gone then.
+
+    As `torch.autograd.grad` without its checks of arguments, a quarter of the time on small fields.
+    """
+    return _ENGINE.run_backward(
+        (value,),
+        (vector,),
+        False,
+        False,
+        tuple(inputs),
+        allow_unreachable=True,
+        accumulate_grad=False,
+    )
 
 
 def associative_scan(

@@ -10,7 +10,7 @@ sums.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -142,7 +142,14 @@ class WeightedSums:
     def take(self, stage: Tensor) -> bool:
         """Take the next stage; return whether it is like what these sums are for."""
         stages = self._stages
-        if len(stages) < MOST and self._fits(stage):
+        if (
+            stage.shape == self._shape
+            and stage.dtype is self._dtype
+            and type(stage) is Tensor
+            and stage.is_cpu
+            and stage.is_contiguous()
+            and len(stages) < MOST
+        ):
             self._table[STAGES + len(stages)] = stage.data_ptr()
             stages.append(stage)
             return True
@@ -157,13 +164,22 @@ class WeightedSums:
             and part.is_contiguous()
         )
 
-    def add(self, h: float, weights: Any) -> Tensor:
+    @overload
+    def add(self, h: float, weights: Any) -> Tensor: ...
+
+    @overload
+    def add(self, h: float, weights: Any, stage: Tensor) -> Tensor | None: ...
+
+    def add(self, h: float, weights: Any, stage: Tensor | None = None) -> Tensor | None:
         """Return y + h Σ w_j k_j, a new tensor without a graph; all stages must have fitted.
 
         Args:
             h: A number that multiplies all weights.
             weights: The w_j of the stages so far, an array of float64, not all zero.
+            stage: The newest of them, to be taken first; None is returned if it does not fit.
         """
+        if stage is not None and not self.take(stage):
+            return None
         out = torch.empty_like(self._y)
         self._table[OUT] = out.data_ptr()
         work = self._table, weights, h, self._size, self._like

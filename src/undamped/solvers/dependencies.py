@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 from weakref import ref
 
@@ -57,6 +58,7 @@ class LateTensors:
 
     def __init__(self, known: Sequence[Tensor]) -> None:
         self._known = list(known)
+        self._allowed = {id(tensor) for tensor in known}
         self._met: list[ref[Tensor]] = []
 
     def look(self, values: Iterable[Tensor], state: Sequence[Tensor], start: int) -> None:
@@ -67,12 +69,12 @@ class LateTensors:
             state: The leaves they were evaluated from.
             start: Number of the first autograd node that belongs to these evaluations.
         """
-        named = [*state, *self._known]
-        allowed = {id(tensor) for tensor in named}
-        self._met = [leaf for leaf in self._met if leaf() is not None]
-        self._met += [
-            ref(leaf) for leaf in leaves_of(values, named, start) if id(leaf) not in allowed
-        ]
+        if self._met:
+            self._met = [leaf for leaf in self._met if leaf() is not None]
+        allowed = self._allowed.union(map(id, state))
+        for leaf in leaves_of(values, (*state, *self._known), start):
+            if id(leaf) not in allowed:
+                self._met.append(ref(leaf))
 
     def refuse(self) -> None:
         """Raise an error for a leaf that is still there, when all graphs are gone."""
@@ -83,35 +85,42 @@ class LateTensors:
 
 def next_node() -> int:
     """Return the number that the next autograd node of this thread will have, or one before."""
-    marker = torch.ones((), requires_grad=True) * 1.0
-    assert marker.grad_fn is not None
-    return sequence_number(marker.grad_fn)
+    return sequence_number(_marker().view(()).grad_fn)
+
+
+@lru_cache(maxsize=1)
+def _marker() -> Tensor:
+    return torch.ones((), requires_grad=True, device="cpu")
 
 
 def leaves_of(
     values: Iterable[Tensor], named: Iterable[Tensor] = (), start: int = 0
-) -> Iterator[Tensor]:
-    """Go through the graph of values down to the named tensors; yield the leaves met.
+) -> list[Tensor]:
+    """Go through the graph of values down to the named tensors; return the leaves met.
 
     Args:
         values: Some tensors.
         named: Tensors beyond which not to go.
         start: Number of the first autograd node that may be met.
     """
-    stopped = {id(tensor.grad_fn) for tensor in named if tensor.grad_fn is not None}
-    seen: set[int] = set()
-    waiting = [value.grad_fn for value in values if value.grad_fn is not None]
+    # Of what is evaluated on the way back every evaluation goes through here: few calls.
+    seen: set[Any] = {None, *(tensor.grad_fn for tensor in named)}
+    waiting: list[Any] = [value.grad_fn for value in values]
+    leaves: list[Tensor] = []
     while waiting:
         node = waiting.pop()
-        if id(node) in seen or id(node) in stopped:
+        if node in seen:
             continue
-        seen.add(id(node))
-        leaf = getattr(node, "variable", None)
+        seen.add(node)
+        earlier = node.next_functions
+        leaf = None if earlier else getattr(node, "variable", None)
         if leaf is not None:
-            yield leaf
+            leaves.append(leaf)
         elif sequence_number(node) < start:
             raise _unnamed("one computed earlier and not named")
-        waiting.extend(before for before, _ in node.next_functions if before is not None)
+        for before, _ in earlier:
+            waiting.append(before)
+    return leaves
 
 
 def _origins(named: Sequence[Tensor]) -> list[Tensor]:

@@ -28,6 +28,7 @@ from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.settings import Settings
 from undamped.solvers.state.packing import Packing
+from undamped.torch_internals import flatten_tensors, vector_jacobian_product
 
 if TYPE_CHECKING:
     from undamped.solvers.problem import Problem
@@ -160,21 +161,21 @@ class BatchAdjoint:
         return (flat.new_zeros(()), *members, *(_as_before(part, x) for part, x in pairs))
 
     def _slopes(self, t: Tensor, state: Tensor, shape: torch.Size, size: int) -> Tensor:
+        leaf, adjoint = state[: 2 * size].view(2, *shape).unbind()
         with torch.enable_grad():
             begun = next_node()
-            y = state[:size].detach().view(shape).requires_grad_()
+            y = leaf.detach().requires_grad_()
             slope = self.field(t, y)
-            self.late.look([slope], [y], begun)
-        adjoint = state[size : 2 * size].view(shape)
+            self.late.look((slope,), (y,), begun)
+        inputs = (y, *self.tensors)
+        gradients: Sequence[Tensor | None] = (None,) * len(inputs)
         if slope.requires_grad:
-            found = torch.autograd.grad(slope, [y, *self.tensors], -adjoint, allow_unused=True)
-        else:
-            found = [None] * (1 + len(self.tensors))
-        parts = [
-            _as_reals(torch.zeros_like(x) if part is None else part).to(state.dtype)
-            for part, x in zip(found, [y, *self.tensors], strict=True)
-        ]
-        return torch.cat([slope.detach().reshape(-1), *parts])
+            gradients = vector_jacobian_product(slope, inputs, -adjoint)
+        parts, dtype = [slope.detach()], state.dtype
+        for gradient, x in zip(gradients, inputs, strict=True):
+            part = torch.zeros_like(x) if gradient is None else gradient
+            parts.append(part if part.dtype is dtype else _as_reals(part).to(dtype))
+        return flatten_tensors(parts)
 
 
 def _as_reals(value: Tensor) -> Tensor:

@@ -47,12 +47,23 @@ class CompiledSums:
         self._fit, self._seen = True, 0
 
     def __call__(self, y: Tensor, h: Any, terms: Terms, taken: list[Tensor]) -> Tensor:
-        """Return y + h Σ a_j k_j; called after every stage."""
-        if len(taken) == 1:
+        """Return y + h Σ a_j k_j without a graph; called after every stage."""
+        count = len(taken)
+        if count == 1:
             self._seen = 0
-        if torch.is_grad_enabled() or not self._look(y, taken):
-            return combine_terms(y, h, terms, taken)
-        return self._kernel.add(h, terms.row)
+        if self._fit and 0 < self._seen == count - 1:
+            # The stage before this one fitted: all in one call.
+            self._seen, total = count, self._kernel.add(h, terms.row, taken[-1])
+            self._fit = total is not None
+            if total is not None:
+                return total
+        elif self._look(y, taken):
+            return self._kernel.add(h, terms.row)
+        return combine_terms(y, h, terms, taken)
+
+    def restart(self) -> None:
+        """Begin a step whose stages are added up elsewhere."""
+        self._seen = 0
 
     def _look(self, y: Tensor, taken: Sequence[Tensor]) -> bool:
         """Take what is new; return whether everything in this step has fitted."""

@@ -122,6 +122,10 @@ class RungeKuttaStepper(Stepper):
         """Attempt a step."""
         # Let go of the last step's stages, or two steps would hold theirs at once.
         self._taken = []
+        add = self._sums
+        if add is not None and torch.is_grad_enabled():
+            add.restart()
+            add = None
         y1, taken = self.solver.stages(
             self.field,
             t,
@@ -129,7 +133,7 @@ class RungeKuttaStepper(Stepper):
             self.state[0],
             first=self._first,
             last=True,
-            add=self._sums,
+            add=add,
             clock=self._clock,
         )
         # A step that is refused and tried again starts from the same first evaluation.
