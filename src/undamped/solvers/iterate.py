@@ -85,7 +85,15 @@ def iterate(
     counted = CountedField(field, packing)
     with counted.within(settings.jumps.window(start, 1.0 if end >= start else -1.0)):
         first = counted.first(torch.full((), start, dtype=y.dtype, device=y.device), y)
-    run = Integration(counted, solver, y, (start, end), settings, first=first)
+    run = Integration(
+        counted,
+        solver,
+        y,
+        (start, end),
+        settings,
+        first=first,
+        differentiated=first.requires_grad or y.requires_grad,
+    )
     for step in run.advance():
         yield Reached(run.t, packing.unpack(run.y), step, counted.count, run.statistics.rejected)
     if run.failure is not None:

@@ -43,6 +43,8 @@ class Problem:
     tensors: list[Tensor]
     first: Tensor | None = None
     keep: bool = False
+    differentiated: bool = False
+    """Whether gradients go through the steps."""
     run: Any = None
     """The `Run`, once begun."""
     context: FieldContext | None = None
@@ -80,6 +82,7 @@ class Problem:
                 compact=self.compact,
                 event=self.event,
                 watch=self.dense.watch if isinstance(self.dense, SampleDenseOutput) else None,
+                differentiated=self.differentiated,
             )
         else:
             assert not isinstance(self.dense, SampleDenseOutput)
@@ -94,6 +97,7 @@ class Problem:
                 record=self.gradient.records_steps,
                 event=self.event,
                 watch=None if self.dense is None else self.dense.watch,
+                differentiated=self.differentiated,
             )
         self.run.run()
         return self.run
@@ -176,6 +180,9 @@ def _with_graph(problem: Problem, start: Tensor, time: Tensor) -> Tensor:
         refuse_implicit(problem.solver)
     if problem.dense is not None:
         problem.dense.roots = [start, problem.first]
+    problem.differentiated = (
+        problem.first.requires_grad or start.requires_grad or transformed(start, problem.first)
+    )
     return torch.stack(problem.begin(start).values)
 
 
@@ -205,6 +212,7 @@ def _without_graph(
         with torch.no_grad():
             return torch.stack(problem.begin(start).values)
     problem.keep = problem.gradient.keeps_states
+    problem.differentiated = not problem.gradient.solves_back
     refuse_randomness(before, start, problem.gradient.name)
     given = [copied.get(id(tensor), tensor) for tensor in problem.tensors]
     return _Differentiable.apply(problem, start, *given)

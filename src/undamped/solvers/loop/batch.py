@@ -17,6 +17,8 @@ from undamped.solvers.loop.events import EPS, EventFunction, locate, with_event_
 from undamped.solvers.loop.norm import ErrorNorm
 from undamped.solvers.loop.route import Route
 from undamped.solvers.loop.run import EventResult, Run
+from undamped.solvers.loop.stability import StabilityControl
+from undamped.solvers.loop.tangent import TangentControl
 from undamped.solvers.methods.solver import Solver, Stepper
 from undamped.solvers.record import Failure, Statistics, Status, Step, Trace
 from undamped.solvers.settings import Settings
@@ -42,6 +44,7 @@ class Integration(Run):
         event: A function whose zero ends the solve.
         watch: Called with (stepper, t, h, end) before a step is accepted.
         norm: Of errors; that of the settings by default.
+        differentiated: Whether gradients go through the steps, which have to be right too.
     """
 
     def __init__(
@@ -58,10 +61,11 @@ class Integration(Run):
         event: EventFunction | None = None,
         watch: Callable[[Stepper, float, float, float], None] | None = None,
         norm: ErrorNorm | None = None,
+        differentiated: bool = False,
     ) -> None:
         self.field, self.solver, self.settings, self.times = field, solver, settings, times
         self.event, self.watch, self.keep, self.record = event, watch, keep, record or keep
-        self.y0, self._norm = y0, norm
+        self.y0, self._norm, self.differentiated = y0, norm, differentiated
         self.jumps, self.callbacks = settings.jumps, Callbacks(field.function, field.packing)
         self.t, self.route = times[0], Route(times, settings.stops)
         # Some methods evaluate the field to begin with, which counts.
@@ -198,6 +202,9 @@ class Integration(Run):
         memory = stepper.memory(settings.control, norm)
         h, route = self._first_step(self.solver.error_order, norm), self.route
         index, attempts = 1, 0
+        tangent, stability = None, StabilityControl(self.field)
+        if self.differentiated and self.y.numel():
+            tangent = TangentControl(self.field, self.solver, settings, norm, self.y)
         while index < len(self.times):
             target = route.target(self.t, index, lands_everywhere=not self.solver.dense)
             remaining = abs(target - self.t)
@@ -217,6 +224,8 @@ class Integration(Run):
             attempts += 1
             self.proposed = self._attempt(signed)
             ratio = stepper.error_norm(norm)
+            if tangent is not None and not tangent.pause and ratio <= 1:
+                ratio = self._with_tangent(tangent, ratio, signed)
             if not (ratio <= 1 or (size <= settings.min_step and math.isfinite(ratio))):
                 self._reject(signed, ratio)
                 h = max(settings.min_step, size * memory.next_factor(ratio, False))
@@ -229,16 +238,25 @@ class Integration(Run):
             outputs = route.outputs(self.t, index, after)
             index += len(outputs)
             self._note_pace(size)
+            bound = settings.max_step or math.inf
+            if tangent is not None:
+                tangent.accept()
+                bound = min(bound, stability.largest_step(stepper, self.t, signed, self.jumps))
             self._take(signed, after, outputs)
             proposed = size * memory.next_factor(ratio, True)
             # A step cut short to land somewhere says little about the size to go on with.
             proposed = max(h, proposed) if landing and h > size else proposed
-            h = self.next_step = max(
-                settings.min_step, min(settings.max_step or math.inf, proposed)
-            )
+            h = self.next_step = max(settings.min_step, min(bound, proposed))
             yield signed
             if self.event_time is not None:
                 return
+
+    def _with_tangent(self, tangent: TangentControl, ratio: float, h: float) -> float:
+        """Return the error of an attempt, with that of its derivative."""
+        window = self.jumps.window(self.t, h)
+        fresh = window is not None or self.statistics.accepted == 0
+        with self.field.within(window):
+            return tangent.error_norm(self.stepper, ratio, self.proposed, (self.t, h), fresh)
 
     def _reject(self, h: float, ratio: float) -> None:
         """Take down an attempt that was not good enough."""

@@ -22,6 +22,7 @@ from undamped.solvers.loop.norm import ErrorNorm, sample_norms
 from undamped.solvers.loop.route import AT_ZERO, LONG
 from undamped.solvers.loop.run import EventResult, Run
 from undamped.solvers.loop.sample_failures import failed_status, forget
+from undamped.solvers.loop.tangent import SampleTangentControl
 from undamped.solvers.methods.combine import Terms, combine_terms
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.record import Failure, Statistics, Status, Step, Trace
@@ -46,6 +47,7 @@ class PerSampleIntegration(Run):
         event: A function of every sample whose zero ends that sample.
         watch: Called with (rows, t, h, y, y1, stages) after every attempt, h zero where rejected.
         norm: Of errors; that of the settings by default.
+        differentiated: Whether gradients go through the steps, which have to be right too.
     """
 
     solver: RungeKutta
@@ -64,6 +66,7 @@ class PerSampleIntegration(Run):
         event: EventFunction | None = None,
         watch: Watch | None = None,
         norm: ErrorNorm | None = None,
+        differentiated: bool = False,
     ) -> None:
         self.field, self.solver, self.settings, self.times = field, solver, settings, times
         self.keep, self.compact, self.first = keep, compact, first
@@ -83,6 +86,9 @@ class PerSampleIntegration(Run):
         self.trace = Trace()
         self.statistics = Statistics()
         self.norm = norm or ErrorNorm.of(settings, field.packing)
+        self.tangent: SampleTangentControl | None = None
+        if differentiated and y0.numel():
+            self.tangent = SampleTangentControl(field, solver, settings, self.norm, y0)
         self.failure: Failure | None = None
         """Of the sample that failed first."""
         self.failed: dict[int, Status] = {}
@@ -144,6 +150,9 @@ class PerSampleIntegration(Run):
             )
             self.statistics.sample_evaluations += (len(taken) - (first is not None)) * len(rows)
             ratio = self._ratios(rows, signed.view(column), taken, y, y1)
+            if self.tangent is not None:
+                attempt = t.view(column), signed.view(column)
+                ratio = self.tangent.error_norms(rows, ratio, y, y1, attempt)
             good = (ratio <= 1) & active[rows]
             if attempts % STIFFNESS_EVERY == 0:
                 self._look_at_stiffness(good, taken)
@@ -168,6 +177,8 @@ class PerSampleIntegration(Run):
                 done = torch.where(good, signed, torch.zeros_like(signed))
                 self.watch(rows, t, done, y, y1, taken)
             self._advance(rows, good, y1, signed, landing[rows], target[rows])
+            if self.tangent is not None:
+                self.tangent.accept_rows(rows, good)
             if happening is not None:
                 self._end_at_events(rows[happening])
             first = self._next_first(first, rows, good, taken)

@@ -50,10 +50,15 @@ class ImplicitPerSample(PerSampleIntegration):
             counted = self.field.count
             y1 = stepper.attempt(self.t.view(self.column), signed.view(self.column))
             ratio = stepper.error_norms(self.norm)
+            if self.tangent is not None:
+                attempt = self.t.view(self.column), signed.view(self.column)
+                ratio = self.tangent.error_norms(everything, ratio, self.y, y1, attempt)
             self.statistics.sample_evaluations += (self.field.count - counted) * len(h)
             good = (ratio <= 1) & active
             stepper.accept_lanes(good.cpu().numpy())
             self._advance(everything, good, _finite(y1, self.y, good), signed, landing, target)
+            if self.tangent is not None:
+                self.tangent.accept_rows(everything, good)
             factor = memory.next_factor(ratio, good)
             h = self._resize(h, size, everything, factor, ratio, good, landing, active)
             stepper.state = (self.y,)

@@ -126,6 +126,11 @@ class Stepper:
         self._proposed = self.state
         self._error: Tensor | None = None
 
+    @property
+    def active(self) -> Stepper:
+        """What takes the steps at present, where several take turns."""
+        return self
+
     def memory(self, control: StepControl, norm: ErrorNorm) -> ControlMemory:
         """Return what chooses step sizes in a solve to this tolerance."""
         from undamped.solvers.loop.control import ControlMemory
@@ -146,6 +151,11 @@ class Stepper:
     def error_norm(self, norm: ErrorNorm) -> float:
         """Return the same in units of the tolerance."""
         return norm(self.error(), self.state[0].detach(), self._proposed[0].detach())
+
+    def movement(self, norm: ErrorNorm, y1: Tensor) -> float:
+        """Return how far the last attempt went, to y1, in units of the tolerance."""
+        y, y1 = self.state[0].detach(), y1.detach()
+        return norm(y1 - y, y, y1)
 
     def accept(self) -> None:
         """Keep the last attempt."""
@@ -170,6 +180,10 @@ class Stepper:
         estimate of stiffness. None where there are no two stages at one time.
         """
         return None
+
+    def note_rate(self, rate: float | None) -> None:
+        """Take into account how fast the field is known to change, at the last attempt."""
+        return
 
 
 def register(name: str) -> Callable[[SolverClass], SolverClass]:

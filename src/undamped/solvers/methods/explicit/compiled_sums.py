@@ -87,7 +87,6 @@ class CompiledSums:
             taken: Its stages.
             norm: The tolerance.
         """
-        # The stages are taken in any case: `length` comes after.
         if not self._look(y, taken) or not norm.compiled:
             return None
         return self._kernel.error(y1, h, terms.row, *norm.uniform, norm.leading)
@@ -101,6 +100,8 @@ class CompiledSums:
             return None
         return self._kernel.error(y, 1.0, terms.row, *norm.uniform, norm.leading)
 
-    def length(self, y1: Tensor, terms: Terms) -> float | None:
-        """Return the root mean square of Σ a_j k_j, after `error`; None as there."""
-        return self._kernel.error(y1, 1.0, terms.row, 0.0, 1.0) if self._fit else None
+    def length(self, y: Tensor, y1: Tensor, terms: Terms, taken: Sequence[Tensor]) -> float | None:
+        """Return the root mean square of Σ a_j k_j of a step; None as for `error`."""
+        if not self._look(y, taken):
+            return None
+        return self._kernel.error(y1, 1.0, terms.row, 0.0, 1.0)

@@ -118,6 +118,11 @@ class RungeKuttaStepper(Stepper):
         self._sums = compiled_sums(y)
         self._clock = StageClock(solver.tableau.all_nodes, y)
 
+    @property
+    def first_slope(self) -> Tensor:
+        """f where the last attempt began."""
+        return self._taken[0]
+
     def attempt(self, t: Number, h: Number) -> Tensor:
         """Attempt a step."""
         # Let go of the last step's stages, or two steps would hold theirs at once.
@@ -149,12 +154,20 @@ class RungeKuttaStepper(Stepper):
 
     def error_norm(self, norm: ErrorNorm) -> float:
         """Return the same in units of the tolerance."""
-        if self._sums is not None:
-            terms, y1 = self.solver.tableau.error_terms, self._proposed[0]
-            found = self._sums.error(self.state[0], y1, self._size, terms, self._taken, norm)
-            if found is not None:
-                return found
-        return super().error_norm(norm)
+        found = self._compiled(self.solver.tableau.error_terms, norm)
+        return super().error_norm(norm) if found is None else found
+
+    def movement(self, norm: ErrorNorm, y1: Tensor) -> float:
+        """Return how far the last attempt went in units of the tolerance."""
+        found = self._compiled(self.solver.tableau.weight_terms, norm)
+        return super().movement(norm, y1) if found is None else found
+
+    def _compiled(self, terms: Terms, norm: ErrorNorm) -> float | None:
+        """Return the norm of h Σ a_j k_j by a kernel; None if torch has to find it."""
+        if self._sums is None:
+            return None
+        y, y1 = self.state[0], self._proposed[0]
+        return self._sums.error(y, y1, self._size, terms, self._taken, norm)
 
     def accept(self) -> None:
         """Keep the attempt."""
@@ -186,7 +199,9 @@ class RungeKuttaStepper(Stepper):
 
     def _length(self, terms: Terms) -> float:
         """Return the root mean square of Σ a_j k_j."""
-        found = None if self._sums is None else self._sums.length(self._proposed[0], terms)
+        found = None
+        if self._sums is not None:
+            found = self._sums.length(self.state[0], self._proposed[0], terms, self._taken)
         if found is not None:
             return found
         total = combine_terms(None, 1.0, terms, self._taken)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
+
+import numpy as np
 
 from undamped.solvers.methods.combine import Row, Terms, terms_of
 
@@ -66,6 +69,21 @@ class Tableau:
             return None
         values = tuple(b - a for b, a in zip(self.weights, (*self.rows[-1], 0.0), strict=True))
         return Terms(((count - 1, -1.0), (count, 1.0))), terms_of(values)
+
+    @cached_property
+    def stability_limit(self) -> float:
+        """Largest z for which a step of size z of ẏ = −y does not grow, nor any shorter one."""
+        stages = len(self.weights)
+        matrix = np.zeros((stages, stages))
+        for number, row in enumerate(self.rows):
+            matrix[number + 1, : len(row)] = row
+        power, growth = np.ones(stages), [1.0]
+        for _ in range(stages):
+            growth.append(float(np.dot(self.weights, power)))
+            power = matrix @ power
+        z = np.arange(1, 2000) / 100
+        grows = np.abs(np.polynomial.polynomial.polyval(-z, growth)) > 1 + 1e-9
+        return float(z[grows.argmax()]) if grows.any() else math.inf
 
     def inside_weights(self, fraction: float) -> Row:
         """Return the weights of the stages for the value at a fraction of the step."""

@@ -119,11 +119,17 @@ class AutoStepper(Stepper):
         self._stiff = self._mild = 0
         self._measured = False
         self._step: tuple[Number, Number] = 0.0, 0.0
+        self._tangent_rate: float | None = None
 
     @property
     def state(self) -> SolverState:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The state so far."""
         return self.using.state
+
+    @property
+    def active(self) -> Stepper:
+        """The stepper in use."""
+        return self.using
 
     @property
     def is_stiff(self) -> bool:
@@ -150,7 +156,7 @@ class AutoStepper(Stepper):
 
     def attempt(self, t: Number, h: Number) -> Tensor:
         """Attempt a step."""
-        self._step, self._measured = (t, h), False
+        self._step, self._measured, self._tangent_rate = (t, h), False, None
         self.solver.note(t, self.is_stiff)
         return self.using.attempt(t, h)
 
@@ -163,6 +169,10 @@ class AutoStepper(Stepper):
         self._measured = True
         return self.using.error_norm(norm)
 
+    def movement(self, norm: ErrorNorm, y1: Tensor) -> float:
+        """Return how far the last attempt went in units of the tolerance."""
+        return self.using.movement(norm, y1)
+
     def measure(self, norm: ErrorNorm, y: Tensor, terms: Any, parts: Sequence[Tensor]) -> float:
         """Return the size of a sum in units of the tolerance at y."""
         return self.using.measure(norm, y, terms, parts)
@@ -170,6 +180,10 @@ class AutoStepper(Stepper):
     def fastest_rate(self) -> float | None:
         """Return how fast the field changes, as the method in use sees it."""
         return self.using.fastest_rate()
+
+    def note_rate(self, rate: float | None) -> None:
+        """Take into account how fast the field is known to change, at the last attempt."""
+        self._tangent_rate = rate
 
     def accept(self) -> None:
         """Keep the attempt, and choose the method of the next step."""
@@ -185,7 +199,8 @@ class AutoStepper(Stepper):
         # A step whose error nobody asked for, as fixed ones, says nothing about what holds it back.
         rate = self.using.fastest_rate() if self._measured else None
         self.using.accept()
-        if rate is None or not rate * size > LIMIT:
+        rate = max(rate or 0.0, self._tangent_rate or 0.0)
+        if not rate * size > LIMIT:
             self._mild += 1
             if self._mild >= MILD_STEPS:
                 self._stiff, self._mild = 0, 0

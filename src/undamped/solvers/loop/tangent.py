@@ -1,0 +1,260 @@
+"""Step control for solves that are differentiated: where the state rests, a tangent moves.
+
+The error of a step says nothing about its derivative where the state hardly moves: at rest it is
+zero for any step size, and the exact gradient of such steps has nothing to do with that of the
+equation. How far a step moves the state shows that for the price of a norm. There, and only there,
+the error of one tangent is held to the tolerance too.
+
+Equation:
+    ẋ = (f(t, y + s x) − f(t, y)) / s, from a random x at first and from where it got to later on
+
+Symbols:
+    y state, linear between the ends of a step, s a small part of its size, number by number.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from undamped.solvers.field import CountedField
+from undamped.solvers.loop.control import StepControl
+from undamped.solvers.loop.norm import ErrorNorm
+from undamped.solvers.loop.numbers import larger
+from undamped.solvers.methods.solver import Field, Solver, Stepper
+from undamped.solvers.settings import Settings
+
+EVERY = 8
+"""Accepted steps between two looks at the movement, while the state moves."""
+SLACK = 30.0
+"""How much less accurate than the tolerance a tangent may be before it is looked at."""
+COARSEST = 1e-3
+"""Largest relative error of a tangent in a step, whatever the tolerance."""
+
+BENT = 0.1
+"""Largest relative difference between the field's change and twice that over half the way."""
+
+
+class TangentControl:
+    """Bounds the error of a tangent where the error of the state does not.
+
+    Args:
+        field: The field.
+        solver: The method, which chooses its steps.
+        settings: Tolerances.
+        norm: Of errors.
+        y: Start value.
+    """
+
+    each = False
+    """Whether samples have tangents, and step sizes, of their own."""
+
+    def __init__(
+        self, field: CountedField, solver: Solver, settings: Settings, norm: ErrorNorm, y: Tensor
+    ) -> None:
+        assert solver.error_order is not None
+        self.field, self.solver, self.norm = field, solver, norm
+        self._power = 1 / (solver.error_order + 1)
+        eps = torch.finfo(y.dtype).eps
+        relative, absolute = settings.tightest
+        self._rtol = max(relative, min(absolute, COARSEST))
+        self._threshold = (SLACK * self._rtol) ** (1 - self._power)
+        self._distance = eps**0.2
+        # Rounding of the field, which is divided by the distance.
+        self._allowed = max(min(self._rtol, COARSEST), 16 * eps / self._distance)
+        self._movement: Any = 0.0
+        self._resting: Any = False
+        self.pause = 0
+        """Accepted steps before the next look at the movement."""
+        self._tangent: Tensor | None = None
+        self._next: Tensor | None = None
+
+    def error_norm(
+        self, stepper: Stepper, ratio: float, y1: Tensor, step: tuple[float, float], fresh: bool
+    ) -> float:
+        """Return the error of an attempt, or that of its tangent where it counts and is larger.
+
+        Args:
+            stepper: The method, after the attempt.
+            ratio: Error of the attempt in units of the tolerance.
+            y1: Where it ended.
+            step: Its time and size.
+            fresh: Whether it is the first step after the start, or after a jump of the field.
+        """
+        movement = stepper.movement(self.norm, y1)
+        self._resting = self._rests(ratio, movement, self._movement)
+        self._movement = movement
+        if not self._resting:
+            return ratio
+        y, method = stepper.state[0].detach(), stepper.active.solver
+        ends = y, y1.detach()
+        if self._tangent is None or fresh:
+            self._tangent = self._draw(y)
+            if method.implicit and not fresh:
+                # In mid-course the fast parts of a tangent have died away long ago.
+                self._tangent = self._step(method, step, ends, self._tangent)[1]
+        found, self._next, rate = self._step(method, step, ends, self._tangent)
+        if method.implicit and not bool(found.isfinite()):
+            # Equations that were not solved say nothing.
+            self._tangent = self._next = None
+            return ratio
+        stepper.note_rate(rate)
+        return max(ratio, found.item())
+
+    def accept(self) -> None:
+        """Go on with the tangent of the last attempt."""
+        if self.pause:
+            self.pause -= 1
+        elif not self._resting:
+            self.pause = EVERY - 1
+        if self._next is not None:
+            self._tangent, self._next = self._next, None
+
+    def _rests(self, ratio: Any, movement: Any, before: Any) -> Any:
+        """Whether the error of a step leaves its tangent free.
+
+        The relative error of the movement in a step whose error is as large as the tolerance says
+        how accurate a tangent is; it does not depend on the size of the step.
+
+        Args:
+            ratio: Error of the step in units of the tolerance.
+            movement: Size of the step's change, likewise.
+            before: That of the step before: where the state turns round, one alone moves little.
+        """
+        free = ratio**self._power > self._threshold * larger(movement, before)
+        return (movement < 1) | free
+
+    def _draw(self, y: Tensor) -> Tensor:
+        seeded = torch.Generator().manual_seed(0)
+        shape = (1, *y.shape[1:]) if self.each else y.shape
+        x = torch.randn(shape, generator=seeded, dtype=torch.float64).to(y)
+        return x * self._scale(y)
+
+    def _scale(self, y: Tensor) -> Tensor:
+        """Return how far to go for a difference: a part of what the tolerance counts as size."""
+        size = 1 / (self._rtol * self.norm.ratio(torch.ones_like(y), y, y))
+        floor = 1e-3 * self._largest(size)
+        floor = torch.where(floor < 1e-30, 1.0, floor)
+        return self._distance * torch.maximum(size, floor)
+
+    @torch.no_grad()
+    def _step(
+        self,
+        method: Solver,
+        step: tuple[Any, Any],
+        ends: tuple[Tensor, Tensor],
+        tangent: Tensor,
+    ) -> tuple[Tensor, Tensor, float | None]:
+        """Take a step with a tangent.
+
+        Args:
+            method: What takes the step.
+            step: Time and size.
+            ends: State where it begins, and where it ends.
+            tangent: The tangent where it begins.
+
+        Returns:
+            Its error in units of what is allowed, where it ended, and how fast it changes at most.
+        """
+        (t, h), y, change = step, ends[0], ends[1] - ends[0]
+        scale = self._scale(y)
+
+        def moved(time: Tensor, x: Tensor) -> Tensor:
+            part = ((time - t) / h).nan_to_num(0.0).clamp(0.0, 1.0).to(y.dtype)
+            place = y + part * change
+            return (self.field(time, place + scale * x) - self.field(time, place)) / scale
+
+        x = tangent / scale
+        x = x / self._positive(self._largest(x))
+        x1, error, rate = self._attempt(method, moved, step, x)
+        largest = torch.maximum(self._largest(x), self._largest(x1))
+        found = self._largest(error) / (self._allowed * self._positive(largest))
+        found = found.double().nan_to_num(nan=torch.inf)
+        if bool((found > 1).any()):
+            # Where the field jumps or bends within the difference, there is no tangent to follow.
+            time = torch.as_tensor(t, dtype=torch.float64, device=y.device).to(y.dtype)
+            whole, half = moved(time, x), moved(time, x / 2)
+            straight = self._largest(whole - 2 * half) <= BENT * self._largest(whole)
+            found = torch.where(straight, found, 0.0)
+        return found, x1 * scale, rate
+
+    def _attempt(
+        self, method: Solver, field: Field, step: tuple[Any, Any], x: Tensor
+    ) -> tuple[Tensor, Tensor, float | None]:
+        if self.each and not method.implicit:
+            (x1,), error = method.step(field, *step, (x,))
+            assert error is not None
+            return x1, error, None
+        stepper = method.stepper(field, step[0], x, None)
+        stepper.memory(StepControl(), ErrorNorm(self._allowed, self._allowed))
+        x1 = stepper.attempt(*step)
+        return x1, stepper.error(), stepper.fastest_rate()
+
+    def _positive(self, value: Tensor) -> Tensor:
+        return torch.where((value > 0) & value.isfinite(), value, 1.0)
+
+    def _largest(self, value: Tensor) -> Tensor:
+        """Return the largest number, or that of every sample as a column."""
+        if not self.each:
+            return value.abs().amax()
+        return value.abs().flatten(1).amax(1).view(-1, *(1,) * (value.dim() - 1))
+
+
+class SampleTangentControl(TangentControl):
+    """The same for every sample; whether one rests, and its tangent, do not depend on others."""
+
+    each = True
+
+    def __init__(
+        self, field: CountedField, solver: Solver, settings: Settings, norm: ErrorNorm, y: Tensor
+    ) -> None:
+        super().__init__(field, solver, settings, norm, y)
+        self._movement = torch.zeros(len(y), dtype=torch.float64, device=y.device)
+        self._tangent = self._draw(y.detach())
+
+    def error_norms(
+        self,
+        rows: Tensor,
+        ratio: Tensor,
+        y: Tensor,
+        y1: Tensor,
+        step: tuple[Tensor, Tensor],
+    ) -> Tensor:
+        """Return the errors of attempts, or those of their tangents where they count.
+
+        Args:
+            rows: The samples that attempted a step; of size zero if they are not under way.
+            ratio: Their errors in units of the tolerance.
+            y: Where they began.
+            y1: Where they ended.
+            step: Times and sizes, as columns.
+        """
+        assert self._tangent is not None
+        y, y1 = y.detach(), y1.detach()
+        norm = self.norm.of_rows(rows)
+        movement = norm.each(y1 - y, y, y1)
+        active = (step[1] != 0).reshape(-1) & (ratio <= 1)
+        resting = active & self._rests(ratio, movement, self._movement[rows])
+        self._movement = self._movement.index_copy(0, rows, movement)
+        self._resting, self._next = resting, None
+        if not bool(resting.any()):
+            return ratio
+        part = copy(self)
+        part.norm = norm
+        found, self._next, _ = part._step(self.solver, step, (y, y1), self._tangent[rows])
+        found = found.reshape(-1)
+        if self.solver.implicit:
+            found = found.nan_to_num(posinf=0.0)
+        return torch.where(resting, torch.maximum(ratio, found), ratio)
+
+    def accept_rows(self, rows: Tensor, accepted: Tensor) -> None:
+        """Go on with the tangents of the samples that accepted their attempts."""
+        if self._next is None:
+            return
+        assert self._tangent is not None
+        column = (accepted & self._resting).view(-1, *(1,) * (self._next.dim() - 1))
+        new = torch.where(column & self._next.isfinite(), self._next, self._tangent[rows])
+        self._tangent, self._next = self._tangent.index_copy(0, rows, new), None
