@@ -18,11 +18,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from undamped.analysis.core.input_gradients import first_tensor, takes_batch_first
+from undamped.analysis.core.input_gradients import first_tensor
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
+from undamped.analysis.core.time_axis import layout_of
 from undamped.analysis.core.unrolled import evaluating, unroll, without_fast_path
 from undamped.errors import OptionError, explain
 from undamped.memory import peak_memory
@@ -60,7 +61,8 @@ class Cost(Result):
             return Cost(count, none, none, none.astype(float), none, batch, probe.name)
         lengths = sorted({max(2, probe.length // part) for part in (8, 4, 2)})
         network = copy.deepcopy(probe.network)
-        return cost(network, lengths, repeats=3, memory=probe.memory, name=probe.name)
+        said = {"memory": probe.memory, "name": probe.name, "batch_first": probe.network_axis}
+        return cost(network, lengths, **said)
 
     @property
     def sentence(self) -> str:
@@ -107,17 +109,18 @@ def count_parameters(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
-def count_flops(module: nn.Module, inputs: Tensor) -> int:
+def count_flops(module: nn.Module, inputs: Tensor, *, batch_first: bool | None = None) -> int:
     """Return the flops of the matrix products of one forward pass.
 
     Args:
         module: Any module.
         inputs: What it takes.
+        batch_first: Whether that is (batch, time, features); see `gradient_flow`.
     """
     with evaluating(module), torch.no_grad():
-        batch_first = takes_batch_first(module)
-        x = inputs.transpose(0, 1) if batch_first and inputs.dim() == 3 else inputs
-        steps = unroll(module, x) if x.dim() == 3 else None
+        first = layout_of(module, inputs, batch_first).batch_first
+        x = inputs.transpose(0, 1) if first and inputs.dim() == 3 else inputs
+        steps = unroll(module, x, batch_first=first) if x.dim() == 3 else None
         if steps is None:
             return _counted(lambda: module(inputs))
         steps.prepare()
@@ -143,9 +146,8 @@ def _pass(module: nn.Module, inputs: Tensor) -> None:
     module.zero_grad(set_to_none=True)
 
 
-def _prepared_pass(module: nn.Module, inputs: Tensor) -> Callable[[], None]:
+def _prepared_pass(module: nn.Module, inputs: Tensor, axis: int) -> Callable[[], None]:
     """Warm up with two steps, then return the pass whose memory is to be measured."""
-    axis = 1 if takes_batch_first(module) else 0
     _pass(module, inputs.narrow(axis, 0, 2))
     return lambda: _pass(module, inputs)
 
@@ -159,17 +161,19 @@ def cost(
     repeats: int = 3,
     memory: bool = False,
     name: str | None = None,
+    batch_first: bool | None = None,
 ) -> Cost:
     """Measure parameters, flops, seconds and memory against length.
 
     Args:
-        module: A module that takes (time, batch, features), or batch first if it says so.
+        module: A module that takes (time, batch, features), or (batch, time, features).
         lengths: The lengths to try, each at least 2.
         batch: Number of sequences.
         input_size: Features per step; the module's own `input_size` if none is given.
         repeats: How often each length is timed; the median counts.
         memory: Whether to measure peak memory too, each length in a fresh process (seconds each).
         name: What to call the module in plots.
+        batch_first: Whether the batch comes first; see `gradient_flow`.
     """
     size = input_size or getattr(module, "input_size", None)
     if not isinstance(size, int) or min(lengths) < 2:
@@ -182,17 +186,18 @@ def cost(
             )
         )
     like = next(module.parameters())
-    shapes = [(n, batch, size) for n in lengths]
-    if takes_batch_first(module):
-        shapes = [(batch, n, size) for n in lengths]
+    few = min(8, *lengths)
+    trial = torch.zeros(few, few, size, dtype=like.dtype, device=like.device)
+    first = layout_of(module, trial, batch_first).batch_first
+    shapes = [(batch, n, size) if first else (n, batch, size) for n in lengths]
     inputs = [torch.zeros(s, dtype=like.dtype, device=like.device) for s in shapes]
     return Cost(
         count_parameters(module),
         np.array(lengths, dtype=np.int64),
-        np.array([count_flops(module, x) for x in inputs], dtype=np.int64),
+        np.array([count_flops(module, x, batch_first=first) for x in inputs], dtype=np.int64),
         _seconds(module, inputs, repeats),
         np.array(
-            [peak_memory(_prepared_pass, module, x) for x in inputs] if memory else [],
+            [peak_memory(_prepared_pass, module, x, int(first)) for x in inputs] if memory else [],
             dtype=np.int64,
         ),
         batch,

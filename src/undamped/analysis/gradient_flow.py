@@ -7,7 +7,7 @@ a visible state are read through their inputs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.state_gradients import Loss, state_gradients
 from undamped.analysis.core.style import Style, Trace, positive
+from undamped.analysis.core.time_axis import layout_of
 from undamped.analysis.core.trend import Trend, log_trend
 from undamped.analysis.core.unrolled import evaluating, network_inside, unroll
 from undamped.errors import OptionError, ShapeError, explain
@@ -44,7 +45,7 @@ class GradientFlow(Result):
     on its way back. `horizon` counts the steps, from the end backwards, over which the norm stays
     at or above `fraction` of its value at the end. The input of the last step does not travel in
     time (in a Transformer it has a path of its own, around all attention), so for inputs the end
-    is the step before it.
+    is the step before it. `read_as` says which axis of the inputs was taken for time.
     """
 
     norms: Array
@@ -59,6 +60,9 @@ class GradientFlow(Result):
     verdict: Verdict
     through: Literal["states", "inputs"]
     name: str
+    sequences: int = 0
+    batch_first: bool = False
+    read_as: str = ""
 
     question = "How large is the gradient at every step: does the error reach the beginning?"
     place = 30
@@ -73,7 +77,7 @@ class GradientFlow(Result):
 
             return depth_flow(probe.model, probe.inputs, seed=probe.seed, **options)
         probe.in_time()
-        return gradient_flow(probe.model, probe.inputs, **options)
+        return gradient_flow(probe.model, probe.inputs, batch_first=probe.axis, **options)
 
     @property
     def length(self) -> int:
@@ -90,9 +94,10 @@ class GradientFlow(Result):
             "explode": "Gradients explode",
             "steady": "Gradients stay steady",
         }[self.verdict]
+        read = f" ({self.read_as})" if self.read_as else ""
         return (
-            f"{words}: they reach {self.horizon} of {self.length} steps and change by a factor "
-            f"of {factor:.4g} per step back in time (95 % interval {span})."
+            f"{words}: they reach {self.horizon} of {self.length} steps{read} and change by a "
+            f"factor of {factor:.4g} per step back in time (95 % interval {span})."
         )
 
     @property
@@ -133,38 +138,49 @@ def gradient_flow(
     fraction: float = 0.01,
     seed: int = 0,
     name: str | None = None,
+    batch_first: bool | None = None,
 ) -> GradientFlow:
     """Measure ‖∂L/∂h_t‖ for every step t.
 
     Args:
         module: One of our networks or models, `torch.nn.RNN`, `LSTM` or `GRU`, any module called
             as `(x, state) -> (y, state)`, or any module at all that takes a sequence.
-        inputs: What the module takes: (time, batch, features), or (batch, time, features) if it
-            says `batch_first`; (time, features) is a batch of one.
+        inputs: What the module takes: (time, batch, features), or (batch, time, features);
+            (time, features) is a batch of one.
         loss: A function of the module's answer that returns one number. If none, the answer at
             the last step is projected on a fixed random direction of length one.
         fraction: The horizon ends where the gradient falls below this fraction of its value at
             the end; beyond its reciprocal it counts as exploding.
         seed: Seed of the random direction.
         name: What to call the module in plots and sentences.
+        batch_first: Whether the inputs are (batch, time, features). If not given, the module's
+            own `batch_first` says so, or a trial of which sequences do not depend on each other.
     """
     if not 0 < fraction < 1:
         raise OptionError(
             explain("fraction", expected="above 0 and below 1", got=fraction, remedy="Try 0.01.")
         )
-    network, x = _time_first(module, inputs)
+    axes = layout_of(module, inputs, batch_first)
+    network, x = _time_first(module, inputs, axes.batch_first)
     title = name or type(network).__name__
     with evaluating(module):
-        unrolled = unroll(network, x)
+        unrolled = unroll(network, x, batch_first=axes.batch_first)
         if unrolled is None:
-            per_layer = input_gradients(module, inputs, projection(loss, seed))
+            per_layer = input_gradients(
+                module, inputs, projection(loss, seed), batch_first=axes.batch_first
+            )
             steps = np.arange(per_layer.shape[1])
             through: Literal["states", "inputs"] = "inputs"
         else:
             head = _head_of(module)
             per_layer, steps = state_gradients(unrolled, x, head, projection(loss, seed))
             through = "states"
-    return summarise(per_layer, steps, fraction, through, title)
+    return replace(
+        summarise(per_layer, steps, fraction, through, title),
+        sequences=x.shape[1],
+        batch_first=axes.batch_first,
+        read_as=axes.words(len(x), x.shape[1]),
+    )
 
 
 def summarise(
@@ -221,11 +237,11 @@ def judge(norms: Array, fraction: float) -> Verdict:
     return "vanish" if falls else "steady"
 
 
-def _time_first(module: nn.Module, inputs: Tensor) -> tuple[nn.Module, Tensor]:
+def _time_first(module: nn.Module, inputs: Tensor, batch_first: bool) -> tuple[nn.Module, Tensor]:
     network, x = network_inside(module, inputs)
     if x.dim() == 2 and x.is_floating_point():
         x = x.unsqueeze(1)
-    elif getattr(network, "batch_first", False) and x.dim() == 3:
+    elif batch_first:
         x = x.transpose(0, 1)
     if x.dim() < 2 or x.shape[0] < 2:
         raise ShapeError(

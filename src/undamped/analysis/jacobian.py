@@ -23,6 +23,7 @@ from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.state_gradients import batch_axis
 from undamped.analysis.core.style import Style, Trace
+from undamped.analysis.core.time_axis import layout_of
 from undamped.analysis.core.unrolled import State, Unrolled, evaluating, network_inside, unroll
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.networks import Recurrent
@@ -63,7 +64,8 @@ class Spectrum(Result):
         _refuse_large(probe)
         short = probe.inputs[:, :20] if probe.batch_first else probe.inputs[:20]
         last = min(20, probe.length) - 1
-        jacobians = step_jacobians(copy.deepcopy(probe.model), short, at=[last])
+        model, axis = copy.deepcopy(probe.model), probe.batch_first
+        jacobians = step_jacobians(model, short, at=[last], batch_first=axis)
         return spectrum(jacobians[0], name=probe.name)
 
     @property
@@ -114,7 +116,8 @@ class JacobianProduct(Result):
         """Follow the first sequence for at most 100 steps."""
         _refuse_large(probe)
         steps = range(min(100, probe.length))
-        jacobians = step_jacobians(copy.deepcopy(probe.model), probe.inputs, at=list(steps))
+        model, axis = copy.deepcopy(probe.model), probe.batch_first
+        jacobians = step_jacobians(model, probe.inputs, at=list(steps), batch_first=axis)
         return jacobian_product(jacobians, name=probe.name)
 
     @property
@@ -209,23 +212,29 @@ def jacobian_of(step: Step, state: Tensor) -> Tensor:
     return rows
 
 
-def step_jacobians(module: nn.Module, inputs: Tensor, *, at: list[int] | None = None) -> Array:
+def step_jacobians(
+    module: nn.Module,
+    inputs: Tensor,
+    *,
+    at: list[int] | None = None,
+    batch_first: bool | None = None,
+) -> Array:
     """Return the Jacobians (steps, n, n) of a network's whole state along one sequence.
 
     Args:
         module: A network whose state is visible (see `gradient_flow`).
-        inputs: (time, batch, features); the first sequence of the batch is followed.
+        inputs: (time, batch, features), or (batch, time, features); the first sequence of the
+            batch is followed.
         at: The steps to look at; all of them if none are given.
+        batch_first: Whether the batch comes first; see `gradient_flow`.
     """
+    first = layout_of(module, inputs, batch_first).batch_first
     network, x = network_inside(module, inputs)
-    if x.dim() == 3:
-        x = x[:1].transpose(0, 1) if getattr(network, "batch_first", False) else x[:, :1]
-    else:
-        x = x.unsqueeze(1)
+    x = x.unsqueeze(1) if x.dim() == 2 else x.transpose(0, 1)[:, :1] if first else x[:, :1]
     wanted = set(range(len(x)) if at is None else at)
     found = {}
     with evaluating(module):
-        unrolled = _visible(network, x)
+        unrolled = _visible(network, x, first)
         states = unrolled.initial(1, x)
         for t in range(max(wanted) + 1):
             if t in wanted:
@@ -236,8 +245,8 @@ def step_jacobians(module: nn.Module, inputs: Tensor, *, at: list[int] | None = 
     return np.stack([found[t] for t in sorted(found)])
 
 
-def _visible(network: nn.Module, x: Tensor) -> Unrolled:
-    unrolled = unroll(network, x)
+def _visible(network: nn.Module, x: Tensor, batch_first: bool = False) -> Unrolled:
+    unrolled = unroll(network, x, batch_first=batch_first)
     if unrolled is None:
         raise OptionError(
             explain(

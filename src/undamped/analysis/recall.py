@@ -16,11 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from undamped.analysis.core.input_gradients import first_tensor, takes_batch_first
+from undamped.analysis.core.input_gradients import first_tensor
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
+from undamped.analysis.core.time_axis import layout_of
 from undamped.analysis.core.unrolled import evaluating
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.registry import instruments
@@ -44,6 +45,7 @@ class Recall(Result):
     scores: Array
     threshold: float
     name: str
+    read_as: str = ""
 
     @property
     def capacity(self) -> float:
@@ -68,6 +70,7 @@ class Recall(Result):
             batch=12,
             seed=probe.seed,
             name=probe.name,
+            batch_first=probe.network_axis,
         )
 
     @property
@@ -75,7 +78,8 @@ class Recall(Result):
         """Reach and capacity in words."""
         return (
             f"A linear readout recovers noise that came in up to {self.reach} steps back, "
-            f"{self.capacity:.3g} inputs of it in all."
+            f"{self.capacity:.3g} inputs of it in all"
+            + (f" ({self.read_as})." if self.read_as else ".")
         )
 
     @property
@@ -106,6 +110,7 @@ def recall(
     threshold: float = 0.1,
     seed: int = 0,
     name: str | None = None,
+    batch_first: bool | None = None,
 ) -> Recall:
     """Measure how well x_{t−k} can be read from h_t, for k = 0 … delays.
 
@@ -120,12 +125,15 @@ def recall(
         threshold: The share below which an input counts as forgotten.
         seed: Seed of the noise.
         name: What to call the module in plots.
+        batch_first: Whether the batch comes first; see `gradient_flow`.
     """
-    batch_first = takes_batch_first(module)
-    x = _noise(module, steps, batch, seed, batch_first) if inputs is None else inputs
+    x = _noise(module, steps, batch, seed) if inputs is None else inputs
+    axes = layout_of(module, x, batch_first)
+    if inputs is None and axes.batch_first:
+        x = x.transpose(0, 1)
     with evaluating(module), torch.no_grad():
         h = first_tensor(module(x))
-    if batch_first:
+    if axes.batch_first:
         x, h = x.transpose(0, 1), h.transpose(0, 1)
     if h.shape[:2] != x.shape[:2] or len(x) <= delays + 1 or x.shape[1] < 2:
         raise ShapeError(
@@ -139,10 +147,11 @@ def recall(
         )
     features = torch.view_as_real(h).flatten(2) if h.is_complex() else h
     scores = _scores(features.double().cpu().numpy(), x.double().cpu().numpy(), delays, ridge)
-    return Recall(scores, threshold, name or type(module).__name__)
+    read = axes.words(len(x), x.shape[1])
+    return Recall(scores, threshold, name or type(module).__name__, read)
 
 
-def _noise(module: nn.Module, steps: int, batch: int, seed: int, batch_first: bool) -> Tensor:
+def _noise(module: nn.Module, steps: int, batch: int, seed: int) -> Tensor:
     size = getattr(module, "input_size", None)
     if not isinstance(size, int):
         raise OptionError(
@@ -156,8 +165,7 @@ def _noise(module: nn.Module, steps: int, batch: int, seed: int, batch_first: bo
     like = next(module.parameters())
     generator = torch.Generator().manual_seed(seed)
     noise = torch.randn(steps, batch, size, generator=generator, dtype=torch.float64)
-    noise = noise.to(like.device, like.dtype)
-    return noise.transpose(0, 1) if batch_first else noise
+    return noise.to(like.device, like.dtype)
 
 
 def _scores(h: Array, x: Array, delays: int, ridge: float) -> Array:

@@ -22,6 +22,7 @@ from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.state_gradients import batch_axis
 from undamped.analysis.core.style import Style, Trace
+from undamped.analysis.core.time_axis import layout_of
 from undamped.analysis.core.unrolled import State, evaluating, network_inside, unroll
 from undamped.contract import Batch
 from undamped.errors import OptionError, ShapeError, explain
@@ -153,13 +154,14 @@ def retention(
     precision: NonNegativeFloat = 1e-3,
     seed: int = 0,
     name: str | None = None,
+    batch_first: bool | None = None,
 ) -> Retention:
     """Measure what the state knows of the answer along the way.
 
     Args:
         module: A network in one direction whose state is visible (see `gradient_flow`), or a
             model with one inside.
-        inputs: What it takes, time first unless it says `batch_first`; one series per column.
+        inputs: What it takes, (time, series, features), or (series, time, features).
         targets: The answers (series,): whole numbers for classes, others for regression, with
             several columns if there are several numbers.
         lengths: The true length of each series, if they differ.
@@ -172,14 +174,16 @@ def retention(
             differences of the size of rounding count as memory.
         seed: Seed of folds and errors.
         name: What to call the module in plots.
+        batch_first: Whether the series come first; see `gradient_flow`.
 
     Example:
         >>> x, digit = torch.randn(100, 200, 1), torch.randint(2, (200,))
         >>> x[0] += 3 * digit[:, None]
         >>> retention(undamped.UnICORNN(1, 8), x, digit).final
     """
+    first = layout_of(module, inputs, batch_first).batch_first
     network, x = network_inside(module, inputs)
-    if getattr(network, "batch_first", False) and network is module:
+    if first:
         x = x.transpose(0, 1)
     _check(x, targets, folds)
     ends = _ends(x, lengths)
@@ -187,7 +191,7 @@ def retention(
     places = _places(int(ends.max()), points)
     chosen = np.rint(places[:, None] * ends[None] / max(1, ends.max())).astype(np.int64)
     with evaluating(module), torch.no_grad():
-        layers = _states(network, x, chosen)
+        layers = _states(network, x, chosen, first)
     draw = np.random.default_rng(seed)
     layers = [_read(states, precision, draw) for states in layers]
     answers = answers_of(targets.detach().cpu().numpy())
@@ -240,9 +244,9 @@ def _places(last: int, points: int) -> NDArray[np.int64]:
     return np.unique(np.rint(np.concatenate([even, early])).astype(np.int64))
 
 
-def _states(network: nn.Module, x: Tensor, chosen: Array) -> list[Array]:
+def _states(network: nn.Module, x: Tensor, chosen: Array, batch_first: bool) -> list[Array]:
     """Return the state of each layer as (points, series, features)."""
-    unrolled = unroll(network, x)
+    unrolled = unroll(network, x, batch_first=batch_first)
     if unrolled is None:
         raise InapplicableError("it shows no state in one direction of time")
     unrolled.prepare()

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
+from undamped.analysis.core.time_axis import layout_of
 from undamped.analysis.gradient_flow import GradientFlow, Loss, gradient_flow
 from undamped.analysis.kept_promises import KeptPromises
 from undamped.analysis.recall import Recall
@@ -46,6 +47,7 @@ def diagnose(
     prefix: str = "undamped diagnose",
     settings: Sequence[str] = (),
     whole: nn.Module | None = None,
+    batch_first: bool | None = None,
     tick: Tick | None = None,
 ) -> ModelReport:
     """Measure a model and say what is wrong with it, if anything.
@@ -69,6 +71,7 @@ def diagnose(
         prefix: The command to which remedies add settings.
         settings: Settings that were given, which the commands of remedies keep.
         whole: The model as its task asks it, where `model` is only what stands behind its inputs.
+        batch_first: Whether inputs are (batch, time, features); see `gradient_flow`.
         tick: Called with the name of every measurement before it begins.
 
     Example:
@@ -77,8 +80,8 @@ def diagnose(
     """
     if isinstance(model, PointModel) and not isinstance(model.network, ContinuousFlow):
         model = model.network  # A flow stays inside, where its answer is the log-density.
-    x = _random_inputs(model, steps, batch, seed) if inputs is None else inputs
-    probe = Probe(model, x, name or "", task, loss, fraction, seed, memory, whole)
+    x = _random_inputs(model, steps, batch, seed, batch_first) if inputs is None else inputs
+    probe = Probe(model, x, name or "", task, loss, fraction, seed, memory, whole, batch_first)
     entered = models.name_of(type(probe.network)) or ""
     probe = replace(probe, name=name or entered or type(model).__name__)
     say = tick or (lambda stage: None)
@@ -101,6 +104,8 @@ def diagnose(
         said = {"verdict": judged[0].verdict, "tone": judged[0].tone} if judged else said
         return replace(report, **said)  # type: ignore[arg-type]
     verdict = _verdict(flow, _lstm_flow(probe, flow, say) if compare else None)
+    if not entered and not isinstance(probe.network, nn.RNNBase) and flow.read_as:
+        verdict += f" ({flow.read_as})"  # of somebody else's module this is not certain
     tone: Literal["good", "bad"] = "good" if flow.verdict == "steady" else "bad"
     if probe.in_depth:
         return replace(report, verdict=verdict.replace("steps", "points in depth"), tone=tone)
@@ -153,7 +158,9 @@ def measure_all(
     return results, left_out
 
 
-def _random_inputs(model: nn.Module, steps: int, batch: int, seed: int) -> Tensor:
+def _random_inputs(
+    model: nn.Module, steps: int, batch: int, seed: int, batch_first: bool | None
+) -> Tensor:
     size = getattr(model, "input_size", None)
     if not isinstance(size, int):
         raise OptionError(
@@ -167,9 +174,8 @@ def _random_inputs(model: nn.Module, steps: int, batch: int, seed: int) -> Tenso
     generator = torch.Generator().manual_seed(seed)
     if isinstance(model, SequenceModel) and model.input_kind == "symbols":
         return torch.randint(size, (steps, batch), generator=generator)
-    first = (batch, steps) if getattr(model, "batch_first", False) else (steps, batch)
-    like = next(model.parameters())
-    return torch.randn(*first, size, generator=generator).to(like)
+    noise = torch.randn(steps, batch, size, generator=generator).to(next(model.parameters()))
+    return noise.transpose(0, 1) if layout_of(model, noise, batch_first).batch_first else noise
 
 
 def _verdict(flow: GradientFlow, other: GradientFlow | None) -> str:

@@ -14,7 +14,11 @@ from undamped.errors import OptionError, explain
 
 
 def input_gradients(
-    module: nn.Module, inputs: Tensor, loss: Callable[[Tensor], Tensor]
+    module: nn.Module,
+    inputs: Tensor,
+    loss: Callable[[Tensor], Tensor],
+    *,
+    batch_first: bool = False,
 ) -> NDArray[np.float64]:
     """Return ‖∂L/∂x_t‖ as (1, time, batch).
 
@@ -24,10 +28,10 @@ def input_gradients(
     Args:
         module: Any module that takes a sequence and returns a tensor, or a tuple that starts
             with one.
-        inputs: (time, batch, …), or (batch, time, …) if the module says `batch_first`.
+        inputs: (time, batch, …), or (batch, time, …).
         loss: A function of the answer, time first, that returns one number.
+        batch_first: Whether inputs and answers have the batch first.
     """
-    batch_first = takes_batch_first(module)
     with torch.enable_grad():
         if inputs.is_floating_point():
             leaf = inputs.detach().clone().requires_grad_()
@@ -45,16 +49,6 @@ def input_gradients(
         gradient = gradient.transpose(0, 1)
     norms = gradient.flatten(2).abs().double().square().sum(2).sqrt()
     return norms.cpu().numpy()[None]
-
-
-def takes_batch_first(module: nn.Module) -> bool:
-    """Whether a module, or the attention layers in it, expect (batch, time, features)."""
-    if hasattr(module, "batch_first"):
-        return bool(module.batch_first)
-    inner = [part.batch_first for part in module.modules() if hasattr(part, "batch_first")]
-    return isinstance(module, nn.TransformerEncoder | nn.TransformerDecoder) and bool(
-        inner and inner[0]
-    )
 
 
 def first_tensor(answer: Any) -> Tensor:

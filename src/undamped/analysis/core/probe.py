@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from undamped.analysis.core.time_axis import layout_of
 from undamped.errors import OptionError
 from undamped.networks import Recurrent, SequenceModel
 from undamped.networks.physics.state_model import StateModel
@@ -37,6 +38,7 @@ class Probe:
         seed: Seed of whatever an instrument draws.
         memory: Whether to measure peak memory, which takes seconds.
         whole: The model as its task asks it, where `model` is only what stands behind its inputs.
+        axis: Whether the batch comes first in the inputs, where the caller says so.
     """
 
     model: nn.Module
@@ -48,6 +50,7 @@ class Probe:
     seed: int = 0
     memory: bool = False
     whole: nn.Module | None = None
+    axis: bool | None = None
 
     @cached_property
     def network(self) -> nn.Module:
@@ -79,10 +82,15 @@ class Probe:
 
         return self.inputs.dim() == 2 and not self.moves and flows_in_depth(self.model)
 
-    @property
+    @cached_property
     def batch_first(self) -> bool:
-        """Whether the network takes (batch, time, features)."""
-        return bool(getattr(self.network, "batch_first", False))
+        """Whether the model takes (batch, time, features)."""
+        return layout_of(self.model, self.inputs, self.axis).batch_first
+
+    @property
+    def network_axis(self) -> bool | None:
+        """What the caller says of the network's own inputs, where it is not inside a model."""
+        return self.axis if self.network is self.model else None
 
     @property
     def length(self) -> int:

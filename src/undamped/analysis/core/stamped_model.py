@@ -20,6 +20,8 @@ class WithBatch(nn.Module):
         batch: The batch whose times and the like every call has.
     """
 
+    batch_first = False
+
     def __init__(self, model: TaskModel, batch: Batch) -> None:
         super().__init__()
         self.model = model

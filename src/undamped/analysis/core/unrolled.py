@@ -172,18 +172,18 @@ def separate(state: State) -> State:
     return tuple(part.view_as(part) for part in state)
 
 
-def unroll(module: nn.Module, x: Tensor) -> Unrolled | None:
+def unroll(module: nn.Module, x: Tensor, *, batch_first: bool = False) -> Unrolled | None:
     """Return the step-by-step form of a module, or None if it has no state to look at.
 
     Args:
         module: Any module.
         x: Its input, time first (time, batch, features).
+        batch_first: Whether the module itself is to be called with the batch first.
     """
     if isinstance(module, Recurrent):
         return None if module.bidirectional else UnrolledRecurrent(module)
     if isinstance(module, nn.RNNBase):
         return None if module.bidirectional else UnrolledTorch(module)
-    batch_first = bool(getattr(module, "batch_first", False))
     return _try_steps(module, x, batch_first)
 
 
