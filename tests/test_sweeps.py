@@ -242,7 +242,7 @@ def test_what_is_behind_ends_early(tmp_path):
 
 
 def test_failures_are_told_and_a_hopeless_sweep_ends(tmp_path):
-    plan = replace(PLAN, space={"train.learning_rate": "1e30..1e35:log"})
+    plan = replace(PLAN, space={"train.learning_rate": "1e25..1e30:log"})
     with pytest.raises(UndampedError, match="step"):
         sweep(begin(tmp_path / "bad", plan), 5)
     folder = SweepFolder.open(tmp_path / "bad")
@@ -315,9 +315,45 @@ def test_a_trial_that_was_begun_and_never_trained_is_taken_up(undisturbed, tmp_p
     assert all(set(one.settings) == set(PLAN.space) for one in trials)
 
 
-def test_half_a_line_in_the_journal_is_cut_off(tmp_path):
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda lines: lines[0].replace(b"{", b"["), "a damaged line 1"),
+        (lambda lines: lines[0] + b"\xff\xfe\n", "a damaged line 2"),
+        (lambda lines: lines[0] + b"[" * 100_000 + b"\n", "a damaged line 2"),
+        (lambda lines: lines[0].replace(b"op_code", b"op_cude"), "Optuna cannot follow"),
+        (lambda lines: lines[0].replace(b"sweep", b"swoop"), "Optuna cannot follow"),
+    ],
+)
+def test_a_damaged_journal_is_refused(tmp_path, change, told):
+    folder = begin(tmp_path / "sweep")
+    open_study(folder)
+    journal = folder.path / "journal.log"
+    journal.write_bytes(change(journal.read_bytes().splitlines(keepends=True)))
+    with pytest.raises(RunError, match=told):
+        open_study(folder)
+
+
+def test_a_damaged_sweep_json_is_refused(tmp_path):
+    folder = begin(tmp_path / "sweep")
+    stored = json.loads((folder.path / "sweep.json").read_text())
+    for changed in (
+        {"plan": []},
+        {"plan": {}},
+        {"plan": stored["plan"] | {"fixed": {"task": 1}}},
+        {"plan": stored["plan"] | {"sampler": "dice"}},
+        {"metric": None},
+        {"higher_is_better": "no"},
+    ):
+        (folder.path / "sweep.json").write_text(json.dumps(stored | changed))
+        with pytest.raises(RunError, match=r"sweep\.json"):
+            SweepFolder.open(folder.path).plan  # noqa: B018
+
+
+@pytest.mark.parametrize("half", ['{"ha', '{"ha' + 3_000_000 * "x"])
+def test_half_a_line_in_the_journal_is_cut_off(tmp_path, half):
     journal = tmp_path / "journal.log"
-    journal.write_text('{"whole": 1}\n{"ha')
+    journal.write_text('{"whole": 1}\n' + half)
     lock = _JournalLock(journal)
     lock.acquire()
     lock.release()

@@ -7,6 +7,8 @@ somebody who has never seen the source.
 
 from __future__ import annotations
 
+_LONGEST = 300
+
 
 class UndampedError(Exception):
     """Base of all errors raised on purpose; its text is meant for the person at the keyboard."""
@@ -53,7 +55,17 @@ def explain(what: str, *, expected: str, got: object, remedy: str) -> str:
         got: What came instead.
         remedy: One sentence that says what to do.
     """
-    return f"{what}: expected {expected}, got {got}. {remedy}"
+    return f"{shortened(what)}: expected {expected}, got {shortened(got)}. {remedy}"
+
+
+def shortened(value: object) -> str:
+    """Return a value as text of at most 300 characters; a file may hold anything."""
+    try:
+        text = str(value)
+    except ValueError:  # of a whole number with thousands of digits
+        return "a number of thousands of digits"
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]} … {text[-half:]}"
 
 
 class SolveError(UndampedError, RuntimeError):

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from undamped.errors import OptionError, RunError, explain
+
+_CHECKSUM = "sha256"
+_DIGEST = re.compile("[0-9a-f]{64}")
+_DEEPEST = 100  # levels of lists in lists in a JSON file
+_MOST_DIGITS = 30  # of a whole number
 
 
 def refuse_folder(path: Path | None) -> None:
@@ -28,19 +37,68 @@ def refuse_folder(path: Path | None) -> None:
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Call `write` on a temporary neighbour of `path`, then put it in place in one move."""
+    """Call `write` on a temporary neighbour of `path`, then put it in place in one move.
+
+    Neighbours that a killed process left behind are removed: whoever writes holds a lock on the
+    neighbour, which is gone with the process.
+    """
     refuse_folder(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    temporary = Path(name)
+    _remove_leftovers(path)
+    handle, temporary = _locked_neighbour(path)
     try:
         write(temporary)
         with temporary.open("rb+") as written:
             os.fsync(written.fileno())
         temporary.chmod(0o644)
         temporary.replace(path)
+        _sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _locked_neighbour(path: Path) -> tuple[int, Path]:
+    """Make a temporary file beside `path` and hold its lock; return its handle and its place."""
+    while True:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        # Between the two, another process may have taken it for a leftover.
+        if not _lock(handle, wait=True) or Path(name).exists():
+            return handle, Path(name)
+        os.close(handle)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove temporary neighbours of `path` that no living process holds."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.tmp")
+    with contextlib.suppress(OSError):
+        for leftover in [one for one in path.parent.iterdir() if pattern.fullmatch(one.name)]:
+            handle = os.open(leftover, os.O_RDWR)
+            try:
+                if _lock(handle, wait=False):
+                    leftover.unlink(missing_ok=True)
+            finally:
+                os.close(handle)
+
+
+def _lock(handle: int, *, wait: bool) -> bool:
+    """Lock an open file; return whether it is locked now. Not every system can."""
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except (ModuleNotFoundError, OSError):
+        return False
+    return True
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the names in a folder survive a power cut, where the system can be asked for that."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -58,12 +116,18 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file, or say what is wrong with it."""
+    """Read a JSON file, or say what is wrong with it.
+
+    Nesting and whole numbers are bounded, so that whoever copies or converts what was read need
+    not expect more.
+    """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"), parse_int=_whole_number)
+        _check_depth(value)
+        return value
     except FileNotFoundError:
         got = "no such file"
-    except (json.JSONDecodeError, UnicodeDecodeError):
+    except (ValueError, RecursionError):
         got = "a damaged one"
     except OSError as error:
         got = error.strerror or "a file that cannot be read"
@@ -77,26 +141,79 @@ def read_json(path: Path) -> Any:
     )
 
 
+def _whole_number(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError("a number of more digits than anybody writes")
+    return int(digits)
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            item
+            for one in level
+            if isinstance(one, (dict, list))
+            for item in (one.values() if isinstance(one, dict) else one)
+        ]
+    if level:
+        raise ValueError("nested deeper than anybody writes")
+
+
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write tensors as a safetensors file, atomically."""
+    """Write tensors as a safetensors file, atomically, with a checksum of all that is in it."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    write_atomically(path, lambda temporary: save_file(plain, temporary, dict(metadata or {})))
+    header = dict(metadata or {})
+    header[_CHECKSUM] = _checksum(plain, header)
+
+    def write(temporary: Path) -> None:
+        try:
+            save_file(plain, temporary, header)
+        except SafetensorError as error:
+            # A full disk, in an error that is none of the system's.
+            number = re.search(r"os error (\d+)", str(error))
+            if number is None:
+                raise
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
+
+    write_atomically(path, write)
+
+
+def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """Return the SHA-256 of names, types, shapes and bytes of tensors, and of the metadata."""
+    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read a safetensors file, tensors and metadata; nothing in it is ever executed."""
+    """Read a safetensors file, tensors and metadata; nothing in it is ever executed.
+
+    A file whose content does not match its checksum is refused. Files of
+    earlier versions have no checksum and are read as they are.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            metadata = dict(file.metadata() or {})
+        checksum = metadata.pop(_CHECKSUM, None)
+        # A checksum under a damaged name is no file without one.
+        old = checksum is None and not any(map(_DIGEST.fullmatch, metadata.values()))
+        if old or checksum == _checksum(tensors, metadata):
+            return tensors, metadata
+        got = "one that was changed or damaged after it was written: its checksum differs"
     except FileNotFoundError:
         got = "no such file"
-    except (SafetensorError, ValueError):
+    except (SafetensorError, ValueError, RuntimeError, TypeError, ArithmeticError):
         got = "a damaged one"
     except OSError as error:
         got = error.strerror or "a file that cannot be read"

@@ -14,8 +14,8 @@ import inspect
 import math
 import tomllib
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, is_dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints
 
@@ -51,7 +51,7 @@ class Range:
 
 
 def _limit(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:g}"
+    return f"{value:,.0f}" if 10_000 <= abs(value) < 1e15 else f"{value:g}"
 
 
 PositiveInt = Annotated[int, Range(low=1)]
@@ -208,13 +208,27 @@ def convert(annotation: Any, value: Any, what: str, *, text: bool = False) -> An
     """Return `value` as `annotation` wants it, or raise an `OptionError` that names `what`."""
     try:
         return _convert(annotation, value, text)
-    except (TypeError, ValueError, tomllib.TOMLDecodeError):
-        shown = repr(value) if isinstance(value, str) or value is None else str(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        shown = repr(value) if isinstance(value, str) or value is None else value
         raise OptionError(
             explain(
                 what, expected=describe(annotation), got=shown, remedy="Give a value of that kind."
             )
         ) from None
+
+
+def check_fields(owner: str, value: Any) -> None:
+    """Check every field of a dataclass that was made of a file against its annotation.
+
+    Args:
+        owner: What the dataclass is, as the message should say it.
+        value: The dataclass.
+    """
+    for name, option in options_of(type(value)).items():
+        item = getattr(value, name)
+        if is_dataclass(item):
+            check_fields(f"{owner}.{name}", item)
+        convert(option.annotation, item, f"{owner}.{name}")
 
 
 def _convert(annotation: Any, value: Any, text: bool) -> Any:
@@ -237,6 +251,8 @@ def _convert(annotation: Any, value: Any, text: bool) -> Any:
         return _convert_mapping(value, text)
     if origin is not None and issubclass(origin, Sequence):
         return _convert_sequence(arguments, value, text)
+    if origin is not None and issubclass(origin, Set):
+        return frozenset(_convert_sequence(arguments, value, text))
     return _convert_plain(annotation, value, text)
 
 
@@ -250,7 +266,7 @@ def _convert_union(choices: tuple[Any, ...], value: Any, text: bool) -> Any:
             continue
         try:
             return _convert(choice, value, text)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             continue
     raise ValueError(value)
 
@@ -262,6 +278,8 @@ def _convert_sequence(arguments: tuple[Any, ...], value: Any, text: bool) -> tup
         value = [item.strip() for item in value.strip("[]()").split(",") if item.strip()]
         if not value:  # it would mean "all" or "none", and nobody says that by saying nothing
             raise ValueError(value)
+    if isinstance(value, Mapping):
+        raise TypeError(value)
     element = arguments[0] if arguments else Any
     return tuple(_convert(element, item, text) for item in value)
 

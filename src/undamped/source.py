@@ -35,6 +35,15 @@ class Source:
         """Return plain values for run.json."""
         return asdict(self)
 
+    @classmethod
+    def from_dict(cls, stored: Any) -> Source | None:
+        """Return what `to_dict` wrote; None of anything else."""
+        known = {"undamped", "file", "package", "program"}
+        names = ("kind", "name", "version")
+        values = {name: stored.get(name, "") for name in names}
+        plain = all(isinstance(value, str) for value in values.values())
+        return cls(**values) if plain and values["kind"] in known else None
+
 
 OWN = Source("undamped", "undamped", __version__)
 

@@ -120,7 +120,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         got, remedy = "no such file", "Check the path."
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         got, remedy = str(error), "Correct that place."
     except OSError as error:
         got, remedy = error.strerror or "another problem", "Check the path."

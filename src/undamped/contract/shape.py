@@ -8,6 +8,8 @@ from typing import Any, Literal
 from undamped.contract.clock import Clock
 from undamped.contract.forecast import Forecast
 from undamped.contract.state_space import StateSpace
+from undamped.errors import OptionError, explain
+from undamped.options import Units, check_fields, convert
 
 InputKind = Literal["vectors", "symbols", "pixels", "pictures", "states"]
 TaskReadout = Literal["last", "every"]
@@ -106,7 +108,7 @@ class TaskShape:
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> TaskShape:
-        """Read what `to_dict` wrote, in this version or an earlier one."""
+        """Read what `to_dict` wrote, in this version or an earlier one, and check it."""
         values = dict(stored)
         # Before answers had a kind, a density was a task without outputs.
         values.setdefault("answer", "class" if values["output_size"] else "density")
@@ -121,4 +123,18 @@ class TaskShape:
             values["clock"] = Clock(**values["clock"])
         if values.get("forecast") is not None:
             values["forecast"] = Forecast.from_dict(values["forecast"])
-        return cls(**values)
+        shape = cls(**values)
+        check_fields("shape", shape)
+        convert(Units, shape.input_size, "shape.input_size")
+        if shape.output_size:  # none where the answer is a density
+            convert(Units, shape.output_size, "shape.output_size")
+        if shape.picture_shape is not None and len(shape.picture_shape) != 3:
+            raise OptionError(
+                explain(
+                    "shape.picture_shape",
+                    expected="channels, height and width",
+                    got=shape.picture_shape,
+                    remedy="Give three numbers.",
+                )
+            )
+        return shape

@@ -133,7 +133,8 @@ def _score(settings: dict[str, Any], task: Task) -> Score | None:
     if not result:
         return None
     part = next(iter(task.test_parts()), "valid")
-    value = result.get(part, {}).get(task.metric)
-    if value is None:
+    scores = result.get(part)
+    value = scores.get(task.metric) if isinstance(scores, Mapping) else None
+    if not isinstance(value, (int, float)):
         return None
     return Score(task.metric, value, task.chance.metric, task.higher_is_better)

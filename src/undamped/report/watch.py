@@ -49,12 +49,12 @@ class Watch:
             )
         try:
             self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
-        except OSError as error:
+        except (OSError, OverflowError) as error:
             raise RunError(
                 explain(
                     f"port {port}",
-                    expected="a free port on localhost",
-                    got=error.strerror or "another problem",
+                    expected="a free port on localhost, from 1 to 65535",
+                    got=getattr(error, "strerror", None) or "another number",
                     remedy="Take another one, or 0 for any.",
                 )
             ) from None
@@ -85,11 +85,13 @@ class Watch:
     def state(self) -> dict[str, Any]:
         """Return what the page polls: status, title and the rows of the curves."""
         run = Run(self.path)
-        try:
-            settings: dict[str, Any] = run.settings
-            rows = run.metrics()
-        except RunError:  # not there yet, or being written
-            settings, rows = {}, []
+        settings: dict[str, Any] = {}
+        rows: list[dict[str, float]] = []
+        if (self.path / "run.json").exists():
+            try:
+                settings, rows = run.settings, run.metrics()
+            except RunError as error:
+                settings = {"status": f"damaged: {error}"}
         model = settings.get("model", {}).get("name", "")
         task = settings.get("task", {}).get("name", "")
         return {

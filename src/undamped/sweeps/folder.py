@@ -5,18 +5,26 @@ from __future__ import annotations
 import contextlib
 import platform
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from undamped.errors import OptionError, RunError, explain
+from undamped.errors import OptionError, RunError, UndampedError, explain
 from undamped.files import read_json, write_json
+from undamped.options import convert
 from undamped.sweeps.plan import Plan
 from undamped.sweeps.storage import held, without_password
 from undamped.training.run import Run
 
 FORMAT = 1
+_FORM: dict[str, Any] = {
+    "plan": Mapping[str, Any],
+    "metric": str,
+    "higher_is_better": bool,
+    "storage": str | None,
+    "identity": str | None,
+}
 
 
 @dataclass(frozen=True)
@@ -110,12 +118,20 @@ class SweepFolder:
                     remedy="Use the version of undamped that made the sweep.",
                 )
             )
+        for name, annotation in _FORM.items():
+            try:
+                convert(annotation, stored.get(name), f"{self._file}: {name}")
+            except OptionError as error:
+                raise RunError(str(error)) from None
         return stored
 
     @property
     def plan(self) -> Plan:
         """What the sweep is about."""
-        return Plan.from_dict(self._stored()["plan"])
+        try:
+            return Plan.from_dict(self._stored()["plan"])
+        except UndampedError as error:
+            raise RunError(f"{self._file}: {error}") from None
 
     @property
     def metric(self) -> str:
@@ -135,7 +151,7 @@ class SweepFolder:
     @property
     def identity(self) -> str:
         """What tells this folder from others of the same name, on this machine or another."""
-        return self._stored().get("identity", platform.node())
+        return self._stored().get("identity") or platform.node()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:

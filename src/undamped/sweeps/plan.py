@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
-from undamped.errors import OptionError, explain
+from undamped.errors import OptionError, RunError, explain
+from undamped.options import check_fields
 
 Sampler = Literal["tpe", "random", "qmc", "gp", "grid"]
 Pruner = Literal["median", "hyperband", "none"]
@@ -42,8 +43,15 @@ class Plan:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Plan:
-        """Read what `to_dict` wrote."""
-        return cls(**stored)
+        """Read what `to_dict` wrote, and check it."""
+        unknown = set(stored) - {one.name for one in fields(cls)}
+        if unknown or not {"task", "model"} <= set(stored):
+            raise RunError("plan: expected a task and a model, got other entries.")
+        plan = cls(**stored)
+        check_fields("plan", plan)
+        if not all(isinstance(settings, Mapping) for settings in plan.fixed.values()):
+            raise RunError("plan.fixed: expected settings by part, got something else.")
+        return plan
 
     def settings(self, chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Return all settings of a trial, by part.

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from undamped.errors import RunError, explain
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
+    from optuna.trial import FrozenTrial
 
+STUDY = "sweep"
+"""What the study of a journal is called."""
+_CHUNK = 1 << 20
 MEETINGS = 20
 """How often machines that begin a sweep at the same moment may get in each other's way."""
 
@@ -60,17 +65,27 @@ class _JournalLock:
         self._stack.enter_context(held(self._journal.with_suffix(".lock")))
         with self._journal.open("rb+") as file:
             size = file.seek(0, os.SEEK_END)
-            if size:
-                tail = min(size, 1 << 20)
-                file.seek(size - tail)
-                end = file.read(tail)
-                if not end.endswith(b"\n"):
-                    file.truncate(size - tail + end.rfind(b"\n") + 1)
+            end = _end_of_last_line(file, size)
+            if end < size:
+                file.truncate(end)
         return True
 
     def release(self) -> None:
         """Give the lock back."""
         self._stack.close()
+
+
+def _end_of_last_line(file: BinaryIO, size: int) -> int:
+    """Return how many bytes of a file belong to finished lines."""
+    start = size
+    while start:
+        length = min(start, _CHUNK)
+        start -= length
+        file.seek(start)
+        place = file.read(length).rfind(b"\n")
+        if place >= 0:
+            return start + place + 1
+    return 0
 
 
 def open_storage(folder: Path, url: str | None) -> BaseStorage:
@@ -111,7 +126,63 @@ def _journal(path: Path) -> BaseStorage:
 
     path.touch()
     lock: Any = _JournalLock(path)
-    return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
+    lock.acquire()  # a line that was never finished is no damage
+    lock.release()
+    _check_lines(path)
+    try:
+        storage = JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
+        studies = storage.get_all_studies()
+        if [study.study_name for study in studies] not in ([], [STUDY]):
+            raise ValueError("another study")
+        for study in studies:
+            if len(study.directions) != 1:
+                raise ValueError("several directions")
+            for trial in storage.get_all_trials(study._study_id):
+                _check_trial(trial)
+    except Exception as error:  # Optuna believes what it reads, and fails in many ways
+        raise _damaged(path, f"one that Optuna cannot follow ({_first_line(error)})") from None
+    return storage
+
+
+def _check_lines(path: Path) -> None:
+    """Refuse a journal with a line that is no JSON object, and say which."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                entry = json.loads(line)
+            except (ValueError, RecursionError):
+                entry = None
+            if not isinstance(entry, dict):
+                raise _damaged(path, f"a damaged line {number}")
+
+
+def _check_trial(trial: FrozenTrial) -> None:
+    """Raise where a trial holds values of another kind than trials have."""
+    results, steps = trial.values or [], trial.intermediate_values
+    if len(results) != (trial.state.name == "COMPLETE"):
+        raise ValueError("a trial with another number of results")
+    numbers = [*results, *steps.values()]
+    if not all(isinstance(number, (int, float)) for number in numbers):
+        raise TypeError("a result that is no number")
+    if not all(isinstance(step, int) for step in steps) or set(trial.params) != set(
+        trial.distributions
+    ):
+        raise TypeError("a step or a setting of another kind")
+    for name, distribution in trial.distributions.items():
+        if not distribution._contains(distribution.to_internal_repr(trial.params[name])):
+            raise ValueError(f"a value of {name} outside its range")
+
+
+def _damaged(path: Path, got: str) -> RunError:
+    return RunError(
+        explain(
+            str(path),
+            expected="the journal of a sweep",
+            got=got,
+            remedy="Restore it from a copy, or begin the sweep in another folder; the trials' "
+            "runs are not affected.",
+        )
+    )
 
 
 def _with_driver(url: str) -> str:

@@ -25,7 +25,7 @@ from undamped.sweeps.best import write_best
 from undamped.sweeps.folder import SweepFolder
 from undamped.sweeps.samplers import grid_size, pruner_for, sampler_for
 from undamped.sweeps.space import distributions
-from undamped.sweeps.storage import database_errors, held, open_storage
+from undamped.sweeps.storage import STUDY, database_errors, held, open_storage
 from undamped.sweeps.trials import ERROR, MACHINE, SURPLUS, TOKEN, Trial, best_of, trials_of
 from undamped.tasks.task import Task
 from undamped.training import fit, resume
@@ -71,7 +71,7 @@ def open_study(folder: SweepFolder, url: str | None = None) -> optuna.Study:
     optuna.logging.set_verbosity(logging.ERROR)
     with database_errors(url):
         return optuna.create_study(
-            study_name=folder.path.name if url else "sweep",
+            study_name=folder.path.name if url else STUDY,
             storage=open_storage(folder.path, url),
             direction="maximize" if folder.higher_is_better else "minimize",
             pruner=pruner_for(folder.plan),

@@ -67,7 +67,7 @@ def trials_of(folder: SweepFolder, study: Study) -> list[Trial]:
                 words.get(one.state.name, "failed" if one.state.is_finished() else "waiting"),
                 one.value if one.state.name == "COMPLETE" else None,
                 {key: one.params[key] for key in folder.plan.space if key in one.params},
-                settings.get("result", settings).get("seconds"),
+                (settings.get("result") or settings).get("seconds"),
                 None if run is None else str(run.path),
                 one.user_attrs.get(ERROR),
             )

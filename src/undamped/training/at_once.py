@@ -127,8 +127,7 @@ def learn_at_once(model: LearnsAtOnce, training: Training) -> None:
     run.write_metrics(progress.rows)
     run.update(model={**run.settings["model"], "parameters": model.learnt_numbers()})
     _say(training, f"{task.metric.replace('_', ' ')} {scores.metric:.4g} on validation data")
-    empty = {"state": {}, "param_groups": []}
-    save_checkpoint(run.checkpoint, Checkpoint(model.state_dict(), empty, progress, {}))
+    save_checkpoint(run.checkpoint, Checkpoint(model.state_dict(), {}, progress, {}))
 
 
 @torch.no_grad()

@@ -27,10 +27,13 @@ Carried = list[tuple[Tensor, ...] | None]
 
 @dataclass
 class Checkpoint:
-    """A training that can go on."""
+    """A training that can go on.
+
+    Of an optimiser only its state is kept: its groups come from the model and the options.
+    """
 
     model: dict[str, Tensor]
-    optimizer: dict[str, Any]
+    optimizer: dict[int, dict[str, Any]]
     progress: Progress
     schedule: dict[str, float]
     carried: Carried | None = None
@@ -40,7 +43,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint atomically."""
     tensors = {f"model/{name}": tensor for name, tensor in checkpoint.model.items()}
     plain_state: dict[str, dict[str, Any]] = {}
-    for index, entries in checkpoint.optimizer["state"].items():
+    for index, entries in checkpoint.optimizer.items():
         for name, value in entries.items():
             if isinstance(value, Tensor):
                 tensors[f"optimizer/{index}/{name}"] = value
@@ -53,7 +56,6 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         "progress": asdict(checkpoint.progress),
         "schedule": checkpoint.schedule,
         "optimizer_state": plain_state,
-        "optimizer_groups": checkpoint.optimizer["param_groups"],
         "carried": [len(parts or ()) for parts in checkpoint.carried or ()],
     }
     write_tensors(path, tensors, {"undamped": json.dumps(header)})
@@ -78,18 +80,46 @@ def load_checkpoint(path: Path) -> Checkpoint:
             else:
                 index, _, entry = name.partition("/")
                 state.setdefault(int(index), {})[entry] = tensor
+        progress = Progress(**header["progress"])
+        schedule = {str(name): float(value) for name, value in header["schedule"].items()}
+        if not _is_plausible(progress):
+            raise TypeError("progress of another form")
         return Checkpoint(
             model=model,
-            optimizer={"state": state, "param_groups": header["optimizer_groups"]},
-            progress=Progress(**header["progress"]),
-            schedule=header["schedule"],
+            optimizer=state,
+            progress=progress,
+            schedule=schedule,
             carried=_states(carried, header.get("carried", [len(carried)] if carried else [])),
         )
-    except (KeyError, TypeError, ValueError):
-        raise RunError(
-            f"{path}: expected a checkpoint of undamped, got another file. Restore it from a copy, "
-            "or train anew."
-        ) from None
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+        raise _damaged(str(path)) from None
+
+
+def _damaged(path: str) -> RunError:
+    return RunError(
+        f"{path}: expected a checkpoint of undamped, got another file or a damaged one. Restore it "
+        "from a copy, or train anew."
+    )
+
+
+def _is_plausible(progress: Progress) -> bool:
+    """Whether everything is of the kind that a new `Progress` has in its place."""
+    usual = vars(Progress())
+    number = (int, float)
+    kinds = {bool: bool, int: int, float: number, type(None): (*number, type(None))}
+    return (
+        all(
+            isinstance(value, kinds.get(type(usual[name]), type(usual[name])))
+            for name, value in vars(progress).items()
+        )
+        and all(isinstance(row, dict) for row in progress.rows)
+        and all(
+            isinstance(value, number)
+            for row in (*progress.rows, progress.since)
+            for value in row.values()
+        )
+        and progress.step >= 0
+    )
 
 
 def _states(tensors: dict[str, Tensor], counts: list[int]) -> Carried | None:
@@ -105,4 +135,28 @@ def restore(
 ) -> None:
     """Put weights and optimiser where the checkpoint left them."""
     load_weights(model, checkpoint.model, source)
-    optimizer.load_state_dict(checkpoint.optimizer)
+    groups = optimizer.state_dict()["param_groups"]
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    usual = _usual_state(optimizer)
+    for index, entries in checkpoint.optimizer.items():
+        if not 0 <= index < len(parameters) or set(entries) != set(usual):
+            raise _damaged(source)
+        for name, value in entries.items():
+            if isinstance(usual[name], Tensor):  # shaped like the parameter, or a count of steps
+                shapes = (torch.Size(), parameters[index].shape)
+                fits = isinstance(value, Tensor) and value.shape in shapes
+            else:
+                fits = value is None or isinstance(value, (int, float))
+            if not fits:
+                raise _damaged(source)
+    optimizer.load_state_dict({"state": checkpoint.optimizer, "param_groups": groups})
+
+
+def _usual_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return what an optimiser of this kind knows of a parameter after a step."""
+    number = nn.Parameter(torch.zeros(1))
+    number.grad = torch.zeros(1)
+    like: Any = type(optimizer)
+    trial = like([{**optimizer.param_groups[0], "params": [number]}])
+    trial.step()
+    return dict(trial.state[number])

@@ -17,7 +17,7 @@ from torch import nn
 
 from undamped import errors
 from undamped.data.recordings.formats.kept import IN_MEMORY
-from undamped.errors import OptionError, UndampedError, explain
+from undamped.errors import OptionError, RunError, UndampedError, explain
 from undamped.memory import memory_use, reset_peak_memory
 from undamped.networks.for_task import check_options, model_for, model_options
 from undamped.networks.learns_at_once import LearnsAtOnce
@@ -200,7 +200,7 @@ def resume(
     run = Run.open(path)
     if run.settings["status"] == "finished":
         return run
-    options = TrainOptions(**run.settings["train"])
+    options = run.train_options()
     check_launched(options)
     progress = False if is_follower() else progress
     crew = Crew.of(options, run.path)
@@ -293,21 +293,29 @@ def _train(
 
 def _failed(run: Run, error: BaseException, crew: Crew) -> BaseException:
     """Write down why a run ended; return the error to raise."""
-    gone = lost(error, run.path)
+    absent_process = lost(error, run.path)
     if not crew.leads:
-        return gone or error
-    if gone is not None:
-        run.update(status="interrupted")
-        return gone
-    if isinstance(error, KeyboardInterrupt):
-        run.update(status="interrupted")
-        return error
+        return absent_process or error
+    if not run.path.is_dir():
+        return RunError(
+            explain(
+                str(run.path),
+                expected="the folder of the run, to write to",
+                got="none: somebody removed it while training",
+                remedy="Train anew.",
+            )
+        )
     # Errors of a spawned process arrive as the text of a traceback; ours are raised as themselves.
-    told = re.search(r"^undamped\.errors\.(\w+): (.*)", str(error), re.MULTILINE)
-    if told is not None and not isinstance(error, UndampedError):
-        error = getattr(errors, told[1])(told[2])
-    run.update(status="failed", error=str(error).strip().splitlines()[-1])
-    return error
+    message = re.search(r"^undamped\.errors\.(\w+): (.*)", str(error), re.MULTILINE)
+    if message is not None and not isinstance(error, UndampedError):
+        error = getattr(errors, message[1])(message[2])
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    with contextlib.suppress(OSError, RunError):  # what ended the training is to be said
+        if absent_process is not None or isinstance(error, KeyboardInterrupt):
+            run.update(status="interrupted")
+        else:
+            run.update(status="failed", error=lines[-1])
+    return absent_process or error
 
 
 def _say_large(file: Any) -> None:

@@ -190,7 +190,7 @@ def _save(fabric: Fabric, training: Training, learner: Learner, schedule: Schedu
         training.run.checkpoint,
         Checkpoint(
             model=training.model.state_dict(),
-            optimizer=learner.optimizer.optimizer.state_dict(),
+            optimizer=learner.optimizer.optimizer.state_dict()["state"],
             progress=training.progress,
             schedule=schedule.state(),
             carried=carried,

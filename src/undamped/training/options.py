@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from undamped.errors import OptionError, explain
 from undamped.options import (
     Fraction,
-    NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    Range,
 )
+
+# Single precision ends at 3.4e38, and optimisers multiply these with each other and with 10.
+Rate = Annotated[float, Range(low=0, open_low=True, high=1e30)]
+Decay = Annotated[float, Range(low=0, high=1e6)]
 
 
 @dataclass(frozen=True)
@@ -67,9 +71,9 @@ class TrainOptions:
     accumulate: PositiveInt = 1
     workers: NonNegativeInt | None = None
     optimizer: Literal["adam", "adamw", "nadam", "rmsprop", "sgd", "adagrad"] = "adam"
-    learning_rate: PositiveFloat = 1e-3
-    constrained_learning_rate: PositiveFloat | None = None
-    weight_decay: NonNegativeFloat = 0.0
+    learning_rate: Rate = 1e-3
+    constrained_learning_rate: Rate | None = None
+    weight_decay: Decay = 0.0
     momentum: Fraction = 0.0
     beta1: Fraction = 0.9
     beta2: Fraction = 0.999

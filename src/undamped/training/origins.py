@@ -40,8 +40,7 @@ def check_origins(path: str, settings: Mapping[str, Any], missing: str | None = 
         missing: What could not be found, for example "the model 'leaky'"; none if all was.
     """
     now = loaded_sources()
-    for stored in settings.get("outside", ()):
-        source = Source(**stored)
+    for source in _sources(settings):
         # A file may have moved; what counts is what is in it.
         same = [one for one in now if one.kind == source.kind and one.version == source.version]
         named = [one for one in now if (one.kind, one.name) == (source.kind, source.name)]
@@ -65,9 +64,14 @@ def check_origins(path: str, settings: Mapping[str, Any], missing: str | None = 
 
 def with_words(settings: Mapping[str, Any]) -> str:
     """Return what a command needs to find the members of a run: ' --with FILE', or nothing."""
-    sources = [Source(**stored) for stored in settings.get("outside", ())]
-    files = [source.name for source in sources if source.kind == "file"]
+    files = [source.name for source in _sources(settings) if source.kind == "file"]
     return "".join(f" --with {shlex.quote(name)}" for name in files)
+
+
+def _sources(settings: Mapping[str, Any]) -> list[Source]:
+    """Return what a run names; what is no source says nothing and is passed over."""
+    sources = (Source.from_dict(stored) for stored in settings.get("outside", ()))
+    return [source for source in sources if source is not None]
 
 
 def _remedy(source: Source) -> str:

@@ -10,7 +10,8 @@ import contextlib
 import copy
 import csv
 import io
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from torch import nn
 from undamped.contract import TaskShape
 from undamped.data.recordings.bands import Bands
 from undamped.data.recordings.preparation import Preparation
-from undamped.errors import RunError, explain
+from undamped.errors import OptionError, RunError, UndampedError, explain
 from undamped.files import (
     read_json,
     read_tensors,
@@ -29,14 +30,41 @@ from undamped.files import (
     write_tensors,
     write_text,
 )
-from undamped.networks.for_task import model_for
+from undamped.networks.for_task import model_for, model_options
 from undamped.networks.task_model import TaskModel
-from undamped.options import check
+from undamped.options import NonNegativeInt, check, convert, options_of
 from undamped.registry import models, tasks
 from undamped.tasks.task import Task
+from undamped.training.options import TrainOptions
 from undamped.training.origins import check_origins
 
 FORMAT = 1
+_ABSENT = object()
+_FORM: dict[str, Any] = {
+    "status": str,
+    "command": str | None,
+    "seed": NonNegativeInt,
+    "task": Mapping[str, Any],
+    "task.name": str,
+    "task.options": Mapping[str, Any],
+    "model": Mapping[str, Any],
+    "model.name": str,
+    "model.options": Mapping[str, Any],
+    "model.shape": Mapping[str, Any] | None,
+    "train": Mapping[str, Any],
+    "versions": Mapping[str, Any],
+    "outside": Sequence[Mapping[str, Any]],
+    "preparation": Mapping[str, Any] | None,
+    "bands": Mapping[str, Any] | None,
+    "columns": Mapping[str, Any] | None,
+    "answer_names": Sequence[str] | None,
+    "result": Mapping[str, Any] | None,
+    "found": Sequence[str],
+    "tried": Sequence[Mapping[str, Any]],
+    "why": str,
+}
+"""What the parts of run.json are, where they are there; whoever reads them goes by it."""
+_NEEDED = ("status", "seed", "task.name", "task.options", "model.name", "model.options", "train")
 
 
 @dataclass
@@ -77,7 +105,10 @@ class Run:
                 )
             )
         run = cls(folder)
-        run.settings  # noqa: B018 (a damaged file should be found now)
+        settings = run.settings  # a damaged file should be found now
+        for part in _NEEDED:
+            if _entry(settings, part) is _ABSENT:
+                raise run._damaged(part, "none")
         return run
 
     @classmethod
@@ -157,7 +188,34 @@ class Run:
                     remedy="Use the version of undamped that made the run.",
                 )
             )
+        for part, annotation in _FORM.items():
+            entry = _entry(settings, part)
+            if entry is not _ABSENT:
+                try:
+                    convert(annotation, entry, f"{path}: {part}")
+                except OptionError as error:
+                    raise RunError(str(error)) from None
         return settings
+
+    def _damaged(self, part: str, got: str) -> RunError:
+        return RunError(
+            explain(
+                f"{self.path / 'run.json'}: {part}",
+                expected="what training writes there",
+                got=got,
+                remedy="Restore it from a copy, or train anew.",
+            )
+        )
+
+    @contextlib.contextmanager
+    def _reading(self, part: str) -> Iterator[None]:
+        """Say that a part of run.json is damaged, whatever keeps it from being read."""
+        try:
+            yield
+        except UndampedError as error:
+            raise RunError(f"{self.path / 'run.json'}: {error}") from None
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+            raise self._damaged(part, "something else") from None
 
     def update(self, **changes: Any) -> None:
         """Change entries of run.json."""
@@ -177,9 +235,10 @@ class Run:
         if not stored:
             return self.task().task_shape
         name = self.settings["task"]["name"]
-        if "answer" not in stored and stored["output_size"] and name in tasks:
-            stored["answer"] = tasks[name].answer  # runs of before answers had a kind
-        return TaskShape.from_dict(stored)
+        with self._reading("model.shape"):
+            if "answer" not in stored and stored["output_size"] and name in tasks:
+                stored["answer"] = tasks[name].answer  # runs of before answers had a kind
+            return TaskShape.from_dict(stored)
 
     @property
     def checkpoint(self) -> Path:
@@ -190,13 +249,16 @@ class Run:
         """Return the rows of metrics.csv; numbers that were not measured are left out."""
         try:
             text = (self.path / "metrics.csv").read_text(encoding="utf-8")
-            return [
+            rows = [
                 {name: float(value) for name, value in row.items() if value not in ("", None)}
-                for row in csv.DictReader(io.StringIO(text))
+                for row in csv.DictReader(io.StringIO(text), strict=True)
             ]
+            if not all(math.isfinite(row.get("step", 0)) for row in rows):
+                raise ValueError("a step that is no number")
+            return rows
         except FileNotFoundError:
             return []
-        except (OSError, ValueError, csv.Error):
+        except (OSError, ValueError, TypeError, csv.Error):
             raise RunError(
                 explain(
                     str(self.path / "metrics.csv"),
@@ -225,6 +287,9 @@ class Run:
             if entry["name"] not in tasks:
                 check_origins(str(self.path), self.settings, f"the task '{entry['name']}'")
             task_class = tasks[entry["name"]]
+            for name, option in options_of(task_class).items():
+                if option.required and name not in entry["options"]:
+                    raise self._damaged(f"task.options.{name}", "none")
             task = task_class(**check(entry["name"], task_class, entry["options"]))
             self.hand_over(task)
         return task
@@ -248,17 +313,32 @@ class Run:
                     remedy="Build the module yourself and call load_into(module).",
                 )
             )
-        return model_for(self.shape, name, settings["model"]["options"])
+        options = settings["model"]["options"]
+        try:
+            return model_for(self.shape, name, options)
+        except TypeError:
+            declared = model_options(name).items()
+            for missing in [n for n, o in declared if o.required and n not in options]:
+                if missing not in ("input_size", "output_size"):  # they are the shape's
+                    raise self._damaged(f"model.options.{missing}", "none") from None
+            raise
 
     def preparation(self) -> Preparation | None:
         """Return what was done to the data, for runs on recordings; None for others."""
         stored = self.settings.get("preparation")
-        return None if stored is None else Preparation.from_dict(stored)
+        with self._reading("preparation"):
+            return None if stored is None else Preparation.from_dict(stored)
 
     def bands(self) -> Bands | None:
         """Return what lies around the forecasts of the run; None where there is nothing."""
         stored = self.settings.get("bands")
-        return None if stored is None else Bands(**stored)
+        with self._reading("bands"):
+            return None if stored is None else Bands.from_dict(stored)
+
+    def train_options(self) -> TrainOptions:
+        """Return how the run is trained."""
+        with self._reading("train"):
+            return TrainOptions(**check("train", TrainOptions, self.settings["train"]))
 
     def model(self) -> TaskModel:
         """Build the model of the run with its best weights, ready to predict."""
@@ -288,6 +368,16 @@ def load_weights(module: nn.Module, weights: dict[str, torch.Tensor], source: st
                 source, expected="the weights of this model", got=first, remedy="Use its own run."
             )
         ) from None
+
+
+def _entry(settings: Mapping[str, Any], part: str) -> Any:
+    """Return a part of run.json by its path, such as "task.name"; `_ABSENT` if it is not there."""
+    entry: Any = settings
+    for name in part.split("."):
+        if not isinstance(entry, Mapping) or name not in entry:
+            return _ABSENT
+        entry = entry[name]
+    return entry
 
 
 def _numbered(path: Path) -> bool:

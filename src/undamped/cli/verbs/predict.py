@@ -146,7 +146,7 @@ def _answer_test(run: Run, model: TaskModel, as_json: bool) -> None:
     from undamped.cli.screen import console, metric_name, number, print_json
     from undamped.training.evaluation import evaluate
 
-    task, size = run.task(), run.settings["train"]["batch_size"]
+    task, size = run.task(), run.train_options().batch_size
     scores = evaluate(model, task, "test", size)
     batch = task.batch("test", 0, size)
     with torch.no_grad():

@@ -32,6 +32,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from undamped.errors import RunError, explain
+from undamped.options import check_fields
+
 Scale = Literal["plain", "root", "log"]
 LEVELS = (0.1, 0.5, 0.9)
 """The quantiles of a forecast where nobody asked for others."""
@@ -204,6 +207,23 @@ class Bands:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for run.json."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> Bands:
+        """Return what `to_dict` wrote, checked."""
+        bands = cls(**stored)
+        check_fields("bands", bands)
+        shape = np.array(bands.offsets).shape
+        if len(shape) != 3 or shape[2] != len(bands.levels) or not min(bands.one, default=1) > 0:
+            raise RunError(
+                explain(
+                    "bands.offsets",
+                    expected=f"(horizon, channels, {len(bands.levels)}), and positive units",
+                    got=f"{shape} and {bands.one}",
+                    remedy="Restore run.json from a copy, or train anew.",
+                )
+            )
+        return bands
 
 
 def _with_levels(answers: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ from undamped.data.recordings.moments import (
 from undamped.data.recordings.prepared import PreparedSample, PreparedSeries
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, RunError, ShapeError, explain
-from undamped.options import unknown_name
+from undamped.options import check_fields, unknown_name
 
 Kind = Literal["classification", "regression", "steps", "step-regression", "forecast"]
 Missing = Literal["interpolate", "mask"]
@@ -205,7 +205,7 @@ class Preparation:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Preparation:
-        """Return what `to_dict` wrote down."""
+        """Return what `to_dict` wrote down, checked: numbers are divided by some of it."""
         if values.get("input_size", 0) > len(values["channels"]):
             raise RunError(
                 explain(
@@ -216,7 +216,45 @@ class Preparation:
                 )
             )
         known = {one.name for one in fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known})
+        prepared = cls(**{name: value for name, value in values.items() if name in known})
+        check_fields("preparation", prepared)
+        prepared._check_numbers()
+        return prepared
+
+    def _check_numbers(self) -> None:
+        """Refuse numbers that do not belong to the channels, and scales that are not positive."""
+        width = len(self.channels)
+        targets = len(self.forecast) if self.kind == "forecast" else 1
+        sizes = {
+            "mean": width,
+            "std": width,
+            "target_mean": targets,
+            "target_std": targets,
+        }
+        for name, size in sizes.items():
+            stored = getattr(self, name)
+            scale = name.endswith("std")
+            if len(stored) != size or (scale and not min(stored, default=1.0) > 0):
+                raise RunError(
+                    explain(
+                        f"preparation.{name}",
+                        expected=f"{size} {'positive ' if scale else ''}numbers, one per channel",
+                        got=stored,
+                        remedy="Restore run.json from a copy, or train anew.",
+                    )
+                )
+        missing = [name for name in (*self.channels, *self.forecast)
+                   if name not in self.raw_channels]  # fmt: skip
+        if missing or not self.typical_gap > 0 or self.classes == [] or self.horizon < 0:
+            raise RunError(
+                explain(
+                    "preparation",
+                    expected="channels of the recordings, a positive gap, labels and a horizon",
+                    got=f"the channel '{missing[0]}'" if missing else "other numbers",
+                    remedy="Restore run.json from a copy, or train anew.",
+                )
+            )
+        self.kept_alarm  # noqa: B018 (it is made of what was stored)
 
     # Towards the network
 

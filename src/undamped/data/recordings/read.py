@@ -20,7 +20,14 @@ WRITTEN = ("decimal", "na", "dayfirst", "duplicates")
 
 def looks_like_data(word: str) -> bool:
     """Whether a word of a command line names a file or folder of recordings."""
-    return Path(word).suffix.lower() in readers or ("/" in word or Path(word).exists())
+    return Path(word).suffix.lower() in readers or "/" in word or _exists(Path(word))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # longer than any name, or with a NUL in it
+        return False
 
 
 def read_recordings(
@@ -50,7 +57,7 @@ def read_recordings(
     target, id, time, group = (asked[name] for name in ("target", "id", "time", "group"))
     channels = asked["channels"]
     path = Path(path).expanduser()
-    if not path.exists():
+    if not _exists(path):
         raise DataError(
             explain(str(path), expected="a file or folder", got="nothing", remedy="Check the path.")
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,10 @@ def _plain(array: Any) -> np.ndarray:
     """Return an array; of a member that is none, NumPy returns the bytes."""
     if not isinstance(array, np.ndarray):
         raise zipfile.BadZipFile
+    if array.dtype.kind == "U" and array.size:
+        codes = np.ascontiguousarray(array).reshape(-1).view(array.dtype.str[0] + "u4")
+        if codes.max() > sys.maxunicode:
+            raise zipfile.BadZipFile
     return array
 
 
