@@ -7,6 +7,10 @@ somebody who has never seen the source.
 
 from __future__ import annotations
 
+import re
+
+# C0 but for tab and line break, C1, and what turns the direction of writing.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _LONGEST = 300
 
 
@@ -32,6 +36,10 @@ class ShapeError(UndampedError, ValueError):
 
 class DataError(UndampedError, ValueError):
     """Data that was read or given cannot be used."""
+
+
+class DataWarning(UserWarning):
+    """Data can be used, and something about them deserves a look."""
 
 
 class RunError(UndampedError, RuntimeError):
@@ -66,6 +74,15 @@ def shortened(value: object) -> str:
         return "a number of thousands of digits"
     half = _LONGEST // 2
     return text if len(text) <= _LONGEST else f"{text[:half]} … {text[-half:]}"
+
+
+def printable(text: str) -> str:
+    """Return text without characters that control a terminal, for names that come from files.
+
+    Args:
+        text: What is to be printed; line breaks and tabs stay.
+    """
+    return _CONTROL.sub("", text)
 
 
 class SolveError(UndampedError, RuntimeError):

@@ -32,7 +32,7 @@ from undamped.cli.verbs import (
     sweep,
     train,
 )
-from undamped.errors import UndampedError
+from undamped.errors import DataWarning, UndampedError, printable
 from undamped.version import __version__
 
 app = typer.Typer(
@@ -95,9 +95,8 @@ _NO_MEMORY = (
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object) -> None:
-    sys.stderr.write(
-        f"{message if category is UserWarning else f'{category.__name__}: {message}'}\n"
-    )
+    plain = category in (UserWarning, DataWarning)
+    sys.stderr.write(printable(f"{message if plain else f'{category.__name__}: {message}'}\n"))
 
 
 def main() -> None:
@@ -109,7 +108,7 @@ def main() -> None:
         from undamped.training.crew import is_silent
 
         if not is_silent():
-            sys.stderr.write(f"{error}\n")
+            sys.stderr.write(printable(f"{error}\n"))
         sys.exit(2)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not any(w in str(error) for w in _NO_MEMORY):
@@ -125,7 +124,9 @@ def main() -> None:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         sys.stderr.write(
-            f"{place}expected to read or write here, got '{error.strerror}'. "
-            "Check the path, its permissions and the free space.\n"
+            printable(
+                f"{place}expected to read or write here, got '{error.strerror}'. "
+                "Check the path, its permissions and the free space.\n"
+            )
         )
         sys.exit(2)

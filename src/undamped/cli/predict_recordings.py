@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,6 +31,8 @@ def answer_recordings(
     from undamped.cli.predict_curves import check_curves, draw_recordings
     from undamped.cli.predict_future import bands_of, draw_forecasts, own_recordings, with_bands
     from undamped.cli.screen import console, print_json
+    from undamped.data.recordings.suspicions import in_words, strange_series
+    from undamped.errors import printable
     from undamped.files import refuse_folder, write_text
     from undamped.training.prediction import predict_series
     from undamped.training.standard_errors import with_standard_error
@@ -43,12 +46,17 @@ def answer_recordings(
     else:
         series_set = _test_part(run) if data is None else read_for(run, preparation, data)
     outputs = predict_series(model, preparation, series_set)
+    strange = strange_series(preparation, preparation.arrange(series_set).series)
+    for sentence in in_words(strange, series_set.ids):
+        sys.stderr.write(printable(f"Warning: {sentence}\n"))
     tested = data is None and not future
     truths = _truths(series_set) if tested else [None] * len(series_set)
     answers = [
         with_standard_error(_answer(name, preparation, found, truth), found, model, preparation)
         for name, found, truth in zip(series_set.ids, outputs, truths, strict=True)
     ]
+    for number, what in strange.items():
+        answers[number]["warning"] = what
     bands = bands_of(run, model, follow=own is not None) if future else None
     if bands is not None:
         with_bands(answers, outputs, preparation, bands)

@@ -3,25 +3,56 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Iterable
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 
+from undamped.errors import printable
 from undamped.tasks.task import Task
 
 BAR = 32
 
 
+class SafeConsole(Console):
+    """A console that prints no control character but its own."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Yield the pieces of what is printed, without control characters in their text."""
+        for segment in super().render(renderable, options):
+            if segment.control is None:
+                yield Segment(printable(segment.text), segment.style)
+            else:
+                yield segment
+
+
 def console() -> Console:
-    """Return the console on standard output."""
-    return Console(highlight=False)
+    """Return the console on standard output; names that come from files cannot control it."""
+    return SafeConsole(highlight=False)
 
 
 def print_json(value: Any) -> None:
     """Print JSON for a script."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    sys.stdout.write(escape_controls(text) + "\n")
+
+
+def escape_controls(text: str) -> str:
+    """Return JSON in which the control characters that it allows are written as escapes."""
+    return re.sub(r"[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def print_warnings(screen: Console, sentences: Iterable[str]) -> None:
+    """Print what deserves a look, a line each."""
+    for sentence in sentences:
+        screen.print(f"  [yellow]![/] {escape(sentence)}", soft_wrap=True)
 
 
 def metric_name(task: Task) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -17,7 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from undamped.data.recordings.preparation import Kind, Missing, Preparation
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, OptionError, explain
+from undamped.data.recordings.suspicions import find_suspicions, in_words, strange_series
+from undamped.errors import DataError, DataWarning, OptionError, explain
 from undamped.estimators.frozen import freeze, thaw
 from undamped.estimators.inputs import Collection
 from undamped.estimators.selection import EstimatorTask
@@ -103,6 +105,8 @@ class SequenceEstimator(BaseEstimator):
                     remedy="Give more series, or validation_fraction=0.",
                 )
             )
+        for sentence in find_suspicions(series_set) if self.kind != "forecast" else ():
+            warnings.warn(sentence, DataWarning, stacklevel=3)
         missing = convert(Missing | Literal["auto"], self.missing, f"{type(self).__name__}.missing")
         seed = self._seed()
         task = self.task_class(
@@ -234,6 +238,10 @@ class SequenceEstimator(BaseEstimator):
         self, series: list[np.ndarray], times: list[np.ndarray] | None = None
     ) -> np.ndarray:
         """Return what the network says to each series (n, outputs), float64."""
+        names = [str(number) for number in range(len(series))]
+        strange = in_words(strange_series(self.preparation_, series), names)
+        if strange:
+            warnings.warn(" ".join(strange), DataWarning, stacklevel=3)
         stamps = [None] * len(series) if times is None else times
         prepare = self.preparation_.prepare
         prepared = [prepare(one, own) for one, own in zip(series, stamps, strict=True)]

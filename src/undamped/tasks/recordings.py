@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Unpack
 
 from undamped.checked import checked
+from undamped.data.recordings.findings import training_warnings
 from undamped.data.recordings.options import ReadingOptions, RecordingOptions
 from undamped.data.recordings.read import read_recordings
+from undamped.data.recordings.suspicions import without_leaks
 from undamped.options import NonNegativeInt, options_in
 from undamped.registry import tasks
 from undamped.tasks.series import SeriesTask
@@ -17,7 +20,8 @@ class Recordings(SeriesTask):
     """Learn from recordings of your own.
 
     CSV and Parquet with a row per time step or per series, .npz, .npy, .ts, .tsv, .txt, .arff, or a
-    folder of tables. What was not said is looked up in the data and said aloud.
+    folder of tables. What was not said is looked up in the data and said aloud, and so is what
+    looks suspicious; a column that alone tells the target of every series is left out.
 
     Args:
         file: The file or folder.
@@ -39,4 +43,7 @@ class Recordings(SeriesTask):
         if forecasts and reading["target"] is not None and asked["forecast"] is None:
             asked["forecast"], reading["target"] = (reading["target"],), None
         series_set = read_recordings(file, **reading, forecast=forecasts)
+        if reading["channels"] is None:
+            series_set = without_leaks(series_set)
+        series_set = replace(series_set, warnings=tuple(training_warnings(series_set)))
         super().__init__(series_set, seed=seed, **asked)

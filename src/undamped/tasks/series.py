@@ -296,7 +296,11 @@ class SeriesTask(ArrayTask):
 
     def notes(self) -> list[str]:
         """Say what was done to the data."""
-        return [f"{self.series_set.source}: {self.series_set.describe()}.", *self._said]
+        return [
+            f"{self.series_set.source}: {self.series_set.describe()}.",
+            *self._said,
+            *(f"Warning: {sentence}" for sentence in self.series_set.warnings),
+        ]
 
     def record(self) -> dict[str, Any]:
         """What a run has to remember."""
@@ -304,6 +308,7 @@ class SeriesTask(ArrayTask):
             "preparation": self.preparation.to_dict(),
             "split": self.split_record,
             "data": self.notes(),
+            "warnings": list(self.series_set.warnings),
             "columns": self.series_set.columns,
         }
 

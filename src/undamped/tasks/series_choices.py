@@ -46,8 +46,13 @@ def kind_of(
                 f"{series_set.source}: target",
                 expected="labels or numbers to learn",
                 got="none",
-                remedy="Name their column with target=, or give horizon= to predict the values to "
-                "come.",
+                remedy=" ".join(
+                    (
+                        "Name their column with target=, or give horizon= to predict the values "
+                        "to come.",
+                        *series_set.warnings,
+                    )
+                ),
             )
         )
     stepwise = isinstance(targets, list)

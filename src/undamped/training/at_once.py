@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import torch
 
 from undamped.contract import Batch
-from undamped.errors import OptionError, explain
+from undamped.errors import OptionError, explain, printable
 from undamped.networks.learns_at_once import LearnsAtOnce
 from undamped.networks.task_model import TaskModel
 from undamped.registry import models
@@ -169,4 +169,4 @@ def _say(training: Training, line: str) -> None:
     if training.tell is not None:
         training.tell(line)
     elif training.title is not None:
-        sys.stderr.write(f"{training.title}: {line}\n")
+        sys.stderr.write(printable(f"{training.title}: {line}\n"))

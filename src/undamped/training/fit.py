@@ -17,7 +17,7 @@ from torch import nn
 
 from undamped import errors
 from undamped.data.recordings.formats.kept import IN_MEMORY
-from undamped.errors import OptionError, RunError, UndampedError, explain
+from undamped.errors import OptionError, RunError, UndampedError, explain, printable
 from undamped.memory import memory_use, reset_peak_memory
 from undamped.networks.for_task import check_options, model_for, model_options
 from undamped.networks.learns_at_once import LearnsAtOnce
@@ -98,7 +98,7 @@ def fit(
     settings = merged(built_task, model_name, said, built_task.suggest(model_name))
     options = TrainOptions(**check("train", TrainOptions, settings["train"]))
     if progress is True and built_task.notes():
-        sys.stderr.write("\n".join(built_task.notes()) + "\n")
+        sys.stderr.write(printable("\n".join(built_task.notes()) + "\n"))
     check_launched(options)
     progress = False if is_follower() else progress
     from undamped.training.at_once import refuse_data

@@ -222,7 +222,7 @@ def _fit_all(
     Returns:
         Runs, and what went wrong, by model.
     """
-    from undamped.errors import NonFiniteError
+    from undamped.errors import NonFiniteError, printable
     from undamped.training import Run, fit
 
     results: dict[str, list[Run]] = {name: [] for name in fits}
@@ -231,7 +231,7 @@ def _fit_all(
         shared: str | Task = task  # the models of a seed learn from the same data, read once
         for name, options in fits.items():
             told = "".join(f", without {value}" for value in further.values())
-            sys.stderr.write(f"{name}, seed {seed}{told}\n")
+            sys.stderr.write(printable(f"{name}, seed {seed}{told}\n"))
             options = {**options, "task_options": {**options["task_options"], **further}}
             try:
                 run = fit(name, shared, seed=seed, **options)

@@ -117,14 +117,13 @@ def _read_words(words: list[str]) -> tuple[str, dict[str, Any]]:
 
 
 def _print(file: str, series_set: SeriesSet, found: Findings, picture: Path | None) -> None:
-    from undamped.cli.screen import console
+    from undamped.cli.screen import console, print_warnings
 
     screen = console()
     screen.print(f"{file}: {found.summary}", soft_wrap=True, markup=False)
     for fact in found.facts:
         screen.print(f"  {fact}", soft_wrap=True, markup=False)
-    for warning in found.warnings:
-        screen.print(f"  [yellow]![/] {warning.replace('[', chr(92) + '[')}", soft_wrap=True)
+    print_warnings(screen, found.warnings)
     if found.classes:
         screen.print("")
         _print_classes(screen, found.classes)

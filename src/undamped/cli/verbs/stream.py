@@ -76,7 +76,7 @@ def _answer_lines(
 ) -> None:
     import sys
 
-    from undamped.errors import DataError, ShapeError
+    from undamped.errors import DataError, ShapeError, printable
 
     for number, line in enumerate(_lines(source), start=1):
         try:
@@ -87,7 +87,7 @@ def _answer_lines(
         except (DataError, ShapeError) as error:
             if not skip:
                 raise DataError(f"line {number}: {error}") from None
-            sys.stderr.write(f"line {number}: {error}\n")
+            sys.stderr.write(printable(f"line {number}: {error}\n"))
             sys.stderr.flush()
     if live.steps % every:
         _write(live, as_json)
@@ -120,11 +120,14 @@ def _write(live: LiveModel, as_json: bool) -> None:
     import json
     import sys
 
+    from undamped.cli.screen import escape_controls
+    from undamped.errors import printable
+
     answer = live.answer()
     if as_json:
-        text = json.dumps({"step": live.steps, **answer}, ensure_ascii=False)
+        text = escape_controls(json.dumps({"step": live.steps, **answer}, ensure_ascii=False))
     else:
-        text = _in_words(answer)
+        text = printable(_in_words(answer))
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -160,7 +160,15 @@ def _print(run: Run, other: Run | None) -> None:
     from rich.panel import Panel
 
     from undamped.cli.next_steps import next_steps
-    from undamped.cli.screen import bars, console, duration, megabytes, metric_name, scores_line
+    from undamped.cli.screen import (
+        bars,
+        console,
+        duration,
+        megabytes,
+        metric_name,
+        print_warnings,
+        scores_line,
+    )
     from undamped.cli.tried import tried_table
     from undamped.training.origins import with_words
 
@@ -183,6 +191,7 @@ def _print(run: Run, other: Run | None) -> None:
         screen.print(f"  {settings['why']}", markup=False, soft_wrap=True)
     for sentence in settings.get("found", ()):
         screen.print(f"  {sentence}", markup=False, soft_wrap=True)
+    print_warnings(screen, settings.get("warnings", ()))
     screen.print("")
     screen.print(
         f"Trained in {duration(result['seconds'])}, peak memory "

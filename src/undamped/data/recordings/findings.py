@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from undamped.data.recordings.labels import as_labels, sorted_labels
+from undamped.data.recordings.labels import as_labels, comparable, sorted_labels
 from undamped.data.recordings.series import SeriesSet
+from undamped.data.recordings.suspicions import find_suspicions
 from undamped.data.recordings.target_kinds import known_numbers, look_like_classes
 
 _FEW = 5
-_ALMOST_ONE = 0.999
 
 
 @dataclass
@@ -135,12 +136,13 @@ def _say_targets(found: Findings, series_set: SeriesSet) -> None:
     if targets is None:
         found.facts.append("No target: forecasts only (horizon=), or name one with target=.")
         return
-    values = np.concatenate([np.asarray(t) for t in targets]) if series_set.stepwise else targets
-    array = np.asarray(values)
+    array = np.asarray(np.concatenate(targets) if isinstance(targets, list) else targets)
     kinds = sorted_labels(array)
     per = "step" if series_set.stepwise else "series"
-    names, counts = np.unique(np.array(as_labels(array)), return_counts=True)
-    of = dict(zip(names.tolist(), counts.tolist(), strict=True))
+    values, counts = np.unique(comparable(array), return_counts=True)
+    of: Counter[str] = Counter()
+    for label, count in zip(as_labels(values), counts.tolist(), strict=True):
+        of[label] += count
     if not kinds:
         found.warnings.append("All targets are missing: there are no labels to learn.")
         return
@@ -200,52 +202,18 @@ def _say_suspicions(found: Findings, series_set: SeriesSet) -> None:
         "subtract the offset."
         for name in series_set.blurred
     )
-    several = len(series_set) > 1
-    for place, channel in enumerate(found.channels):
-        if channel.low is None or channel.constant or channel.infinite:
-            continue
-        heads = [np.asarray(one[:10_000, place], dtype=np.float64) for one in series_set.series]
-        if all(len(h) > 2 and (np.diff(h) == 1).all() for h in heads):
-            found.warnings.append(f"'{channel.name}' counts the rows: is it time= or an index?")
-        elif several and all(h.min() == h.max() for h in heads):
-            values = np.array([h[0] for h in heads])
-            if len(np.unique(values)) == len(values) and (values == np.round(values)).all():
-                found.warnings.append(f"'{channel.name}' has a number per series: is it an id?")
-            elif _tells(values, series_set):
-                found.warnings.append(
-                    f"'{channel.name}' gives the target away: leave it out with channels=."
-                )
-        elif series_set.stepwise and _tells_steps(heads, series_set):
-            found.warnings.append(
-                f"'{channel.name}' gives the target away: leave it out with channels=."
-            )
+    found.warnings = list(
+        dict.fromkeys([*found.warnings, *series_set.warnings, *find_suspicions(series_set)])
+    )
 
 
-def _tells(values: np.ndarray, series_set: SeriesSet) -> bool:
-    """Whether a value per series determines the target."""
-    if series_set.targets is None or series_set.stepwise:
-        return False
-    return _determines(values, np.asarray(series_set.targets))
+def training_warnings(series_set: SeriesSet) -> list[str]:
+    """Return what a person should know of their data before they believe a score.
 
-
-def _tells_steps(heads: list[np.ndarray], series_set: SeriesSet) -> bool:
-    assert isinstance(series_set.targets, list)
-    labels = [np.asarray(t)[: len(h)] for t, h in zip(series_set.targets, heads, strict=True)]
-    return _determines(np.concatenate(heads), np.concatenate(labels))
-
-
-def _determines(values: np.ndarray, targets: np.ndarray) -> bool:
-    known = ~np.isnan(values)
-    values, targets = values[known], targets[known]
-    if not look_like_classes(targets):
-        numbers = targets.astype(np.float64)
-        both = ~np.isnan(numbers)
-        values, numbers = values[both], numbers[both]
-        if values.std() == 0 or numbers.std() == 0:
-            return False
-        return bool(abs(np.corrcoef(values, numbers)[0, 1]) > _ALMOST_ONE)
-    labels = np.array(as_labels(targets))
-    kinds = np.unique(values)
-    if not 1 < len(kinds) <= 2 * len(np.unique(labels)):
-        return False
-    return len(set(zip(values.tolist(), labels.tolist(), strict=True))) == len(kinds)
+    Args:
+        series_set: The recordings.
+    """
+    found = Findings("", {}, [])
+    _say_targets(found, series_set)
+    _say_suspicions(found, series_set)
+    return found.warnings

@@ -74,15 +74,28 @@ def split(
         parts = deal(np.arange(len(series_set)), tied, _strata(series_set), shares, seed)
     for name, share in zip(PARTS, shares, strict=True):
         if share > 0 and not len(parts[name]) and not (by == "given" and name == "valid"):
-            raise DataError(
-                explain(
-                    f"{series_set.source}, {name} part",
-                    expected="at least one series",
-                    got=f"none of {len(series_set)} (split by {by})",
-                    remedy="Use more data, another split, or other fractions.",
-                )
-            )
+            raise _empty_part(series_set, name, by)
     return parts
+
+
+def _empty_part(series_set: SeriesSet, name: str, by: str) -> DataError:
+    """Return the error for a part without a series, with the cause if series are identical."""
+    count = len(series_set)
+    distinct = len(np.unique(_copies(series_set)))
+    got, remedy = f"none of {count} (split by {by})", "Use more data, another split, or other "
+    remedy += "fractions."
+    if series_set.origin is None and distinct < min(count, len(PARTS)):
+        same = "are identical" if distinct == 1 else f"are copies of {distinct} of them"
+        got = f"none, since all {count} series {same} and copies stay on one side"
+        remedy = "Check the values: is the id column the right one, did the sensor record?"
+    return DataError(
+        explain(
+            f"{series_set.source}, {name} part",
+            expected="at least one series",
+            got=got,
+            remedy=remedy,
+        )
+    )
 
 
 def hold_out(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from undamped.errors import OptionError, explain
+from undamped.errors import OptionError, explain, printable
 from undamped.tasks.task import Task
 from undamped.training.portfolio import at_once_members, networks
 from undamped.training.portfolio.at_once_members import try_at_once
@@ -60,7 +60,7 @@ def fit_best(
 
     _check_validation(task)
     if progress is True and task.notes():  # what the data were taken for, before minutes go by
-        sys.stderr.write("\n".join(task.notes()) + "\n")
+        sys.stderr.write(printable("\n".join(task.notes()) + "\n"))
     clock, said = Clock.of(train), without_budget(train)
     tried = race(task, said, seed, clock, _teller(task, progress), talk=progress is True)
     winner, why = chosen(tried, task)
@@ -204,7 +204,7 @@ def _check_validation(task: Task) -> None:
 
 
 def _line(said: str) -> None:
-    sys.stderr.write(f"auto: {said}\n")
+    sys.stderr.write(printable(f"auto: {said}\n"))
 
 
 def _teller(task: Task, progress: bool | Callable[[str], None]) -> Callable[[Attempt], None]:
