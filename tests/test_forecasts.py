@@ -580,3 +580,103 @@ def test_series_are_read_from_packages_without_running_them(tmp_path):
     (raw / "taylor.py.txt").write_text("x = [f(), 1]")
     with pytest.raises(DataError, match="a list of numbers"):
         series_to_forecast(raw, files)
+
+
+# Splits, windows and short series
+
+
+def test_every_series_gives_its_past_to_training_and_its_future_to_the_test():
+    random = np.random.default_rng(0)
+    shops = [random.normal(size=(length, 2)) for length in (200, 150, 40)]
+    task = SeriesTask(SeriesSet.of(shops), horizon=5)
+    assert any(line.startswith("Split by time (the past of every series") for line in task.notes())
+    origin, lengths = task.series_set.origin, task.series_set.lengths
+    for shop, values in enumerate(shops):
+        last = {}
+        for name, part in task.parts.items():
+            stop = (origin[:, 1] + lengths)[part][origin[part, 0] == shop]
+            assert len(stop), (shop, name)
+            last[name] = stop.min() - 5, stop.max()
+        assert last["train"][1] <= last["valid"][0] < last["valid"][1] <= last["test"][0]
+        assert last["test"][1] == len(values)
+
+
+def test_groups_are_split_as_they_were_and_numbers_have_no_classes():
+    random = np.random.default_rng(0)
+    series = [random.normal(size=(40, 1)) for _ in range(12)]
+    grouped = SeriesSet.of(series, groups=[str(i % 4) for i in range(12)])
+    assert SeriesTask(grouped, horizon=3).split_record["by"] == "group"
+    numbers = SeriesTask(SeriesSet.of(series, targets=random.normal(size=12)))
+    (said,) = [line for line in numbers.notes() if line.startswith("Split")]
+    assert "classes" not in said and "at random" in said
+
+
+@pytest.mark.parametrize(
+    ("length", "horizon", "lost"),
+    [
+        (12, 3, []),
+        (12, 5, ["test"]),
+        (12, 10, ["valid", "test"]),
+        (60, 24, ["test"]),
+        (13, 4, ["test"]),
+    ],
+)
+@pytest.mark.parametrize("missing", [False, True])
+def test_the_race_answers_whatever_is_short(length, horizon, lost, missing, tmp_path, monkeypatch):
+    monkeypatch.setattr(networks, "_MEMBERS", ())
+    values = months(length)
+    if missing:
+        values[[2, 5]] = np.nan
+    task = task_of(values, horizon=horizon)
+    assert [name for name, part in task.parts.items() if not len(part)] == lost
+    run = fit("auto", task, train={"seconds": 10}, out=tmp_path, progress=False)
+    outputs = predict_series(run.model(), task.preparation, task.recordings)
+    assert np.isfinite(outputs[0]).all() and outputs[0].size == horizon
+
+
+def test_what_cannot_learn_from_everything_leaves_its_place_to_the_next(
+    small, tmp_path, monkeypatch
+):
+    def refuse(self, part):
+        raise DataError("ridge-lags: expected nothing, got something.")
+
+    monkeypatch.setattr(undamped.RidgeOnLags, "learn_also", refuse)
+    run = fit("auto", task_of(months()), train={"seconds": 5}, out=tmp_path, progress=False)
+    why = {one["model"]: one.get("why_not") for one in run.settings["tried"]}
+    assert "expected nothing" in why["ridge-lags"]
+    assert run.settings["model"]["name"] != "ridge-lags"
+    assert [one.name for one in tmp_path.iterdir()] == [run.path.name]
+
+
+def test_where_nothing_answers_the_sentence_ends_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(at_once_members, "MEMBERS", ("minirocket",))
+    monkeypatch.setattr(at_once_members, "FORECASTERS", ())
+    monkeypatch.setattr(networks, "_MEMBERS", ())
+    task = task_of(months(60), window=4, season=1)
+    with pytest.raises(OptionError, match=r"none: .*[^.]\. Name a model"):
+        fit("auto", task, out=tmp_path, progress=False)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.3])
+def test_plain_forecasters_take_missing_values(share, tmp_path):
+    random = np.random.default_rng(0)
+    values = 20 + 10 * np.sin(2 * np.pi * np.arange(200) / 7) + random.normal(size=200)
+    values[random.random(200) < share] = np.nan
+    task = task_of(values, horizon=7)
+    assert task.season == 7
+    for name in ("seasonal-naive", "ridge-lags", "combination"):
+        run = fit(name, task, out=tmp_path, progress=False)
+        assert run.result["test"]["rmse"] < 5 < run.result["chance"]["rmse"]
+
+
+def test_ets_fits_what_it_is_asked_twice_once(monkeypatch):
+    from undamped.networks.rivals import ets
+
+    fits = []
+    once = ets._fitted
+    monkeypatch.setattr(ets, "_fitted", lambda *given: fits.append(1) or once(*given))
+    model = undamped.ETS(shape_of(horizon=6, season=1))
+    batch = Batch(torch.randn(20, 2, 1), torch.zeros(2, 6))
+    model.learn([batch])
+    first, again = model(batch), model(batch)
+    assert torch.equal(first, again) and len(fits) == 3

@@ -33,7 +33,6 @@ from undamped.tasks.series_choices import (
     kind_of,
     labelled,
     long_enough,
-    stride_of,
     without_stamps,
 )
 from undamped.tasks.series_defaults import suggest
@@ -45,8 +44,7 @@ from undamped.tasks.series_forecast import (
     forecast_of,
     middle_answer,
     pinball,
-    season_of,
-    window_with_season,
+    plan_forecast,
 )
 from undamped.tasks.series_notes import preparation_notes, split_notes
 from undamped.tasks.series_tensors import IN_MEMORY, SeriesTensors
@@ -90,11 +88,11 @@ class SeriesTask(ArrayTask):
         self.horizon: int | None = asked["horizon"] if self.kind == "forecast" else None
         series_set = labelled(series_set, self.kind, self._said)
         stamps = self._stamped(series_set, asked["stamps"])
-        self.season = self._find_season(series_set, asked, stamps)
+        asked = self._planned(series_set, asked, stamps)
         self.quantiles = check_quantiles(asked["quantiles"], stamps)
         self.recordings = series_set
         """What was read, before it was cut into windows."""
-        self.series_set, window = self._cut(series_set, asked["window"], asked["stride"], stamps)
+        self.series_set, window = self._cut(series_set, asked["window"], asked["stride"])
         self.parts, self.split_record = self._split(asked)
         self.preparation = self._fit_preparation(asked, stamps, window)
         self._said += preparation_notes(self.series_set, self.preparation, asked["standardise"])
@@ -107,41 +105,42 @@ class SeriesTask(ArrayTask):
         )
         self.stays_on_disk = self.series_set.on_disk and self.series_set.nbytes > IN_MEMORY
 
-    def _find_season(self, series_set: SeriesSet, asked: Mapping[str, Any], stamps: bool) -> int:
-        """Return after how many steps a series is like itself; 1 where there is no such thing."""
-        for name in ("season", "quantiles"):
-            if self.horizon is None and asked[name] is not None:
-                raise OptionError(
-                    explain(
-                        name,
-                        expected="a horizon beside it, since it is about values to come",
-                        got="none",
-                        remedy="Give horizon=, or leave it out.",
-                    )
-                )
+    def _planned(
+        self, series_set: SeriesSet, options: Mapping[str, Any], stamps: bool
+    ) -> dict[str, Any]:
+        """Return the options; of a forecast with window, stride and shares for its parts."""
         if self.horizon is None:
-            return 1
+            for name in ("season", "quantiles"):
+                if options[name] is not None:
+                    raise OptionError(
+                        explain(
+                            name,
+                            expected="a horizon beside it, since it is about values to come",
+                            got="none",
+                            remedy="Give horizon=, or leave it out.",
+                        )
+                    )
+            self.season = 1
+            return dict(options)
         check_horizon(series_set, self.horizon)
-        if stamps:  # steps do not count where time does
-            return 1
-        share = float(asked["fractions"][0])
-        season = season_of(series_set, asked["season"], self.horizon, share, asked["forecast"])
-        if asked["season"] is None:
-            found = f"A season of {season} steps was found" if season > 1 else "No season was seen"
-            self._say(f"{found} in the training part; say season= if it is another.")
-        return season
+        if stamps and options["window"] is None and not _long(series_set):
+            self.season = 1
+            return dict(options)  # whole series are read
+        plan = plan_forecast(series_set, options, self.horizon, stamps)
+        self.season, self.too_short = plan.season, plan.too_short
+        self._said += plan.notes
+        own = {"window": plan.window, "stride": plan.stride, "fractions": plan.fractions}
+        return {**options, **own}
 
     def _cut(
-        self, series_set: SeriesSet, window: int | None, stride: int | None, stamps: bool
+        self, series_set: SeriesSet, window: int | None, stride: int | None
     ) -> tuple[SeriesSet, int | None]:
         """Return what a model answers about, whole series or windows, and how long a window is."""
-        if self.horizon is not None and window is None and stamps and not _long(series_set):
+        if self.horizon is not None and window is None:
             self._say(f"All of a series but its last {self.horizon} steps goes in.")
             return long_enough(series_set, self.horizon + 1, self._said), None
-        if self.horizon is not None:
-            window = window or window_with_season(series_set, self.horizon, self.season)
-            stride = stride or stride_of(series_set, self.horizon)
-            cut = series_set.windows(window + self.horizon, stride)
+        if self.horizon is not None and window is not None:
+            cut = series_set.windows(window + self.horizon, stride or 1)
             self._say(f"{len(cut):,} windows: {window} steps in, {self.horizon} to come.")
             return cut, window
         if window is not None:
@@ -162,7 +161,7 @@ class SeriesTask(ArrayTask):
             )
         else:
             if by == "auto":
-                by, why = splits.choose(self.series_set)
+                by, why = splits.choose(self.series_set, self.kind)
             parts = splits.split(
                 self.series_set,
                 fractions=fractions,
@@ -297,9 +296,9 @@ class SeriesTask(ArrayTask):
     def notes(self) -> list[str]:
         """Say what was done to the data."""
         return [
-            f"{self.series_set.source}: {self.series_set.describe()}.",
+            f"{self.recordings.source}: {self.recordings.describe()}.",
             *self._said,
-            *(f"Warning: {sentence}" for sentence in self.series_set.warnings),
+            *(f"Warning: {sentence}" for sentence in self.recordings.warnings),
         ]
 
     def record(self) -> dict[str, Any]:

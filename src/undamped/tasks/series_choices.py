@@ -179,8 +179,9 @@ def stride_of(series_set: SeriesSet, horizon: int) -> int:
 
     Short series are cut at every step: they have few windows to learn from as it is.
     """
-    steps = int(series_set.lengths.sum())
-    return max(1, min(horizon, 8, steps // _FEW_STEPS), steps // _MANY_WINDOWS)
+    lengths = series_set.lengths
+    few = int(lengths.max()) // _FEW_STEPS
+    return max(1, min(horizon, 8, few), int(lengths.sum()) // _MANY_WINDOWS)
 
 
 def long_enough(series_set: SeriesSet, steps: int, said: list[str]) -> SeriesSet:

@@ -10,6 +10,7 @@ import numpy as np
 
 from undamped.data.recordings import splits
 from undamped.data.recordings.series import SeriesSet
+from undamped.errors import DataError
 
 _LEAST_TRAINING = 0.4  # of what is not for the test, where validation is moved back in time
 _FEWEST_WINDOWS = 10
@@ -66,13 +67,16 @@ def validated_earlier(
     share = valid / (train + valid)
     if 1 - (number + 1) * share < _LEAST_TRAINING:
         return None
-    dealt = splits.split(
-        windows.take(pool),
-        fractions=(1 - (number + 1) * share, share, number * share),
-        by="time",
-        gap=record["gap"],
-        ahead=horizon,
-    )
+    try:
+        dealt = splits.split(
+            windows.take(pool),
+            fractions=(1 - (number + 1) * share, share, number * share),
+            by="time",
+            gap=record["gap"],
+            ahead=horizon,
+        )
+    except DataError:  # a part would be empty
+        return None
     if len(dealt["train"]) < _FEWEST_WINDOWS:
         return None
     return {name: pool[dealt[name]] for name in ("train", "valid")}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,8 +14,9 @@ from undamped.contract import Forecast
 from undamped.data.recordings.preparation import Preparation, middle_of
 from undamped.data.recordings.season import calendar_seasons, find_season
 from undamped.data.recordings.series import SeriesSet, pieces
+from undamped.data.recordings.splits import checked_shares, time_edges
 from undamped.errors import DataError, OptionError, explain
-from undamped.tasks.series_choices import forecast_window
+from undamped.tasks.series_choices import forecast_window, stride_of
 
 _LOOKED_AT = 100_000  # steps of each series, for a season
 
@@ -38,23 +41,82 @@ def check_horizon(series_set: SeriesSet, horizon: int) -> None:
         )
 
 
+@dataclass(frozen=True)
+class ForecastPlan:
+    """How recordings are cut into windows for a forecast, and parted.
+
+    Args:
+        season: After how many steps a series is like itself; 1 where there is no such thing.
+        window: Steps of the past that a forecast looks at.
+        stride: Steps from one window to the next.
+        fractions: Shares of training, validation and test.
+        notes: What was chosen and why, in sentences.
+        too_short: Whether there is no room for a validation part that was asked for.
+    """
+
+    season: int
+    window: int
+    stride: int
+    fractions: tuple[float, float, float]
+    notes: list[str]
+    too_short: bool
+
+
+def plan_forecast(
+    series_set: SeriesSet, options: Mapping[str, Any], horizon: int, stamps: bool
+) -> ForecastPlan:
+    """Choose what was not said about a forecast, so that every part has a window if possible.
+
+    Args:
+        series_set: The recordings, uncut.
+        options: What was said; see `undamped.data.recordings.options.SeriesOptions`.
+        horizon: Values to come.
+        stamps: Whether models are told the time stamps, so that steps do not count.
+    """
+    fractions, gap, window = checked_shares(options["fractions"]), options["gap"], options["window"]
+    stride = options["stride"] or stride_of(series_set, horizon)
+    longest, room = int(series_set.lengths.max()), horizon + stride - 1
+    parted = series_set.groups is not None or series_set.parts is not None
+    by_time = options["split"] == "time" or (
+        options["split"] == "auto" and options["held_out"] is None and not parted
+    )
+    shares, training, season, notes = fractions, longest, 1, []
+    if by_time:
+        shares = room_for_parts(longest, fractions, room, gap, window or 1)
+    if not stamps:
+        season = season_of(series_set, options["season"], horizon, shares, options["forecast"])
+        if options["season"] is None:
+            found = f"A season of {season} steps was found" if season > 1 else "No season was seen"
+            notes.append(f"{found} in the training part; say season= if it is another.")
+    lost = []
+    if by_time:
+        shares = room_for_parts(longest, fractions, room, gap, window or season)
+        training = time_edges(longest, shares, room, gap)[1]
+        names = ("training", "validation", "test")
+        lost = [n for n, f, share in zip(names, fractions, shares, strict=True) if f and not share]
+    if lost:
+        notes.append(f"The series are too short for a {' and a '.join(lost)} part.")
+    window = window or window_with_season(series_set, horizon, season, training)
+    return ForecastPlan(season, window, stride, shares, notes, "validation" in lost)
+
+
 def season_of(
     series_set: SeriesSet,
     season: int | None,
     horizon: int,
-    share: float,
+    fractions: Sequence[float],
     forecast: Sequence[str] | None = None,
 ) -> int:
-    """Return the season: the one asked for, or what the first share of every series shows.
+    """Return the season: the one asked for, or what the training part of every series shows.
 
-    Only the predicted channels are looked at, and of long series the end of that share. Where time
+    Only the predicted channels are looked at, and of long series the end of that part. Where time
     stamps follow the calendar, they name the seasons that are possible.
 
     Args:
         series_set: The recordings, uncut.
         season: What was asked for.
         horizon: Values to come.
-        share: How much of a series may be looked at, from its beginning.
+        fractions: Shares of training, validation and test; only the first may be looked at.
         forecast: The channels that are predicted; all if not said.
     """
     longest = int(series_set.lengths.max())
@@ -74,23 +136,51 @@ def season_of(
     places = [place for place, name in enumerate(series_set.channels) if name in names]
     recent = []
     for one in series_set.series:  # may be larger than memory
-        end = int(share * len(one))
+        end = time_edges(len(one), fractions, horizon)[1]
         recent.append(one[max(0, end - _LOOKED_AT) : end, places])
     found = find_season(recent, calendar_seasons(series_set.times))
     return found if found + horizon <= longest else 1
 
 
-def window_with_season(series_set: SeriesSet, horizon: int, season: int) -> int:
+def room_for_parts(
+    length: int, fractions: Sequence[float], horizon: int, gap: int, window: int
+) -> tuple[float, float, float]:
+    """Return shares that leave every part a forecast, and training a window before it.
+
+    A part that there is no room for has a share of zero: the test first, then validation.
+
+    Args:
+        length: Steps of the longest series.
+        fractions: Shares of training, validation and test that were asked for.
+        horizon: Values to come.
+        gap: Steps that are left out between two parts.
+        window: Steps of the past that a forecast has to look at.
+    """
+    train, valid, test = fractions
+    for shares in ((train, valid, test), (train + test, valid, 0.0), (1.0, 0.0, 0.0)):
+        edges = time_edges(length, shares, horizon, gap)
+        if edges[1] > window + horizon:  # two windows or more
+            break
+    first, second, third = np.diff(edges) / length
+    return float(first), float(second), float(third)
+
+
+def window_with_season(series_set: SeriesSet, horizon: int, season: int, training: int) -> int:
     """Return how much of the past a forecast looks at: two seasons where there is room for them.
+
+    At least half of what could be windows of the training part are, unless a season is longer.
 
     Args:
         series_set: The recordings, uncut.
         horizon: Values to come.
         season: Steps after which a series is like itself.
+        training: Steps of the longest series that are for training.
     """
-    usual, longest = forecast_window(series_set, horizon), int(series_set.lengths.max())
+    longest = int(series_set.lengths.max())
     wanted = 2 * season if 2 * season + horizon <= longest // 2 else season
-    return min(max(usual, wanted), longest - horizon)
+    window = max(forecast_window(series_set, horizon), wanted)
+    window = min(window, max(season, (training - horizon + 1) // 2))
+    return max(1, min(window, training - horizon, longest - horizon))
 
 
 def check_varies(series_set: SeriesSet, forecast: Sequence[str] | None) -> list[str]:

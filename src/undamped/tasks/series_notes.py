@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from undamped.data.recordings import splits
 from undamped.data.recordings.preparation import Preparation
 from undamped.data.recordings.series import SeriesSet
 
 
 def split_notes(
-    series_set: SeriesSet, parts: Mapping[str, np.ndarray], by: str, why: str
+    series_set: SeriesSet, parts: Mapping[str, np.ndarray], by: splits.By, why: str
 ) -> list[str]:
     """Say how series were split.
 
@@ -21,8 +22,7 @@ def split_notes(
         by: What they were split by.
         why: Who wanted it so.
     """
-    sizes = ", ".join(f"{len(index):,} {name}" for name, index in parts.items())
-    said = [f"Split by {by} ({why}): {sizes}."]
+    said = [splits.describe(by, why, dict(parts))]
     left = len(series_set) - sum(len(index) for index in parts.values())
     if left:
         said.append(f"{left:,} left out, so that no part sees what another holds.")

@@ -90,6 +90,8 @@ class Task(ABC):
     """Whether inputs are sequences; otherwise they are single vectors."""
     carries_state: bool = False
     """Whether a batch goes on where the one before it ended, so that state is handed on."""
+    too_short: bool = False
+    """Whether there are too few data to validate what was learnt."""
     stays_on_disk: bool = False
     """Whether a batch is read from disk when it is asked for, so that reading ahead pays."""
 

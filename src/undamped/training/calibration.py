@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from undamped.data.recordings.bands import LEVELS, Bands
+from undamped.errors import UndampedError
 from undamped.networks.task_model import TaskModel
 from undamped.tasks.series import SeriesTask
 from undamped.tasks.task import Split, Task
@@ -41,7 +42,10 @@ def calibrate(
         if earlier is None:
             break
         assert learn is not None
-        again = learn(earlier)
+        try:
+            again = learn(earlier)
+        except UndampedError:  # too little is left to learn from
+            break
         found.append(answers_and_truth(again, earlier, "valid", batch_size, MOST_WINDOWS))
     answers, truth = (np.concatenate(part) for part in zip(*found, strict=True))
     prepared = task.preparation

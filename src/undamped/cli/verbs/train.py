@@ -187,7 +187,8 @@ def _print(run: Run, other: Run | None) -> None:
             screen.print(scores_line(name, result[name]))
     if "tried" in settings:
         screen.print("")
-        screen.print(tried_table(settings["tried"], task))
+        if settings["tried"]:
+            screen.print(tried_table(settings["tried"], task))
         screen.print(f"  {settings['why']}", markup=False, soft_wrap=True)
     for sentence in settings.get("found", ()):
         screen.print(f"  {sentence}", markup=False, soft_wrap=True)

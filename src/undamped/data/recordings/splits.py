@@ -23,16 +23,58 @@ DEFAULT_FRACTIONS = (0.7, 0.15, 0.15)
 _FEW_RECORDINGS = 3
 
 
-def choose(series_set: SeriesSet) -> tuple[By, str]:
-    """Return the kind of split that suits a set, and why."""
+def choose(series_set: SeriesSet, kind: str = "classification") -> tuple[By, str]:
+    """Return the kind of split that suits a set, and why.
+
+    Args:
+        series_set: The set.
+        kind: What is asked of it, such as "regression" or "forecast".
+    """
     if series_set.parts is not None:
         return "given", "the source brings its own split"
     if series_set.groups is not None:
         return "group", "no group is on both sides"
     origin = series_set.origin
+    if origin is not None and kind == "forecast":
+        return "time", "the past of every series is for training, its future for the test"
     if origin is not None and len(np.unique(origin[:, 0])) < _FEW_RECORDINGS:
         return "time", "the windows come from one or two recordings"
-    return "stratified", "every part has the classes in like shares"
+    if kind in ("classification", "steps"):
+        return "stratified", "stratified: every part has the classes in like shares"
+    return "stratified", "whole series, drawn by chance"
+
+
+def describe(by: By, why: str, parts: Parts) -> str:
+    """Return a sentence about a split.
+
+    Args:
+        by: What series were split by.
+        why: Why, in a few words.
+        parts: The parts.
+    """
+    how = {"stratified": "at random", "given": "as given"}.get(by, f"by {by}")
+    sizes = ", ".join(f"{len(index):,} {name}" for name, index in parts.items())
+    return f"Split {how} ({why}): {sizes}."
+
+
+def time_edges(
+    length: int, shares: Sequence[float], ahead: int = 0, gap: int = 0
+) -> tuple[int, int, int, int]:
+    """Return the steps at which training, validation and test begin, and the length.
+
+    Args:
+        length: Steps of a recording.
+        shares: Of training, validation and test.
+        ahead: Steps that every part has at least, unless its share is zero.
+        gap: Steps that are left out at the beginning of validation and of test.
+    """
+    edges = np.round(np.cumsum([0.0, *shares]) * length).astype(int)
+    edges[3] = length
+    for place in (2, 1):
+        room = ahead + gap if shares[place] and ahead else 0
+        edges[place] = max(0, min(edges[place], edges[place + 1] - room))
+    begin, valid, test, end = edges.tolist()
+    return begin, valid, test, end
 
 
 def split(
@@ -62,7 +104,7 @@ def split(
     Returns:
         Sorted numbers of the series, by part; "valid" or "test" is empty where its share is zero.
     """
-    shares = _checked(fractions)
+    shares = checked_shares(fractions)
     if by != "time" and gap:
         raise OptionError(f"gap: expected 0 with a split by {by}, got {gap}. Only time has a gap.")
     if by == "time":
@@ -112,7 +154,7 @@ def hold_out(
         fractions: Shares of training, validation and test; the last plays no part.
         seed: Which of the possible splits.
     """
-    shares = _checked(fractions)
+    shares = checked_shares(fractions)
     tied = _tied(series_set, by_group=True)
     assert series_set.groups is not None
     names = series_set.groups.astype(str)
@@ -145,7 +187,8 @@ def hash_of(parts: Parts) -> str:
     return digest.hexdigest()[:16]
 
 
-def _checked(fractions: Sequence[float]) -> tuple[float, float, float]:
+def checked_shares(fractions: Sequence[float]) -> tuple[float, float, float]:
+    """Return shares of training, validation and test that add up to one, or refuse them."""
     good = len(fractions) == 3 and all(0 <= f <= 1 for f in fractions) and fractions[0] > 0
     if not good or abs(sum(fractions) - 1) > 1e-6:
         raise OptionError(
@@ -301,10 +344,13 @@ def _windows_by_time(
     last = origin[:, 1] + series_set.lengths
     first = last - ahead if ahead else origin[:, 1]
     chosen = {name: np.zeros(len(series_set), dtype=bool) for name in PARTS}
+    starts = np.sort(np.unique(origin[:, 1]))
+    stride = int(np.diff(starts).min()) if len(starts) > 1 else 1
+    room = ahead + stride - 1 if ahead else 0  # wherever a part begins, a window begins in it
     for recording in np.unique(origin[:, 0]):
         own = origin[:, 0] == recording
         end = int(last[own].max())
-        edges = np.round(np.cumsum([0.0, *shares]) * end).astype(int)
+        edges = time_edges(end, shares, room, gap)
         for place, name in enumerate(PARTS):
             begin = edges[place] + (gap if place and shares[place] else 0)
             chosen[name] |= own & (first >= begin) & (last <= edges[place + 1])

@@ -97,6 +97,8 @@ class ETS(Continuation):
                 )
             )
         self.form = form
+        # Every answer is a fit, and some are asked for twice.
+        self._answered: dict[bytes, np.ndarray] = {}
 
     @staticmethod
     def _no_season(found: int) -> str:
@@ -150,6 +152,12 @@ class ETS(Continuation):
         return found
 
     def _ahead(self, values: np.ndarray, form: list[int]) -> np.ndarray:
+        key = bytes(form) + values.tobytes()
+        if key not in self._answered:
+            self._answered[key] = self._fit_and_continue(values, form)
+        return self._answered[key]
+
+    def _fit_and_continue(self, values: np.ndarray, form: list[int]) -> np.ndarray:
         letters = "".join(_LETTERS[letter] for letter in form[:3])
         damped = _LETTERS[form[3]] == "D"
         if "M" in letters and values.min() <= 0:  # what multiplies needs values above zero

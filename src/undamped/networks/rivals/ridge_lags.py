@@ -10,6 +10,7 @@ import torch
 
 from undamped.checked import checked
 from undamped.contract import TaskShape
+from undamped.data.recordings.gaps import interpolate
 from undamped.errors import DataError, explain
 from undamped.networks.learns_at_once import Part
 from undamped.networks.ridge import PENALTIES, fit_ridge
@@ -21,6 +22,7 @@ _FOLDS = (0.4, 0.6, 0.8)  # of the windows, in time: learnt from while the next 
 _SCALES = ("values", "roots", "logarithms")
 _NEARLY = 1.1  # times the smallest error: forms that are not told apart
 _FEWEST = 10  # windows to choose a form with
+_MOST_MISSING = 0.5  # of the values after a window
 
 
 class _Form(NamedTuple):
@@ -96,7 +98,7 @@ class RidgeOnLags(Continuation):
         batches, kept = list(part), self._kept
         self._kept = None
         if batches and kept is not None:
-            pasts, truth = self._collect(batches)
+            pasts, truth = self._collect(batches, fewest=0)
             both = Pasts(kept[0].known + pasts.known, kept[0].inputs + pasts.inputs)
             self._solve(both, np.concatenate([kept[1], truth]))
 
@@ -115,25 +117,28 @@ class RidgeOnLags(Continuation):
             else f"{int(self.learnt['steps'])} lags; differences of {kept[0]}."
         ]
 
-    def _collect(self, part: Part) -> tuple[Pasts, np.ndarray]:
+    def _collect(self, part: Part, fewest: int = 2) -> tuple[Pasts, np.ndarray]:
+        """Return windows and what came after them; of values that are missing there, a guess."""
         known, inputs, truth = [], [], []
         for batch in part:
-            rows = self._truth(batch)
-            there = np.flatnonzero(~np.isnan(rows).any((1, 2)))
-            pasts = self._pasts(batch)
+            rows, pasts = self._truth(batch), self._pasts(batch)
+            # Windows of which more than half is missing would be made of guesses.
+            there = np.flatnonzero(np.isnan(rows).mean((1, 2)) <= _MOST_MISSING)
             known += [pasts.known[i] for i in there]
             inputs += [pasts.inputs[i] for i in there]
-            truth.append(rows[there])
-        if len(known) < 2:
+            for i in there:
+                whole = np.concatenate([pasts.known[i][-1:], rows[i]])
+                truth.append(interpolate(whole, ~np.isnan(whole))[1:])
+        if len(known) < fewest:
             raise DataError(
                 explain(
                     "ridge-lags",
-                    expected="at least two windows whose values to come are all known",
+                    expected="at least two windows of whose values to come half are known",
                     got=len(known),
                     remedy="Give more data, a shorter horizon or a shorter window.",
                 )
             )
-        return Pasts(known, inputs), np.concatenate(truth)
+        return Pasts(known, inputs), np.array(truth).reshape(len(known), self.shape.horizon, -1)
 
     def _chosen(self, pasts: Pasts, truth: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return scale, season and penalty of the forms that are best on windows to come."""

@@ -95,10 +95,10 @@ class WholeSeriesModel(LearnsAtOnce):
         kept, self._kept = self._kept, None
         batches = list(part)
         if kept is not None and batches:
-            self._learn_from(kept + self._collect(batches), choose=False)
+            self._learn_from(kept + self._collect(batches, fewest=0), choose=False)
 
-    def _collect(self, part: Part) -> Collected:
-        """Return the series whose answer is known."""
+    def _collect(self, part: Part, fewest: int = 2) -> Collected:
+        """Return the series whose answer is known, or refuse fewer than there have to be."""
         series: list[np.ndarray] = []
         observed: list[np.ndarray] = []
         answers = [torch.zeros(0, self.shape.output_size, dtype=torch.float64)]
@@ -109,7 +109,7 @@ class WholeSeriesModel(LearnsAtOnce):
             series += [found[number] for number in numbers]
             observed += [seen[number] for number in numbers]
             answers.append(rows[known])
-        if len(series) < 2:
+        if len(series) < fewest:
             raise DataError(
                 explain(
                     type(self).__name__,

@@ -86,13 +86,12 @@ class Trajectories(LearnsMotion):
         space, source = self.own.columns.space, Path(self.file).name
         whole = SeriesSet(rows, [*space.names, *space.inputs], ids=self.own.ids, source=source)
         windows = whole.windows(self.length, 1)
-        by, why = splits.choose(windows)
+        by, why = splits.choose(windows, "step-regression")
         fractions, split_seed = asked["fractions"], asked["split_seed"]
         self.parts = splits.split(windows, fractions=fractions, by=by, seed=split_seed)
         starts = [(i, k) for i, one in enumerate(rows) for k in range(len(one) - self.length + 1)]
         self.windows = np.array(starts, dtype=np.int64)
-        sizes = ", ".join(f"{len(index):,} {name}" for name, index in self.parts.items())
-        self.split_said = f"Split by {by} ({why}): {sizes} windows."
+        self.split_said = splits.describe(by, why, self.parts)
         self.split_record = {
             "by": by,
             "fractions": [float(f) for f in fractions],

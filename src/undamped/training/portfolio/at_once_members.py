@@ -33,7 +33,9 @@ _ASKED = 4  # of them, for answers
 _LARGER = 4  # times as many the next time, while that is not nearly all
 _CHEAP = 0.1  # of the time that is left: what costs less needs no closer look
 _FIRST_LOOK = 3.0  # seconds that compiling and probing may take
-_FINAL = 2.5  # times the price of one draw: learning again from all, and scoring
+FINAL = 3.0
+"""Times the price of one draw: learning again from all, scoring, and reading bands."""
+_FEWEST_WINDOWS = 10  # to learn from, below which only plain forecasters are tried
 
 
 def members(task: Task) -> list[str]:
@@ -45,10 +47,22 @@ def members(task: Task) -> list[str]:
     if task.task_shape.forecast is None:
         return list(MEMBERS)
     cheapest, *others = MEMBERS
-    return [cheapest, *FORECASTERS, *others]
+    return [cheapest, *FORECASTERS, *(() if too_few_windows(task) else others)]
 
 
-def try_at_once(name: str, task: Task, train: dict[str, Any], seed: int, clock: Clock) -> Attempt:
+def too_few_windows(task: Task) -> bool:
+    """Whether a forecast has so few windows that only plain forecasters can learn from them.
+
+    Args:
+        task: The task.
+    """
+    few = (task.count("train", 1) or 0) < _FEWEST_WINDOWS
+    return few and task.task_shape.forecast is not None
+
+
+def try_at_once(
+    name: str, task: Task, train: dict[str, Any], seed: int, clock: Clock, reserve: float = 0.0
+) -> Attempt:
     """Learn from the training part, score on validation data, as often as pays and time allows.
 
     Args:
@@ -57,6 +71,7 @@ def try_at_once(name: str, task: Task, train: dict[str, Any], seed: int, clock: 
         train: Options of training that were said, without a budget.
         seed: Where random numbers come from.
         clock: The time that is left.
+        reserve: Seconds of it that are needed afterwards.
     """
     begun = time.perf_counter()
     task = as_seen_by(name, task)
@@ -67,13 +82,14 @@ def try_at_once(name: str, task: Task, train: dict[str, Any], seed: int, clock: 
         model = _built(name, task, settings["model"], options)
         refuse_data(name, task, options)
         if clock.timed and name not in ALWAYS:
-            if clock.left < _FIRST_LOOK:
+            if clock.left - reserve < _FIRST_LOOK:
                 return Attempt(name, why_not="there was no time left for it.")
-            price = _price(name, task, settings["model"], options, seed, clock)
-            if price * (1 + _FINAL) > clock.left:
-                said = f"it would have taken about {price * (1 + _FINAL):.0f} s."
+            price = _price(name, task, settings["model"], options, seed, clock.left - reserve)
+            left = clock.left - reserve
+            if price * (1 + FINAL) > left:
+                said = f"it would have taken about {price * (1 + FINAL):.0f} s."
                 return Attempt(name, why_not=said)
-            draws = max(1, min(draws, int(clock.left / 4 / max(price, 1e-9))))
+            draws = max(1, min(draws, int(left / 4 / max(price, 1e-9))))
         found = []
         for number in range(draws):
             drawn = task if number == 0 else task.redrawn(number)
@@ -115,7 +131,7 @@ def _learn(model: LearnsAtOnce, task: Task, options: TrainOptions, seed: int) ->
 
 
 def _price(
-    name: str, task: Task, options: dict[str, Any], train: TrainOptions, seed: int, clock: Clock
+    name: str, task: Task, options: dict[str, Any], train: TrainOptions, seed: int, left: float
 ) -> float:
     """Return about how many seconds one draw will take, from looks at more and more series.
 
@@ -144,8 +160,8 @@ def _price(
     _, total = _few(task, train, 1)
     while (
         count * _LARGER < total
-        and price * (1 + _FINAL) > _CHEAP * clock.left
-        and seconds * _LARGER * (1 + _FINAL) < clock.left
+        and price * (1 + FINAL) > _CHEAP * left
+        and seconds * _LARGER * (1 + FINAL) < left
     ):
         count *= _LARGER
         seconds, price = look(count)

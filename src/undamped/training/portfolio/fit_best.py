@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from undamped.errors import OptionError, explain, printable
+from undamped.errors import OptionError, UndampedError, explain, printable
 from undamped.tasks.task import Task
 from undamped.training.portfolio import at_once_members, networks
 from undamped.training.portfolio.at_once_members import try_at_once
@@ -62,30 +64,44 @@ def fit_best(
     if progress is True and task.notes():  # what the data were taken for, before minutes go by
         sys.stderr.write(printable("\n".join(task.notes()) + "\n"))
     clock, said = Clock.of(train), without_budget(train)
-    tried = race(task, said, seed, clock, _teller(task, progress), talk=progress is True)
-    winner, why = chosen(tried, task)
+    if task.too_short:
+        tried, winner = [], Attempt(at_once_members.FORECASTERS[0])
+        why = f"There are too few values to compare models; {winner.model} needs no comparison."
+    else:
+        tried = race(task, said, seed, clock, _teller(task, progress), talk=progress is True)
+        winner, why = chosen(tried, task)
     # What learns at once does so on one processor, whatever networks were trained on.
     plain = {name: said[name] for name in ("batch_size", "precision") if name in said}
-    final = winner.train if winner.steps else plain
-    # A network has a bar of its own; the notes have been said.
-    shown = _line if progress is True and not winner.steps else progress
+    begun: list[Run] = []
 
     def begin(run: Run) -> None:
+        begun.append(run)
         run.update(tried=[one.to_dict() for one in tried], why=why)
         if started is not None:
             started(run)
 
-    return fit(
-        winner.model,
-        task,
-        task_options=task_options,
-        train=final,
-        seed=seed,
-        out=out,
-        progress=shown,
-        command=command,
-        started=begin,
-    )
+    while True:
+        try:
+            return fit(
+                winner.model,
+                task,
+                task_options=task_options,
+                train=winner.train if winner.steps else plain,
+                seed=seed,
+                out=out,
+                # A network has a bar of its own; the notes have been said.
+                progress=_line if progress is True and not winner.steps else progress,
+                command=command,
+                started=begin,
+            )
+        except UndampedError as error:
+            # What could be scored may still refuse to learn from all data; another one will do.
+            tried = [replace(one, why_not=str(error)) if one is winner else one for one in tried]
+            if not any(one.usable for one in tried):
+                raise
+            while begun:
+                shutil.rmtree(begun.pop().path, ignore_errors=True)
+            winner, why = chosen(tried, task)
 
 
 def race(
@@ -107,16 +123,18 @@ def race(
         talk: Whether to say what is begun, and to draw bars for networks.
     """
     tried: list[Attempt] = []
+    best, reserve = None, 0.0
     for name in at_once_members.members(task):
         if talk:
             _line(f"trying {name}")
-        tried.append(try_at_once(name, task, train, seed, clock))
+        tried.append(try_at_once(name, task, train, seed, clock, reserve))
         say(tried[-1])
-    best = _best([one for one in tried if one.usable], task)
+        best = _best([one for one in tried if one.usable], task)
+        if best is not None:  # what it takes to fit it at the end
+            reserve = at_once_members.FINAL * best.seconds / max(1, best.draws)
     useless = _why_no_networks(best, task)
     if useless:
         return [*tried, *(Attempt(name, why_not=useless) for name in networks.members())]
-    reserve = 0.0 if best is None else 3 * best.seconds / max(1, best.draws)
     return [*tried, *try_networks(task, train, seed, clock, reserve, say, talk)]
 
 
@@ -135,7 +153,7 @@ def chosen(tried: list[Attempt], task: Task) -> tuple[Attempt, str]:
             explain(
                 "auto",
                 expected="a task that one of the models of the race can answer",
-                got=f"none: {tried[0].why_not}",
+                got=f"none: {tried[0].why_not.rstrip('.')}",
                 remedy="Name a model; 'undamped list' shows all.",
             )
         )
@@ -173,6 +191,8 @@ def _where(attempt: Attempt) -> str:
 
 def _why_no_networks(best: Attempt | None, task: Task) -> str:
     """Say why no network could win, whatever came of it; nothing where one could."""
+    if best is not None and at_once_members.too_few_windows(task):
+        return "there are too few windows to train a network on."
     if best is None or best.model in at_once_members.ALWAYS:
         return ""
     count = _valid_count(task)
@@ -191,7 +211,7 @@ def _valid_count(task: Task) -> int:
 
 
 def _check_validation(task: Task) -> None:
-    if task.validates_on_training:
+    if task.validates_on_training and not task.too_short:
         raise OptionError(
             explain(
                 "auto",
