@@ -72,7 +72,7 @@ def test_screen_has_bars_lines_and_the_next_command(tmp_path, monkeypatch, capsy
     code, out, _ = check(monkeypatch, capsys, "target=gait", "a.csv", "id=walk")
     assert code == 0
     assert "8 series of 10 to 17 steps" in out and "█" in out and "▁" in out
-    assert "undamped train a.csv unicornn target=gait id=walk" in out
+    assert "undamped train a.csv target=gait id=walk" in out
 
 
 def test_copies_targets_and_times():

@@ -181,7 +181,7 @@ def test_estimators_warn():
 
 
 def test_names_of_files_cannot_control_the_terminal(monkeypatch, capsys):
-    evil = "\x1b]0;PWN\x07\x1b[2J\x9b1m\u202ex"
+    evil = "\x1b]0;PWN\x07\x1b[2J\x9b1m\u202ex[/]"  # and no markup either
     frame = leaking().drop(columns=["batch_code"])
     frame = frame.rename(columns={"serial": evil})
     frame["state"] = frame["state"].replace("bad", f"bad{evil}")

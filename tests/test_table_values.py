@@ -1,13 +1,19 @@
 """What people write into tables: large exponents, quotes, decimal commas, dates, holes."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from undamped.cli.predict_recordings import read_for
 from undamped.data.recordings.formats.table.read import read_table
 from undamped.data.recordings.read import read_recordings
 from undamped.errors import DataError, OptionError
+from undamped.tasks.recordings import Recordings
 from undamped.tasks.series_choices import irregular
+from undamped.training import Run, fit
+from undamped.training.prediction import predict_series, windows_of
 
 
 def read(tmp_path, text, **options):
@@ -251,3 +257,69 @@ def test_folders_are_read_as_tables_are(tmp_path):
     data = read_recordings(tmp_path / "f", na=["gone"])
     assert [one[0, 0] for one in data.series] == [1.5] * 4
     assert np.diff(data.times[0]).tolist() == [86400]
+
+
+def one_long_recording(steps=2400, stretch=100):
+    random = np.random.default_rng(0)
+    state = (np.arange(steps) // stretch) % 2
+    wave = np.sin(np.arange(steps) * np.where(state, 0.3, 0.9)) + 0.3 * random.normal(size=steps)
+    return pd.DataFrame({"u": wave, "state": np.where(state, "slow", "fast")})
+
+
+def test_one_long_recording_is_cut_into_labelled_windows(tmp_path):
+    frame = one_long_recording()
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    task = Recordings(str(tmp_path / "t.csv"), target="state")
+    assert task.kind == "classification" and task.split_record["by"] == "time"
+    assert len(task.series_set) == 60 and set(task.series_set.lengths) == {40}
+    for (_, start), label in zip(task.series_set.origin, task.series_set.targets, strict=True):
+        assert label == frame["state"][start : start + 40].mode()[0]
+    assert "60 windows of 40 steps, each with its commonest label" in " ".join(task.notes())
+    assert task.preparation.each_window and task.preparation.window == 40
+    with pytest.raises(OptionError, match="windows of 40 steps"):
+        task.preparation.stream()
+    steps = Recordings(str(tmp_path / "t.csv"), target="state", kind="steps")
+    assert steps.kind == "steps" and len(steps.series_set) == 60
+    assert not steps.preparation.each_window
+    chosen = Recordings(
+        str(tmp_path / "t.csv"), target="state", kind="classification", window=100, stride=50
+    )
+    assert len(chosen.series_set) == 47 and chosen.preparation.window == 100
+    given = Recordings(str(tmp_path / "t.csv"), target="state", window=100)
+    assert given.kind == "steps"
+
+
+def test_every_window_of_a_long_recording_has_an_answer(tmp_path):
+    frame = one_long_recording()
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    options = {"file": str(tmp_path / "t.csv"), "target": "state"}
+    run = fit("bank", "recordings", task_options=options, out=tmp_path, progress=False)
+    assert run.result["test"]["accuracy"] == 1
+    prepared = Run.open(run.path).preparation()
+    new = read_for(run, prepared, tmp_path / "t.csv").take([0])
+    cut = dataclasses.replace(new, series=[new.series[0][:1990]])
+    (outputs,) = predict_series(run.model(), prepared, cut)
+    windows = windows_of(1990, prepared)
+    assert len(outputs) == len(windows) == 50
+    assert windows[-1] == slice(1950, 1990)
+    labels = [answer["label"] for answer in prepared.answer(outputs)]
+    truth = [frame["state"][one].mode()[0] for one in windows]
+    assert np.mean(np.array(labels) == truth) > 0.9
+
+
+def test_numbers_per_step_become_their_mean(tmp_path):
+    frame = one_long_recording().assign(load=np.linspace(0, 1, 2400))
+    frame.loc[:79, "load"] = np.nan
+    frame.drop(columns="state").to_csv(tmp_path / "t.csv", index=False)
+    task = Recordings(str(tmp_path / "t.csv"), target="load")
+    assert task.kind == "regression" and len(task.series_set) == 58
+    expected = frame["load"][80:120].mean()
+    np.testing.assert_allclose(task.series_set.targets[0], expected)
+
+
+def test_classes_that_training_never_sees_are_warned_about(tmp_path):
+    frame = one_long_recording()
+    frame.loc[2200:, "state"] = "broken"
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    task = Recordings(str(tmp_path / "t.csv"), target="state")
+    assert "Warning: Not in the training part, and never to be named: broken." in task.notes()

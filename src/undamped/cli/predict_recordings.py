@@ -52,8 +52,14 @@ def answer_recordings(
     tested = data is None and not future
     truths = _truths(series_set) if tested else [None] * len(series_set)
     answers = [
-        with_standard_error(_answer(name, preparation, found, truth), found, model, preparation)
-        for name, found, truth in zip(series_set.ids, outputs, truths, strict=True)
+        _of_windows(name, preparation, found, length, truth)
+        if preparation.each_window
+        else with_standard_error(
+            _answer(name, preparation, found, truth), found, model, preparation
+        )
+        for name, found, length, truth in zip(
+            series_set.ids, outputs, series_set.lengths.tolist(), truths, strict=True
+        )
     ]
     for number, what in strange.items():
         answers[number]["warning"] = what
@@ -147,6 +153,23 @@ def _answer(name: str, preparation: Preparation, outputs: Any, truth: Any) -> di
     return answer
 
 
+def _of_windows(
+    name: str, preparation: Preparation, outputs: Any, length: int, truth: Any
+) -> dict[str, Any]:
+    """Return the answers to the windows of a series, with their first and last steps."""
+    from undamped.training.prediction import windows_of
+
+    found = preparation.answer(outputs)
+    spans = [(one.start, one.stop - 1) for one in windows_of(length, preparation)]
+    windows = [
+        {"first": first, "last": last, **answer}
+        for (first, last), answer in zip(spans, found, strict=True)
+    ]
+    kind = "label" if preparation.classes is not None else "value"
+    answer = {"id": name, kind + "s": [one[kind] for one in windows], "windows": windows}
+    return answer if truth is None else {**answer, "truth": truth}
+
+
 def _in_words(answer: dict[str, Any]) -> str:
     if "probabilities" in answer:
         likely = f"probability {answer['probabilities'][answer['label']]:.2f}"
@@ -203,6 +226,14 @@ def _as_csv(answers: list[dict[str, Any]], preparation: Preparation) -> str:
         for answer in answers:
             for step, value in enumerate(answer[kind + "s"]):
                 table.writerow([answer["id"], step, value])
+    elif preparation.each_window:
+        classes = preparation.classes or []
+        kind = "label" if preparation.classes is not None else "value"
+        table.writerow(["id", "first", "last", kind, *(f"p_{name}" for name in classes)])
+        for answer in answers:
+            for one in answer["windows"]:
+                shares = one.get("probabilities", {}).values()
+                table.writerow([answer["id"], one["first"], one["last"], one[kind], *shares])
     elif preparation.classes is not None:
         beside = _beside(answers, "margin", "standard_error")
         table.writerow(["id", "label", *(f"p_{name}" for name in preparation.classes), *beside])

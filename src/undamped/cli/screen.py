@@ -81,7 +81,7 @@ def bars(rows: list[tuple[str, float, str]], task: Task) -> Table:
         filled = round(BAR * min(1.0, max(0.0, value / top))) if top else 0
         colour = "blue" if place == 0 else "yellow"
         drawn = f"[{colour}]{'█' * filled}[/]" + "·" * (BAR - filled)
-        table.add_row(name, number(value, task), drawn, note)
+        table.add_row(escape(name), number(value, task), drawn, escape(note))
     return table
 
 

@@ -5,14 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Unpack
 
+import numpy as np
+
 from undamped.checked import checked
 from undamped.data.recordings.findings import training_warnings
+from undamped.data.recordings.labelled_windows import (
+    label_windows,
+    needs_windows,
+    suitable_window,
+)
 from undamped.data.recordings.options import ReadingOptions, RecordingOptions
 from undamped.data.recordings.read import read_recordings
+from undamped.data.recordings.series import SeriesSet
 from undamped.data.recordings.suspicions import without_leaks
 from undamped.options import NonNegativeInt, options_in
 from undamped.registry import tasks
 from undamped.tasks.series import SeriesTask
+from undamped.tasks.series_chance import class_counts
 
 
 @tasks.register("recordings")
@@ -46,4 +55,45 @@ class Recordings(SeriesTask):
         if reading["channels"] is None:
             series_set = without_leaks(series_set)
         series_set = replace(series_set, warnings=tuple(training_warnings(series_set)))
+        series_set, window = _in_windows(series_set, asked)
         super().__init__(series_set, seed=seed, **asked)
+        if window is not None:
+            self.preparation = replace(self.preparation, window=window, each_window=True)
+        self._warn_of_unknown_classes()
+
+    def _warn_of_unknown_classes(self) -> None:
+        """Warn of classes that no part but the test or the validation has."""
+        if not self.counts_classes:
+            return
+        counts = class_counts(self.series_set, self.preparation, self.parts["train"])
+        classes = self.preparation.classes or []
+        missing = [name for name, count in zip(classes, counts, strict=True) if not count]
+        if missing:
+            sentence = f"Not in the training part, and never to be named: {', '.join(missing)}."
+            warnings = (*self.series_set.warnings, sentence)
+            self.series_set = replace(self.series_set, warnings=warnings)
+
+
+def _in_windows(series_set: SeriesSet, asked: dict[str, Any]) -> tuple[SeriesSet, int | None]:
+    """Return windows with one target each where that is asked, and how many steps they have.
+
+    One or two recordings with a target per step cannot be parted as wholes: without a word about
+    windows, they are cut into such.
+    """
+    whole = asked["kind"] in ("classification", "regression")
+    long = needs_windows(series_set) and asked["window"] is None and asked["held_out"] is None
+    if not series_set.stepwise or asked["horizon"] is not None or not (whole or long):
+        return series_set, None
+    window = asked["window"] or suitable_window(series_set)
+    if asked["kind"] in ("steps", "step-regression"):
+        asked["window"] = window
+        return series_set, None
+    stride, asked["window"], asked["stride"] = asked["stride"] or window, None, None
+    cut = label_windows(series_set, window, stride)
+    numbers = np.asarray(cut.targets).dtype.kind == "f"
+    kind = "step-regression" if numbers else "steps"
+    what = "the mean of its targets" if numbers else "its commonest label"
+    note = f"{len(cut):,} windows of {window} steps, each with {what}"
+    if asked["kind"] == "auto":
+        note += f"; say window= for others, or kind={kind} for an answer at every step"
+    return replace(cut, notes=(*cut.notes, f"{note}.")), window

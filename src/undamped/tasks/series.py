@@ -298,7 +298,7 @@ class SeriesTask(ArrayTask):
         return [
             f"{self.recordings.source}: {self.recordings.describe()}.",
             *self._said,
-            *(f"Warning: {sentence}" for sentence in self.recordings.warnings),
+            *(f"Warning: {sentence}" for sentence in self.series_set.warnings),
         ]
 
     def record(self) -> dict[str, Any]:

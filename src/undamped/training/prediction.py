@@ -21,8 +21,8 @@ def predict_series(
     """Return the outputs of a model for every series.
 
     A model that learnt from windows answers for every window of a series, and its answers are
-    averaged; one that forecasts sees the last window, and where it answers at given times it is
-    asked for the values one usual gap after the other.
+    averaged, unless every window has a label of its own; one that forecasts sees the last window,
+    and where it answers at given times it is asked for the values one usual gap after the other.
 
     Args:
         model: The trained model, in evaluation mode.
@@ -30,20 +30,23 @@ def predict_series(
         series_set: The recordings.
 
     Returns:
-        Per series (1, output), or (time, output) for a model that answers at every step;
-        `preparation.answer` says what they mean.
+        Per series (1, output), (time, output) for a model that answers at every step, or (windows,
+        output) where every window of `windows_of` has an answer; `preparation.answer` says what
+        they mean.
     """
     series_set = preparation.arrange(series_set)
     inputs, owner = [], []
     whole = model.reads_whole_past and preparation.kind == "forecast"
     for number, raw in enumerate(series_set.series):
         times = None if series_set.times is None else series_set.times[number]
-        for span in [slice(None)] if whole else _spans(len(raw), preparation):
+        for span in [slice(None)] if whole else windows_of(len(raw), preparation):
             inputs.append(preparation.prepare(raw[span], None if times is None else times[span]))
             owner.append(number)
     outputs: list[list[np.ndarray]] = [[] for _ in series_set.series]
     for number, answer in zip(owner, answers_to(model, preparation, inputs), strict=True):
         outputs[number].append(answer)
+    if preparation.each_window:
+        return [np.concatenate(found) for found in outputs]
     return [np.mean(found, axis=0) for found in outputs]
 
 
@@ -122,13 +125,22 @@ def steps_ahead(batch: Batch, horizon: int) -> torch.Tensor:
     return last + torch.arange(1, horizon + 1, dtype=last.dtype).unsqueeze(1)
 
 
-def _spans(length: int, preparation: Preparation) -> list[slice]:
+def windows_of(length: int, preparation: Preparation) -> list[slice]:
+    """Return the windows of a series that a model is asked about; the whole where it has none.
+
+    Args:
+        length: Steps of the series.
+        preparation: What was done to the data.
+    """
     window = preparation.window
     if window is None or preparation.readout == "every" or length <= window:
         return [slice(0, length)]
     if preparation.kind == "forecast":
         return [slice(length - window, length)]
-    return [slice(start, start + window) for start in range(0, length - window + 1, window)]
+    windows = [slice(start, start + window) for start in range(0, length - window + 1, window)]
+    if preparation.each_window and length % window:
+        windows.append(slice(length - window, length))  # the end has an answer too
+    return windows
 
 
 def _batches(inputs: list[PreparedSeries], width: int) -> list[list[int]]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 WIDTH, SHOWN, MOST_LABELS = 60, 3, 20
 _BLOCKS = "▁▂▃▄▅▆▇█"
 READING = tuple(ReadingOptions.__annotations__)
+HORIZON = "horizon"
 
 
 def check(
@@ -28,7 +29,8 @@ def check(
         typer.Argument(
             metavar="FILE [KEY=VALUE]...",
             help="A file or folder of recordings, and what its columns are: target=, id=, time=, "
-            "group=, channels=, layout=.",
+            "group=, channels=, layout=; how values are written: decimal=, na=, dayfirst=, "
+            "duplicates=; and horizon= for forecasts.",
         ),
     ],
     picture: Annotated[
@@ -54,8 +56,8 @@ def check(
     from undamped.data.recordings.read import read_recordings
 
     check_picture(picture)
-    file, options = _read_words(words)
-    series_set = read_recordings(file, **options)
+    file, options, forecast = _read_words(words)
+    series_set = read_recordings(file, **options, forecast=forecast)
     found = look_at(series_set)
     checked = _check_labels(series_set) if labels else None
     if picture is not None:
@@ -99,7 +101,8 @@ def _print_labels(checked: LabelCheck) -> None:
         screen.print(f"  … and {len(checked.doubtful) - MOST_LABELS:,} more; --json has all.")
 
 
-def _read_words(words: list[str]) -> tuple[str, dict[str, Any]]:
+def _read_words(words: list[str]) -> tuple[str, dict[str, Any], bool]:
+    """Return the file, how it is read, and whether it is for forecasts: horizon= was given."""
     from undamped.errors import OptionError
     from undamped.options import check_against, options_in, unknown_name
 
@@ -110,10 +113,15 @@ def _read_words(words: list[str]) -> tuple[str, dict[str, Any]]:
             "target=COLUMN."
         )
     given = dict(word.split("=", 1) for word in words if "=" in word)
+    known = (*READING, HORIZON)
     for name in given:
-        if name not in READING:
-            raise unknown_name("setting", name, list(READING))
-    return files[0], check_against("recordings", options_in(ReadingOptions), given, text=True)
+        if name not in known:
+            raise unknown_name("setting", name, list(known))
+    forecast = given.pop(HORIZON, None) is not None
+    options = check_against("recordings", options_in(ReadingOptions), given, text=True)
+    if forecast:
+        options.pop("target", None)  # it is a channel, whose values to come are asked for
+    return files[0], options, forecast
 
 
 def _print(file: str, series_set: SeriesSet, found: Findings, picture: Path | None) -> None:
@@ -140,20 +148,24 @@ def _print(file: str, series_set: SeriesSet, found: Findings, picture: Path | No
 
 
 def _print_classes(screen: Any, classes: dict[str, int]) -> None:
+    from rich.markup import escape
+
     most = max(classes.values())
     for name, count in list(classes.items())[:20]:
         bar = "█" * max(1, round(32 * count / most))
-        screen.print(f"  {name:>12.12} {count:>8,} [blue]{bar}[/]")
+        screen.print(f"  {escape(f'{name:>12.12}')} {count:>8,} [blue]{bar}[/]")
 
 
 def _print_next(words: list[str], series_set: SeriesSet) -> None:
+    from rich.markup import escape
+
     from undamped.cli.screen import console
 
     file, *settings = sorted(words, key=lambda word: "=" in word)
-    if series_set.targets is None:
+    if series_set.targets is None and not any(word.startswith(HORIZON) for word in settings):
         settings.append("horizon=10")
-    line = shlex.join(["undamped", "train", file, "unicornn", *settings])
-    console().print(f"\nNext: [bold]{line}[/]", soft_wrap=True)
+    line = shlex.join(["undamped", "train", file, *settings])
+    console().print(f"\nNext: [bold]{escape(line)}[/]", soft_wrap=True)
 
 
 def sparkline(values: np.ndarray, width: int = WIDTH) -> str:

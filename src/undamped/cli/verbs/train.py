@@ -178,7 +178,7 @@ def _print(run: Run, other: Run | None) -> None:
     screen = console()
     direction = "higher is better" if task.higher_is_better else "lower is better"
     screen.print("")
-    screen.print(f"[bold]{task.describe()}[/]")
+    screen.print(task.describe(), style="bold", markup=False)
     screen.print(f"{metric_name(task)} on the {held} part, {direction}", style="dim")
     screen.print("")
     screen.print(bars(_scores(settings, task, other), task))

@@ -25,7 +25,7 @@ from undamped.data.recordings.moments import (
 )
 from undamped.data.recordings.prepared import PreparedSample, PreparedSeries
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, RunError, ShapeError, explain
+from undamped.errors import DataError, OptionError, RunError, ShapeError, explain
 from undamped.options import check_fields, unknown_name
 
 Kind = Literal["classification", "regression", "steps", "step-regression", "forecast"]
@@ -59,6 +59,8 @@ class Preparation:
         window: Steps of a window, where recordings were cut into such.
         quantiles: The quantiles of values to come that networks answer with; empty where they
             answer with one value.
+        each_window: Whether every window of a recording has an answer of its own; otherwise the
+            answers are averaged.
         alarm: The class that is said from a threshold of its own on, as `Alarm` writes it down.
 
     Example:
@@ -88,6 +90,7 @@ class Preparation:
     window: int | None = None
     quantiles: list[float] = field(default_factory=list)
     alarm: dict[str, Any] | None = None
+    each_window: bool = False
 
     @classmethod
     def fit(
@@ -306,6 +309,15 @@ class Preparation:
 
     def stream(self) -> Stream:
         """Return the causal form: one raw sample in, one prepared sample out."""
+        if self.each_window:
+            raise OptionError(
+                explain(
+                    "stream",
+                    expected="a model that has learnt whole series, or a label at every step",
+                    got=f"one that answers windows of {self.window} steps",
+                    remedy="Ask it with 'undamped predict', or train with kind=steps.",
+                )
+            )
         return Stream(self)
 
     def _standardised(self, values: np.ndarray) -> np.ndarray:
