@@ -76,6 +76,22 @@ def test_train_ends_with_a_screen_worth_reading(tmp_path):
     assert (tmp_path / "adding-lstm-1" / "run.json").exists()
 
 
+def test_scores_are_printed_before_the_page_is_made(tmp_path, monkeypatch):
+    words = ["train", "adding", "gru", *TINY, "--out", str(tmp_path)]
+    done = CliRunner().invoke(cli.app, words)
+    assert done.exit_code == 0
+    assert "Writing the page (Ctrl-C skips it): gradient flow" in done.stderr
+    assert done.stdout.index("a guess") < done.stdout.index("The page: ")
+
+    def stopped(run, other=None):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("undamped.cli.verbs.report.write_page", stopped)
+    done = CliRunner().invoke(cli.app, words)
+    assert done.exit_code == 0 and "a guess" in done.stdout
+    assert "Make it later: undamped report" in done.stderr
+
+
 def test_train_json(tmp_path):
     said = json.loads(
         ok("train", "adding", "gru", *TINY, "seed=4", "--json", "--out", str(tmp_path))

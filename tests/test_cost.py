@@ -1,6 +1,7 @@
 """Parameters and flops that can be counted by hand."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -29,6 +30,29 @@ def test_cost_grows_with_length():
     assert found.memory.size == 0
     assert found.plot().data
     json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_a_busy_moment_does_not_count(monkeypatch):
+    now, ran, order = [0.0], [0.0], []
+
+    def one_pass(module, x):
+        order.append(len(x))
+        # Whatever runs during the first three timed passes is four times as slow, and the wall
+        # clock of the fourth stands still while another process runs.
+        busy = 4.0 if 2 < len(order) <= 5 else 1.0
+        now[0] += len(x) * busy + 100.0 * (len(order) == 6)
+        ran[0] += len(x) * busy
+
+    class Clock:
+        perf_counter = staticmethod(lambda: now[0])
+        process_time = staticmethod(lambda: ran[0])
+
+    cost_module = sys.modules["undamped.analysis.cost"]  # the package has a function of its name
+    monkeypatch.setattr(cost_module, "_pass", one_pass)
+    monkeypatch.setattr(cost_module, "time", Clock)
+    found = cost(nn.LSTM(1, 2), (10, 20), batch=2, repeats=3)
+    assert order == [10, 20] * 4  # once to warm up, and then in turn
+    assert found.seconds.tolist() == [10.0, 20.0]
 
 
 def test_batch_first_and_input_size():

@@ -283,7 +283,8 @@ def run(tmp_path):
         versions={"torch": "2"},
         result={"test": {"mse": 0.2, "loss": 0.2}},
     )
-    made.write_metrics([{"step": 1, "train_loss": 1.0, "valid_loss": 0.5, "valid_mse": 0.5}])
+    row = {"train_loss": 1.0, "valid_loss": 0.5, "valid_mse": 0.5}
+    made.write_metrics([{"step": step, **row} for step in (1, 2)])
     torch.manual_seed(0)
     made.save_model(made.empty_model())
     return made
@@ -303,6 +304,101 @@ def test_a_run_becomes_a_report(run):
     assert "Training: loss" in text
     (run.path / "model.safetensors").unlink()
     assert report_run(run, compare=False).verdict.startswith("not trained yet")
+
+
+def test_the_score_beside_a_guess_is_the_verdict_and_health_a_note():
+    from undamped.report.runs import _judged_by_score
+
+    exploding = flow(2.0 ** np.arange(100)[::-1])
+    measured = ModelReport(
+        "it",
+        "gradients explode: over 100 steps they outgrow every bound",
+        "bad",
+        results={"gradient_flow": exploding},
+    )
+    good = _judged_by_score(measured, Score("accuracy", 0.875, 0.375), "", {})
+    assert good.verdict == "test accuracy 87.5 %, a guess 37.5 %" and good.tone == "good"
+    assert [(note.text, note.tone) for note in good.notes] == [(measured.verdict, "neutral")]
+    assert headline([good]) == "it: test accuracy 87.5 %, a guess 37.5 %."
+    text = report.page([good])
+    assert text.index("87.5 %") < text.index("Gradients explode: over 100 steps")
+    poor = _judged_by_score(measured, Score("mse", 0.3, 0.2, higher_is_better=False), "", {})
+    assert poor.verdict == "test mse 0.3, no better than a guess 0.2" and poor.tone == "bad"
+    other = replace(good, name="other", score=Score("accuracy", 0.9, 0.375))
+    assert headline([good, other]) == "other: test accuracy 90.0 %; it 87.5 %; a guess 37.5 %."
+    assert good.to_dict()["notes"] == [measured.verdict]
+
+
+def trained_settings(best, steps, **train):
+    return {
+        "task": {"name": "adding", "options": {"length": 30}},
+        "model": {"name": "unicornn", "options": {"dt": 0.53}},
+        "train": train,
+        "result": {"best_step": best, "steps": steps},
+    }
+
+
+def curve_of(losses, every=10):
+    return [{"step": every * (i + 1), "train_loss": loss} for i, loss in enumerate(losses)]
+
+
+def test_overfitting_is_said_with_what_stops_it():
+    from undamped.report.runs import _judged_by_score, _overfitting
+
+    falling = curve_of(0.5 ** np.arange(20))
+    found = _overfitting(trained_settings(20, 200), falling)
+    assert "validation was best at step 20 of 200" in found
+    settings = trained_settings(20, 200)
+    judged = _judged_by_score(ModelReport("it"), Score("mse", 0.1, 0.2, False), found, settings)
+    assert judged.notes[0].text == found
+    command = "undamped train adding unicornn task.length=30 train.patience=10"
+    assert judged.remedies[0].command == command and "train.patience" in judged.remedies[0].advice
+    assert not _overfitting(trained_settings(150, 200), falling)  # best near the end
+    assert not _overfitting(trained_settings(20, 200), curve_of(np.ones(20)))  # it only stalls
+    assert not _overfitting(trained_settings(20, 200, patience=50), falling)
+    assert not _overfitting(trained_settings(0, 1), [])
+
+
+def test_advice_that_is_taken_already_is_not_given():
+    from undamped.report.runs import _applied
+
+    exploding = flow(2.0 ** np.arange(100)[::-1])
+    task = undamped.tasks.build("adding", length=30)
+    assert _applied(trained_settings(1, 1), task) == set()
+    assert _applied(trained_settings(1, 1, clip=1.0), task) == {"train.clip"}
+
+    class Suggesting(type(task)):
+        def suggest(self, model):
+            return {"model": {"dt": 0.53}}
+
+    assert _applied(trained_settings(1, 1), Suggesting(length=30)) == {"model.dt"}
+    net, given = undamped.UnICORNN(1, 4, dt=0.5), {"model": "unicornn"}
+    settings = {remedy.setting for remedy in remedies(net, exploding, **given)}
+    assert {"train.clip", "model.dt"} <= settings
+    assert not remedies(net, exploding, **given, applied={"train.clip", "model.dt"})
+
+
+def test_promises_that_were_not_measured_are_not_denied():
+    model = undamped.HNN(1)
+    x = torch.randn(4, 2)
+    found = report.diagnose(model, x, measured=["cost"])
+    assert found.verdict == "promises were not measured in this call"
+    assert report.diagnose(model, x, measured=["promises"]).verdict.startswith("kept: ")
+
+
+def test_selected_instruments_do_not_replace_the_page_of_a_run(run):
+    from typer.testing import CliRunner
+
+    from undamped.cli import app
+
+    page = run.path / "report.html"
+    for verb in ("diagnose", "report"):
+        page.write_text("all of it")
+        done = CliRunner().invoke(app, [verb, str(run.path), "--instrument", "gradient_flow"])
+        assert done.exit_code == 0, done.output
+        assert page.read_text() == "all of it"
+        assert "gradient" in (run.path / "diagnosis.html").read_text()
+        (run.path / "diagnosis.html").unlink()
 
 
 def test_command_line_writes_pages(run, tmp_path, monkeypatch):

@@ -215,16 +215,40 @@ def test_a_run_of_a_rival_is_a_run_like_any_other(name, tmp_path):
         push_sample(model, task.preparation, None, None)  # type: ignore[arg-type]
 
 
-def test_instruments_say_why_they_have_nothing_to_say(tmp_path):
-    run = fit(
-        "boosting", task_of(*waves(20)), model_options={"rounds": 2}, out=tmp_path, progress=False
-    )
+@pytest.mark.parametrize(
+    ("name", "options", "measured"),
+    [
+        ("boosting", {"rounds": 2}, {"confusion"}),
+        ("bank", {"oscillators": 20}, {"confusion", "promises"}),
+    ],
+)
+def test_what_is_fitted_at_once_is_judged_by_its_score(name, options, measured, tmp_path):
+    task = task_of(*waves(20))
+    run = fit(name, task, model_options=options, out=tmp_path, progress=False)
+    from undamped.report import page
     from undamped.report.runs import report_run
 
     report = report_run(run)
-    assert "of the test part is right" in report.verdict
-    assert set(report.results) == {"confusion"}
-    assert "neither gradients nor states" in report.left_out["gradient_flow"]
+    assert report.verdict.startswith("test accuracy ") and ", a guess " in report.verdict
+    assert report.tone == "good" and not report.remedies
+    assert set(report.results) == measured
+    assert "fitted at once" in report.left_out["gradient_flow"]
+    text = page([report])
+    assert "gradients explode" not in text and "train.clip=1" not in text
+    assert "Training: loss" not in text  # one point is no curve
+
+
+def test_the_page_of_a_forecast_opens_with_its_score(tmp_path):
+    days = np.arange(200)
+    series = 10 + np.sin(days * 2 * np.pi / 7) + 0.01 * days
+    task = SeriesTask(SeriesSet.of([series[:, None]]), horizon=3)
+    run = fit("ridge-lags", task, out=tmp_path, progress=False)
+    from undamped.report.runs import report_run
+    from undamped.report.tables import headline
+
+    report = report_run(run)
+    assert report.verdict.startswith(f"test {task.metric.replace('_', ' ')} ")
+    assert ", a guess " in headline([report]) and "gradients" not in headline([report])
 
 
 @pytest.mark.parametrize("name", ["minirocket", "multirocket-hydra"])

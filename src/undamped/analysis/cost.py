@@ -35,9 +35,9 @@ from undamped.registry import instruments
 class Cost(Result):
     """Cost of a forward and backward pass for each length.
 
-    `flops` are those of the forward pass; `seconds` the median of a forward and backward pass;
-    `memory` the bytes by which such a pass raised the peak of a fresh process, empty if it was
-    not measured. A model without time has parameters alone.
+    `flops` are those of the forward pass; `seconds` those of the shortest forward and backward
+    pass; `memory` the bytes by which such a pass raised the peak of a fresh process, empty if it
+    was not measured. A model without time has parameters alone.
     """
 
     question = "What does a pass cost in parameters, flops, seconds and memory?"
@@ -158,7 +158,7 @@ def cost(
     *,
     batch: int = 4,
     input_size: int | None = None,
-    repeats: int = 3,
+    repeats: int = 7,
     memory: bool = False,
     name: str | None = None,
     batch_first: bool | None = None,
@@ -170,7 +170,7 @@ def cost(
         lengths: The lengths to try, each at least 2.
         batch: Number of sequences.
         input_size: Features per step; the module's own `input_size` if none is given.
-        repeats: How often each length is timed; the median counts.
+        repeats: How often each length is timed, all of them in turn; the shortest time counts.
         memory: Whether to measure peak memory too, each length in a fresh process (seconds each).
         name: What to call the module in plots.
         batch_first: Whether the batch comes first; see `gradient_flow`.
@@ -206,11 +206,19 @@ def cost(
 
 
 def _seconds(module: nn.Module, inputs: list[Tensor], repeats: int) -> NDArray[np.float64]:
+    """Return the shortest time of each length: what else the machine does only adds to it.
+
+    All lengths are timed in turn, so that a busy moment slows one repeat of each and not all
+    repeats of one. On a CPU a pass takes no longer than the time in which the process ran.
+    """
+    on_cpu = inputs[0].device.type == "cpu"
+    for x in inputs:  # the first pass of a length may compile
+        _pass(module, x)
     taken = np.empty((repeats, len(inputs)))
-    _pass(module, inputs[0])
-    for row in taken:  # all lengths in turn, so that a busy moment slows them alike
+    for row in taken:
         for column, x in enumerate(inputs):
-            start = time.perf_counter()
+            start, ran = time.perf_counter(), time.process_time()
             _pass(module, x)
-            row[column] = time.perf_counter() - start
-    return np.median(taken, axis=0)
+            wall, cpu = time.perf_counter() - start, time.process_time() - ran
+            row[column] = min(wall, cpu) if on_cpu else wall
+    return taken.min(axis=0)

@@ -29,6 +29,7 @@ class KeptPromises(Result):
     question = "Does the model keep what its paper promises?"
     place = 50
     of_motion = True
+    of_answers = True
     function = "measure"
     columns = ("promise", "measured", "value", "limit", "")
 

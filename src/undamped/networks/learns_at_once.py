@@ -25,6 +25,7 @@ class LearnsAtOnce(TaskModel):
     recipe: ClassVar[dict[str, dict[str, int]]] = {"train": {"steps": 40, "batch_size": 50}}
     """Steps are batches where data has no end; where it has one, all of it is learnt from."""
 
+    differentiable: ClassVar[bool] = False
     promises: ClassVar[tuple[Promise, ...]] = ()
 
     @classmethod

@@ -66,7 +66,7 @@ class TaskModel(nn.Module, ABC):
     own_data: ClassVar[str] = "recordings"
     """The task that files of one's own become for this model."""
     differentiable: ClassVar[bool] = True
-    """Whether answers have gradients with respect to inputs; instruments that follow them ask."""
+    """Whether it is trained by gradients; instruments that follow them ask."""
     packages: ClassVar[tuple[str, ...]] = ()
     """What has to be installed beyond the core, as it is imported."""
     learns_quantiles: ClassVar[bool] = False

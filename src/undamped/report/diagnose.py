@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -26,6 +26,8 @@ from undamped.tasks.task import Task
 from undamped.training.environment import versions
 
 Tick = Callable[[str], None]
+AT_ONCE = "it is fitted at once, so there are no gradients or states of training to look at"
+"""Why most instruments have nothing to say about a model in closed form, of trees or the like."""
 
 
 def diagnose(
@@ -46,6 +48,7 @@ def diagnose(
     command: str = "",
     prefix: str = "undamped diagnose",
     settings: Sequence[str] = (),
+    applied: Collection[str] = (),
     whole: nn.Module | None = None,
     batch_first: bool | None = None,
     tick: Tick | None = None,
@@ -70,6 +73,7 @@ def diagnose(
         command: The command to print as the one that made this.
         prefix: The command to which remedies add settings.
         settings: Settings that were given, which the commands of remedies keep.
+        applied: Settings that need no advice; see `remedies`.
         whole: The model as its task asks it, where `model` is only what stands behind its inputs.
         batch_first: Whether inputs are (batch, time, features); see `gradient_flow`.
         tick: Called with the name of every measurement before it begins.
@@ -99,8 +103,7 @@ def diagnose(
         if probe.moves:
             return _judged_by_promises(report)
         judged = [judged for found in results.values() if (judged := found.judgement) is not None]
-        nothing = "it has neither gradients nor states to look at"
-        said = {} if probe.differentiable else {"verdict": nothing}
+        said = {} if probe.differentiable else {"verdict": f"{AT_ONCE}; train it to see its score"}
         said = {"verdict": judged[0].verdict, "tone": judged[0].tone} if judged else said
         return replace(report, **said)  # type: ignore[arg-type]
     verdict = _verdict(flow, _lstm_flow(probe, flow, say) if compare else None)
@@ -110,7 +113,8 @@ def diagnose(
     if probe.in_depth:
         return replace(report, verdict=verdict.replace("steps", "points in depth"), tone=tone)
     remembered = recall if isinstance(recall, Recall) else None
-    advice = remedies(model, flow, remembered, command=prefix, model=entered, settings=settings)
+    given = {"command": prefix, "model": entered, "settings": settings, "applied": applied}
+    advice = remedies(model, flow, remembered, **given)
     return replace(report, verdict=verdict, tone=tone, remedies=advice)
 
 
@@ -118,7 +122,9 @@ def _judged_by_promises(report: ModelReport) -> ModelReport:
     """Add the verdict about a model whose promises are what it is chosen for."""
     found = report.results.get("promises")
     if not isinstance(found, KeptPromises):
-        return replace(report, verdict="it promises nothing that nature keeps")
+        none = "it promises nothing that nature keeps"
+        unknown = "promises were not measured in this call"
+        return replace(report, verdict=none if "promises" in report.left_out else unknown)
     broken = [m.promise.claim for m in found.measurements if not m.kept]
     if broken:
         return replace(report, verdict=f"broken: {'; '.join(broken)}", tone="bad")
@@ -144,7 +150,7 @@ def measure_all(
             left_out[name] = "it says how a state moves, and has no steps to remember"
             continue
         if not probe.differentiable and not instruments[name].of_answers:
-            left_out[name] = "it has neither gradients nor states to look at"
+            left_out[name] = AT_ONCE
             continue
         if tick is not None:
             tick(name.replace("_", " "))

@@ -11,10 +11,22 @@ from undamped.analysis.core.result import Result
 
 @dataclass(frozen=True)
 class Remedy:
-    """What to change, by name, and the command that does it (or none)."""
+    """What to change, by name, the command that does it (or none), and the setting it changes."""
 
     advice: str
     command: str = ""
+    setting: str = ""
+
+
+Tone = Literal["good", "bad", "neutral"]
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence below the verdict, without a full stop, and whether it is good news."""
+
+    text: str
+    tone: Tone = "neutral"
 
 
 @dataclass(frozen=True)
@@ -25,6 +37,32 @@ class Score:
     value: float
     chance: float | None = None
     higher_is_better: bool = True
+    part: str = "test"
+
+    @property
+    def better(self) -> bool:
+        """Whether it is better than a guess; true where nobody knows what that scores."""
+        if self.chance is None:
+            return True
+        return self.value > self.chance if self.higher_is_better else self.value < self.chance
+
+    @property
+    def words(self) -> str:
+        """The score beside that of a guess."""
+        said = f"{self.part} {self.metric.replace('_', ' ')} {self.shown}"
+        if self.chance is None:
+            return said
+        beside = "a guess" if self.better else "no better than a guess"
+        return f"{said}, {beside} {self.format(self.chance)}"
+
+    @property
+    def shown(self) -> str:
+        """The value as text."""
+        return self.format(self.value)
+
+    def format(self, value: float) -> str:
+        """Return a value of this metric as text."""
+        return f"{100 * value:.1f} %" if self.metric.endswith("accuracy") else f"{value:.4g}"
 
 
 @dataclass(frozen=True)
@@ -33,8 +71,9 @@ class ModelReport:
 
     Args:
         name: What to call it; names on one page should differ.
-        verdict: One sentence, with its numbers.
+        verdict: One sentence, with its numbers: of a trained run its score beside that of a guess.
         tone: Whether the verdict is good, bad or neither.
+        notes: What else is worth knowing, the health of the gradients for example.
         remedies: What to change.
         results: What each instrument found, by the instrument's name.
         left_out: Why an instrument has nothing to say about this model, by its name.
@@ -51,7 +90,8 @@ class ModelReport:
 
     name: str
     verdict: str = ""
-    tone: Literal["good", "bad", "neutral"] = "neutral"
+    tone: Tone = "neutral"
+    notes: Sequence[Note] = ()
     remedies: Sequence[Remedy] = ()
     results: Mapping[str, Result] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -69,6 +109,7 @@ class ModelReport:
         return {
             "name": self.name,
             "verdict": self.verdict,
+            "notes": [note.text for note in self.notes],
             "remedies": [{"advice": r.advice, "command": r.command} for r in self.remedies],
             **dict.fromkeys(self.left_out),
             **{name: result.to_dict() for name, result in self.results.items()},

@@ -69,7 +69,8 @@ def oscillator_remedies(
         return []
     advice, dt = advised
     best = float(f"{dt:.1g}")  # one digit, as a person would suggest it
-    return [Remedy(f"{advice}; try model.dt={best:g}", commands.changed(f"model.dt={best:g}"))]
+    setting = f"model.dt={best:g}"
+    return [Remedy(f"{advice}; try {setting}", commands.changed(setting), "model.dt")]
 
 
 def _pace(module: nn.Module) -> Pace:

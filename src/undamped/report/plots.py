@@ -42,6 +42,8 @@ def _instrument(name: str, reports: Sequence[ModelReport]) -> dict[str, Any] | N
 def _curves(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:
     """Draw every column of the validation, the loss with that of the training batches."""
     drawn = []
+    if all(len(report.curve) < 2 for report in reports):
+        return drawn  # fitted at once: a line of one point shows nothing
     columns = [c for c in _columns(reports) if c.startswith("valid_")]
     for number, column in enumerate(columns):
         traces = _curve(reports, column)
@@ -62,7 +64,11 @@ def _curve(reports: Sequence[ModelReport], column: str, faint: bool = False) -> 
         if not rows:
             continue
         style = Style(index, f"{report.name}, {column.replace('_', ' ')}")
-        more = {"line": {"dash": "dot", "width": 1}, "opacity": 0.7} if faint else {}
+        more: dict[str, Any] = {}
+        if faint:
+            more = {"line": {"dash": "dot", "width": 1}, "opacity": 0.7}
+        if len(rows) == 1:
+            more["mode"] = "markers"
         steps, values = [int(row["step"]) for row in rows], [row[column] for row in rows]
         traces.append(style.line(steps, values, column, **more))
     return traces

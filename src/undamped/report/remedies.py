@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from torch import nn
 
@@ -28,6 +28,7 @@ def remedies(
     command: str = "undamped diagnose",
     model: str = "",
     settings: Sequence[str] = (),
+    applied: Collection[str] = (),
 ) -> list[Remedy]:
     """Say what to change about a network, given what was measured.
 
@@ -38,6 +39,8 @@ def remedies(
         command: The command to which settings are added, up to and without the model's name.
         model: The registry name of the model, if it has one.
         settings: Settings that were given, which the commands keep.
+        applied: Settings about which there is nothing to advise, `train.clip` for example: they
+            are made already, or this program chose them itself.
     """
     commands = Commands(command, model, settings)
     cell = _cell_class(module, model)
@@ -46,7 +49,7 @@ def remedies(
         found += _vanishing(cell, flow, commands)
     elif flow.verdict == "explode":
         found += _exploding(cell, flow, commands)
-    return found
+    return [remedy for remedy in found if remedy.setting not in applied]
 
 
 def _cell_class(module: nn.Module, model: str) -> type[Cell]:
@@ -94,6 +97,7 @@ def _exploding(cell: type[Cell], flow: GradientFlow, commands: Commands) -> list
             f"Gradients grow by {growth(flow)} over {flow.length} steps: cut them off at norm 1 "
             "while training",
             commands.changed("train.clip=1") if trains else "",
+            "train.clip",
         )
     ]
     if not KEEPS_SIZE & {promise.kind for promise in cell.promises}:

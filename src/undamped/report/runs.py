@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -11,12 +12,20 @@ from typing import Any, Literal
 from torch import nn
 
 from undamped.analysis.core.stamped_model import for_instruments
-from undamped.report.diagnose import diagnose
-from undamped.report.model_report import ModelReport, Score
+from undamped.report.commands import Commands
+from undamped.report.diagnose import AT_ONCE, diagnose
+from undamped.report.model_report import ModelReport, Note, Remedy, Score
 from undamped.tasks.task import Task
+from undamped.training.recipes import recommended
 from undamped.training.run import Run
 
 BATCH = 8
+LATE = 0.5
+"""Share of the training before which the best validation counts as early."""
+FEWEST_AFTER = 4
+"""Validations after the best one from which on a training went on for too long."""
+LOWER = 0.7
+"""Share of the training loss below which it has fallen on."""
 
 
 def report_run(
@@ -54,14 +63,17 @@ def report_run(
         memory=memory,
         measured=measured,
         settings=_task_settings(settings["task"].get("options", {})),
+        applied=_applied(settings, task),
         tick=tick,
     )
-    verdict = report.verdict if trained else f"not trained yet; {report.verdict}"
+    curve, score = opened.metrics(), _score(settings, task)
+    if not trained:
+        report = replace(report, verdict=f"not trained yet; {report.verdict}")
+    elif score is not None:
+        report = _judged_by_score(report, score, _overfitting(settings, curve), settings)
     return replace(
         report,
-        verdict=verdict,
-        curve=opened.metrics(),
-        score=_score(settings, task),
+        curve=curve,
         options={key: settings[key] for key in ("task", "model", "train", "seed")},
         versions=settings.get("versions", {}),
         command=settings.get("command") or "",
@@ -82,6 +94,7 @@ def diagnose_task(
     command: str = "",
     verb: Literal["train", "diagnose"] = "train",
     settings: Sequence[str] = (),
+    applied: Collection[str] = (),
     tick: Callable[[str], None] | None = None,
 ) -> ModelReport:
     """Measure a model on data of a task.
@@ -96,6 +109,7 @@ def diagnose_task(
         command: The command to print.
         verb: The verb of the commands that remedies suggest.
         settings: Settings that were given, which those commands keep.
+        applied: Settings that need no advice; see `remedies`.
         tick: Called with the name of every measurement before it begins.
     """
     from undamped.registry import tasks
@@ -113,9 +127,67 @@ def diagnose_task(
         command=command,
         prefix=f"undamped {verb} {entered}",
         settings=settings,
+        applied=applied,
         whole=model,
         tick=tick,
     )
+
+
+def _judged_by_score(
+    report: ModelReport, score: Score, overfitting: str, settings: Mapping[str, Any]
+) -> ModelReport:
+    """Put the score first, and what the instruments say below it."""
+    # Gradients that vanish or explode are no verdict on a model that has learnt its task.
+    tone = "neutral" if "gradient_flow" in report.results and report.tone == "bad" else report.tone
+    notes = [Note(report.verdict, tone)] if report.verdict and not _at_once(report) else []
+    for result in report.results.values():
+        judged = result.judgement
+        if judged is not None and judged.verdict != report.verdict:
+            notes.append(Note(judged.verdict, judged.tone))
+    remedies = list(report.remedies)
+    if overfitting:
+        notes.insert(0, Note(overfitting))
+        task, model = settings["task"], settings["model"]["name"]
+        words = _task_settings(task.get("options", {}))
+        command = Commands(f"undamped train {task['name']}", model, words)
+        advice = "Stop when validation gets no better: set train.patience"
+        remedies.insert(0, Remedy(advice, command.changed("train.patience=10"), "train.patience"))
+    tone = "good" if score.better else "bad"
+    return replace(
+        report, score=score, verdict=score.words, tone=tone, notes=notes, remedies=remedies
+    )
+
+
+def _at_once(report: ModelReport) -> bool:
+    return report.verdict.startswith(AT_ONCE)
+
+
+def _overfitting(settings: Mapping[str, Any], curve: Sequence[Mapping[str, float]]) -> str:
+    """Say that the best validation came long before the end while the training loss fell on."""
+    result, train = settings.get("result") or {}, settings.get("train", {})
+    best, last = result.get("best_step"), result.get("steps")
+    if not best or not last or train.get("patience") or best > LATE * last:
+        return ""
+    before = [row for row in curve if row["step"] <= best and "train_loss" in row]
+    after = [row for row in curve if row["step"] > best and "train_loss" in row]
+    if not before or len(after) < FEWEST_AFTER:
+        return ""
+    if not after[-1]["train_loss"] < LOWER * before[-1]["train_loss"]:
+        return ""
+    return (
+        f"it overfits: validation was best at step {best:,} of {last:,} (these weights are kept), "
+        "and after that only the training loss fell"
+    )
+
+
+def _applied(settings: Mapping[str, Any], task: Task) -> set[str]:
+    """Return settings that need no advice: made already, or chosen by the program itself."""
+    applied = {"train.clip"} if settings.get("train", {}).get("clip") else set()
+    model = settings["model"]
+    chosen = recommended(task, model["name"], task.suggest(model["name"]))["model"].get("dt")
+    if chosen is not None and model.get("options", {}).get("dt") == chosen:
+        applied.add("model.dt")
+    return applied
 
 
 def _task_settings(options: Mapping[str, Any]) -> list[str]:
@@ -137,4 +209,7 @@ def _score(settings: dict[str, Any], task: Task) -> Score | None:
     value = scores.get(task.metric) if isinstance(scores, Mapping) else None
     if not isinstance(value, (int, float)):
         return None
-    return Score(task.metric, value, task.chance.metric, task.higher_is_better)
+    words = "validation" if part == "valid" else part
+    guess = task.chance.metric
+    known = guess if math.isfinite(guess) else None
+    return Score(task.metric, value, known, task.higher_is_better, words)

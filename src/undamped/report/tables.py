@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from undamped.analysis.gradient_flow import GradientFlow
-from undamped.report.model_report import ModelReport
+from undamped.report.model_report import ModelReport, Score
 
 Row = Sequence[str]
 
@@ -23,8 +23,8 @@ def verdicts(reports: Sequence[ModelReport]) -> str:
     marks = {"good": "✓", "bad": "✗", "neutral": "•"}
     items = "".join(
         f'<li class="{r.tone}" data-model="{i}"><span class="mark" aria-hidden="true">'
-        f"{marks[r.tone]}</span> <b>{text(r.name)}</b>: {text(r.verdict)}.{_score(r)}"
-        f"{''.join(' ' + text(sentence) for sentence in r.found)}{_remedies(r)}</li>"
+        f"{marks[r.tone]}</span> <b>{text(r.name)}</b>: {text(r.verdict)}."
+        f"{''.join(' ' + text(sentence) for sentence in r.found)}{_notes(r)}{_remedies(r)}</li>"
         for i, r in enumerate(reports)
     )
     return (
@@ -34,7 +34,12 @@ def verdicts(reports: Sequence[ModelReport]) -> str:
 
 
 def headline(reports: Sequence[ModelReport]) -> str:
-    """One sentence that compares how far gradients reach, or the first that says anything."""
+    """One sentence that compares scores, or how far gradients reach, or the first that is said."""
+    scored = [(report.name, report.score) for report in reports if report.score is not None]
+    if len(scored) > 1 and len({(score.metric, score.part) for _, score in scored}) == 1:
+        return _ranked(scored)
+    if scored:
+        return "; ".join(f"{r.name}: {r.verdict}" for r in reports if r.score is not None) + "."
     flows = [
         (report.name, flow)
         for report in reports
@@ -58,17 +63,30 @@ def headline(reports: Sequence[ModelReport]) -> str:
     return f"{name}: gradients reach {best.horizon} of {best.length} steps; {rest}{more}."
 
 
-def _score(report: ModelReport) -> str:
-    score = report.score
-    if score is None:
+def _ranked(scored: Sequence[tuple[str, Score]]) -> str:
+    """Return who scored best, the others, and a guess."""
+    first = scored[0][1]
+    ordered = sorted(scored, key=lambda pair: pair[1].value, reverse=first.higher_is_better)
+    (name, best), *others = ordered
+    parts = [f"{name}: {best.part} {best.metric.replace('_', ' ')} {best.shown}"]
+    parts += [f"{other} {score.shown}" for other, score in others[:4]]
+    if len(others) > 4:
+        parts.append(f"{len(others) - 4} more below")
+    if first.chance is not None:
+        parts.append(f"a guess {first.format(first.chance)}")
+    return "; ".join(parts) + "."
+
+
+def _notes(report: ModelReport) -> str:
+    if not report.notes:
         return ""
-    share = score.metric.endswith("accuracy")
-    shown = f"{100 * score.value:.1f} %" if share else f"{score.value:.4g}"
-    words = f" Test {score.metric.replace('_', ' ')}: {shown}"
-    if score.chance is not None:
-        guess = f"{100 * score.chance:.1f} %" if share else f"{score.chance:.4g}"
-        words += f" (a guess: {guess})"
-    return text(words + ".")
+    marks = {"good": "✓", "bad": "✗", "neutral": "!"}
+    items = "".join(
+        f'<li class="{note.tone}"><span class="mark" aria-hidden="true">{marks[note.tone]}</span> '
+        f"{text(note.text[:1].upper() + note.text[1:])}.</li>"
+        for note in report.notes
+    )
+    return f'<ul class="notes">{items}</ul>'
 
 
 def _remedies(report: ModelReport) -> str:

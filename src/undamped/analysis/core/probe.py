@@ -60,7 +60,7 @@ class Probe:
 
     @property
     def differentiable(self) -> bool:
-        """Whether gradients go through the model; answers of trees and of neighbours have none."""
+        """Whether the model is trained by gradients; ridge fits, trees and the like are not."""
         return bool(getattr(self.whole or self.model, "differentiable", True))
 
     @property

@@ -67,7 +67,8 @@ class Result(Record, ABC):
     of_motion: ClassVar[bool] = False
     """Whether it also has something to say about models of systems that move."""
     of_answers: ClassVar[bool] = False
-    """Whether it looks at answers alone, so that it needs neither gradients nor states."""
+    """Whether it applies to models that no gradient trains: it looks at their answers alone, or
+    at what they promise."""
     columns: ClassVar[tuple[str, ...]] = ()
     """Headings of `rows`."""
 

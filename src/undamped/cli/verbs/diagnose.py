@@ -30,7 +30,10 @@ def diagnose(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="The page to write; beside the run, or diagnosis.html, if not said."),
+        typer.Option(
+            help="The page to write; report.html in the run's folder if not said, diagnosis.html "
+            "there with --instrument, and ./diagnosis.html for a model without a run."
+        ),
     ] = None,
     steps: Annotated[int, typer.Option(min=10, help="Length of the input without a task.")] = STEPS,
     memory: Annotated[bool, typer.Option(help="Measure peak memory too.")] = True,
@@ -55,7 +58,8 @@ def diagnose(
     if len(words) == 1 and (folder / "run.json").is_file():
         with stages("diagnose") as tick:
             reports = [report_run(folder, memory=memory, measured=measured, tick=tick)]
-        target = out or folder / "report.html"
+        # A page of some instruments does not replace the page of all of them.
+        target = out or folder / ("diagnosis.html" if measured else "report.html")
     else:
         reports = [_fresh(words, steps, memory, measured)]
         target = out or Path("diagnosis.html")
@@ -92,6 +96,8 @@ def show(reports: list[ModelReport], page: Path, as_json: bool, *, asked: bool =
     for report in reports:
         if len(reports) > 1:
             screen.print(f"{report.name}: {report.verdict}", markup=False)
+        for note in report.notes:
+            screen.print(f"  {note.text}", markup=False, soft_wrap=True)
         for name in in_order([report]):
             _print_result(screen, name, report.results[name])
         for name, why in report.left_out.items() if asked else ():

@@ -16,7 +16,10 @@ def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="One or more run folders.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="The page to write; beside a single run, or report.html, if not said."),
+        typer.Option(
+            help="The page to write; report.html in the folder of a single run if not said "
+            "(diagnosis.html with --instrument), and ./report.html for several."
+        ),
     ] = None,
     picture: Annotated[
         Path | None,
@@ -61,7 +64,8 @@ def report(
     if picture is not None:
         _draw_results(reports, measured or [], picture, as_json)
         return
-    target = out or (opened[0].path / "report.html" if len(opened) == 1 else Path("report.html"))
+    page = "diagnosis.html" if alone and measured else "report.html"
+    target = out or (opened[0].path / page if alone else Path(page))
     show(reports, write(target, reports), as_json, asked=measured is not None)
 
 
@@ -117,15 +121,20 @@ def _say_picture(picture: Path, as_json: bool) -> None:
 def write_page(run: Run, other: Run | None = None) -> Path | None:
     """Write the page of a training that has just ended; None if it did not get that far.
 
+    What is being measured is shown meanwhile on standard error.
+
     Args:
         run: The run that was trained; the page lies in its folder.
         other: A second run to compare with.
     """
+    from undamped.cli.stages import stages
     from undamped.report import write
     from undamped.report.runs import report_run
 
     if run.settings["status"] != "finished":
         return None
     trained = [run] if other is None or other.result is None else [run, other]
-    reports = [report_run(each, compare=len(trained) == 1) for each in trained]
+    alone = len(trained) == 1
+    with stages("Writing the page (Ctrl-C skips it)") as tick:
+        reports = [report_run(each, compare=alone, tick=tick) for each in trained]
     return write(run.path / "report.html", reports)

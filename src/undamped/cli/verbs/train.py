@@ -64,16 +64,29 @@ def train(
         go_on(resume, as_json)
         return
     from undamped.cli.live import live_page
-    from undamped.cli.verbs.report import write_page
     from undamped.training.crew import is_follower
 
     with live_page(watch) as started:
         run, other = _train(words or [], out or Path("runs"), config, baseline, started)
     if is_follower():
         return
-    if page:
-        write_page(run, other)
     report(run, other, as_json)
+    if page:
+        _add_page(run, other, as_json)
+
+
+def _add_page(run: Run, other: Run | None, as_json: bool) -> None:
+    """Write the page after the scores were printed; whoever does not wait has them already."""
+    from undamped.cli.screen import console
+    from undamped.cli.verbs.report import write_page
+
+    try:
+        path = write_page(run, other)
+    except KeyboardInterrupt:
+        typer.echo(f"No page. Make it later: undamped report {run.path}", err=True)
+        return
+    if path is not None and not as_json:
+        console().print(f"The page: {path}", soft_wrap=True, markup=False)
 
 
 def _train(
@@ -200,8 +213,6 @@ def _print(run: Run, other: Run | None) -> None:
         f"step {result['best_step']:,}."
     )
     screen.print(f"The run: {run.path}", soft_wrap=True)
-    if (run.path / "report.html").is_file():
-        screen.print(f"The page: {run.path / 'report.html'}", soft_wrap=True)
     screen.print(
         Panel(
             "\n".join(step + with_words(settings) for step in next_steps(run)),

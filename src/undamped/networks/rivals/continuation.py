@@ -38,7 +38,6 @@ class Continuation(LearnsAtOnce):
     answers: ClassVar[frozenset[Answer]] = frozenset({"number"})
     input_kinds = frozenset[InputKind]({"vectors"})
     sequential = True
-    differentiable = False
 
     def __init__(self, shape: TaskShape) -> None:
         super().__init__()

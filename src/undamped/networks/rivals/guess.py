@@ -44,7 +44,6 @@ class Guess(LearnsAtOnce, StreamingModel):
     answers: ClassVar[frozenset[Answer]] = frozenset({"class", "number"})
     input_kinds = frozenset[InputKind]({"vectors", "pixels", "symbols"})
     sequential = True
-    differentiable = False
 
     sums: Tensor
 

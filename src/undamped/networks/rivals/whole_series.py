@@ -48,7 +48,6 @@ class WholeSeriesModel(LearnsAtOnce):
     answers: ClassVar[frozenset[Answer]] = frozenset({"class", "number"})
     input_kinds = frozenset[InputKind]({"vectors", "pixels"})
     sequential = True
-    differentiable = False
 
     def __init__(self, shape: TaskShape) -> None:
         super().__init__()
