@@ -1,5 +1,6 @@
 """`auto`: a race on validation data, the winner as an ordinary run, and budgets that hold."""
 
+import importlib
 import json
 
 import numpy as np
@@ -97,9 +98,26 @@ def test_a_member_that_would_take_too_long_is_not_begun(monkeypatch):
     monkeypatch.setattr(at_once_members, "_price", lambda *args: 100.0)
     task = task_of(*noise())
     found = try_at_once("boosting", task, {}, 0, Clock(60.0, {}))
-    assert found.why_not == "it would have taken about 350 s." and not found.usable
+    assert found.why_not == "it would have taken about 400 s." and not found.usable
     monkeypatch.setattr(at_once_members, "_price", lambda *args: 6.0)
     assert try_at_once("boosting", task, {}, 0, Clock(60.0, {})).draws == 2
+
+
+def test_the_last_fit_of_the_best_so_far_is_kept_in_reserve(monkeypatch):
+    """Members find less time the more it takes to fit the one that leads."""
+    limits = []
+
+    def attempt(name, task, train, seed, clock):
+        limits.append(clock.limit)
+        score = {"guess": 0.5, "bank": 0.9, "boosting": 0.8}[name]
+        return Attempt(name, score, 1.0, score, 2, ((score, 1.0),) * 2, seconds=4.0)
+
+    module = importlib.import_module("undamped.training.portfolio.fit_best")
+    monkeypatch.setattr(module, "try_at_once", attempt)
+    monkeypatch.setattr(module, "try_networks", lambda *given: [])
+    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess", "bank", "boosting"))
+    module.race(task_of(*noise()), {}, 0, Clock(60.0, {}), lambda attempt: None)
+    assert limits == [60.0, 54.0, 54.0]
 
 
 def test_what_a_member_always_costs_does_not_count_for_every_series(monkeypatch):

@@ -60,9 +60,7 @@ def too_few_windows(task: Task) -> bool:
     return few and task.task_shape.forecast is not None
 
 
-def try_at_once(
-    name: str, task: Task, train: dict[str, Any], seed: int, clock: Clock, reserve: float = 0.0
-) -> Attempt:
+def try_at_once(name: str, task: Task, train: dict[str, Any], seed: int, clock: Clock) -> Attempt:
     """Learn from the training part, score on validation data, as often as pays and time allows.
 
     Args:
@@ -71,7 +69,6 @@ def try_at_once(
         train: Options of training that were said, without a budget.
         seed: Where random numbers come from.
         clock: The time that is left.
-        reserve: Seconds of it that are needed afterwards.
     """
     begun = time.perf_counter()
     task = as_seen_by(name, task)
@@ -82,14 +79,13 @@ def try_at_once(
         model = _built(name, task, settings["model"], options)
         refuse_data(name, task, options)
         if clock.timed and name not in ALWAYS:
-            if clock.left - reserve < _FIRST_LOOK:
+            if clock.left < _FIRST_LOOK:
                 return Attempt(name, why_not="there was no time left for it.")
-            price = _price(name, task, settings["model"], options, seed, clock.left - reserve)
-            left = clock.left - reserve
-            if price * (1 + FINAL) > left:
+            price = _price(name, task, settings["model"], options, seed, clock)
+            if price * (1 + FINAL) > clock.left:
                 said = f"it would have taken about {price * (1 + FINAL):.0f} s."
                 return Attempt(name, why_not=said)
-            draws = max(1, min(draws, int(left / 4 / max(price, 1e-9))))
+            draws = max(1, min(draws, int(clock.left / 4 / max(price, 1e-9))))
         found = []
         for number in range(draws):
             drawn = task if number == 0 else task.redrawn(number)
@@ -131,7 +127,7 @@ def _learn(model: LearnsAtOnce, task: Task, options: TrainOptions, seed: int) ->
 
 
 def _price(
-    name: str, task: Task, options: dict[str, Any], train: TrainOptions, seed: int, left: float
+    name: str, task: Task, options: dict[str, Any], train: TrainOptions, seed: int, clock: Clock
 ) -> float:
     """Return about how many seconds one draw will take, from looks at more and more series.
 
@@ -160,8 +156,8 @@ def _price(
     _, total = _few(task, train, 1)
     while (
         count * _LARGER < total
-        and price * (1 + FINAL) > _CHEAP * left
-        and seconds * _LARGER * (1 + FINAL) < left
+        and price * (1 + FINAL) > _CHEAP * clock.left
+        and seconds * _LARGER * (1 + FINAL) < clock.left
     ):
         count *= _LARGER
         seconds, price = look(count)

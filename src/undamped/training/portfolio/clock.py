@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from undamped.errors import OptionError, explain
@@ -45,6 +45,14 @@ class Clock:
     def left(self) -> float:
         """Seconds that are left."""
         return self.limit - (time.perf_counter() - self._begun)
+
+    def without(self, seconds: float) -> Clock:
+        """Return the same clock with so much less time.
+
+        Args:
+            seconds: What is needed for something else.
+        """
+        return replace(self, limit=self.limit - seconds)
 
 
 def without_budget(train: dict[str, Any]) -> dict[str, Any]:

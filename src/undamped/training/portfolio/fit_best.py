@@ -127,7 +127,7 @@ def race(
     for name in at_once_members.members(task):
         if talk:
             _line(f"trying {name}")
-        tried.append(try_at_once(name, task, train, seed, clock, reserve))
+        tried.append(try_at_once(name, task, train, seed, clock.without(reserve)))
         say(tried[-1])
         best = _best([one for one in tried if one.usable], task)
         if best is not None:  # what it takes to fit it at the end
