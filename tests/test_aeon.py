@@ -41,6 +41,8 @@ def test_channels_come_first_and_lengths_may_differ():
 
 def test_a_forecast_of_the_whole_horizon():
     wave = np.sin(np.arange(60) / 3)
-    forecaster = UndampedForecaster(options={"steps": 3, "hidden_size": 4}, random_state=0)
+    forecaster = UndampedForecaster(
+        model="unicornn", options={"steps": 3, "hidden_size": 4}, random_state=0
+    )
     assert forecaster.series_to_series_forecast(wave, 5).shape == (5,)
     assert forecaster.iterative_forecast(wave, 3).shape == (3,)

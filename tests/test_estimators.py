@@ -21,6 +21,7 @@ import undamped
 from undamped import SequenceClassifier, SequenceForecaster, SequenceRegressor
 from undamped.errors import DataError, OptionError, UndampedError, UnknownNameError
 from undamped.estimators.inputs import collect
+from undamped.training.portfolio import at_once_members, networks
 
 TINY = {"model": "unicornn", "hidden_size": 6, "num_layers": 1, "steps": 4, "random_state": 0}
 
@@ -474,7 +475,14 @@ def test_a_stream_of_numbers():
 def test_forecasts_beat_the_last_value_on_a_wave():
     wave = 50 + 10 * np.sin(np.arange(300) / 6)
     fitted = SequenceForecaster(
-        8, window=24, hidden_size=16, num_layers=1, steps=150, learning_rate=0.03, random_state=0
+        8,
+        window=24,
+        model="unicornn",
+        hidden_size=16,
+        num_layers=1,
+        steps=150,
+        learning_rate=0.03,
+        random_state=0,
     ).fit(wave[:260])
     assert fitted.score(wave) > 0.9
     ahead = fitted.predict(horizon=40)
@@ -499,7 +507,7 @@ def test_forecasts_have_the_form_of_what_came(X, shape):
     fitted = SequenceForecaster(3, **TINY).fit(X)
     assert fitted.predict().shape == shape == fitted.predict(X).shape
     np.testing.assert_array_equal(fitted.predict(), fitted.predict(X))
-    assert np.isfinite(fitted.predict()).all()
+    assert np.isfinite(np.asarray(fitted.predict())).all()
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(again.predict(), fitted.predict())
 
@@ -538,8 +546,103 @@ def test_bad_forecasts_get_one_sentence(X, options):
 
 
 def test_short_series_are_forecast_without_validation():
-    fitted = SequenceForecaster(2, **TINY).fit(np.arange(8.0))
-    assert fitted.predict().shape == (2,)
+    fitted = SequenceForecaster(3, **TINY).fit(np.arange(6.0))
+    assert fitted.predict().shape == (3,)
+    raced = SequenceForecaster(3).fit([1.0, 3.0, 2.0, 4.0, 5.0])
+    assert raced.predict() == pytest.approx([5.0, 5.0, 5.0]) and not raced.tried_
+    with pytest.raises(DataError, match="one that held back none"):
+        raced.predict(quantiles=(0.1, 0.9))
+    with pytest.raises(OptionError, match="a share above 0"):
+        SequenceForecaster(3, validation_fraction=0).fit(np.arange(60.0))
+
+
+def year(count=96, seed=0):
+    step = np.arange(count)
+    noise = np.random.default_rng(seed).normal(size=count)
+    return 100 + 0.5 * step + 20 * np.sin(2 * np.pi * step / 12) + 2 * noise
+
+
+@pytest.fixture
+def plain_race(monkeypatch):
+    """Leave plain forecasters in the race, so that tests are short."""
+    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess",))
+    monkeypatch.setattr(at_once_members, "FORECASTERS", ("seasonal-naive", "ridge-lags"))
+    monkeypatch.setattr(networks, "_MEMBERS", ())
+
+
+def test_forecasters_race_unless_one_is_named(plain_race):
+    values = year()
+    fitted = SequenceForecaster(12, random_state=0).fit(values[:-12])
+    assert [one["model"] for one in fitted.tried_] == ["guess", "seasonal-naive", "ridge-lags"]
+    naive = SequenceForecaster(12, model="seasonal-naive").fit(values[:-12])
+    np.testing.assert_allclose(naive.predict(), values[-24:-12], rtol=1e-6)
+    errors = [np.abs(values[-12:] - one.predict()).mean() for one in (fitted, naive)]
+    assert errors[0] < errors[1] and fitted.season_ == 12
+    assert SequenceForecaster(12, season=1, model="seasonal-naive").fit(values).season_ == 1
+
+
+@pytest.mark.parametrize("model", ["ridge-lags", "seasonal-naive", "ets", "bank", "unicornn"])
+def test_quantiles_of_forecasts(model):
+    tiny = {"steps": 20, "hidden_size": 4} if model == "unicornn" else {}
+    values = year(150)
+    fitted = SequenceForecaster(4, model=model, random_state=0, **tiny).fit(values[:146])
+    bounds = fitted.predict(quantiles=(0.1, 0.5, 0.875, 0.9))
+    assert bounds.shape == (4, 4) and (np.diff(bounds, axis=1) >= 0).all()
+    assert (bounds[:, 0] < bounds[:, 3]).all()
+    assert np.abs(bounds[:, 1] - fitted.predict()).max() < 20
+    if model == "ridge-lags":
+        covered = [
+            fitted.predict(values[:stop], quantiles=(0.1, 0.9))[0] for stop in range(60, 150)
+        ]
+        inside = [low <= new <= high for (low, high), new in zip(covered, values[60:], strict=True)]
+        assert np.mean(inside) > 0.7
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict(quantiles=(0.1,)), bounds[:, :1])
+    with pytest.raises(OptionError, match=r"numbers from 0\.01 to 0\.99"):
+        fitted.predict(quantiles=(0.001,))
+    with pytest.raises(OptionError, match="a horizon of at most 4 steps"):
+        fitted.predict(horizon=9, quantiles=(0.5,))
+
+
+@pytest.mark.parametrize(
+    ("index", "first", "last"),
+    [
+        (pd.date_range("2016-01-31", periods=96, freq="ME"), "2024-01-31", "2024-04-30"),
+        (pd.period_range("2000Q1", periods=96, freq="Q"), "2024Q1", "2024Q4"),
+        (pd.date_range("2024-01-01", periods=96, freq="h", tz="UTC"), None, "2024-01-05 03:00"),
+        (pd.Index(np.arange(10, 298, 3), name="step"), 298, 307),
+        (pd.to_timedelta(np.arange(96), "s"), pd.Timedelta(96, "s"), pd.Timedelta(99, "s")),
+        (pd.Index([f"day {i}" for i in range(96)]), 1, 4),
+    ],
+)
+def test_the_index_of_forecasts_goes_on(index, first, last):
+    one = pd.Series(year(), index, name="sales")
+    asked = {"horizon": 4, "season": 12, "model": "ridge-lags"}
+    fitted = SequenceForecaster(**asked).fit(one)
+    ahead = fitted.predict()
+    assert isinstance(ahead, pd.Series) and ahead.name == "sales"
+    if isinstance(index, (pd.DatetimeIndex, pd.PeriodIndex)):
+        wanted = index[-1] + index.freq * np.arange(1, 5)
+        assert list(ahead.index) == list(wanted) and str(ahead.index[-1]).startswith(last)
+    else:
+        assert ahead.index[0] == first and ahead.index[-1] == last
+    assert type(ahead.index).__name__ in (type(index).__name__, "RangeIndex")
+    band = fitted.predict(one[:90], quantiles=(0.1, 0.9))
+    assert list(band.columns) == [0.1, 0.9] and len(band) == 4
+    np.testing.assert_allclose(ahead, SequenceForecaster(**asked).fit(year()).predict())
+
+
+def test_frames_of_forecasts_go_on():
+    days = pd.date_range("2024-01-01", periods=96)
+    frame = pd.DataFrame({"a": year(), "b": year(seed=1)}, days)
+    fitted = SequenceForecaster(3, model="ridge-lags").fit(frame)
+    ahead, band = fitted.predict(), fitted.predict(quantiles=(0.1, 0.9))
+    assert list(ahead) == ["a", "b"] and str(ahead.index[0].date()) == "2024-04-06"
+    assert list(band["b"]) == [0.1, 0.9] and band.index.equals(ahead.index)
+    shops = pd.concat({"x": frame[:90], "y": frame}, names=["shop", "day"])
+    both = SequenceForecaster(3, model="ridge-lags").fit(shops).predict()
+    assert both.index.names == ["shop", "day"] and both.shape == (6, 2)
+    assert both.loc["x"].index[0] == days[90] and both.loc["y"].index[0] == ahead.index[0]
 
 
 # The examples in the docstrings

@@ -140,7 +140,7 @@ class UndampedForecaster(BaseForecaster, IterativeForecastingMixin, SeriesToSeri
     Args:
         horizon: How many steps ahead.
         window: How many values of the past are read; chosen from the length if left out.
-        model: The registry name of the network.
+        model: The registry name of a model; "auto" races some.
         options: The other options of `SequenceForecaster`, by name.
         random_state: Where random numbers come from.
 
@@ -162,7 +162,7 @@ class UndampedForecaster(BaseForecaster, IterativeForecastingMixin, SeriesToSeri
         horizon: int = 1,
         *,
         window: int | None = None,
-        model: str = "unicornn",
+        model: str = AUTO,
         options: Mapping[str, Any] | None = None,
         random_state: Any = None,
     ) -> None:
@@ -196,7 +196,7 @@ class UndampedForecaster(BaseForecaster, IterativeForecastingMixin, SeriesToSeri
     @classmethod
     def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
         options = {n: v for n, v in TINY.items() if n not in ("model", "random_state")}
-        return {"options": options, "random_state": 0}
+        return {"model": TINY["model"], "options": options, "random_state": 0}
 
 
 def _time_first(X: Any) -> list[np.ndarray]:

@@ -39,7 +39,11 @@ class SequenceEstimator(BaseEstimator):
     """What a classifier, a regressor and a forecaster of sequences have in common."""
 
     kind: ClassVar[Kind]
-    task_class: ClassVar[type[EstimatorTask]] = EstimatorTask
+
+    @property
+    def task_class(self) -> type[EstimatorTask]:
+        """What is learnt."""
+        return EstimatorTask
 
     # Set by fit.
     model_: TaskModel
@@ -96,7 +100,7 @@ class SequenceEstimator(BaseEstimator):
         share = convert(
             _Share, self.validation_fraction, f"{type(self).__name__}.validation_fraction"
         )
-        if share and len(series_set) < 2:
+        if share and len(series_set) < 2 and self.kind != "forecast":
             raise DataError(
                 explain(
                     "X",

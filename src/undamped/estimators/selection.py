@@ -52,7 +52,13 @@ class ChangeTensors(SeriesTensors):
         return (ahead - torch.from_numpy(last)).flatten()
 
 
-class ChangesToCome(EstimatorTask):
+class ValuesToCome(EstimatorTask):
+    """Forecasts as they are, with bands for many quantiles."""
+
+    band_levels = (0.01, 0.025, *(round(0.05 * step, 2) for step in range(1, 20)), 0.975, 0.99)
+
+
+class ChangesToCome(ValuesToCome):
     """Forecasts as changes from the last value, so that a model begins where a guess would end.
 
     What a run of it says is not in original units by itself; the run therefore keeps no

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from undamped.checked import checked
 from undamped.data.recordings import splits
+from undamped.data.recordings.bands import LEVELS
 from undamped.data.recordings.on_disk import let_go
 from undamped.data.recordings.options import SeriesOptions
 from undamped.data.recordings.preparation import (
@@ -72,6 +73,8 @@ class SeriesTask(ArrayTask):
 
     tensors_class: ClassVar[type[SeriesTensors]] = SeriesTensors
     """How series become tensors."""
+    band_levels: ClassVar[tuple[float, ...]] = LEVELS
+    """The quantiles of bands around forecasts, where nobody asked for others."""
 
     @checked
     def __init__(

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import torch
 
-from undamped.data.recordings.bands import LEVELS, Bands
+from undamped.data.recordings.bands import Bands
 from undamped.errors import UndampedError
 from undamped.networks.task_model import TaskModel
 from undamped.tasks.series import SeriesTask
@@ -50,7 +50,7 @@ def calibrate(
     answers, truth = (np.concatenate(part) for part in zip(*found, strict=True))
     prepared = task.preparation
     units = prepared.target_mean, prepared.target_std
-    return Bands.fit(answers, truth, task.quantiles or LEVELS, *units)
+    return Bands.fit(answers, truth, task.quantiles or task.band_levels, *units)
 
 
 def keep_bands(
