@@ -150,6 +150,7 @@ class _Channel:
     """
 
     def __init__(self, values: np.ndarray) -> None:
+        self.length = len(values)
         most = max(1, min(_MOST_LAGS, len(values) // _STEPS_PER_LAG))
         known = hold(values[:, None], ~np.isnan(values[:, None]))[:, 0]
         past = [known[most - lag : len(values) - lag] for lag in range(1, most + 1)]
@@ -183,7 +184,7 @@ def _evidence(channels: list[_Channel], season: int) -> tuple[float, float]:
     means = free = 0
     for one in channels:
         count = len(one.steps)
-        if count < _FEWEST_SEASONS * season:
+        if one.length < _FEWEST_SEASONS * season:
             continue
         errors, phases = one.errors(season)
         lags = np.arange(len(errors))
