@@ -13,6 +13,7 @@ import undamped
 from undamped.cli import main
 from undamped.contract import Batch, Forecast, TaskShape
 from undamped.data.recordings.bands import Bands
+from undamped.data.recordings.grid import stamps_ahead
 from undamped.data.recordings.season import calendar_seasons, find_season
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, MissingPackageError, OptionError, UndampedError
@@ -95,6 +96,7 @@ def test_seasons_are_found_in_noise_that_lasts(season, count, strength):
         ("2010-01-01", "QS", (4,)),
         ("2010-01-01", "W", (52,)),
         ("2010-01-01", "D", (7, 365)),
+        ("2010-01-01", "B", (5, 260)),
         ("2010-01-01", "h", (24, 168)),
         ("2010-01-01", "15min", (4, 96, 672)),
         ("2010-01-01", "YS", None),
@@ -470,13 +472,15 @@ def test_the_commands(tmp_path, monkeypatch, capsys):
     code, out, err = undamped_says(
         monkeypatch, capsys, "predict", run, "--out", "f.csv", "--picture", "future.png"
     )
-    assert code == 0 and "80 % band at step 4" in out, err
+    assert code == 0 and "80 % band at step 4" in out and "to 2020-04-01" in out, err
     future = pd.read_csv("f.csv")
-    assert list(future) == ["id", "step", "sales", "sales_0.1", "sales_0.5", "sales_0.9"]
+    assert list(future) == ["id", "step", "date", "sales", "sales_0.1", "sales_0.5", "sales_0.9"]
+    assert list(future["date"]) == ["2020-01-01", "2020-02-01", "2020-03-01", "2020-04-01"]
     assert len(future) == 4 and (future["sales_0.1"] < future["sales_0.9"]).all()
     assert (tmp_path / "future.png").stat().st_size > 10_000
     code, out, err = undamped_says(monkeypatch, capsys, "predict", run, "sales.csv", "--json")
     assert code == 0 and set(json.loads(out)[0]["bands"]["sales"]) == {"0.1", "0.5", "0.9"}, err
+    assert json.loads(out)[0]["times"] == list(future["date"])
 
 
 def test_bad_input_is_one_sentence(tmp_path, monkeypatch, capsys):
@@ -680,3 +684,40 @@ def test_ets_fits_what_it_is_asked_twice_once(monkeypatch):
     model.learn([batch])
     first, again = model(batch), model(batch)
     assert torch.equal(first, again) and len(fits) == 3
+
+
+@pytest.mark.parametrize(
+    ("stamps", "ahead"),
+    [
+        (pd.date_range("2024-01-31", periods=60, freq="ME"), ["2029-01-31", "2029-02-28"]),
+        (pd.date_range("2024-01-01", periods=60, freq="B"), ["2024-03-25", "2024-03-26"]),
+        (
+            pd.date_range("2024-01-01", periods=60, freq="h"),
+            ["2024-01-03 12:00:00", "2024-01-03 13:00:00"],
+        ),
+        (
+            pd.date_range("2024-01-01", periods=60, tz="Europe/Berlin"),
+            ["2024-02-29 23:00:00+00:00", "2024-03-01 23:00:00+00:00"],
+        ),
+        (np.arange(10, 130, 2), [130.0, 132.0]),
+    ],
+)
+def test_forecasts_go_on_in_time(stamps, ahead, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    table = pd.DataFrame({"when": stamps, "y": months(60)})
+    table.drop(index=20).to_csv("y.csv", index=False)  # a hole does not matter to dates
+    if not isinstance(stamps, pd.DatetimeIndex):
+        table.to_csv("y.csv", index=False)
+    words = ("y.csv", "seasonal-naive", "time=when", "target=y", "horizon=2", "--no-page")
+    code, _, err = undamped_says(monkeypatch, capsys, "train", *words)
+    assert code == 0, err
+    run = "runs/recordings-seasonal-naive-1"
+    code, out, err = undamped_says(monkeypatch, capsys, "predict", run, "--out", "f.csv", "--json")
+    assert code == 0 and json.loads(out)[0]["times"] == ahead, err
+    assert pd.read_csv("f.csv")["when"].tolist() == ahead
+
+
+def test_uneven_stamps_have_no_dates_ahead():
+    stamps = np.array([0.0, 1.0, 2.5, 7.0])
+    assert stamps_ahead([stamps], 3) is None and stamps_ahead([stamps[:1]], 3) is None
+    assert stamps_ahead([stamps[:2]], 2)[0].tolist() == [2.0, 3.0]

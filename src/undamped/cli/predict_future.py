@@ -58,6 +58,47 @@ def bands_of(run: Run, model: TaskModel, *, follow: bool) -> Bands | None:
     return bands.moved(np.mean(moved, axis=0))
 
 
+def with_times(
+    answers: list[dict[str, Any]], series_set: SeriesSet, preparation: Preparation
+) -> None:
+    """Add the time stamps of values to come to answers, where they can be told.
+
+    Args:
+        answers: One for every series.
+        series_set: The recordings that are continued.
+        preparation: What was done to the data.
+    """
+    import numpy as np
+
+    from undamped.data.recordings.grid import stamps_ahead
+
+    times, steps = series_set.times, preparation.horizon
+    if times is None:
+        return
+    if preparation.at_times:  # one usual gap after the other
+        ahead = [one[-1] + preparation.typical_gap * np.arange(1, steps + 1) for one in times]
+    else:
+        known = stamps_ahead(times, steps)
+        if known is None:
+            return
+        ahead = known
+    kind = series_set.columns.get("dates")
+    for answer, stamps in zip(answers, ahead, strict=True):
+        answer["times"] = stamps.tolist() if kind is None else _dates(stamps, kind == "utc")
+
+
+def _dates(seconds: np.ndarray, utc: bool) -> list[str]:
+    """Return seconds since 1970 as ISO dates, with a time of day where there is one."""
+    import numpy as np
+
+    offset = "+00:00" if utc else ""
+    if not utc and (seconds % 86_400 == 0).all():
+        return np.datetime_as_string(seconds.astype("datetime64[s]"), unit="D").tolist()
+    unit = "s" if (seconds % 1 == 0).all() else "ms"
+    stamps = np.round(seconds * 1000).astype("datetime64[ms]").astype(f"datetime64[{unit}]")
+    return [str(one).replace("T", " ") + offset for one in stamps]
+
+
 def with_bands(
     answers: list[dict[str, Any]],
     outputs: list[np.ndarray],

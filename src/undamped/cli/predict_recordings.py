@@ -29,7 +29,13 @@ def answer_recordings(
 ) -> None:
     """Answer for every series of a file, or of the run's test part; forecasts go on at its end."""
     from undamped.cli.predict_curves import check_curves, draw_recordings
-    from undamped.cli.predict_future import bands_of, draw_forecasts, own_recordings, with_bands
+    from undamped.cli.predict_future import (
+        bands_of,
+        draw_forecasts,
+        own_recordings,
+        with_bands,
+        with_times,
+    )
     from undamped.cli.screen import console, print_json
     from undamped.data.recordings.suspicions import in_words, strange_series
     from undamped.errors import printable
@@ -66,9 +72,12 @@ def answer_recordings(
     bands = bands_of(run, model, follow=own is not None) if future else None
     if bands is not None:
         with_bands(answers, outputs, preparation, bands)
+    if preparation.kind == "forecast" and not tested:
+        with_times(answers, series_set, preparation)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_text(out, _as_csv(answers, preparation))
+        time = series_set.columns.get("time", "time")
+        write_text(out, _as_csv(answers, preparation, time))
     if picture is not None and future:
         draw_forecasts(outputs, preparation, bands, series_set, picture)
     elif picture is not None:
@@ -185,6 +194,8 @@ def _in_words(answer: dict[str, Any]) -> str:
             f"{name} {_few_ahead(values, answer.get('bands', {}).get(name))}"
             for name, values in answer["forecast"].items()
         )
+        if "times" in answer:
+            said = f"from {answer['times'][0]} to {answer['times'][-1]}: {said}"
     else:
         said = _few(answer.get("labels") or answer["values"])
     truth = answer.get("truth")
@@ -208,15 +219,18 @@ def _few(values: list[Any]) -> str:
     return ("… " if len(values) > 10 else "") + " ".join(written)
 
 
-def _as_csv(answers: list[dict[str, Any]], preparation: Preparation) -> str:
+def _as_csv(answers: list[dict[str, Any]], preparation: Preparation, time: str) -> str:
+    """Return answers as a table; of forecasts with time stamps in a column of this name."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     if preparation.kind == "forecast":
         levels = [(name, q) for name, own in answers[0].get("bands", {}).items() for q in own]
         named = [f"{name}_{q}" for name, q in levels]
-        table.writerow(["id", "step", *preparation.forecast, *named])
+        dated = [time] if _beside(answers, "times") else []
+        table.writerow(["id", "step", *dated, *preparation.forecast, *named])
         for answer in answers:
-            columns = [answer["forecast"][name] for name in preparation.forecast]
+            columns = [answer["times"]] if dated else []
+            columns += [answer["forecast"][name] for name in preparation.forecast]
             columns += [answer["bands"][name][q] for name, q in levels]
             for step, values in enumerate(zip(*columns, strict=True), start=1):
                 table.writerow([answer["id"], step, *values])

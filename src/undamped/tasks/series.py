@@ -98,7 +98,7 @@ class SeriesTask(ArrayTask):
         self.series_set, window = self._cut(series_set, asked["window"], asked["stride"])
         self.parts, self.split_record = self._split(asked)
         self.preparation = self._fit_preparation(asked, stamps, window)
-        self._said += preparation_notes(self.series_set, self.preparation, asked["standardise"])
+        self._said += preparation_notes(self.recordings, self.preparation, asked["standardise"])
         self._answer_as_prepared(asked["standardise"])
         if asked["weights"] == "balanced":
             self._weigh_classes()

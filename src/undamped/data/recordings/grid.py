@@ -50,6 +50,23 @@ def fill_holes(series: list[np.ndarray], times: Stamps, notes: list[str]) -> tup
     return filled, stamps
 
 
+def stamps_ahead(times: Stamps, steps: int) -> Stamps | None:
+    """Return the time stamps of so many steps after each series; None where they are uneven.
+
+    Args:
+        times: The time stamps of the series, rising.
+        steps: How many.
+    """
+    if any(len(one) < 2 for one in times):
+        return None
+    grid = _calendar_months(times) or _even_steps(times)
+    if grid is None:
+        return None
+    _, index, stamps_at = grid
+    ahead = np.arange(1, steps + 1)
+    return [stamps_at(number, places[-1] + ahead) for number, places in enumerate(index)]
+
+
 def are_working_days(times: Stamps) -> bool:
     """Whether time stamps are days from Monday to Friday, none of which is missing."""
     starts = np.concatenate([one % _DAY for one in times])

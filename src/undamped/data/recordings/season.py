@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from undamped.data.recordings.gaps import hold
+from undamped.data.recordings.grid import are_working_days
 
 LEVEL = 0.01
 """How often noise may have a season, of any length."""
@@ -61,6 +62,8 @@ def calendar_seasons(times: Sequence[np.ndarray] | None) -> tuple[int, ...] | No
     for shortest, longest, seasons in _CALENDAR:
         if shortest <= low and high <= longest:
             return seasons or None
+    if low == _DAY and are_working_days(list(times)):
+        return 5, 260
     typical = float(np.median(gaps))
     shortest = _MINUTE if min(abs(float(one[0])) for one in times) >= _FAR else _HOUR
     if not shortest <= typical < _DAY:

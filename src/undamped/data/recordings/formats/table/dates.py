@@ -7,6 +7,7 @@ refused rather than read in another way.
 from __future__ import annotations
 
 import itertools
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ _NAMED = tuple(
 )
 _MONTHS = ("%m/%Y", "%m.%Y", "%m-%Y", "%YM%m")
 _CLOCKS = ("", "%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
+_OFFSET = r":\d\d(\.\d+)?\s*(Z|[+-]\d\d:?(\d\d)?)$"
 _SAMPLE = 50
 _DAYS_IN = ((28, 31, 30), (90, 92, 91), (365, 366, 365))  # of months, quarters, years
 _SECONDS_OF_DAY = 86_400.0
@@ -51,6 +53,7 @@ class Timestamps:
         self.format: str | None = None
         self.notes: list[str] = []
         self.dates = False
+        self.zoned = False
         self._started = False
 
     def seconds(self, piece: DataFrame, place: Place) -> np.ndarray:
@@ -72,6 +75,7 @@ class Timestamps:
             # A column is one or the other, and the odd one out is to be named.
             self._agree(np.isfinite(numbers).sum() <= np.isfinite(dates).sum(), column, place)
             seconds = dates if self.dates else numbers
+            self.zoned = self.zoned or (self.dates and _has_offsets(column))
             expected = "a number or an ISO date"
             if self.dates and self.format != _ISO:
                 expected = f"a date like those of the other rows, {readable(self.format)}"
@@ -150,6 +154,14 @@ def holds_dates(column: Any) -> bool:
     if np.isnan(_seconds(column[:_SAMPLE], reader._find_format(column[:_SAMPLE]))).any():
         return False
     return bool(np.isfinite(_seconds(column, reader._find_format(column))).all())
+
+
+def _has_offsets(column: Any) -> bool:
+    """Whether dates say how far their clock is from that of Greenwich."""
+    if column.dtype.kind == "M":
+        return getattr(column.dtype, "tz", None) is not None
+    words = column.dropna().astype(str).str.strip()
+    return bool(len(words)) and re.search(_OFFSET, words.iloc[0]) is not None
 
 
 def _fits(word: str, form: str) -> bool:

@@ -228,6 +228,7 @@ def _fill(store: Store, table: Table, found: Columns, rows: int) -> dict[str, An
         "labels": None if labels is None else list(labels),
         "blurred": list(seen.blurred(names_of_channels)),
         "dates": stamps.dates,
+        "zoned": stamps.zoned,
         "time_notes": stamps.notes,
     }
 

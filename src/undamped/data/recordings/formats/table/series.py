@@ -44,8 +44,15 @@ def steps_to_series(
         times,
         source=source,
         notes=tuple(notes),
-        columns=found.plain(),
+        columns={**found.plain(), **_kind_of_dates(meta)},
     )
+
+
+def _kind_of_dates(meta: dict[str, Any]) -> dict[str, str]:
+    """Return how time stamps are to be written again: as dates, with or without an offset."""
+    if not meta.get("dates"):
+        return {}
+    return {"dates": "utc" if meta.get("zoned") else "local"}
 
 
 def series_of_rows(
