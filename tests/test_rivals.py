@@ -15,7 +15,7 @@ from undamped.networks.rivals.summaries import summary
 from undamped.networks.rivals.undisturbed import undisturbed
 from undamped.tasks.series import SeriesTask
 from undamped.training import Run, fit
-from undamped.training.streaming import push_sample
+from undamped.training.streaming import SampleStream
 
 WITH_AEON = ("minirocket", "multirocket-hydra", "dtw")
 RIVALS = (*WITH_AEON, "boosting", "guess")
@@ -212,7 +212,7 @@ def test_a_run_of_a_rival_is_a_run_like_any_other(name, tmp_path):
     if name == "guess":
         return
     with pytest.raises(OptionError, match="one sample after the other"):
-        push_sample(model, task.preparation, None, None)  # type: ignore[arg-type]
+        SampleStream(model, task.preparation)
 
 
 @pytest.mark.parametrize(

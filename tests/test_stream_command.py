@@ -113,7 +113,7 @@ def test_columns_by_name_and_gaps(runs):
     assert answers(run.path, "\n".join(map(json.dumps, rows))) == named
     prepared = run.preparation()
     causal = prepared.stream()
-    features = np.stack([causal.push(row).inputs for row in samples])
+    features = np.stack([causal.push(row[None]).inputs[0] for row in samples])
     with torch.no_grad():
         outputs = run.model()(torch.from_numpy(features).unsqueeze(1))
     assert named[-1] == {"step": 5, **prepared.answer(outputs.numpy())[0]}

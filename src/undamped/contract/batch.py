@@ -43,6 +43,7 @@ class Batch(NamedTuple):
         distinct: (distinct, …) the inputs that occur, each once, where the same ones come again
             and again; what has to be done to each of them is then done once, by `each_input`.
             `expanded` gives the plain form.
+        weights: (batch,) what each sequence counts in learning; None where all count alike.
     """
 
     inputs: Tensor
@@ -53,6 +54,7 @@ class Batch(NamedTuple):
     target_times: Tensor | None = None
     target_mask: Tensor | None = None
     distinct: Tensor | None = None
+    weights: Tensor | None = None
 
     def each_input(self, change: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply a function to every input, and to those that occur several times once.
@@ -138,6 +140,7 @@ class Batch(NamedTuple):
             None if self.target_times is None else self.target_times[second],
             None if self.target_mask is None else self.target_mask[of_targets],
             self.distinct,
+            None if self.weights is None else self.weights[chosen],
         )
 
     def during(self, steps: slice, *, every: bool) -> Batch:

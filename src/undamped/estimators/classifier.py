@@ -107,7 +107,9 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         """Yield the probabilities (classes,) after each sample (channels,) of one long series.
 
         Memory does not grow. After the last sample of a series the probabilities are those of
-        `predict_proba`, unless values are missing and were interpolated, which needs the future.
+        `predict_proba`, unless values are missing and were interpolated, which needs the future, or
+        the model is a bank and the series is shorter than those of training usually are: it is as
+        sure of a beginning as beginnings of training series were right.
 
         Args:
             samples: The samples.

@@ -29,7 +29,7 @@ from undamped.options import Range, convert
 from undamped.training import Run, fit
 from undamped.training.fit import AUTO
 from undamped.training.prediction import answers_to
-from undamped.training.streaming import push_sample
+from undamped.training.streaming import SampleStream
 
 _Share = Annotated[float, Range(low=0, high=1, open_high=True)]
 _BUDGETS = ("epochs", "steps", "seconds", "minutes")
@@ -256,12 +256,11 @@ class SequenceEstimator(BaseEstimator):
     ) -> Iterator[np.ndarray]:
         """Yield the outputs after each sample; memory does not grow."""
         check_is_fitted(self, "model_")
-        prepare, state = self.preparation_.stream(), None
+        stream = SampleStream(self.model_, self.preparation_)
         stamps = itertools.repeat(None) if times is None else times
         for sample, time in zip(samples, stamps, strict=False):
-            row = prepare.push(np.atleast_1d(np.asarray(sample)), time)
-            output, state = push_sample(self.model_, self.preparation_, row, state)
-            yield output[0].double().numpy()
+            stream.push(np.atleast_1d(np.asarray(sample)), time)
+            yield stream.outputs()[0].double().numpy()
 
     # Pickles
 

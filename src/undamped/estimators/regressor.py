@@ -94,7 +94,8 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         """Yield the number after each sample (channels,) of one long series.
 
         Memory does not grow. After the last sample of a series the number is that of `predict`,
-        unless values are missing and were interpolated, which needs the future.
+        unless values are missing and were interpolated, which needs the future, or the model is a
+        bank and the series is shorter than those of training usually are.
 
         Args:
             samples: The samples.

@@ -71,7 +71,9 @@ def check_step(model: onnx.ModelProto, subject: Subject, *, seed: int = 0) -> fl
         if streams:
             rows = [
                 sample_tensors(
-                    stream.push(samples[i, t], None if times is None else times[i, t]),
+                    stream.push(
+                        samples[i, t : t + 1], None if times is None else times[i, t : t + 1]
+                    ),
                     subject.dtype,
                 )
                 for i, stream in enumerate(streams)

@@ -1,19 +1,21 @@
-"""A trained model that is fed one sample at a time, in memory that does not grow."""
+"""A trained model that is fed with samples as they come, in memory that does not grow."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.data.recordings.prepared import PreparedSample
-from undamped.errors import DataError, OptionError, explain
+from undamped.errors import OptionError, explain
 from undamped.export.subject import Subject
+from undamped.files import read_tensors, write_tensors
 from undamped.networks.sequence_model import SequenceModel
-from undamped.networks.task_model import StreamingModel
-from undamped.training.streaming import push_sample, sample_tensors, whole_sequences_only
+from undamped.training.streaming import SampleStream
+
+_PLAIN = "stream"  # where plain values are in the metadata of a file
 
 
 class LiveModel:
@@ -42,73 +44,51 @@ class LiveModel:
                     remedy="A stream has no end to start from; use 'undamped predict'.",
                 )
             )
-        if not isinstance(model, StreamingModel):
-            raise whole_sequences_only(model)
         self.subject = subject
-        self._prepared = subject.preparation.stream() if subject.preparation else None
-        # A recurrent network has a snapshot of its own that is faster than its step; where a
-        # forecast is asked for by time, the model's step has to look ahead.
-        ahead = subject.preparation is not None and subject.preparation.at_times
-        self._fast = (
-            model.network.stream() if isinstance(model, SequenceModel) and not ahead else None
-        )
-        self._state: Any = None
-        self._outputs: Tensor | None = None
-        self._total: Tensor | None = None
-        self.steps = 0
-        """How many samples were taken."""
+        self._stream = SampleStream(model, subject.preparation)
 
-    @torch.no_grad()
-    def push(self, sample: Any, time: float | None = None) -> None:
-        """Take a raw sample: numbers of all channels, or one symbol; NaN where one is missing.
+    @property
+    def steps(self) -> int:
+        """How many samples were taken."""
+        return self._stream.steps
+
+    def push(self, samples: Any, times: Any = None) -> None:
+        """Take a raw sample, or several at once; the answer is computed when it is asked for.
 
         Args:
-            sample: The sample.
-            time: When it was taken, for models that were trained with time stamps.
+            samples: Numbers of all channels (channels,), or one symbol; NaN where one is missing.
+                With one dimension more, several samples in order.
+            times: When each was taken, for models that were trained with time stamps.
         """
-        model, prepared = self.subject.model, None
-        if self._prepared is not None:
-            # Rounded as the recordings were that the model was trained on.
-            prepared = self._prepared.push(np.asarray(sample, dtype=np.float32), time)
-        if self._fast is None:
-            self._push_step(sample, prepared)
-        elif prepared is not None:
-            self._push_fast(model.encode_features(*sample_tensors(prepared, model.dtype)))
-        else:
-            dtype = torch.int64 if model.input_kind == "symbols" else model.dtype
-            self._push_fast(model.encode(torch.tensor([sample], dtype=dtype)))
-        self.steps += 1
+        self._stream.push(samples, times)
 
-    def _push_step(self, sample: Any, prepared: PreparedSample | None) -> None:
-        subject = self.subject
-        if prepared is not None and subject.preparation is not None:
-            self._outputs, self._state = push_sample(
-                subject.model, subject.preparation, prepared, self._state
-            )
-        else:
-            x = torch.tensor([sample], dtype=subject.model.dtype)
-            self._outputs, self._state = subject.model.step(x, self._state)
-
-    def _push_fast(self, vectors: Tensor) -> None:
-        assert self._fast is not None
-        features = self._fast.push(vectors)
-        if self.subject.model.readout == "mean":
-            # In double precision: a stream may be longer than single precision can count.
-            wide = features.double()
-            self._total = wide if self._total is None else self._total + wide
-        self._features = features
-
-    @torch.no_grad()
     def outputs(self) -> Tensor:
         """Return what the network says after the samples so far, (1, output)."""
-        if not self.steps:
-            raise DataError("stream: expected at least one sample, got none. Push one first.")
-        if self._outputs is not None:
-            return self._outputs
-        features = self._features
-        if self._total is not None:
-            features = (self._total / self.steps).to(features.dtype)
-        return self.subject.model.head(features)
+        return self._stream.outputs()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the samples so far have left: tensors, plain values and a checksum."""
+        return self._stream.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where `state_dict` was called; a damaged or another model's state is refused."""
+        self._stream.load_state_dict(state)
+
+    def save_state(self, path: Path) -> None:
+        """Write the state into a file, wholly or not at all."""
+        state = self.state_dict()
+        tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
+        plain = {name: value for name, value in state.items() if name not in tensors}
+        write_tensors(path, tensors, {_PLAIN: json.dumps(plain)})
+
+    def load_state(self, path: Path) -> None:
+        """Go on from the state in a file that `save_state` wrote."""
+        tensors, metadata = read_tensors(path)
+        try:
+            plain = json.loads(metadata[_PLAIN])
+        except (KeyError, ValueError):
+            plain = {}
+        self.load_state_dict({**plain, **tensors})
 
     def answer(self) -> dict[str, Any]:
         """Return the answer after the samples so far, in original labels and units.

@@ -131,34 +131,53 @@ def wanted_answers(shape: TaskShape, batch: Batch) -> tuple[Tensor, Tensor]:
     return rows, ~rows.isnan().any(1)
 
 
-def row_weights(shape: TaskShape, answers: Tensor) -> Tensor | None:
-    """Return what each sample counts (samples,), by its class; None where all count alike.
+def row_weights(shape: TaskShape, answers: Tensor, given: Tensor | None = None) -> Tensor | None:
+    """Return what each sample counts (samples,); None where all count alike.
+
+    Args:
+        shape: The shape of the task; its weights of classes are heeded.
+        answers: (samples, outputs) what is to be answered.
+        given: (samples,) what each counts beside its class.
+    """
+    if not shape.class_weights:
+        return None if given is None else given.double()
+    by_class = torch.tensor(shape.class_weights, dtype=torch.float64)[answers.argmax(1)]
+    return by_class if given is None else by_class * given
+
+
+def class_shares(shape: TaskShape, answers: Tensor, weights: Tensor | None) -> Tensor:
+    """Return how often each class occurs (classes,), as if each had been met once more.
 
     Args:
         shape: The shape of the task.
-        answers: (samples, outputs) what is to be answered.
+        answers: (samples, classes) what was to be answered.
+        weights: (samples,) what each counts; all alike if not given.
     """
-    if not shape.class_weights:
-        return None
-    return torch.tensor(shape.class_weights, dtype=torch.float64)[answers.argmax(1)]
+    each = torch.ones(len(answers), dtype=torch.float64) if weights is None else weights.double()
+    once = each.sum() / len(each)
+    counts = each.new_full((shape.output_size,), float(once))
+    counts.index_add_(0, answers.argmax(1), each)
+    return counts / counts.sum()
 
 
-def sharpness(shape: TaskShape, solved: Ridge, answers: Tensor) -> float:
+def sharpness(
+    shape: TaskShape, solved: Ridge, answers: Tensor, weights: Tensor | None = None
+) -> float:
     """Return what turns ±1 answers into logits: best for the sequences left out; 1 for numbers.
 
     Args:
         shape: The shape of the task.
         solved: What was learnt.
         answers: (samples, outputs) what was to be answered.
+        weights: (samples,) what each counts; all alike if not given.
     """
     if shape.answer != "class":
         return 1.0
     classes = answers.argmax(1)
-    weights = (
-        torch.tensor(shape.class_weights, dtype=torch.float64) if shape.class_weights else None
-    )
-    losses = [
-        float(F.cross_entropy(solved.left_out * one, classes, weight=weights))
-        for one in _SHARPNESSES
-    ]
-    return float(_SHARPNESSES[min(range(len(losses)), key=losses.__getitem__)])
+    each = torch.ones(len(classes), dtype=torch.float64) if weights is None else weights
+
+    def loss(factor: float) -> float:
+        losses = F.cross_entropy(solved.left_out * factor, classes, reduction="none")
+        return float(each @ losses / each.sum())
+
+    return min(_SHARPNESSES.tolist(), key=loss)

@@ -21,6 +21,8 @@ from torch.nn import functional as F
 from undamped.contract import Answer, Batch, TaskShape, Use
 from undamped.errors import OptionError, ShapeError, explain
 from undamped.networks.head_at_times import HeadAtTimes
+from undamped.networks.model_stream import ModelStream
+from undamped.networks.network_stream import NetworkStream
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.stamped import gap_feature, hold_last, stamps_of, time_gaps
 from undamped.networks.task_model import StreamingModel, refuse_unfit
@@ -301,6 +303,10 @@ class SequenceModel(StreamingModel):
             answer = self.head((total / steps).to(features.dtype))
             return answer, StreamState(state, total, steps, held)
         return answer, state if held is None else StreamState(state, held=held)
+
+    def stream(self, ahead: Tensor | None = None) -> ModelStream:
+        """Return an object that is fed with the samples of one stream; see `StreamingModel`."""
+        return super().stream(ahead) if self.at_times else NetworkStream(self)
 
     @torch.no_grad()
     def generate(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from undamped.contract import Answer, Batch, InputKind, TaskShape, Use
 from undamped.errors import OptionError, explain
+from undamped.networks.model_stream import ModelStream, StepStream
 from undamped.options import Option, signature_options
 from undamped.packages import require
 from undamped.registry import models
@@ -201,6 +202,15 @@ class StreamingModel(TaskModel):
             ahead: (outputs,) how long after the sample answers are asked for, of a model that
                 answers at given times: (outputs, batch, …) is returned then.
         """
+
+    def stream(self, ahead: Tensor | None = None) -> ModelStream:
+        """Return an object that is fed with the samples of one stream, and answers when asked.
+
+        Args:
+            ahead: (outputs,) how long after a sample answers are asked for, of a model that
+                answers at given times; None for any other.
+        """
+        return StepStream(self, ahead)
 
 
 def refuse_unfit(

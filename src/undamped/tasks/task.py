@@ -299,7 +299,7 @@ class GeneratedTask(Task):
             number,
             size,
             total=self.held_out[split],
-            axes=(inputs, targets, 0, 1, inputs, 1, targets, 0),
+            axes=(inputs, targets, 0, 1, inputs, 1, targets, 0, 0),
         )
         return Batch(*parts)  # type: ignore[arg-type]
 

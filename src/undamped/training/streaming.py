@@ -1,48 +1,203 @@
-"""Prepared samples, one at a time, to a model."""
+"""The samples of one stream to a model: prepared, and in blocks where that is faster."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from undamped.data.recordings.preparation import Preparation
-from undamped.data.recordings.prepared import PreparedSample
-from undamped.errors import OptionError, explain
+from undamped.data.recordings.prepared import PreparedSamples
+from undamped.errors import DataError, OptionError, explain
+from undamped.networks.model_stream import Leaf
 from undamped.networks.task_model import StreamingModel, TaskModel
 
-
-def sample_tensors(
-    sample: PreparedSample, dtype: torch.dtype
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Return inputs (1, channels), the time since the sample before (1,), what was measured."""
-    x = torch.from_numpy(sample.inputs).to(dtype).unsqueeze(0)
-    dt = None if sample.dt is None else torch.tensor([sample.dt], dtype=dtype)
-    observed = None if sample.observed is None else torch.from_numpy(sample.observed).unsqueeze(0)
-    return x, dt, observed
+BLOCK = 256
+"""Samples that wait for each other at most, where nobody asks for an answer."""
+_VERSION = 1
 
 
-@torch.inference_mode()
-def push_sample(
-    model: TaskModel, preparation: Preparation, sample: PreparedSample, state: Any
-) -> tuple[Tensor, Any]:
-    """Return what a model says after one more sample (1, output), and its state.
+class SampleStream:
+    """A model, its preparation, and its state after the samples so far.
 
     Args:
         model: The model.
-        preparation: What was done to the sample; it knows what is asked.
-        sample: The sample.
-        state: What the sample before left; None for the first.
+        preparation: What is done to raw samples; if none is given they go in as they are.
     """
-    if not isinstance(model, StreamingModel):
-        raise whole_sequences_only(model)
-    x, dt, observed = sample_tensors(sample, model.dtype)
-    if not preparation.at_times:
-        return model.step(x, state, dt, observed=observed)
-    ahead = torch.arange(1, preparation.horizon + 1, dtype=model.dtype)
-    answers, state = model.step(x, state, dt, observed=observed, ahead=ahead)
-    return answers.transpose(0, 1).flatten(1), state
+
+    def __init__(self, model: TaskModel, preparation: Preparation | None = None) -> None:
+        if not isinstance(model, StreamingModel):
+            raise whole_sequences_only(model)
+        self.model, self.preparation = model, preparation
+        self._prepared = None if preparation is None else preparation.stream()
+        ahead = None
+        if preparation is not None and preparation.at_times:
+            ahead = torch.arange(1, preparation.horizon + 1, dtype=model.dtype)
+        self._stream = model.stream(ahead)
+        # Every time stamp is checked against the one before, so that those do not wait.
+        self._waits = self._stream.in_blocks and preparation is not None and not preparation.stamps
+        self._waiting: list[np.ndarray] = []
+        self.steps = 0
+        """How many samples were taken."""
+
+    @property
+    def _symbols(self) -> bool:
+        return getattr(self.model, "input_kind", "vectors") == "symbols"
+
+    def push(self, samples: Any, times: Any = None) -> None:
+        """Take a raw sample, or several.
+
+        Args:
+            samples: Numbers of all channels (channels,), or one symbol; NaN where one is missing.
+                With one dimension more, several samples in order.
+            times: When each was taken, for models that were trained with time stamps.
+        """
+        rows = self._array(samples)
+        single = rows.ndim == (0 if self._symbols else 1)
+        if single and self._prepared is not None and self._waits:
+            self._prepared.check(rows)
+            self._waiting.append(rows)
+            if len(self._waiting) == BLOCK:
+                self._flush()
+        else:
+            self._flush()
+            stamps = None if times is None else np.atleast_1d(np.asarray(times, dtype=np.float64))
+            rows = rows[None] if single else rows
+            if len(rows):
+                self._take(rows, stamps)
+        self.steps += 1 if single else len(rows)
+
+    def _array(self, samples: Any) -> np.ndarray:
+        if self._prepared is None:
+            return np.asarray(samples, dtype=np.int64 if self._symbols else np.float64)
+        with np.errstate(over="ignore"):  # what becomes infinite is refused
+            # Rounded as the recordings were that the model was trained on.
+            return np.asarray(samples, dtype=np.float32)
+
+    def _flush(self) -> None:
+        if self._waiting:
+            rows, self._waiting = np.stack(self._waiting), []
+            self._take(rows, None)
+
+    def _take(self, rows: np.ndarray, times: np.ndarray | None) -> None:
+        if self._prepared is not None:
+            prepared = self._prepared.push(rows, times)
+            self._stream.push(*sample_tensors(prepared, self.model.dtype))
+            return
+        x = torch.from_numpy(rows)
+        self._stream.push(x if self._symbols else x.to(self.model.dtype))
+
+    def outputs(self) -> Tensor:
+        """Return what the model says after the samples so far, (1, output)."""
+        if not self.steps:
+            raise DataError("stream: expected at least one sample, got none. Push one first.")
+        self._flush()
+        return self._stream.outputs()
+
+    # Saving and going on
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that the samples so far have changed: tensors and plain values."""
+        self._flush()
+        state: dict[str, Any] = {
+            "version": _VERSION,
+            "model": fingerprint(self.model, self.preparation),
+            "steps": self.steps,
+        }
+        if self._prepared is not None:
+            state["held"] = torch.from_numpy(self._prepared.held.copy())
+            state["time"] = self._prepared.time
+        if self.steps:
+            leaves = self._stream.leaves()
+            state |= {f"stream.{name}": leaf for name, leaf in leaves.items()}
+        return {**state, "checksum": _checksum(state)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` of a stream with the same model returned.
+
+        A state that is damaged, or that belongs to another model, is refused, and nothing changes.
+        """
+        plain = {name: value for name, value in state.items() if name != "checksum"}
+        own = fingerprint(self.model, self.preparation)
+        for damaged, got in (
+            (state.get("version") != _VERSION, "one of another version, or something else"),
+            (state.get("checksum") != _checksum(plain), "a damaged one"),
+            (state.get("model") != own, "the state of another model"),
+        ):
+            if damaged:
+                raise DataError(
+                    explain(
+                        "stream state",
+                        expected="one that this model has saved",
+                        got=got,
+                        remedy="Load another, or begin without one.",
+                    )
+                )
+        leaves: dict[str, Leaf] = {
+            name.removeprefix("stream."): value
+            for name, value in plain.items()
+            if name.startswith("stream.")
+        }
+        fresh = SampleStream(self.model, self.preparation)
+        if plain["steps"]:
+            fresh._stream.restore(leaves, self._example())
+        self._stream, self._waiting = fresh._stream, []
+        self.steps, self._prepared = int(plain["steps"]), fresh._prepared
+        if self._prepared is not None:
+            self._prepared.held, self._prepared.time = plain["held"].numpy().copy(), plain["time"]
+
+    def _example(self) -> dict[str, Tensor | None]:
+        """Return arguments of `ModelStream.push` for one sample."""
+        prepared, dtype = self.preparation, self.model.dtype
+        if prepared is None:
+            model: Any = self.model
+            width = model.input_size if hasattr(model, "input_size") else model.shape.input_size
+            x = torch.zeros(1, dtype=torch.int64) if self._symbols else torch.zeros(1, width)
+            return {"x": x if self._symbols else x.to(dtype)}
+        x = torch.zeros(1, prepared.input_size, dtype=dtype)
+        dt = torch.zeros(1, dtype=dtype) if prepared.stamps else None
+        observed = torch.ones(1, prepared.input_size).bool() if prepared.missing == "mask" else None
+        return {"x": x, "dt": dt, "observed": observed}
+
+
+def sample_tensors(
+    samples: PreparedSamples, dtype: torch.dtype
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Return inputs (samples, channels), times since the samples before, what was measured."""
+    x = torch.from_numpy(samples.inputs).to(dtype)
+    dt = None if samples.dt is None else torch.from_numpy(samples.dt).to(dtype)
+    observed = None if samples.observed is None else torch.from_numpy(samples.observed)
+    return x, dt, observed
+
+
+def fingerprint(model: TaskModel, preparation: Preparation | None) -> str:
+    """Return a number that a model with other weights or another preparation does not have."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode() + _bytes(tensor))
+    told = None if preparation is None else preparation.to_dict()
+    digest.update(json.dumps(told, sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def _checksum(state: dict[str, Any]) -> str:
+    digest = hashlib.sha256()
+    for name, value in sorted(state.items()):
+        content = _bytes(value) if isinstance(value, Tensor) else repr(value).encode()
+        digest.update(name.encode() + content)
+    return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    plain = tensor.detach().cpu().contiguous()
+    return (
+        f"{plain.dtype}{tuple(plain.shape)}".encode()
+        + plain.flatten().view(torch.uint8).numpy().tobytes()
+    )
 
 
 def whole_sequences_only(model: TaskModel) -> OptionError:

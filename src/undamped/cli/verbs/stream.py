@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 LONGEST = 1 << 20
 """Bytes of the longest line that is read, so that memory stays bounded whatever comes."""
+_PIECE = 1 << 16  # bytes that are read at once, if so many are there
 
 
 def stream(
@@ -31,6 +32,13 @@ def stream(
     skip: Annotated[
         bool, typer.Option("--skip", help="Report a bad line and go on with the next.")
     ] = False,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            help="Go on from the state in this file if it exists, and write the state into it at "
+            "the end."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per answer.")] = False,
 ) -> None:
     """Read samples from standard input and answer line by line, in constant memory.
@@ -46,11 +54,15 @@ def stream(
     from undamped.export import subject_of
     from undamped.export.live import LiveModel
     from undamped.export.sample_lines import SampleLines, TextLines
+    from undamped.files import refuse_folder
     from undamped.training.run import Run
 
+    refuse_folder(state)
     opened = Run.open(run)
     subject = subject_of(opened)
     live = LiveModel(subject)
+    if state is not None and state.exists():
+        live.load_state(state)
     reader = SampleLines(
         subject, time or opened.settings["task"].get("options", {}).get("time") or "time"
     )
@@ -64,6 +76,9 @@ def stream(
         # Nobody reads on. What is left in the buffer goes nowhere, without a word.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
+    finally:
+        if state is not None:
+            live.save_state(state)
 
 
 def _answer_lines(
@@ -74,38 +89,78 @@ def _answer_lines(
     skip: bool,
     as_json: bool,
 ) -> None:
+    """Push samples in as large blocks as are there and as lie between two answers."""
     import sys
 
     from undamped.errors import DataError, ShapeError, printable
 
-    for number, line in enumerate(_lines(source), start=1):
-        try:
-            for sample, time in reader.read(_decoded(line)):
+    def report(number: int, error: Exception) -> None:
+        if not skip:
+            raise DataError(f"line {number}: {error}") from None
+        sys.stderr.write(printable(f"line {number}: {error}\n"))
+        sys.stderr.flush()
+
+    def push(rows: list[tuple[Any, float | None, int]]) -> None:
+        before = live.steps
+        if len(rows) > 1:
+            times = None if rows[0][1] is None else [time for _, time, _ in rows]
+            try:
+                live.push([sample for sample, _, _ in rows], times)
+                rows = []
+            except (DataError, ShapeError, ValueError):
+                pass  # none of them was taken: one after the other says which is wrong
+        for sample, time, number in rows:
+            try:
                 live.push(sample, time)
-                if live.steps % every == 0:
-                    _write(live, as_json)
-        except (DataError, ShapeError) as error:
-            if not skip:
-                raise DataError(f"line {number}: {error}") from None
-            sys.stderr.write(printable(f"line {number}: {error}\n"))
-            sys.stderr.flush()
-    if live.steps % every:
-        _write(live, as_json)
+            except (DataError, ShapeError) as error:
+                report(number, error)
+        if live.steps > before and live.steps % every == 0:
+            _write(live, as_json)
+
+    number = 0
+    try:
+        for lines in _blocks(source):
+            rows: list[tuple[Any, float | None, int]] = []
+            for line in lines:
+                number += 1
+                try:
+                    samples = reader.read(_decoded(line))
+                except DataError as error:
+                    if rows:
+                        push(rows)
+                        rows = []
+                    report(number, error)
+                    continue
+                for sample, time in samples:
+                    rows.append((sample, time, number))
+                    if (live.steps + len(rows)) % every == 0:
+                        push(rows)
+                        rows = []
+            if rows:
+                push(rows)
+            sys.stdout.flush()
+        if live.steps % every:
+            _write(live, as_json)
+    finally:
+        sys.stdout.flush()
 
 
-def _lines(source: BinaryIO) -> Iterator[bytes]:
-    """Return lines as they come; of one that is too long, the beginning."""
-    while line := source.readline(LONGEST):
-        rest = line
-        while len(rest) == LONGEST and not rest.endswith(b"\n"):
-            rest = source.readline(LONGEST)
-        yield line
+def _blocks(source: BinaryIO) -> Iterator[list[bytes]]:
+    """Return all lines that are there, as soon as there is one; of a long one, the beginning."""
+    begun = b""
+    while piece := source.read1(_PIECE):  # type: ignore[attr-defined]
+        *lines, begun = (begun + piece).split(b"\n")
+        begun = begun[: LONGEST + 1]
+        if lines:
+            yield [line + b"\n" for line in lines]
+    if begun:
+        yield [begun]
 
 
 def _decoded(line: bytes) -> str:
     from undamped.errors import DataError, explain
 
-    if len(line) == LONGEST and not line.endswith(b"\n"):
+    if len(line) > LONGEST:
         got = "a longer one"
     else:
         try:
@@ -129,7 +184,6 @@ def _write(live: LiveModel, as_json: bool) -> None:
     else:
         text = printable(_in_words(answer))
     sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def _in_words(answer: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ model answers in original labels and units without the data it was trained on.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
@@ -23,7 +24,7 @@ from undamped.data.recordings.moments import (
     target_moments,
     typical_gap,
 )
-from undamped.data.recordings.prepared import PreparedSample, PreparedSeries
+from undamped.data.recordings.prepared import PreparedSamples, PreparedSeries
 from undamped.data.recordings.series import SeriesSet
 from undamped.errors import DataError, OptionError, RunError, ShapeError, explain
 from undamped.options import check_fields, unknown_name
@@ -308,7 +309,7 @@ class Preparation:
         return self.prepare(series, times).inputs
 
     def stream(self) -> Stream:
-        """Return the causal form: one raw sample in, one prepared sample out."""
+        """Return the causal form: raw samples in, prepared samples out."""
         if self.each_window:
             raise OptionError(
                 explain(
@@ -323,7 +324,8 @@ class Preparation:
     def _standardised(self, values: np.ndarray) -> np.ndarray:
         width = values.shape[-1] if values.ndim else 0
         if width == len(self.raw_channels):
-            values = values[..., [self.raw_channels.index(name) for name in self.channels]]
+            if self.raw_channels != self.channels:
+                values = values[..., [self.raw_channels.index(name) for name in self.channels]]
         elif width != len(self.channels):
             raise ShapeError(
                 explain(
@@ -434,7 +436,7 @@ def middle_of(quantiles: Sequence[float]) -> int:
 
 
 class Stream:
-    """One sample at a time: nothing of the future is used, so gaps are filled with the last value.
+    """Sample after sample: nothing of the future is used, so gaps are filled with the last value.
 
     With `missing="mask"`, or where nothing is missing, the rows are those of `prepare`.
 
@@ -444,19 +446,41 @@ class Stream:
 
     def __init__(self, preparation: Preparation) -> None:
         self.preparation = preparation
-        self._held = np.zeros(len(preparation.channels))
-        self._time: float | None = None
+        self.held = np.zeros(len(preparation.channels))
+        """The last standardised value of each channel that was there."""
+        self.time: float | None = None
+        """When the last sample was taken, where models are told that."""
 
-    def push(self, sample: Any, time: float | None = None) -> PreparedSample:
-        """Take one raw sample (channels,), and its time for models that are told it."""
+    def check(self, sample: np.ndarray) -> None:
+        """Refuse a raw sample (channels,) that cannot be prepared."""
+        width = len(sample) if sample.ndim == 1 else 0
+        fits = width in (len(self.preparation.raw_channels), len(self.preparation.channels))
+        # A sum is finite unless a value is not, or all are huge.
+        if not fits or not math.isfinite(sample.sum()):
+            self.preparation._standardised(sample)
+
+    def push(self, samples: Any, times: Any = None) -> PreparedSamples:
+        """Take raw samples; either all of them are taken, or none and a sentence says why.
+
+        Args:
+            samples: (samples, channels).
+            times: (samples,) when they were taken, for models that are told it.
+        """
         prepared = self.preparation
-        values = prepared._standardised(np.asarray(sample, dtype=np.float64))
-        there = ~np.isnan(values)
-        filled, dt = np.where(there, values, self._held), None
+        values = prepared._standardised(np.asarray(samples, dtype=np.float64))
+        there, dt = ~np.isnan(values), None
         if prepared.stamps:
-            known = [t for t in (self._time, time) if t is not None]
-            stamps = np.array(known) if time is not None else None
-            dt = float(prepared._stamps(stamps, len(known))[-1])
-        self._held, self._time = filled, time
+            known = [] if self.time is None else [self.time]
+            stamps = np.concatenate([known, [] if times is None else times])
+            # Which refuses what it cannot take.
+            prepared._stamps(None if times is None else stamps, len(known) + len(values))
+            dt = np.diff(stamps, prepend=stamps[:1])[len(known) :] / prepared.typical_gap
+            self.time = float(stamps[-1])
+        if there.all():
+            filled = values
+        else:
+            before = np.concatenate([self.held[None], values])
+            filled = hold(before, np.concatenate([np.ones_like(there[:1]), there]))[1:]
+        self.held = filled[-1]
         observed = there if prepared.missing == "mask" else None
-        return PreparedSample(filled.astype(np.float32), dt, observed)
+        return PreparedSamples(filled.astype(np.float32), dt, observed)

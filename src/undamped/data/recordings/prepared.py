@@ -32,17 +32,18 @@ class PreparedSeries(NamedTuple):
         return sum(part.nbytes for part in self if part is not None)
 
 
-class PreparedSample(NamedTuple):
-    """One sample of a stream after its preparation.
+class PreparedSamples(NamedTuple):
+    """Samples of a stream after their preparation.
 
     Args:
-        inputs: (channels,) float32.
-        dt: Usual gaps since the sample before, 0 for the first; None where steps are even.
-        observed: (channels,) bool, or None.
+        inputs: (samples, channels) float32.
+        dt: (samples,) usual gaps since the sample before, 0 for the first; None where steps are
+            even.
+        observed: (samples, channels) bool, or None.
     """
 
     inputs: np.ndarray
-    dt: float | None = None
+    dt: np.ndarray | None = None
     observed: np.ndarray | None = None
 
 

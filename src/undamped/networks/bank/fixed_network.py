@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from undamped.errors import OptionError, explain
-from undamped.kernels.bank.pools import Rates, advance
+from undamped.kernels.bank.pools import Pools, Rates
 from undamped.networks.bank.listeners import STEPS_AT_ONCE, BankState, Listeners
 from undamped.networks.recurrent import Recurrent
 from undamped.registry import models
@@ -52,6 +52,7 @@ class FixedNetwork(Listeners):
         observed: Tensor | None = None,
         lengths: Tensor | None = None,
         state: BankState | None = None,
+        snapshots: dict[int, Pools | None] | None = None,
     ) -> BankState:
         """Let samples drive the network; arguments are those of `Listeners.run`."""
         state = self.empty_state(x.shape[1]) if state is None else state
@@ -65,7 +66,7 @@ class FixedNetwork(Listeners):
             piece = standard[begin : begin + STEPS_AT_ONCE]
             left = None if lengths is None else (lengths - begin).clamp(0, len(piece))
             heard, inner = self._listen(piece, inner, left)
-            pools = advance(pools, heard, None, left, rates, self.thresholds)
+            pools = self._advance(pools, heard, None, lengths, rates, begin, snapshots)
         return BankState(signals.held, signals.held_known, state.time, pools, inner)
 
     def _listen(self, piece: Tensor, inner: Any, left: Tensor | None) -> tuple[Tensor, Any]:

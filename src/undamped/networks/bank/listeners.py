@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from undamped.kernels.bank.pools import Pools
+from undamped.kernels.bank.pools import Pools, Rates, advance
 
 STEPS_AT_ONCE = 64
 
@@ -122,6 +122,7 @@ class Listeners(nn.Module):
         observed: Tensor | None = None,
         lengths: Tensor | None = None,
         state: BankState | None = None,
+        snapshots: dict[int, Pools | None] | None = None,
     ) -> BankState:
         """Let samples drive the bank; return where it stands afterwards.
 
@@ -131,7 +132,39 @@ class Listeners(nn.Module):
             observed: (time, batch, channels) what was measured.
             lengths: (batch,) samples of each sequence.
             state: Where to go on from.
+            snapshots: By numbers of samples: filled with where the pools stood after so many.
         """
+
+    def _advance(
+        self,
+        pools: Pools,
+        drive: Tensor,
+        gaps: Tensor | None,
+        lengths: Tensor | None,
+        rates: Rates,
+        begin: int,
+        snapshots: dict[int, Pools | None] | None,
+    ) -> Pools:
+        """Go on by one piece of the samples, and stop where a snapshot is wanted.
+
+        Args:
+            pools: Where things stand.
+            drive: (steps, batch, listeners).
+            gaps: (steps, batch), or None.
+            lengths: (batch,) samples of each sequence in all, or None.
+            rates: What the oscillators are.
+            begin: Samples before this piece.
+            snapshots: Those of `run`.
+        """
+        wanted = {stop - begin for stop in snapshots or ()}
+        ends = sorted({stop for stop in wanted if 0 < stop < len(drive)} | {len(drive)})
+        for low, high in zip([0, *ends], ends, strict=False):
+            left = None if lengths is None else (lengths - begin - low).clamp(0, high - low)
+            part = None if gaps is None else gaps[low:high]
+            pools = advance(pools, drive[low:high], part, left, rates, self.thresholds)
+            if snapshots is not None and begin + high in snapshots:
+                snapshots[begin + high] = pools
+        return pools
 
     @abstractmethod
     def responses(

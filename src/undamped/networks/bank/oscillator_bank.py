@@ -10,11 +10,15 @@ from torch import Tensor, nn
 from undamped.checked import checked
 from undamped.contract import Answer, Batch, InputKind, TaskShape, Use
 from undamped.errors import DataError, OptionError, explain
-from undamped.kernels.bank.pools import feature_count, turned
+from undamped.kernels.bank.pools import Pools, feature_count, turned
+from undamped.kernels.dispatch import implementation
+from undamped.networks.bank.early import PRIOR, WHOLE, EarlyReadouts
 from undamped.networks.bank.fixed_network import FixedNetwork
 from undamped.networks.bank.listeners import BankState, Listeners
 from undamped.networks.bank.oscillators import Oscillators
+from undamped.networks.bank.stream import BankStream
 from undamped.networks.learns_at_once import LearnsAtOnce, Part, check_one_answer
+from undamped.networks.model_stream import ModelStream
 from undamped.networks.ridge import (
     error_covariance,
     fit_ridge,
@@ -58,10 +62,11 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
 
     Learnt in seconds and without back-propagation, from sequences of any and unequal lengths, with
     gaps and stamps. Everything that is pooled is running, so a stream is answered sample by sample
-    in constant memory. How far answers to sequences that were left out are from the truth is kept
-    as `error_covariance`, from which predictions get their standard errors. Of the options of
-    training it heeds `batch_size` and `precision`, and where data have no end `steps`: so many
-    batches are learnt from.
+    in constant memory; before a stream has the usual length, by readouts for beginnings of 1/16 to
+    1/2 of it, so that it is as sure as beginnings were right. How far answers to sequences that
+    were left out are from the truth is kept as `error_covariance`, from which predictions get their
+    standard errors. Of the options of training it heeds `batch_size` and `precision`, and where
+    data have no end `steps`: so many batches are learnt from.
 
     Args:
         shape: The shape of the task.
@@ -121,7 +126,8 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         self.left_out: Tensor | None = None
         """(sequences, outputs) what was answered without the sequence itself, in the order of
         learning; not a part of what is saved."""
-        self._learnt: list[tuple[Tensor, Tensor]] = []
+        self.early = EarlyReadouts(shape, features)
+        self._learnt: list[tuple[Tensor, Tensor, Tensor | None]] = []
 
     # Answers
 
@@ -148,10 +154,41 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
             times = (before.time + since).expand(len(x)).unsqueeze(0)
         seen = None if observed is None else observed.unsqueeze(0)
         ended = self.listeners.run(x.to(self.dtype).unsqueeze(0), times, seen, None, before)
-        return self._answer(ended), ended
+        return self._answer_so_far(ended), ended
+
+    def stream(self, ahead: Tensor | None = None) -> ModelStream:
+        """Return an object that is fed with the samples of one stream; see `StreamingModel`."""
+        bank = self.listeners
+        compiled = implementation(bank.thresholds, bank.centre, self.readout.weight) == "numba"
+        if not isinstance(bank, Oscillators) or not compiled:
+            return super().stream(ahead)
+        return BankStream(self, bank, self._levels, _FARTHEST)
 
     def _answer(self, state: BankState) -> Tensor:
         return self.readout(self._standard(state.pools.features(levels=self._levels)))
+
+    def _answer_so_far(self, state: BankState) -> Tensor:
+        """Return answers for sequences of which more may come, as sure as their beginnings are."""
+        features, counts = state.pools.features(levels=self._levels), state.pools.samples
+        answers = features.new_empty(len(features), self.shape.output_size)
+        for count in counts.unique().tolist():
+            rows = counts == count
+            answers[rows] = sum(
+                share * self._read(place, features[rows])
+                for place, share in self.early.mixture(int(count))
+            )
+        return answers
+
+    def _read(self, place: int, features: Tensor) -> Tensor:
+        """Return what one of the readouts says (batch, outputs)."""
+        early = self.early
+        if place == PRIOR:
+            return early.prior.expand(len(features), -1)
+        if place == WHOLE:
+            return self.readout(self._standard(features))
+        scaled = (features - early.centre[place]) / early.scale[place]
+        scaled = scaled.clamp(-_FARTHEST, _FARTHEST)
+        return nn.functional.linear(scaled, early.weight[place], early.bias[place])
 
     def _standard(self, features: Tensor) -> Tensor:
         return ((features - self.centre) / self.scale).clamp(-_FARTHEST, _FARTHEST)
@@ -190,11 +227,9 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         examples = self._look(part)
         self._choose_thresholds(examples)
         self._learnt = self._features(part)
-        features, _ = self._all_learnt()
+        features = torch.cat([one[0] for one in self._learnt])
         self.centre.copy_(features.mean(0))
-        spread = features.std(0, correction=0)
-        least = (_LEAST_SHARE * self.centre.abs()).clamp_min(_LEAST_SCALE)
-        self.scale.copy_(torch.where(spread > least, spread, torch.inf))
+        self.scale.copy_(_scales(self.centre, features.std(0, correction=0)))
         self._solve()
 
     @torch.no_grad()
@@ -203,12 +238,14 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
 
         The penalty is chosen again by leaving out one sequence after the other: one that suits few
         sequences may be far too small when there are as many as the features have directions.
+        Readouts for streams that are not over are learnt here, from both parts.
         """
         more = self._features(part)
         if more:
             self._learnt += more
             self._solve()
         self._learnt = []
+        self.early.solve(_FARTHEST, _scales)
 
     def found(self) -> list[str]:
         """Say which penalty was chosen."""
@@ -224,6 +261,7 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         bank = self.listeners
         sums = torch.zeros(3, 2 * bank.channels, dtype=torch.float64)
         spans: list[Tensor] = []
+        counts: list[Tensor] = []
         examples: list[Batch] = []
         met = 0
         for batch in part:
@@ -235,6 +273,7 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
             sums[1] += values.sum((0, 1))
             sums[2] += values.square().sum((0, 1))
             spans.append(_spans(batch, lengths, bank.gap))
+            counts.append(lengths)
             for number, length in enumerate(lengths.tolist()):
                 # Every sequence has the same chance to be among the examples, whatever the order.
                 place = met if met < _EXAMPLES else int(torch.randint(met + 1, ()))
@@ -251,6 +290,7 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         bank.centre.copy_(mean)
         bank.scale.copy_(torch.where(scale > 0, scale, 1.0))
         bank.hear_span(float(torch.cat(spans).double().median()))
+        self.early.forget(int(torch.cat(counts).median()))
         return examples
 
     def _choose_thresholds(self, examples: list[Batch]) -> None:
@@ -269,15 +309,19 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
             below, over = heard.gather(0, low), heard.gather(0, high)
             bank.thresholds[:, group] = below + (place - low) * (over - below)
 
-    def _features(self, part: Part) -> list[tuple[Tensor, Tensor]]:
-        """Return features and answers, batch by batch; sequences without an answer are left out."""
-        found: list[tuple[Tensor, Tensor]] = []
-        used = sum(pair[0].nbytes for pair in self._learnt)
+    def _features(self, part: Part) -> list[tuple[Tensor, Tensor, Tensor | None]]:
+        """Return features, answers and weights, batch by batch, of sequences with an answer."""
+        found: list[tuple[Tensor, Tensor, Tensor | None]] = []
+        used = sum(rows[0].nbytes for rows in self._learnt)
         for batch in part:
             moved = batch.cast(self.dtype)
-            state = self.listeners.run(moved.inputs, moved.times, moved.observed, moved.lengths)
+            snapshots: dict[int, Pools | None] = dict.fromkeys(self.early.stops)
+            state = self.listeners.run(
+                moved.inputs, moved.times, moved.observed, moved.lengths, None, snapshots
+            )
             features = state.pools.features(levels=self._levels)
             answers, known = wanted_answers(self.shape, batch)
+            weights = row_weights(self.shape, answers, batch.weights)
             used += features.nbytes
             if used > _MOST_BYTES:
                 raise OptionError(
@@ -289,15 +333,20 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
                         "the data has no end).",
                     )
                 )
-            found.append((features[known], answers[known]))
+            each = None if weights is None else weights[known]
+            found.append((features[known], answers[known], each))
+            keys = self.early.keys(len(answers))
+            for stop, pools in snapshots.items():
+                if pools is not None:
+                    rows = known & (_lengths(batch) >= stop)
+                    so_far = pools.features(levels=self._levels)
+                    self.early.add(stop, so_far, answers, weights, rows, keys)
         return found
 
-    def _all_learnt(self) -> tuple[Tensor, Tensor]:
-        features, answers = zip(*self._learnt, strict=True)
-        return torch.cat(features), torch.cat(answers)
-
     def _solve(self) -> None:
-        features, answers = self._all_learnt()
+        features = torch.cat([rows[0] for rows in self._learnt])
+        answers = torch.cat([rows[1] for rows in self._learnt])
+        each = [rows[2] for rows in self._learnt if rows[2] is not None]
         if len(features) < 2:
             raise DataError(
                 explain(
@@ -307,14 +356,20 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
                     remedy="Give more data to learn from.",
                 )
             )
-        scaled, weights = self._standard(features), row_weights(self.shape, answers)
+        scaled, weights = self._standard(features), torch.cat(each) if each else None
         solved = fit_ridge(scaled, answers, weights=weights)
-        factor = sharpness(self.shape, solved, answers)
+        factor = sharpness(self.shape, solved, answers, weights)
         self.penalty.fill_(solved.penalty)
         self.error_covariance.copy_(error_covariance(solved, answers, factor))
         self.left_out = solved.left_out * factor
         self.readout.weight.copy_(solved.weight * factor)
         self.readout.bias.copy_(solved.bias * factor)
+
+
+def _scales(centre: Tensor, spread: Tensor) -> Tensor:
+    """Return by what features are divided; infinity for those that hardly vary."""
+    least = (_LEAST_SHARE * centre.abs()).clamp_min(_LEAST_SCALE)
+    return torch.where(spread > least, spread, torch.inf)
 
 
 def _listeners(shape: TaskShape, count: int, thresholds: int, dynamics: str) -> Listeners:

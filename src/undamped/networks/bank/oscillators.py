@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from undamped.kernels.bank.pools import Rates, advance, turned
+from undamped.kernels.bank.pools import Pools, Rates, turned
 from undamped.networks.bank.listeners import STEPS_AT_ONCE, BankState, Listeners
 from undamped.networks.stamped import time_gaps
 
@@ -60,6 +60,7 @@ class Oscillators(Listeners):
         observed: Tensor | None = None,
         lengths: Tensor | None = None,
         state: BankState | None = None,
+        snapshots: dict[int, Pools | None] | None = None,
     ) -> BankState:
         """Let samples drive the oscillators; arguments are those of `Listeners.run`."""
         state = self.empty_state(x.shape[1]) if state is None else state
@@ -71,9 +72,8 @@ class Oscillators(Listeners):
         for begin in range(0, len(x), STEPS_AT_ONCE):
             stop = begin + STEPS_AT_ONCE
             drive = standard[begin:stop] @ self.drivers.T
-            left = None if lengths is None else (lengths - begin).clamp(0, len(drive))
             part = None if gaps is None else gaps[begin:stop]
-            pools = advance(pools, drive, part, left, rates, self.thresholds)
+            pools = self._advance(pools, drive, part, lengths, rates, begin, snapshots)
         return BankState(signals.held, signals.held_known, at, pools)
 
     def _gaps(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from undamped.checked import checked
 from undamped.contract import TaskShape, Use
+from undamped.networks.ridge import row_weights
 from undamped.networks.rivals.summaries import summary
 from undamped.networks.rivals.trees import NAMES, tree_arrays, tree_values
 from undamped.networks.rivals.whole_series import Collected, WholeSeriesModel
@@ -72,10 +73,12 @@ class SummaryBoosting(WholeSeriesModel):
             self.learnt.keep(seed=torch.randint(1 << 31, ()))
         x = _summaries(collected.series, collected.observed)
         self.offset.zero_()
+        weights = row_weights(self.shape, collected.answers, collected.weights)
+        each = None if weights is None else weights.numpy()
         if self.shape.answer == "class":
-            ensembles = self._learn_classes(x, collected.answers.argmax(1).numpy())
+            ensembles = self._learn_classes(x, collected.answers.argmax(1).numpy(), each)
         else:
-            ensembles = self._learn_numbers(x, collected.answers.numpy())
+            ensembles = self._learn_numbers(x, collected.answers.numpy(), each)
         if not ensembles:
             return
         trees = [tree.tree_ for one in ensembles for tree in one.estimators_.ravel()]
@@ -83,7 +86,9 @@ class SummaryBoosting(WholeSeriesModel):
         start = np.concatenate([_start(one, x[:1], self.rate) for one in ensembles])
         self.offset[self.learnt["outputs"]] = torch.from_numpy(start).to(self.offset.dtype)
 
-    def _learn_classes(self, x: np.ndarray, classes: np.ndarray) -> list[Any]:
+    def _learn_classes(
+        self, x: np.ndarray, classes: np.ndarray, weights: np.ndarray | None
+    ) -> list[Any]:
         from sklearn.ensemble import GradientBoostingClassifier
 
         met = np.unique(classes)
@@ -94,14 +99,17 @@ class SummaryBoosting(WholeSeriesModel):
             self.learnt.keep(outputs=torch.zeros(0, dtype=torch.int64))
             return []
         self.learnt.keep(outputs=torch.from_numpy(met if len(met) > 2 else met[1:]))
-        weights = np.array(self.shape.class_weights)[classes] if self.shape.class_weights else None
         return [GradientBoostingClassifier(**self._settings()).fit(x, classes, weights)]
 
-    def _learn_numbers(self, x: np.ndarray, answers: np.ndarray) -> list[Any]:
+    def _learn_numbers(
+        self, x: np.ndarray, answers: np.ndarray, weights: np.ndarray | None
+    ) -> list[Any]:
         from sklearn.ensemble import GradientBoostingRegressor
 
         self.learnt.keep(outputs=torch.arange(answers.shape[1]))
-        return [GradientBoostingRegressor(**self._settings()).fit(x, one) for one in answers.T]
+        return [
+            GradientBoostingRegressor(**self._settings()).fit(x, one, weights) for one in answers.T
+        ]
 
     def _settings(self) -> dict[str, Any]:
         return {

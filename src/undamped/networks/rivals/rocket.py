@@ -102,13 +102,13 @@ class RocketModel(WholeSeriesModel):
             self._features = features
         elif before is not None:
             features, self._features = torch.cat((before, features)), None
-        self._solve(features, collected.answers, choose)
+        self._solve(features, collected, choose)
 
-    def _solve(self, features: Tensor, answers: Tensor, choose: bool) -> None:
-        penalty = None if choose else float(self.learnt["penalty"])
-        weights = row_weights(self.shape, answers)
+    def _solve(self, features: Tensor, collected: Collected, choose: bool) -> None:
+        penalty, answers = None if choose else float(self.learnt["penalty"]), collected.answers
+        weights = row_weights(self.shape, answers, collected.weights)
         solved = fit_ridge(self._scaled(features), answers, penalty, PENALTIES, weights)
-        factor = sharpness(self.shape, solved, answers)
+        factor = sharpness(self.shape, solved, answers, weights)
         self.learnt.keep(
             weight=(solved.weight * factor).float(),
             penalty=torch.tensor(solved.penalty, dtype=torch.float64),

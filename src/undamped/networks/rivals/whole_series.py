@@ -23,11 +23,13 @@ class Collected(NamedTuple):
         series: Each (channels, time), without padding.
         observed: What of it was measured, each (channels, time); all of it where there is no word.
         answers: (series, outputs) what is to be answered; ±1 for classes.
+        weights: (series,) what each counts beside its class; None where all count alike.
     """
 
     series: list[np.ndarray]
     observed: list[np.ndarray]
     answers: Tensor
+    weights: Tensor | None = None
 
     def __add__(self, other: Any) -> Collected:
         """Return the series of both."""
@@ -35,6 +37,7 @@ class Collected(NamedTuple):
             self.series + other.series,
             self.observed + other.observed,
             torch.cat((self.answers, other.answers)),
+            None if self.weights is None else torch.cat((self.weights, other.weights)),
         )
 
 
@@ -101,6 +104,7 @@ class WholeSeriesModel(LearnsAtOnce):
         series: list[np.ndarray] = []
         observed: list[np.ndarray] = []
         answers = [torch.zeros(0, self.shape.output_size, dtype=torch.float64)]
+        weights: list[Tensor] = []
         for batch in part:
             rows, known = wanted_answers(self.shape, batch)
             found, seen = _series_of(batch)
@@ -108,6 +112,8 @@ class WholeSeriesModel(LearnsAtOnce):
             series += [found[number] for number in numbers]
             observed += [seen[number] for number in numbers]
             answers.append(rows[known])
+            if batch.weights is not None:
+                weights.append(batch.weights[known])
         if len(series) < fewest:
             raise DataError(
                 explain(
@@ -117,7 +123,8 @@ class WholeSeriesModel(LearnsAtOnce):
                     remedy="Give more data to learn from.",
                 )
             )
-        return Collected(series, observed, torch.cat(answers))
+        each = torch.cat(weights) if weights else None
+        return Collected(series, observed, torch.cat(answers), each)
 
 
 def lengths_of(batch: Batch) -> list[int]:
