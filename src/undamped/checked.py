@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
-from undamped.errors import UnknownOptionError
-from undamped.options import convert, shared_options, unknown_name
+from undamped.options import convert, shared_options, unknown_option
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -52,6 +51,24 @@ def checked(
     return construct
 
 
+def naming_unknown(constructor: Callable[..., None]) -> Callable[..., None]:
+    """Return a constructor that says what an unknown option may have been meant to be.
+
+    Args:
+        constructor: An `__init__`; one that hands options on is returned as it is.
+    """
+    parameters = inspect.signature(constructor).parameters
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        return constructor
+
+    @wraps(constructor)
+    def construct(self: Any, *args: Any, **options: Any) -> None:
+        _refuse_unknown(type(self).__name__, options, list(parameters))
+        constructor(self, *args, **options)
+
+    return construct
+
+
 def with_fixed(constructor: Callable[..., None], **fixed: Any) -> Callable[..., None]:
     """Return a constructor with some options decided, which can no longer be said.
 
@@ -74,7 +91,7 @@ def with_fixed(constructor: Callable[..., None], **fixed: Any) -> Callable[..., 
 def _refuse_unknown(owner: str, options: Mapping[str, Any], known: Sequence[str]) -> None:
     for name in options:
         if name not in known:
-            raise UnknownOptionError(str(unknown_name(f"option of {owner}", name, known[1:])))
+            raise unknown_option(owner, name, known[1:])
 
 
 def _written_out(constructor: Callable[..., None]) -> inspect.Signature:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
+import re
 import tomllib
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -20,7 +21,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints
 
 from undamped.docstrings import documented_arguments
-from undamped.errors import OptionError, UnknownNameError, explain
+from undamped.errors import OptionError, UnknownNameError, UnknownOptionError, explain
 
 REQUIRED = inspect.Parameter.empty
 CLOSE = 0.65
@@ -95,8 +96,12 @@ class Option:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name closest to `name`, or None if nothing is close."""
     folded = {k.lower(): k for k in known}
-    found = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=CLOSE)
-    return folded[found[0]] if found else None
+    words = {word: k for full, k in folded.items() for word in re.split("[_-]", full)}
+    for choices in (folded, words):  # 'hiden' is close to a word of 'hidden_size'
+        found = difflib.get_close_matches(name.lower(), list(choices), n=1, cutoff=CLOSE)
+        if found:
+            return choices[found[0]]
+    return None
 
 
 def unknown_name(kind: str, name: str, known: Sequence[str]) -> UnknownNameError:
@@ -107,6 +112,11 @@ def unknown_name(kind: str, name: str, known: Sequence[str]) -> UnknownNameError
     return UnknownNameError(
         explain(f"{kind} '{name}'", expected=f"a known {kind}", got="an unknown one", remedy=remedy)
     )
+
+
+def unknown_option(owner: str, name: str, known: Sequence[str]) -> UnknownOptionError:
+    """Return the error for an option nobody knows, a `TypeError` as for any call."""
+    return UnknownOptionError(str(unknown_name(f"option of {owner}", name, known)))
 
 
 @cache
@@ -199,7 +209,7 @@ def check_against(
     checked = {}
     for name, value in values.items():
         if name not in declared:
-            raise unknown_name(f"option of {owner}", name, list(declared))
+            raise unknown_option(owner, name, list(declared))
         checked[name] = convert(declared[name].annotation, value, f"{owner}.{name}", text=text)
     return checked
 

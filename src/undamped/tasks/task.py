@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from undamped.checked import naming_unknown
 from undamped.contract import (
     Answer,
     Batch,
@@ -116,6 +117,11 @@ class Task(ABC):
     continues_text: ClassVar[bool] = False
     """Whether a model of the task can go on with a text: `undamped predict RUN --prompt …`. Such a
     task has a `text`, and turns texts into symbols and back by `encode` and `decode`."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            cls.__init__ = naming_unknown(cls.__init__)
 
     def __init__(self, seed: NonNegativeInt = 0) -> None:
         self.seed = seed
