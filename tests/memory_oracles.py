@@ -122,7 +122,7 @@ def sparse_attentive_backtracking(x, cell):
             if past:
                 e = np.array([_score(a, h, p) for p in past])
                 limit = cell.top + 1 if cell.scores == "paper" else cell.top
-                if len(past) >= limit:
+                if len(past) > cell.top:
                     above = np.maximum(e - np.sort(e)[-limit], 0)
                     weights = above / above.sum() if above.sum() else above
                 else:

@@ -44,6 +44,7 @@ VARIANTS = [
     ("relrnn", {**SMALL, "recurrence": "gru", "screening": "surprise"}),
     ("sab", {"keep_every": 2, "top": 3, "truncate": 4}),
     ("sab", {"keep_every": 3, "top": 2, "truncate": 0, "scores": "released"}),
+    ("sab", {"keep_every": 2, "top": 1, "truncate": 0, "scores": "released"}),
     ("sab", {"keep_every": 1, "top": 50, "truncate": 5}),
 ]
 STEADY = [(name, options) for name, options in VARIANTS if name.startswith("rel")]
@@ -96,8 +97,10 @@ def test_screening_is_the_papers(variant, plain):
 
 @pytest.mark.parametrize("plain", [True, False], ids=["plain", "compiled"])
 @pytest.mark.parametrize("scores", ["paper", "released"])
-def test_sparse_backtracking_is_the_papers(scores, plain):
-    net = build("sab", keep_every=2, top=3, truncate=0, scores=scores)
+@pytest.mark.parametrize("top", [1, 3])
+def test_sparse_backtracking_is_the_papers(top, scores, plain):
+    """Softmax while no more than `top` are remembered, in the released program too."""
+    net = build("sab", keep_every=2, top=top, truncate=0, scores=scores)
     x = inputs(30)
     expected = sparse_attentive_backtracking(x.numpy(), net.cell(0))
     with undamped.plain_loops() if plain else contextlib.nullcontext():

@@ -68,7 +68,7 @@ class GatedByInput(Cell):
 
 def positive(v: Tensor) -> Tensor:
     """Return v + ½ where v ≥ 0, and σ̂(v) elsewhere."""
-    return torch.relu(v) + torch.sigmoid(-torch.relu(-v))
+    return torch.where(v >= 0, v + 0.5, torch.sigmoid(v))
 
 
 @network("mingru", "MinGRU")

@@ -38,7 +38,9 @@ class SABCell(MemoryCell):
 
     Promise:
         None that is strict. After `truncate` steps the gradient goes on through attended states
-        alone. The state grows by one hidden vector every k steps.
+        alone. The state grows by one hidden vector every k steps. Weights are differences of scores
+        divided by their sum: where scores nearly tie, who is attended to hangs on rounding, and
+        from there on float32 and float64 may part.
 
     Args:
         input_size: Number of features of the input at each step.
@@ -47,8 +49,9 @@ class SABCell(MemoryCell):
         top: The number l of states that are attended to.
         truncate: After how many steps the gradient through h and m is cut; 0 never cuts it.
         scores: As in the paper, or as in the program released with it: e_i = vᵀ tanh(K h_{ki}) and
-            e₍ₗ₎ subtracted, whose weights do not depend on ĥ_t (its part cancels) and where l − 1
-            states are left.
+            e₍ₗ₎ subtracted once more than l states are remembered. These weights do not depend on
+            ĥ_t (its part cancels), and l − 1 states are left: with l = 1 none. The program also
+            remembers a state of zeros from the start and cuts the gradient one step earlier.
         input_std: Standard deviation with which the input matrix is drawn, as for LSTM.
         forget_bias: What the bias of the forget gate starts with, as for LSTM.
 
@@ -134,11 +137,11 @@ class SABCell(MemoryCell):
 
     def _weights(self, query: Tensor, states: Tensor, seen: Tensor) -> Tensor:
         scores = self.attention.scores(query, states)
-        if states.shape[1] < self._place:
+        if states.shape[1] <= self.top:
             return weights_of(scores, seen)
         hidden = scores.masked_fill(~seen, -torch.inf)
         limit = hidden.topk(self._place, dim=1).values[:, -1:]
-        full = limit > -torch.inf  # more are remembered than are attended to
+        full = seen.sum(1, keepdim=True) > self.top
         above = F.relu(scores - torch.where(full, limit, scores.amin(1, keepdim=True))) * seen
         total = above.sum(1, keepdim=True)
         sparse = above / torch.where(total > 0, total, 1)
@@ -203,6 +206,7 @@ class SABCell(MemoryCell):
             due &= steps <= lengths.cpu()
         plan = SparsePlan(
             keep_every=self.keep_every,
+            top=self.top,
             place=self._place,
             truncate=self.truncate if torch.is_grad_enabled() else 0,
             lengths=lengths,

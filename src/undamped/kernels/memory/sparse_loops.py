@@ -90,7 +90,7 @@ def _choose(scores: Any, seen: Any, b: int, count: int, best: Any) -> int:
 
 
 @njit(**PART)
-def _weigh(arrays: Any, t: int, b: int, scores: Any, best: Any, found: int) -> None:
+def _weigh(arrays: Any, t: int, b: int, scores: Any, best: Any, found: int, place: int) -> None:
     """Write the indices and weights of what is attended to."""
     row, index = arrays.weights[t, b], arrays.index[t, b]
     fill(index, -1)
@@ -101,16 +101,16 @@ def _weigh(arrays: Any, t: int, b: int, scores: Any, best: Any, found: int) -> N
             index[i], row[i] = best[i], scores[best[i]]
         softmax(row, index)
         return
-    least = best[found - 1]
+    least = best[place - 1]
     arrays.limit[t, b] = least
     total = row.dtype.type(0)
-    for i in upto(found - 1):
+    for i in upto(place - 1):
         above = scores[best[i]] - scores[least]
         if above > 0 or above != above:
             index[i], row[i] = best[i], above
             total += above
     arrays.total[t, b] = total
-    for i in upto(found - 1):
+    for i in upto(place - 1):
         if index[i] >= 0:
             row[i] /= total
 
@@ -120,6 +120,7 @@ def forward(
     blas: int,
     begin: int,
     slots: int,
+    place: int,
     weights: Any,
     arrays: Any,
     projected: Any,
@@ -152,7 +153,7 @@ def forward(
                 if arrays.seen[i, b]:
                     scores[i] = additive_score(query[b], arrays.keys[i, b], weights.vector)
             found = _choose(scores, arrays.seen, b, count, best)
-            _weigh(arrays, t, b, scores, best, found)
+            _weigh(arrays, t, b, scores, best, found, place)
             context = arrays.context[t + 1, b]
             fill(context, 0)
             for i in upto(arrays.index.shape[2]):

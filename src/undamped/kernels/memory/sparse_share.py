@@ -25,13 +25,15 @@ class SparsePlan:
 
     Args:
         keep_every: How many steps lie between two remembered states.
-        place: Which of the scores, from the largest, is subtracted from all.
+        top: Up to how many remembered states are attended to by softmax, all of them.
+        place: Which of the scores, from the largest, is subtracted from all when there are more.
         truncate: After how many steps the gradient through the recurrence is cut; 0 never.
         lengths: (batch,) where sequences are over, or None.
         times: The steps at which any sample is remembered.
     """
 
     keep_every: int
+    top: int
     place: int
     truncate: int
     lengths: Tensor | None
@@ -110,7 +112,7 @@ class SparseShare(BatchShare):
     def forward(self) -> None:
         """Run; what is needed later stays in this object."""
         t, steps, batch, hidden = self.tensors, self.steps, self.batch, self.hidden
-        count, attended = self.slots + len(self.plan.times), max(1, self.plan.place - 1)
+        count, attended = self.slots + len(self.plan.times), self.plan.top
         self.states = self.empty(steps + 1, batch, hidden)
         self.contexts, self.cells = torch.empty_like(self.states), torch.empty_like(self.states)
         self.states[0] = t["hidden"][self.part]
@@ -133,13 +135,14 @@ class SparseShare(BatchShare):
             self.empty(batch, hidden).numpy(),
             torch.zeros_like(self.states[0]).numpy(),
             self.empty(count).numpy(),
-            np.empty(self.plan.place, np.int64),
+            np.empty(self.plan.top + 1, np.int64),
         )
         for begin in range(0, steps, self.chunk):
             sparse_loops.forward(
                 self.blas,
                 begin,
                 self.slots,
+                self.plan.place,
                 weights,
                 arrays,
                 self.projected(begin).numpy(),
