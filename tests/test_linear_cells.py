@@ -8,6 +8,7 @@ import undamped
 from family_oracles import array, linoss
 from oracles import sigmoid
 from undamped.analysis.promises import measure
+from undamped.cells.mingru import positive
 from undamped.errors import OptionError
 
 logistic = torch.nn.functional.logsigmoid
@@ -143,6 +144,14 @@ def test_the_eigenvalues_of_lru_start_uniform_in_a_disc_or_as_those_of_s5():
     np.testing.assert_allclose(s5.gain_log.exp().detach(), gains, rtol=1e-4)
     with pytest.raises(OptionError, match="smallest: expected a modulus"):
         undamped.LRU(3, 4, smallest=0.9, largest=0.5)
+
+
+def test_candidates_of_zero_have_the_papers_slope():
+    """g(v) = v + ½ from v = 0 on: zero input and zero bias reach it exactly."""
+    v = torch.tensor([-40.0, -1.0, -0.0, 0.0, 1.0, 1e30], requires_grad=True)
+    (slope,) = torch.autograd.grad(positive(v).sum(), v)
+    share = torch.sigmoid(torch.tensor([-40.0, -1.0]))
+    torch.testing.assert_close(slope, torch.cat([share * (1 - share), torch.ones(4)]))
 
 
 def test_mingru_is_the_papers_scan_over_logarithms():

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import undamped
+from undamped import kernels
 from undamped.errors import ShapeError
 from undamped.kernels import linear_oscillator_scan, linear_scan
 from undamped.kernels.linear import oscillator as oscillator_module
@@ -219,3 +220,49 @@ def test_pieces_of_oscillations_have_the_bits_of_the_whole():
             outputs.append(output)
     assert torch.equal(torch.cat(outputs), whole)
     assert all(torch.equal(a, b) for a, b in zip(state, last, strict=True))
+
+
+def scans_with(lengths):
+    """Call every public scan over four steps of three sequences of two units."""
+    u, a, h = torch.ones(4, 3, 2), torch.ones(2), torch.zeros(3, 2)
+    yield lambda: kernels.linear_scan(u, a, h, lengths)
+    yield lambda: kernels.linear_oscillator_scan(u, None, a, a, a, (h, h), lengths)
+    yield lambda: kernels.oscillator_scan(u, a, a, 1.0, (h, h), lengths)
+    yield lambda: kernels.independent_layer(u, torch.eye(2), a, a, h, "relu", lengths)
+    layer = kernels.Layer(torch.eye(2), a, a, a, 1.0, (0,), (2,))
+    yield lambda: kernels.oscillator_stack(u, [layer], (h[None], h[None]), lengths=lengths)
+
+
+@pytest.mark.parametrize(
+    "lengths", [[2], [1] * 6, [-1, 2, 3], [1, 2, 5], [[1, 2, 3]], [1.0, 2.0, 3.0]], ids=str
+)
+def test_lengths_that_do_not_fit_are_refused(lengths):
+    for scan in scans_with(torch.tensor(lengths)):
+        with pytest.raises(ShapeError, match="3 whole numbers from 0 to 4"):
+            scan()
+    for scan in scans_with(torch.tensor([0, 4, 2], dtype=torch.int8)):
+        scan()
+
+
+def test_tensors_of_other_shapes_are_refused():
+    u, a, h, long = torch.ones(4, 3, 2), torch.ones(2), torch.zeros(3, 2), torch.ones(3)
+    for argument, scan in {
+        "pull": lambda: kernels.linear_oscillator_scan(u, None, long, a, a, (h, h)),
+        "keep": lambda: kernels.linear_oscillator_scan(u, long, a, a, a, (h, h)),
+        "velocity": lambda: kernels.linear_oscillator_scan(u, None, a, a, a, (h, h[:1])),
+        "step": lambda: kernels.oscillator_scan(u, a, long, 1.0, (h, h)),
+        "position": lambda: kernels.oscillator_scan(u, a, a, 1.0, (h[:1], h)),
+        "bias": lambda: kernels.independent_layer(u, torch.eye(2), long, a, h),
+        "state": lambda: kernels.independent_layer(u, torch.eye(2), a, a, h[:1]),
+    }.items():
+        with pytest.raises(ShapeError, match=f"{argument}: expected shape"):
+            scan()
+
+
+def test_a_state_that_would_be_cut_is_refused():
+    u, a, h = torch.ones(4, 3, 2), torch.ones(2), torch.zeros(3, 2)
+    with pytest.raises(ShapeError, match=r"torch\.complex64 can hold.*got torch\.complex128"):
+        kernels.linear_scan(u.to(torch.complex64), a, h.to(torch.complex128))
+    with pytest.raises(ShapeError, match=r"torch\.float32 can hold.*got torch\.complex64"):
+        kernels.linear_scan(u, a, h.to(torch.complex64))
+    kernels.linear_scan(u.to(torch.complex64), a, h)

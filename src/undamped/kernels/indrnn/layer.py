@@ -16,6 +16,7 @@ from torch import Tensor
 from undamped.kernels.dispatch import implementation
 from undamped.kernels.reference import reference_independent_scan
 from undamped.kernels.shared.allocate import contiguous_copy, empty
+from undamped.kernels.shared.call_checks import check_lengths, check_shapes
 from undamped.kernels.shared.chunks import chunk_length, ranges, scan_bytes
 from undamped.kernels.shared.eager_function import eager_function
 from undamped.kernels.shared.lengths import remaining_by_column
@@ -49,6 +50,16 @@ def independent_layer(
     Returns:
         All hidden states (time, batch, hidden), and the last one (batch, hidden).
     """
+    steps, batch, size = x.shape
+    hidden = len(weight)
+    check_shapes(
+        "independent_layer",
+        input_weight=(input_weight, (hidden, size)),
+        bias=(bias, (hidden,)),
+        weight=(weight, (hidden,)),
+        state=(state, (batch, hidden)),
+    )
+    check_lengths("independent_layer", lengths, steps, batch)
     way = implementation(x, input_weight, bias, weight, state, gpu=True)
     if way == "reference":
         projected = torch.nn.functional.linear(x, input_weight, bias)

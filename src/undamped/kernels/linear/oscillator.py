@@ -17,6 +17,7 @@ from torch import Tensor
 from undamped.kernels.dispatch import implementation
 from undamped.kernels.reference import PositionVelocity, reference_linear_oscillator_scan
 from undamped.kernels.shared.allocate import contiguous_copy, empty
+from undamped.kernels.shared.call_checks import check_lengths, check_shapes
 from undamped.kernels.shared.chunks import ranges
 from undamped.kernels.shared.eager_function import eager_function
 from undamped.kernels.shared.lengths import remaining_by_column
@@ -50,7 +51,18 @@ def linear_oscillator_scan(
     Returns:
         All positions (time, batch, hidden), and the state after the last step.
     """
-    reversible = keep is None
+    reversible, (position, velocity) = keep is None, state
+    steps, batch, hidden = inputs.shape
+    check_shapes(
+        "linear_oscillator_scan",
+        **({} if keep is None else {"keep": (keep, (hidden,))}),
+        pull=(pull, (hidden,)),
+        push=(push, (hidden,)),
+        step=(step, (hidden,)),
+        position=(position, (batch, hidden)),
+        velocity=(velocity, (batch, hidden)),
+    )
+    check_lengths("linear_oscillator_scan", lengths, steps, batch)
     coefficients = torch.stack([torch.ones_like(pull) if keep is None else keep, pull, push, step])
     way = implementation(inputs, coefficients, *state, gpu=True)
     if way == "reference":

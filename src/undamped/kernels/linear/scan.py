@@ -17,6 +17,7 @@ from undamped.errors import ShapeError, explain
 from undamped.kernels.dispatch import implementation
 from undamped.kernels.reference import reference_linear_scan
 from undamped.kernels.shared.allocate import contiguous_copy, empty
+from undamped.kernels.shared.call_checks import check_lengths
 from undamped.kernels.shared.chunks import ranges
 from undamped.kernels.shared.eager_function import eager_function
 from undamped.kernels.shared.lengths import remaining_by_column
@@ -54,12 +55,22 @@ def linear_scan(
     """
     if inputs.is_complex() or coefficients.is_complex() or state.is_complex():
         kind = torch.promote_types(inputs.dtype, coefficients.dtype)
+        if torch.promote_types(kind, state.dtype) != kind:
+            raise ShapeError(
+                explain(
+                    "linear_scan state",
+                    expected=f"numbers that {kind} can hold, the type of inputs and coefficients",
+                    got=state.dtype,
+                    remedy="Convert the inputs by .to(state.dtype), or the state.",
+                )
+            )
         u, a, h = (
             torch.view_as_real(t.to(kind).resolve_conj()) for t in (inputs, coefficients, state)
         )
         outputs, final = linear_scan(u, a, h, lengths)
         return torch.view_as_complex(outputs), torch.view_as_complex(final)
     _form(inputs, coefficients, state)
+    check_lengths("linear_scan", lengths, inputs.shape[0], inputs.shape[1])
     way = implementation(inputs, coefficients, state, gpu=True)
     if way == "reference":
         return reference_linear_scan(inputs, coefficients, state, lengths)

@@ -12,6 +12,7 @@ from torch import Tensor
 from undamped.kernels.dispatch import implementation
 from undamped.kernels.reference import reference_oscillator_scan
 from undamped.kernels.shared.allocate import empty
+from undamped.kernels.shared.call_checks import check_lengths
 from undamped.kernels.unicornn.backward import BackwardPass, Gradients
 from undamped.kernels.unicornn.engine import Engine, engine_for
 from undamped.kernels.unicornn.stack import Gradient, Kept, Layer, plan, run_stack
@@ -74,6 +75,7 @@ def oscillator_stack(
     Returns:
         The positions of the last layer (time, batch, hidden) or None, and the final state.
     """
+    check_lengths("oscillator_stack", lengths, x.shape[0], x.shape[1])
     parameters = [t for c in layers for t in (c.input_weight, c.bias, c.weight, c.step)]
     wanted = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *state, *parameters))
     wiring = tuple((c.alpha, c.sources, c.sizes) for c in layers)

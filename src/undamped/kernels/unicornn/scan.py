@@ -16,6 +16,7 @@ from torch import Tensor
 from undamped.kernels.dispatch import implementation
 from undamped.kernels.reference import PositionVelocity, reference_oscillator_scan
 from undamped.kernels.shared.allocate import contiguous_copy, empty
+from undamped.kernels.shared.call_checks import check_lengths, check_shapes
 from undamped.kernels.shared.chunks import ranges
 from undamped.kernels.shared.eager_function import eager_function
 from undamped.kernels.shared.lengths import remaining_by_column
@@ -47,6 +48,15 @@ def oscillator_scan(
         All positions (time, batch, hidden), and the state after the last step.
     """
     position, velocity = state
+    steps, batch, hidden = projected.shape
+    check_shapes(
+        "oscillator_scan",
+        weight=(weight, (hidden,)),
+        step=(step, (hidden,)),
+        position=(position, (batch, hidden)),
+        velocity=(velocity, (batch, hidden)),
+    )
+    check_lengths("oscillator_scan", lengths, steps, batch)
     way = implementation(projected, weight, step, position, velocity, gpu=True)
     if way == "reference":
         return reference_oscillator_scan(projected, weight, step, alpha, state, lengths)
