@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from types import FrameType
+
 import numpy as np
 import pytest
 import torch
@@ -134,3 +138,24 @@ def test_start_values_that_are_parameters_or_have_gaps() -> None:
         with torch.no_grad():
             values = solve(lambda t, y: -y, y0, [0.0, 1.0], rtol=1e-6, atol=1e-8).final
         torch.testing.assert_close(values, y0 * np.exp(-1.0), rtol=1e-5, atol=1e-6)
+
+
+@torch.no_grad()
+def test_a_solve_makes_few_python_calls_for_an_evaluation() -> None:
+    source, calls = str(Path(undamped.__file__).parent), [0]
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        calls[0] += event == "call" and frame.f_code.co_filename.startswith(source)
+
+    def work() -> int:
+        y0, times = torch.ones(4), [0.0, 40.0]
+        return solve(lambda t, y: -y * torch.sin(7 * t), y0, times, rtol=1e-7).evaluations
+
+    work()
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        evaluations = work()
+    finally:
+        sys.setprofile(before)
+    assert evaluations > 1000 and calls[0] < 9 * evaluations

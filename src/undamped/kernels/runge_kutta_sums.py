@@ -10,6 +10,7 @@ sums.
 from __future__ import annotations
 
 import math
+from operator import attrgetter
 from typing import Any, overload
 
 import numpy as np
@@ -26,6 +27,8 @@ MOST = 32
 """Stages of a step; the longest method here has thirteen."""
 Y, OUT, STAGES = 0, 1, 2
 """Places in the table: the value a step starts from, what is written or reached, the stages."""
+kind_of = attrgetter("__class__", "dtype", "is_cpu", "shape")
+"""Return what tensors have to agree in."""
 ONE_THREAD = 1 << 21
 """Numbers read below which handing part of the work to another thread costs more than it gives."""
 
@@ -122,7 +125,7 @@ class WeightedSums:
     """
 
     def __init__(self, like: Tensor) -> None:
-        self._shape, self._dtype, self._size = like.shape, like.dtype, like.numel()
+        self._kind, self._size = (Tensor, like.dtype, True, like.shape), like.numel()
         self._blocks = -(-self._size // BLOCK)
         kind = np.float32 if like.dtype == torch.float32 else np.float64
         self._like = np.empty(0, kind)
@@ -134,7 +137,7 @@ class WeightedSums:
         """Begin a step at y; return whether it is like what these sums are for."""
         self._y = y
         self._stages.clear()
-        if self._fits(y):
+        if kind_of(y) == self._kind and y.is_contiguous():
             self._table[Y] = y.data_ptr()
             return True
         return False
@@ -142,27 +145,11 @@ class WeightedSums:
     def take(self, stage: Tensor) -> bool:
         """Take the next stage; return whether it is like what these sums are for."""
         stages = self._stages
-        if (
-            stage.shape == self._shape
-            and stage.dtype is self._dtype
-            and type(stage) is Tensor
-            and stage.is_cpu
-            and stage.is_contiguous()
-            and len(stages) < MOST
-        ):
+        if kind_of(stage) == self._kind and stage.is_contiguous() and len(stages) < MOST:
             self._table[STAGES + len(stages)] = stage.data_ptr()
             stages.append(stage)
             return True
         return False
-
-    def _fits(self, part: Tensor) -> bool:
-        return (
-            part.shape == self._shape
-            and part.dtype is self._dtype
-            and type(part) is Tensor
-            and part.is_cpu
-            and part.is_contiguous()
-        )
 
     @overload
     def add(self, h: float, weights: Any) -> Tensor: ...
@@ -178,8 +165,13 @@ class WeightedSums:
             weights: The w_j of the stages so far, an array of float64, not all zero.
             stage: The newest of them, to be taken first; None is returned if it does not fit.
         """
-        if stage is not None and not self.take(stage):
-            return None
+        if stage is not None:
+            # As in `take`, written out: this is called for every evaluation of a field.
+            count = len(self._stages)
+            if kind_of(stage) != self._kind or not stage.is_contiguous() or count == MOST:
+                return None
+            self._table[STAGES + count] = stage.data_ptr()
+            self._stages.append(stage)
         out = torch.empty_like(self._y)
         self._table[OUT] = out.data_ptr()
         work = self._table, weights, h, self._size, self._like
@@ -209,7 +201,7 @@ class WeightedSums:
             atol: Absolute tolerance.
             size: How many leading numbers count; all by default.
         """
-        if not self._fits(y1):
+        if kind_of(y1) != self._kind or not y1.is_contiguous():
             return None
         self._table[OUT] = y1.data_ptr()
         counted = self._size if size is None else size

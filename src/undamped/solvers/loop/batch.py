@@ -67,6 +67,7 @@ class Integration(Run):
         self.event, self.watch, self.keep, self.record = event, watch, keep, record or keep
         self.y0, self._norm, self.differentiated = y0, norm, differentiated
         self.jumps, self.callbacks = settings.jumps, Callbacks(field.function, field.packing)
+        self._has_jumps = bool(self.jumps)
         self.t, self.route = times[0], Route(times, settings.stops)
         # Some methods evaluate the field to begin with, which counts.
         self.started = field.count
@@ -187,7 +188,7 @@ class Integration(Run):
         """Attempt a step, on its side of a jump."""
         if self.callbacks.any:
             self.callbacks.attempt(self.t, self.y, h)
-        if not self.jumps:
+        if not self._has_jumps:
             return self.stepper.attempt(self.t, h)
         window = self.jumps.window(self.t, h)
         if window is not None:
@@ -308,13 +309,16 @@ class Integration(Run):
         if found is not None:
             self._meet_event(found, after, outputs)
             return
-        times = [self.times[index] for index, _ in outputs]
-        outputs = tuple((index + len(self.passed), fraction) for index, fraction in outputs)
+        times, inside = [], []
+        if outputs:
+            times = [self.times[index] for index, _ in outputs]
+            outputs = tuple((index + len(self.passed), fraction) for index, fraction in outputs)
         if self.watch is not None:
             self.watch(self.stepper, self.t, h, after)
-        inside = [
-            self.stepper.inside(h, fraction) for _, fraction in outputs if fraction is not None
-        ]
+        if outputs:
+            inside = [
+                self.stepper.inside(h, fraction) for _, fraction in outputs if fraction is not None
+            ]
         if self.record:
             self._record(Step(self.t, h, outputs))
         if self.callbacks.any:

@@ -75,19 +75,30 @@ class ControlMemory:
         """
         control, k = self.control, self.order + 1
         p, i, d = control.proportional, control.integral, control.derivative
-        counted = choose(error > SMALLEST_ERROR, error, SMALLEST_ERROR)
+        lanes = isinstance(error, Tensor)
+        counted = (
+            choose(error > SMALLEST_ERROR, error, SMALLEST_ERROR)
+            if lanes
+            else max(SMALLEST_ERROR, error)
+        )
         onward = (
             control.safety
             * counted ** (-(i + p + d) / k)
             * self.before ** ((p + 2 * d) / k)
             * self.earlier ** (-d / k)
         )
+        again = control.safety * counted ** (-1 / k)
+        if not lanes:
+            self.rejected, rejected = not accepted, self.rejected
+            if not accepted:
+                return min(max(control.shrink, again), 0.9) if finite(error) else control.shrink
+            self.earlier, self.before = self.before, counted
+            return min(max(control.shrink, onward), 1.0 if rejected else control.grow)
         onward = clip(onward, control.shrink, choose(self.rejected, 1.0, control.grow))
-        again = clip(control.safety * counted ** (-1 / k), control.shrink, 0.9)
-        again = choose(finite(error), again, control.shrink)
+        again = choose(finite(error), clip(again, control.shrink, 0.9), control.shrink)
         self.earlier = choose(accepted, self.before, self.earlier)
         self.before = choose(accepted, counted, self.before)
-        self.rejected = ~accepted if isinstance(accepted, Tensor) else not accepted
+        self.rejected = ~accepted
         return choose(accepted, onward, again)
 
     def of(self, rows: Tensor) -> ControlMemory:

@@ -69,7 +69,7 @@ class Route:
         found = []
         for number in range(index, len(self.times)):
             time = self.times[number]
-            if self.before(after, time):
+            if (time - after) * self.direction > 0:
                 break
             found.append((number, None if time == after else (time - t) / (after - t)))
         return tuple(found)
