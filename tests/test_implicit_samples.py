@@ -56,6 +56,36 @@ def test_gradients_are_those_of_finite_differences(method, gradient):
     assert float(found) == pytest.approx(wanted, rel=1e-2 if method == "trbdf2" else 1e-6)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_states_in_single_precision_stay_so(method):
+    torch.manual_seed(0)
+    weight, y0 = torch.randn(3, 3) - 3 * torch.eye(3), torch.randn(4, 3)
+    found = []
+    for dtype, gradient in (
+        (torch.float64, "checkpoint"),
+        (torch.float32, "checkpoint"),
+        (torch.float32, "backprop"),
+    ):
+        leaves = [part.to(dtype).requires_grad_() for part in (y0, weight)]
+        solution = solve(
+            lambda t, y, w=leaves[1]: torch.tanh(y @ w) + torch.sin(3 * t),
+            leaves[0],
+            [0.0, 0.5, 1.0],
+            method=method,
+            steps="sample",
+            gradient=gradient,
+            rtol=1e-4,
+            atol=1e-4,
+        )
+        assert solution.values.dtype == dtype
+        found.append(torch.autograd.grad(solution.values.pow(2).sum(), leaves))
+        assert all(part.dtype == dtype for part in found[-1])
+    for single in found[1:]:
+        torch.testing.assert_close(
+            [part.double() for part in single], list(found[0]), rtol=1e-2, atol=1e-2
+        )
+
+
 @torch.no_grad()
 def test_a_batch_of_numbers():
     y0 = torch.linspace(0.5, 2.0, 5, dtype=torch.float64)

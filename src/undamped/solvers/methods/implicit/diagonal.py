@@ -101,6 +101,8 @@ class DiagonallyImplicit(ImplicitMethod):
         if not graph and self.weights == (*self.lower[-1], self.gamma):
             return y + stages[-1]
         times = stage_times(t, h, self.nodes, y)
+        if isinstance(h, Tensor):  # in double precision, whatever the state is in
+            h = h.to(y.dtype)
         taken: list[Tensor] = []
         for number, (z, row) in enumerate(zip(stages.unbind(), self.lower, strict=True)):
             if number == 0 and self.explicit_first:

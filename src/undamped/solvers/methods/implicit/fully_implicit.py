@@ -137,6 +137,8 @@ class FullyImplicit(ImplicitMethod):
         """Combine the stages."""
         if torch.is_grad_enabled():
             times = stage_times(t, h, self.nodes, y)
+            if isinstance(h, Tensor):  # in double precision, whatever the state is in
+                h = h.to(y.dtype)
             equations = StageEquations(field, times, h, self.matrix, None, y, self.algebra, band)
             stages = equations.attach(stages)
         for weight, stage in zip(self.last, stages.unbind(), strict=True):
