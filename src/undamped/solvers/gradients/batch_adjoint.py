@@ -23,6 +23,7 @@ from undamped.solvers.callbacks import pass_on
 from undamped.solvers.dependencies import LateTensors, next_node
 from undamped.solvers.field import CountedField
 from undamped.solvers.gradients.gradient import Found
+from undamped.solvers.gradients.recovered import refuse_drift
 from undamped.solvers.loop.norm import ErrorNorm, largest
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.methods.solver import Solver
@@ -112,7 +113,8 @@ class BatchAdjoint:
                     f"adjoint of the solve: {run.failure.message} With gradient='checkpoint' "
                     "nothing has to be solved on the way back."
                 )
-            _, adjoint, sums = run.y.split([size, size, sum(sizes)])
+            state, adjoint, sums = run.y.split([size, size, sum(sizes)])
+            self._refuse_drift(number, state.view(shape))
             adjoint = adjoint + gradients[number - 1].reshape(-1)
         self.late.refuse()
         parts = sums.split(sizes) if sizes else ()
@@ -120,6 +122,11 @@ class BatchAdjoint:
             _as_before(part, tensor) for part, tensor in zip(parts, self.tensors, strict=True)
         ]
         return adjoint.view(shape), totals
+
+    def _refuse_drift(self, number: int, recovered: Tensor) -> None:
+        """Refuse to go on where the output before `number` was not met."""
+        if self.settings.step_size is None and self.solver.adaptive:
+            refuse_drift(recovered, self.values[number - 1], self.values[number], self.settings)
 
     def _first(self, field: CountedField, times: tuple[float, float], start: Tensor) -> Tensor:
         """Return the slope at the start of an interval, on the side of a jump that it is on."""

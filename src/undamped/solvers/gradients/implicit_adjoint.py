@@ -65,7 +65,9 @@ class ImplicitAdjoint(BatchAdjoint):
                     f"adjoint of the solve: {run.failure.message} With gradient='checkpoint' "
                     "nothing has to be solved on the way back."
                 )
-            adjoint = self._halves(run.y)[1] + gradients[number - 1]
+            state, adjoint = self._halves(run.y)
+            self._refuse_drift(number, state)
+            adjoint = adjoint + gradients[number - 1]
         self.late.refuse()
         return adjoint, self.totals
 

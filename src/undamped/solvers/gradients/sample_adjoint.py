@@ -25,6 +25,7 @@ from undamped.errors import SolveError
 from undamped.solvers.dependencies import LateTensors, next_node
 from undamped.solvers.field import CountedField
 from undamped.solvers.gradients.gradient import Found
+from undamped.solvers.gradients.recovered import refuse_drift
 from undamped.solvers.loop.norm import ErrorNorm
 from undamped.solvers.methods.combine import combine_terms
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
@@ -111,6 +112,8 @@ class SampleAdjoint:
                     f"adjoint of the solve: {run.failure.message} With gradient='checkpoint' "
                     "nothing has to be solved on the way back."
                 )
+            state, before, after = run.y[:, :width], self.values[number - 1], self.values[number]
+            refuse_drift(state.view(self.shape), before, after, self.settings)
             adjoint = run.y[:, width:] + gradients[number - 1].reshape(batch, -1)
         self.late.refuse()
         return adjoint.view(self.shape), self.totals
