@@ -242,3 +242,37 @@ def test_no_event_and_events_of_samples():
     endless = solve(lambda t, y: -y, start, [0.0, math.inf], event=lambda t, y: y.sum() - 0.3)
     assert endless.event_time is not None and endless.values[1].isnan().all()
     assert abs(float(endless.event_time) - math.log(10)) < 1e-6
+
+
+def fast(t, y):
+    """Change the sign at t = 0.685…, and every 0.785 from there on."""
+    return torch.sin(4 * (t + 0.1)).reshape(-1) + 0 * y[..., 0].reshape(-1)
+
+
+FIRST = math.pi / 4 - 0.1
+
+
+@pytest.mark.parametrize("method", ["dopri5", "dopri8", "bosh3", "radau5", "rodas5p", "auto"])
+def test_a_sign_that_changes_back_within_a_step(method):
+    start = torch.ones(1, 1, dtype=torch.float64)
+    more = {"options": {"first_step": 1.6}, "method": method}
+    found = solve(lambda t, y: 0 * y, start, [0.0, 1.6], event=fast, **more)
+    assert found.event_time.item() == pytest.approx(FIRST, abs=1e-9)
+    rising = Event(fast, direction="rising")
+    found = solve(lambda t, y: 0 * y, start, [0.0, 2.2], event=rising, **more)
+    assert found.event_time.item() == pytest.approx(FIRST + math.pi / 4, abs=1e-9)
+    if method in ("dopri5", "dopri8", "bosh3"):
+        both = torch.ones(2, 1, dtype=torch.float64)
+        found = solve(lambda t, y: 0 * y, both, [0.0, 1.6], event=fast, steps="sample", **more)
+        assert found.event_time.tolist() == pytest.approx([FIRST] * 2, abs=1e-9)
+
+
+def test_several_events_within_a_step_that_end_nothing():
+    start = torch.ones(1, dtype=torch.float64)
+    every = Event(fast, terminal=False)
+    times = [0.0, 0.5, 1.0, 2.4]
+    options = {"first_step": 2.4}
+    found = solve(lambda t, y: 0 * y, start, times, event=every, options=options)
+    expected = [FIRST + number * math.pi / 4 for number in range(3)]
+    assert found.event_time.tolist() == pytest.approx(expected, abs=1e-9)
+    assert torch.equal(found.values, torch.ones(4, 1, dtype=torch.float64))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -25,6 +26,10 @@ from undamped.solvers.settings import Settings
 
 # Looking at stiffness costs two norms, so only every so many accepted steps.
 STIFFNESS_EVERY = 16
+# Parts of a step at which an event is looked for, beside its ends.
+LOOKS = (0.25, 0.5, 0.75)
+# Part of what is left of a step after an event in which no other is looked for.
+JUST_PASSED = 1e-6
 # Accepted steps over which their size is averaged, about.
 RECENT = 8
 
@@ -336,22 +341,51 @@ class Integration(Run):
         self.value_times.append(time)
 
     @torch.no_grad()
-    def _find_event(self, h: float) -> float | None:
-        """Return how far into the attempted step the event lies, or None."""
+    def _find_event(self, h: float, after: float = 0.0) -> float | None:
+        """Return how far into the attempted step the first event lies, or None.
+
+        Args:
+            h: Size of the step.
+            after: Part of it that is passed over, where an event has just been.
+        """
         event, t, state = self.event, self.t, self.stepper.state
         assert event is not None
-        before, after = event(t, state[0]), event(t + h, self.proposed)
-        if not bool(event.crossed(before, after)):
-            return None
 
         def at(size: Tensor) -> Tensor:
             ahead = size.item()
             moved = self.solver.step(self.field, t, ahead, state)[0][0]
             return event(t + ahead, moved).reshape(1)
 
-        size = torch.tensor([h], dtype=torch.float64, device=before.device)
+        end = event(t + h, self.proposed).reshape(1)
+        size = torch.tensor([h], dtype=torch.float64, device=end.device)
+        begin = at(after * size) if after else event(t, state[0]).reshape(1)
+        values = [begin, *(self._event_inside(h, part) for part in LOOKS), end]
+        crossings = [k for k, pair in enumerate(pairwise(values)) if event.crossed(*pair)]
+        if not crossings:
+            return None
+        low, high = after * size, size
+        if len(crossings) > 1 or not event.crossed(begin, end):
+            # The first of several, between two places that were looked at.
+            first = crossings[0]
+            if first:
+                low = LOOKS[first - 1] * size
+                begin = at(low)
+            if first < len(LOOKS):
+                high = LOOKS[first] * size
+                end = at(high)
+            if not event.crossed(begin, end):
+                return None
         tolerance = torch.full_like(size, 8 * EPS * max(abs(t), abs(t + h)))
-        return locate(at, size, before.reshape(1), after.reshape(1), tolerance).item()
+        return (low + locate(lambda part: at(low + part), high - low, begin, end, tolerance)).item()
+
+    def _event_inside(self, h: float, part: float) -> Tensor:
+        """Return g at a part of the attempted step, roughly where there is no polynomial in it."""
+        assert self.event is not None
+        if self.solver.dense:
+            place = self.stepper.inside(h, part)
+        else:
+            place = torch.lerp(self.y, self.proposed, part)
+        return self.event(self.t + part * h, place).reshape(1)
 
     def _count(self, h: float) -> None:
         statistics = self.statistics
@@ -381,11 +415,19 @@ class Integration(Run):
         if self.event.terminal:
             self.event_time = when
             return
-        for time in times[len(before) :]:
-            if time == when:
-                self._write(self.y, when)
-            else:
-                self._land(time)
+        rest = outputs[len(before) :]
+        while rest and self.times[rest[0][0]] == when:
+            self._write(self.y, when)
+            rest = rest[1:]
+        if self.t == after:
+            return
+        self.proposed = self._attempt(after - when)
+        another = self._find_event(after - when, JUST_PASSED)
+        if another is not None:
+            self._meet_event(another, after, rest)
+            return
+        for index, _ in rest:
+            self._land(self.times[index])
         if self.t != after:
             self._land(after, output=False)
 

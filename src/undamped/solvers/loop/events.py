@@ -28,6 +28,9 @@ Direction = Literal["any", "rising", "falling"]
 class Event:
     """A function g(t, y) whose change of sign is an event.
 
+    A step is looked at in four parts: a g that changes its sign twice within one of them is missed
+    there. Where g is faster than the state, `options={"max_step": …}` bounds the steps.
+
     Args:
         function: g, on the user's form of the state; numbers, or whether something holds.
         direction: Which changes of sign count: any, from below zero, or from above.

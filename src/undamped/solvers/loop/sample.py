@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from undamped.solvers.failure import explain_failure, of_one_sample
 from undamped.solvers.field import CountedField
-from undamped.solvers.loop.batch import RECENT, STIFFNESS_EVERY
+from undamped.solvers.loop.batch import LOOKS, RECENT, STIFFNESS_EVERY
 from undamped.solvers.loop.control import ControlMemory, first_step
 from undamped.solvers.loop.events import EPS, EventFunction, locate, with_event_gradient
 from undamped.solvers.loop.norm import ErrorNorm, sample_norms
@@ -260,9 +261,15 @@ class PerSampleIntegration(Run):
         assert self.event is not None
         column = (len(rows), *self.column[1:])
         event, start, value = self.event, t.view(column), y.detach()
-        before = event(start, value)
-        after = event((t + signed).view(column), y1.detach())
-        happening = good & event.crossed(before, after)
+        places = (0.0, *LOOKS, 1.0)
+        values = [event(start, value)]
+        for part in LOOKS:
+            # On the line between the ends: a crossing found there is looked at again.
+            inside = torch.lerp(value, y1.detach(), part)
+            values.append(event((t + part * signed).view(column), inside))
+        values.append(event((t + signed).view(column), y1.detach()))
+        crossings = [good & event.crossed(*pair) for pair in pairwise(values)]
+        happening = torch.stack(crossings).any(0)
         if not bool(happening.any()):
             return None
 
@@ -270,9 +277,25 @@ class PerSampleIntegration(Run):
             moved, _ = self.solver.stages(self.field, start, size.view(column), value)
             return event((t + size).view(column), moved)
 
-        inside = torch.where(happening, signed, torch.zeros_like(signed))
+        low, high = torch.zeros_like(signed), signed
+        before, after = values[0], values[-1]
+        several = happening & (
+            (sum(c.long() for c in crossings) > 1) | ~event.crossed(before, after)
+        )
+        if bool(several.any()):
+            # The first of them, between two places that were looked at.
+            first = torch.stack(crossings).long().argmax(0)
+            parts = torch.tensor(places, dtype=signed.dtype, device=signed.device)
+            low = torch.where(several, parts[first] * signed, low)
+            high = torch.where(several, parts[first + 1] * signed, high)
+            before = torch.where(several, at(low), before)
+            after = torch.where(several, at(high), after)
+            happening = happening & event.crossed(before, after)
+            if not bool(happening.any()):
+                return None
+        width = torch.where(happening, high - low, torch.zeros_like(signed))
         tolerance = 8 * EPS * torch.maximum(t.abs(), (t + signed).abs())
-        found = locate(at, inside, before, after, tolerance)
+        found = low + locate(lambda part: at(low + part), width, before, after, tolerance)
         return happening, torch.where(happening, found, signed)
 
     def _end_at_events(self, rows: Tensor) -> None:
