@@ -266,3 +266,31 @@ def test_what_a_solve_evaluated_is_gone_with_its_solution(method, gradient):
         assert not any(value() is not None for value in seen)
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("closed_over", [True, False])
+@pytest.mark.parametrize("gradient", ["checkpoint", "adjoint", "backprop", "reversible"])
+def test_running_statistics_are_those_of_the_forward_pass(gradient, closed_over):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 2)).double()
+
+    class Module(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net
+
+        def forward(self, t, y):
+            return self.net(y)
+
+    field = (lambda t, y: net(y)) if closed_over else Module()
+    method = "reversible-heun" if gradient == "reversible" else "dopri5"
+    options = {"step_size": 0.05} if gradient == "reversible" else {}
+    start = torch.randn(8, 2, dtype=torch.float64, requires_grad=True)
+    found = solve(field, start, [0.0, 0.5], method=method, gradient=gradient, options=options)
+    norm = net[1]
+    before = [buffer.clone() for buffer in norm.buffers()]
+    kept = list(norm.buffers())
+    assert before[-1] >= found.evaluations
+    found.final.sum().backward()
+    assert all(torch.equal(*pair) for pair in zip(before, norm.buffers(), strict=True))
+    assert all(old is new for old, new in zip(kept, norm.buffers(), strict=True))

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from undamped.solvers.dependencies import NeedsGraphError, dependencies, next_node
 from undamped.solvers.field import CountedField
-from undamped.solvers.gradients.field_context import FieldContext, random_state, refuse_randomness
+from undamped.solvers.gradients.field_context import (
+    FieldContext,
+    frozen_statistics,
+    normalizations,
+    random_state,
+    refuse_randomness,
+)
 from undamped.solvers.gradients.gradient import GradientMethod, gradients
 from undamped.solvers.gradients.refused import refuse_gradients
-from undamped.solvers.gradients.transforms import needs_graph, refuse_implicit, transformed
+from undamped.solvers.gradients.transforms import (
+    needs_graph,
+    refuse_implicit,
+    refuse_vmap,
+    transformed,
+)
 from undamped.solvers.gradients.unchanged import FieldSamples
 from undamped.solvers.loop.batch import Integration
 from undamped.solvers.loop.dense import DenseOutput
@@ -49,6 +61,8 @@ class Problem:
     """The `Run`, once begun."""
     context: FieldContext | None = None
     samples: FieldSamples | None = None
+    normalizations: list[nn.Module] = dataclass_field(default_factory=list)
+    """Modules of the field with running statistics, which the forward pass alone updates."""
     fall_back: bool = False
     """Whether to back-propagate where the gradient method cannot be had."""
     backward: tuple[Solver, Settings] | None = None
@@ -132,7 +146,8 @@ class _Differentiable(torch.autograd.Function):
         y0, values, *tensors = ctx.saved_tensors
         (incoming,) = gradients
         field, name = problem.field, problem.gradient.name
-        with torch.no_grad(), ctx.context.restored(field):
+        frozen = frozen_statistics(problem.normalizations)
+        with torch.no_grad(), frozen, ctx.context.restored(field):
             counted = field.count
             if problem.samples is not None:
                 problem.samples.refuse(field, name, ctx.context.rounding(y0.dtype))
@@ -178,6 +193,8 @@ def _with_graph(problem: Problem, start: Tensor, time: Tensor) -> Tensor:
     problem.first = problem.first_slope(time, start)
     if transformed(problem.first):
         refuse_implicit(problem.solver)
+        if problem.solver.adaptive and problem.settings.step_size is None:
+            refuse_vmap(problem.first, problem.solver)
     if problem.dense is not None:
         problem.dense.roots = [start, problem.first]
     problem.differentiated = (
@@ -198,7 +215,8 @@ def _without_graph(
     if problem.gradient.samples_field or problem.solver.implicit:
         problem.samples = counted.samples = FieldSamples()
     before = random_state(start)
-    slope = problem.first_slope(time, leaf)
+    with normalizations(counted.function, problem.normalizations):
+        slope = problem.first_slope(time, leaf)
     counted.samples = None
     if transformed(slope):
         raise needs_graph(problem.gradient.name)

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import NonFiniteError, OptionError, SolveError, explain
+from undamped.errors import NonFiniteError, SolveError, explain
 from undamped.kernels.dispatch import inside_transform
 from undamped.solvers.choices import Choices, OnFailure, gradient_method
 from undamped.solvers.compiler import left_alone
 from undamped.solvers.field import CountedField, all_finite
+from undamped.solvers.gradients.transforms import refuse_vmap
 from undamped.solvers.loop.dense import DenseOutput
 from undamped.solvers.loop.events import Event, EventFunction
 from undamped.solvers.loop.run import Run
@@ -154,7 +155,7 @@ def _checked_start(start: Tensor, choices: Choices) -> Tensor:
     if start.is_inference() and not torch.is_inference_mode_enabled():
         start = start.clone()
     if inside_transform() and choices.solver.adaptive and choices.settings.step_size is None:
-        _refuse_vmap(start, choices.solver)
+        refuse_vmap(start, choices.solver)
     if not all_finite(start):
         raise NonFiniteError(
             explain(
@@ -165,22 +166,6 @@ def _checked_start(start: Tensor, choices: Choices) -> Tensor:
             )
         )
     return start
-
-
-def _refuse_vmap(start: Tensor, solver: Solver) -> None:
-    """Refuse step control where errors are not numbers that can be looked at."""
-    try:
-        start.detach().sum().item()
-    except RuntimeError:
-        raise OptionError(
-            explain(
-                f"solve with '{solver.name}' inside torch.func.vmap",
-                expected="fixed steps, since each of many solves would choose its own",
-                got="a method that chooses its steps",
-                remedy="Set options={'step_size': …}, or solve the batch at once with "
-                "steps='sample'.",
-            )
-        ) from None
 
 
 def _dense(

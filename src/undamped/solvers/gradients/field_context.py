@@ -6,13 +6,14 @@ of the forward pass, in its precision, and without anything drawn by chance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from undamped.errors import explain
 from undamped.solvers.dependencies import NeedsGraphError
@@ -74,6 +75,44 @@ class FieldContext:
 
     def _has_mine(self, module: nn.Module) -> bool:
         return all(self.parameters.get(name) is p for name, p in module.named_parameters())
+
+
+@contextmanager
+def normalizations(function: Callable[..., Any], into: list[nn.Module]) -> Iterator[None]:
+    """Collect the modules with running statistics that evaluations in this context update.
+
+    Args:
+        function: The field.
+        into: Where to put them.
+    """
+
+    def look(module: nn.Module, _: Any) -> None:
+        if module.training and isinstance(getattr(module, "running_mean", None), Tensor):
+            into.append(module)
+
+    if isinstance(function, nn.Module):
+        for module in function.modules():
+            look(module, None)
+    hook = register_module_forward_pre_hook(look)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def frozen_statistics(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Let modules update copies of their buffers: the forward pass alone counts."""
+    before = [(module, dict(module.named_buffers(recurse=False))) for module in set(modules)]
+    for module, buffers in before:
+        for name, buffer in buffers.items():
+            setattr(module, name, buffer.clone())
+    try:
+        yield
+    finally:
+        for module, buffers in before:
+            for name, buffer in buffers.items():
+                setattr(module, name, buffer)
 
 
 def refuse_randomness(before: Tensor, y: Tensor, gradient: str) -> None:

@@ -40,6 +40,27 @@ def refuse_implicit(solver: Solver) -> None:
         )
 
 
+def refuse_vmap(value: Tensor, solver: Solver) -> None:
+    """Refuse step control where errors are not numbers that can be looked at.
+
+    Args:
+        value: The start, or the field there.
+        solver: The method.
+    """
+    try:
+        value.detach().sum().item()
+    except RuntimeError:
+        raise OptionError(
+            explain(
+                f"solve with '{solver.name}' inside torch.func.vmap",
+                expected="fixed steps, since each of many solves would choose its own",
+                got="a method that chooses its steps",
+                remedy="Set options={'step_size': …}, or solve the batch at once with "
+                "steps='sample'.",
+            )
+        ) from None
+
+
 def needs_graph(gradient: str) -> NeedsGraphError:
     """Return the error for a gradient that hides the steps of a solve."""
     return NeedsGraphError(
