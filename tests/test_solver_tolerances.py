@@ -253,3 +253,18 @@ def test_complex_and_real_members_together():
     torch.testing.assert_close(
         values[1][-1], torch.full((2, 3), math.exp(-1)), rtol=1e-4, atol=1e-4
     )
+
+
+def test_a_norm_holds_few_numbers_among_many_to_the_tolerance():
+    start = torch.ones(100_000, dtype=D)
+
+    def field(t, y):
+        return torch.cat((y[1:2], -9 * y[:1], torch.zeros_like(y[2:])))
+
+    exact = math.cos(15.0) + math.sin(15.0) / 3
+
+    def error(**options):
+        found = solve(field, start, [0.0, 5.0], rtol=1e-6, atol=1e-6, options=options)
+        return abs(found.final[0].item() - exact)
+
+    assert error(norm=lambda errors: errors.abs().max()) < 2e-5 < error()

@@ -59,6 +59,21 @@ def test_chosen_steps_are_seen_through(gradient):
     with pytest.raises(OptionError, match=r"vmap.*steps='sample'"):
         vmap(end)(MANY)
 
+    def by_rate(rate):
+        return undamped.odeint(lambda t, y: -rate * y, Y0, torch.tensor([0.0, 1.0], dtype=D))
+
+    with pytest.raises(OptionError, match=r"vmap.*steps='sample'"):
+        vmap(by_rate)(torch.rand(3, dtype=D))
+
+
+def test_a_map_that_learns_its_step_is_seen_through():
+    model, start = undamped.SympNet(1), torch.tensor([[0.3, -0.2]])
+    found = jacrev(lambda y: model.trajectory(y, [0.1, 0.2])[-1])(start)
+    torch.testing.assert_close(
+        found, jacobian(lambda y: model.trajectory(y, [0.1, 0.2])[-1], start)
+    )
+    assert model.step.item() == pytest.approx(0.1)
+
 
 @pytest.mark.parametrize("gradient", ["checkpoint", "backprop", "adjoint"])
 def test_a_neural_ode_is_seen_through(gradient):

@@ -40,7 +40,8 @@ class NeuralCDE(StampedNetwork):
         hidden_size: Number of hidden units.
         control: Lines or cubics.
         field_size: Width of the field's hidden layer.
-        steps: Steps of rk4 between two samples.
+        steps: Steps of rk4 between two samples. Gradients are exact for the steps; those of the
+            equation, whose field has kinks, may differ by some per cent with one, 1 % with ten.
         missing: Whether features may be missing; how often each was measured is then part of X.
         gap: The usual time between two samples; the task says it.
 

@@ -221,7 +221,8 @@ class SympNet(StateModel):
         gaps = when.diff(dim=0)
         step = float(self.step) or float(gaps.flatten()[0])
         if self.training and not self.conditioned and not float(self.step):
-            self.step.fill_(step)
+            # A new tensor: transforms of torch.func refuse to have one filled.
+            self.step = torch.full_like(self.step, step)
         for gap in gaps:
             count, h = self._applications(gap, step, start)
             for _ in range(count):
