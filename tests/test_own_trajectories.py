@@ -62,6 +62,11 @@ def test_a_file_is_learnt_scored_followed_and_resumed(flights, tmp_path):
     assert said.exit_code == 0, said.output
 
 
+def test_the_note_about_the_split_speaks_of_no_classes(flights):
+    said = tasks.build("trajectories", file=str(flights), id="flight", time="t").split_said
+    assert "Split" in said and "class" not in said and "stratified" not in said
+
+
 def test_recordings_stay_whole_and_rates_are_central_differences(flights):
     task = tasks.build("trajectories", file=str(flights), id="flight", time="t")
     owners = {name: {int(i) for i in task.windows[index, 0]} for name, index in task.parts.items()}
