@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from undamped.networks.stamped import gap_feature, last_before
+from undamped.networks.stamped import gap_feature, last_before, refuse_before
 from undamped.options import PositiveFloat, PositiveInt
 
 
@@ -41,6 +41,7 @@ class HeadAtTimes(nn.Module):
             lengths: (batch,) how many samples count.
             asked: (outputs, batch) the times of the answers.
         """
+        refuse_before(asked, 0.0)
         place, since = last_before(times, lengths, asked)
         index = place.clamp(min=0).unsqueeze(-1).expand(*place.shape, features.shape[-1])
         known = features.gather(0, index).masked_fill((place < 0).unsqueeze(-1), 0)

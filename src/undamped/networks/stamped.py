@@ -114,5 +114,22 @@ def last_before(times: Tensor, lengths: Tensor | None, asked: Tensor) -> tuple[T
     place = torch.searchsorted(own.contiguous(), asked.T.contiguous(), right=True).T - 1
     stamp = times.gather(0, place.clamp(min=0))
     since = asked - torch.where(place >= 0, stamp, torch.zeros_like(stamp))
-    # A time asked for before moment 0 has nothing before it either.
     return place, since.clamp(min=0)
+
+
+def refuse_before(asked: Tensor, start: Tensor | float) -> None:
+    """Refuse times of answers before that of the first state, of which nothing is known.
+
+    Args:
+        asked: (outputs, batch) when answers are asked for.
+        start: (batch,) the time of the first state, or one for all.
+    """
+    if bool((asked < start).any()):
+        raise ShapeError(
+            explain(
+                "target_times",
+                expected="times from that of the first state on (0 where none is given)",
+                got="earlier ones",
+                remedy="Count them from the same moment as the timestamps of the samples.",
+            )
+        )

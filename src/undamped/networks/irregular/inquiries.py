@@ -7,8 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from undamped.errors import ShapeError, explain
-from undamped.networks.stamped import last_before
+from undamped.networks.stamped import last_before, refuse_before
 
 Parts = tuple[Tensor, ...]
 
@@ -29,15 +28,7 @@ class Inquiries:
 
     def __init__(self, times: Tensor, lengths: Tensor | None, asked: Tensor, begin: Tensor) -> None:
         times = times.double()
-        if bool((asked < begin).any()):
-            raise ShapeError(
-                explain(
-                    "target_times",
-                    expected="times from that of the first state on (0 where none is given)",
-                    got="earlier ones",
-                    remedy="Count them from the same moment as the timestamps of the samples.",
-                )
-            )
+        refuse_before(asked, begin)
         asked, order = asked.double().sort(0)
         self.original = order.argsort(0)
         self.place, _ = last_before(times, lengths, asked)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from undamped.errors import ShapeError, explain
 from undamped.networks.irregular.gap_flows import SolvedFlow
+from undamped.networks.stamped import refuse_before
 
 UNITS = 5.0
 """Units of the flow's own time in the span of a task: a field that starts small does something."""
@@ -44,7 +45,7 @@ class LatentFlow(nn.Module):
             z: The states at time 0.
             times: (times, batch) from 0 on, in any order.
         """
-        refuse_negative(times)
+        refuse_before(times, 0.0)
         place = times * (self.steps / self.span)
         path, slopes = self.path(z, max(1, math.ceil(float(place.max()) - 1e-9)))
         return cubic(path, slopes, place)
@@ -74,19 +75,6 @@ class LatentFlow(nn.Module):
         """Return rows after a time, of the flow's own, solved with a small tolerance."""
         fine = SolvedFlow(self.step.field, method="dopri5", tolerance=1e-8)
         return fine(z, z.new_full((len(z),), time))
-
-
-def refuse_negative(times: Tensor) -> None:
-    """Refuse times before 0, where a latent state starts."""
-    if bool((times < 0).any()):
-        raise ShapeError(
-            explain(
-                "times",
-                expected="times from 0 on, where the latent state starts",
-                got="negative ones",
-                remedy="Count them from the start of each sequence.",
-            )
-        )
 
 
 def integral(path: Tensor, slopes: Tensor, rate: Callable[[Tensor], Tensor], end: Tensor) -> Tensor:

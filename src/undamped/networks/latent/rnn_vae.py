@@ -13,8 +13,7 @@ from undamped.networks.irregular.still import StillNetwork
 from undamped.networks.latent.encoder import BackwardEncoder, remembering
 from undamped.networks.latent.latent_model import Bound, LatentModel
 from undamped.networks.latent.normal import Normal
-from undamped.networks.latent.path import refuse_negative
-from undamped.networks.stamped import gap_feature
+from undamped.networks.stamped import gap_feature, refuse_before
 from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Units
 from undamped.registry import models
 
@@ -106,7 +105,7 @@ class RNNVAE(LatentModel):
 
     def decode(self, z: Tensor, times: Tensor) -> Tensor:
         """Return states of the writer (draws, times, batch, hidden), in the order of time."""
-        refuse_negative(times)
+        refuse_before(times, 0.0)
         draws, batch = z.shape[:2]
         ordered, order = times.sort(0)
         gaps = torch.diff(ordered, dim=0, prepend=torch.zeros_like(ordered[:1]))
