@@ -3,6 +3,11 @@
 import json
 import os
 import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -325,3 +330,42 @@ def test_damaged_run(trained, tmp_path):
     (copy / "run.json").write_text("{")
     code, _, message = invoke("resume", str(copy))
     assert code == 2 and "a damaged one" in message
+
+
+def undamped_process(words, *, shell="", **environment):
+    """Run a command in a shell of its own; return exit code, output and messages."""
+    command = f"{shlex.join([sys.executable, '-m', 'undamped', *words])} {shell}"
+    ended = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"],
+        capture_output=True, check=False, env={**os.environ, **environment},
+    )  # fmt: skip
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+def test_output_that_nobody_reads_is_no_failure():
+    assert undamped_process(["list"], shell="| head -n 1")[::2] == (0, b"")
+    code, _, told = undamped_process(["--version"], shell="> /dev/full")
+    assert code == 2 and b"No space left" in told and b"Traceback" not in told
+
+
+def test_terminals_without_our_letters_show_their_numbers():
+    code, shown, told = undamped_process(["show", "unicornn"], PYTHONIOENCODING="ascii")
+    assert (code, told) == (0, b"") and rb"\u" in shown
+    code, shown, _ = undamped_process(["show", "unicornn", "--json"], PYTHONIOENCODING="ascii")
+    assert code == 0 and json.loads(shown.decode("ascii"))["name"] == "unicornn"
+
+
+def test_a_training_that_ctrl_c_stops_says_so_to_the_shell(tmp_path):
+    words = ["train", "copy", "rnn", "train.steps=1000000", "--out", str(tmp_path), "--no-page"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "undamped", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        while not list(tmp_path.glob("*/checkpoints/last.safetensors")):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        shown, _ = process.communicate()
+    assert process.returncode == 130 and b"Go on: undamped resume" in shown

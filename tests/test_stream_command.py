@@ -293,6 +293,14 @@ def test_each_answer_comes_at_once_and_interrupts_are_quiet(runs):
         assert process.stderr.read() == b""
 
 
+def test_a_closed_input_is_told(runs):
+    program = "import sys; sys.stdin = None; from undamped.cli import main; main()"
+    words = [sys.executable, "-c", program, "stream", str(runs / "adding-gru-1")]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("standard input: expected samples, got none")
+
+
 def test_a_closed_pipe_is_quiet(runs, tmp_path):
     (tmp_path / "in.csv").write_text("0.5,1\n" * 5000)
     words = [sys.executable, "-m", "undamped", "stream", str(runs / "adding-gru-1")]

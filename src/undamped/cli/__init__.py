@@ -6,6 +6,8 @@ from undamped.packages import require
 
 require("undamped.cli", "rich", "typer")
 
+import io
+import os
 import sys
 import warnings
 from typing import Annotated
@@ -99,11 +101,34 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object) -
     sys.stderr.write(printable(f"{message if plain else f'{category.__name__}: {message}'}\n"))
 
 
+def _run() -> None:
+    """Run the command and write all of its output, as long as somebody reads it."""
+    try:
+        try:
+            app()
+        except SystemExit:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            raise
+    except (SystemExit, BrokenPipeError) as ended:
+        # Nobody reads on, as in `undamped list | head`: that is no failure.
+        if not isinstance(ended, BrokenPipeError) and not isinstance(
+            ended.__context__, BrokenPipeError
+        ):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
 def main() -> None:
     """Run the command line; what a person did wrong ends in one sentence and exit code 2."""
     warnings.showwarning = _show_warning
+    for output in (sys.stdout, sys.stderr):
+        # A terminal that has no such letter shows its number instead.
+        if isinstance(output, io.TextIOWrapper):
+            output.reconfigure(errors="backslashreplace")
     try:
-        app()
+        _run()
     except UndampedError as error:
         from undamped.training.crew import is_silent
 

@@ -40,7 +40,10 @@ def console() -> Console:
 
 def print_json(value: Any) -> None:
     """Print JSON for a script."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+    if sys.stdout is None:  # closed
+        return
+    plain = not (sys.stdout.encoding or "").lower().startswith("utf")
+    text = json.dumps(value, indent=2, ensure_ascii=plain)
     sys.stdout.write(escape_controls(text) + "\n")
 
 

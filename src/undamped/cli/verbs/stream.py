@@ -48,9 +48,9 @@ def stream(
 
     Example: `sensor | undamped stream runs/recordings-unicornn-1 --json`
     """
-    import os
     import sys
 
+    from undamped.errors import DataError
     from undamped.export import subject_of
     from undamped.export.live import LiveModel
     from undamped.export.sample_lines import SampleLines, TextLines
@@ -68,14 +68,15 @@ def stream(
     )
     if subject.input_kind == "symbols" and subject.classes:
         reader = TextLines(subject.classes)
+    if sys.stdin is None:
+        raise DataError(
+            "standard input: expected samples, got none: it is closed. Pipe them in, for example "
+            f"undamped stream {run} < samples.csv"
+        )
     try:
         _answer_lines(live, reader, sys.stdin.buffer, every, skip, as_json)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-    except BrokenPipeError:
-        # Nobody reads on. What is left in the buffer goes nowhere, without a word.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
     finally:
         if state is not None:
             live.save_state(state)

@@ -153,8 +153,13 @@ def _understood(model: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def report(run: Run, other: Run | None, as_json: bool) -> None:
-    """Print the end of a training: scores beside a guess and a baseline, and what to try next."""
+    """Print the end of a training: scores beside a guess and a baseline, and what to try next.
+
+    Raises:
+        typer.Exit: With code 130, where somebody stopped it.
+    """
     from undamped.cli.screen import print_json
+    from undamped.training.crew import is_launched
 
     if as_json:
         settings = run.settings
@@ -167,6 +172,8 @@ def report(run: Run, other: Run | None, as_json: bool) -> None:
         console().print(f"Stopped after step {steps}. Go on: [bold]undamped resume {run.path}[/]")
     else:
         _print(run, other)
+    if run.settings["status"] == "interrupted" and not is_launched():
+        raise typer.Exit(130)  # as programs do that Ctrl-C ended; torchrun would call it a crash
 
 
 def _print(run: Run, other: Run | None) -> None:
