@@ -42,6 +42,8 @@ from undamped.cli.settings import read_settings
 from undamped.data.published.formats.images import _cifar_pickle, read_idx
 from undamped.data.recordings.read import read_recordings
 from undamped.errors import UndampedError
+from undamped.export import subject_of
+from undamped.export.live import LiveModel
 from undamped.files import _CHECKSUM, _checksum
 from undamped.report.model_report import ModelReport
 from undamped.report.plots import plots
@@ -168,9 +170,9 @@ def damaged_tensors(content: bytes, rng: random.Random) -> bytes:
     size = struct.unpack("<Q", content[:8])[0]
     metadata = json.loads(content[8 : 8 + size]).get("__metadata__", {})
     metadata.pop(_CHECKSUM, None)
-    if "undamped" in metadata and rng.random() < 0.8:
-        text = damaged_json(metadata["undamped"].encode(), rng)
-        metadata["undamped"] = text.decode(errors="replace")
+    if metadata and rng.random() < 0.8:
+        [name] = metadata
+        metadata[name] = damaged_json(metadata[name].encode(), rng).decode(errors="replace")
     else:
         name = rng.choice(list(tensors))
         old = tensors.pop(name)
@@ -315,6 +317,17 @@ def _runs(folder: Path) -> dict[str, Parser]:
     def weights(path: Path) -> None:
         Run(path.parent).load_into(model)
 
+    subject = subject_of(trained)
+    live = LiveModel(subject)
+    live.push([0.5] * subject.model.input_size)
+    live.save_state(folder / "state")
+
+    def stream(path: Path) -> None:
+        live = LiveModel(subject)
+        live.load_state(path)
+        live.push([0.5] * subject.model.input_size)
+        live.answer()
+
     content = {name: (trained.path / name).read_bytes() for name in ("metrics.csv", "run.json")}
     forecasts = (ahead.path / "run.json").read_bytes()
     model_file = (trained.path / "model.safetensors").read_bytes()
@@ -334,6 +347,9 @@ def _runs(folder: Path) -> dict[str, Parser]:
     return {
         "model.safetensors": Parser([model_file], "model.safetensors", weights, damaged_tensors),
         "checkpoint": Parser([last], "last.safetensors", checkpoint, damaged_tensors),
+        "state of a stream": Parser(
+            [(folder / "state").read_bytes()], "a.state", stream, damaged_tensors
+        ),
         "metrics.csv": Parser([content["metrics.csv"]], "metrics.csv", metrics),
         "run.json": Parser(
             [content["run.json"], forecasts], "run.json", whole_run, damaged_json, trained.path

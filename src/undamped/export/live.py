@@ -86,9 +86,9 @@ class LiveModel:
         tensors, metadata = read_tensors(path)
         try:
             plain = json.loads(metadata[_PLAIN])
-        except (KeyError, ValueError):
+        except (KeyError, ValueError, RecursionError):
             plain = {}
-        self.load_state_dict({**plain, **tensors})
+        self.load_state_dict({**(plain if isinstance(plain, dict) else {}), **tensors})
 
     def answer(self) -> dict[str, Any]:
         """Return the answer after the samples so far, in original labels and units.
