@@ -11,6 +11,7 @@ from scipy.signal import lfilter
 
 import undamped
 from undamped.cli import main
+from undamped.cli.next_steps import next_steps
 from undamped.contract import Batch, Forecast, TaskShape
 from undamped.data.recordings.bands import Bands
 from undamped.data.recordings.grid import stamps_ahead
@@ -721,3 +722,24 @@ def test_uneven_stamps_have_no_dates_ahead():
     stamps = np.array([0.0, 1.0, 2.5, 7.0])
     assert stamps_ahead([stamps], 3) is None and stamps_ahead([stamps[:1]], 3) is None
     assert stamps_ahead([stamps[:2]], 2)[0].tolist() == [2.0, 3.0]
+
+
+def test_the_next_steps_after_a_race_are_its_best_models(tmp_path, monkeypatch):
+    from test_rivals import waves
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess", "bank", "minirocket"))
+    monkeypatch.setattr(networks, "_MEMBERS", ())
+    series, classes = waves(40)
+    np.savez("w.npz", x=np.stack(series).transpose(0, 2, 1), y=np.array(classes))
+    run = fit("auto", "recordings", task_options={"file": "w.npz"}, progress=False)
+    compared = next_steps(run)[0].split()
+    assert compared[:3] == ["undamped", "compare", "w.npz"]
+    named = ["bank", "minirocket", "guess"]
+    assert sorted(compared[3:6]) == sorted(named) and compared[5] == "guess"
+    pd.DataFrame({"y": months(60)}).to_csv("y.csv", index=False)
+    asked = {"file": "y.csv", "target": "y", "horizon": 3}
+    run = fit("seasonal-naive", "recordings", task_options=asked, progress=False)
+    first, second, _ = next_steps(run)
+    assert first == "undamped backtest y.csv seasonal-naive ridge-lags target=y horizon=3"
+    assert "--picture" in second

@@ -79,22 +79,34 @@ def _with_recordings(run: Run, model: str, others: list[str]) -> list[str]:
     options = dict(run.settings["task"]["options"])
     file = shlex.quote(options.pop("file"))
     options.pop("seed", None)
-    said = {key: shlex.quote(f"{key}={_written(value)}") for key, value in options.items()}
-    reading = [word for key, word in said.items() if key in READING]
-    if "bands" in run.settings:
+    settings = {key: shlex.quote(f"{key}={_written(value)}") for key, value in options.items()}
+    prepared = run.settings["preparation"]
+    if prepared["kind"] == "forecast" and not prepared["stamps"]:
         named = dict.fromkeys([model, "seasonal-naive", "ridge-lags"])
         return [
-            " ".join(["undamped backtest", file, *named, *said.values()]),
+            " ".join(["undamped backtest", file, *named, *settings.values()]),
             f"undamped predict {run.path} --picture future.png",
-            " ".join(["undamped data check", file, *reading]),
             f"undamped show {model}",
         ]
+    reading = [word for key, word in settings.items() if key in READING]
+    others = _next_best(run.settings.get("tried", []), model, run) or others
     return [
-        " ".join(["undamped compare", file, model, *others, *said.values(), "--seeds 3"]),
+        " ".join(["undamped compare", file, model, *others, *settings.values(), "--seeds 3"]),
         " ".join(["undamped data check", file, *reading]),
         f"undamped predict {run.path} {file}",
         f"undamped show {model}",
     ]
+
+
+def _next_best(tried: list[dict[str, Any]], model: str, run: Run) -> list[str]:
+    """Return the two best of a race behind the model that won it."""
+    best: dict[str, float] = {}
+    higher = run.task().higher_is_better
+    for one in tried:
+        if "score" in one and one["model"] != model:
+            pick = max if higher else min
+            best[one["model"]] = pick(one["score"], best.get(one["model"], one["score"]))
+    return sorted(best, key=lambda name: best[name], reverse=higher)[:2]
 
 
 def _written(value: Any) -> str:
