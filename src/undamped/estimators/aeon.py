@@ -177,12 +177,12 @@ class UndampedForecaster(BaseForecaster, IterativeForecastingMixin, SeriesToSeri
         return self
 
     def _predict(self, y: np.ndarray, exog: None) -> float:
-        return float(self.estimator_.predict(y.squeeze(0))[self.horizon - 1])
+        return float(np.asarray(self.estimator_.predict(y.squeeze(0)))[self.horizon - 1])
 
     def _series_to_series_forecast(self, y: Any, prediction_horizon: int, exog: None) -> np.ndarray:
         """Train one network that says all values to come, and ask it."""
         series = np.asarray(y, dtype=np.float64).squeeze()
-        return self._forecaster(prediction_horizon).fit(series).predict()
+        return np.asarray(self._forecaster(prediction_horizon).fit(series).predict())
 
     def _forecaster(self, horizon: int) -> SequenceForecaster:
         return SequenceForecaster(

@@ -365,7 +365,8 @@ class _Form:
 
         if self.index is not None and self.shape == "numbers":
             return pd.Series(ahead[0, :, 0], self._ahead(ahead), name=self.name)
-        return pd.DataFrame(ahead.reshape(-1, ahead.shape[2]), self._ahead(ahead), channels)
+        table = ahead.reshape(-1, ahead.shape[2])
+        return pd.DataFrame(table, self._ahead(ahead), pd.Index(channels))
 
     def quantiles(self, bounds: np.ndarray, channels: list[str], levels: list[float]) -> Any:
         """Return quantiles (n, horizon, channels, levels) in this form."""

@@ -65,7 +65,7 @@ def following(index: pd.Index, steps: int) -> pd.Index:
             return dates[1:]
     if isinstance(index, (pd.DatetimeIndex, pd.TimedeltaIndex)) or index.dtype.kind in "iuf":
         gaps = index[1:] - index[:-1] if len(index) > 1 else index[:0]
-        if len(gaps) and (gaps == gaps[0]).all() and gaps[0] != 0 * gaps[0]:
+        if len(gaps) and bool(np.all(gaps == gaps[0])) and gaps[0] != 0 * gaps[0]:
             ahead = [index[-1] + (step + 1) * gaps[0] for step in range(steps)]
             return pd.Index(ahead, name=index.name)
     return pd.RangeIndex(1, steps + 1, name="step")

@@ -94,6 +94,13 @@ def plan_forecast(
         training = time_edges(longest, shares, room, gap)[1]
         names = ("training", "validation", "test")
         lost = [n for n, f, share in zip(names, fractions, shares, strict=True) if f and not share]
+    predicted = options["forecast"] or series_set.channels
+    beside = [name for name in series_set.channels if name not in predicted]
+    if beside:
+        notes.append(
+            f"Read up to the forecast, and not beyond: {', '.join(beside)}. Values of them that "
+            "are known ahead cannot be used."
+        )
     if lost:
         notes.append(f"The series are too short for a {' and a '.join(lost)} part.")
     window = window or window_with_season(series_set, horizon, season, training)
