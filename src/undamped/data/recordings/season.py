@@ -28,6 +28,7 @@ LEVEL = 0.01
 CALENDAR_LEVEL = 0.02
 """How often noise may have one that the calendar suggests."""
 _FEWEST_SEASONS = 3  # that have to be seen before a season is believed
+_FEWEST_EXPECTED = 2  # of one that the calendar suggests
 _MOST_LAGS = 8  # of the autoregression
 _STEPS_PER_LAG = 20
 _JITTER = 0.01  # of the spread: without noise, an autoregression continues any wave for ever
@@ -77,7 +78,8 @@ def find_season(series: Sequence[np.ndarray], candidates: Sequence[int] | None =
 
     Args:
         series: Each (time, channels); NaN where a value is missing. All channels count.
-        candidates: The seasons that are possible; all that are seen three times if not given.
+        candidates: The seasons that are possible, if they are seen twice; all that are seen three
+            times if not given.
 
     Example:
         >>> year = np.sin(np.arange(120) * 2 * np.pi / 12)[:, None]
@@ -90,7 +92,8 @@ def find_season(series: Sequence[np.ndarray], candidates: Sequence[int] | None =
         for channel in np.asarray(one, dtype=np.float64).T
         if (scaled := _scaled(channel)) is not None
     ]
-    longest = max((len(one) for one in channels), default=0) // _FEWEST_SEASONS
+    fewest = _FEWEST_SEASONS if candidates is None else _FEWEST_EXPECTED
+    longest = max((len(one) for one in channels), default=0) // fewest
     if candidates is None:
         tested, level = _possible(channels, longest), LEVEL / max(1, longest - 1)
     else:
@@ -99,7 +102,7 @@ def find_season(series: Sequence[np.ndarray], candidates: Sequence[int] | None =
     regressions = [_Channel(one) for one in channels]
     best, chosen = np.inf, 1
     for season in tested:
-        probability, criterion = _evidence(regressions, season)
+        probability, criterion = _evidence(regressions, season, fewest)
         if probability < level and criterion < best:
             best, chosen = criterion, season
     return chosen
@@ -179,7 +182,7 @@ class _Channel:
         return left[1 : max(3, season) if season > 1 else None], int(there.sum())
 
 
-def _evidence(channels: list[_Channel], season: int) -> tuple[float, float]:
+def _evidence(channels: list[_Channel], season: int, fewest: int) -> tuple[float, float]:
     """Return how likely so much would be explained by chance, and the criterion of Schwarz."""
     from scipy.special import fdtrc
 
@@ -187,7 +190,7 @@ def _evidence(channels: list[_Channel], season: int) -> tuple[float, float]:
     means = free = 0
     for one in channels:
         count = len(one.steps)
-        if one.length < _FEWEST_SEASONS * season:
+        if one.length < fewest * season:
             continue
         errors, phases = one.errors(season)
         lags = np.arange(len(errors))
