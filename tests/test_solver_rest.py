@@ -84,6 +84,31 @@ def test_upright_single_precision_and_outputs_inside_steps(method):
     assert not found.final.any()
 
 
+@pytest.mark.parametrize("gradient", ["checkpoint", "backprop"])
+@pytest.mark.parametrize("method", ["dopri5", "bosh3", "rodas5p"])
+def test_forces_that_are_zero_and_fast(method, gradient):
+    force = torch.zeros((), dtype=D, requires_grad=True)
+    more = {"method": method, "gradient": gradient, "parameters": (force,), "rtol": 1e-4}
+    found = solve(
+        lambda t, y: force * torch.sin(20 * t) + 0 * y, torch.zeros(2, dtype=D), [0.0, 3.0], **more
+    )
+    (slope,) = torch.autograd.grad(found.final[0], force)
+    assert slope.item() == pytest.approx((1 - math.cos(60)) / 20, abs=3e-4)
+
+
+def test_a_control_that_is_zero_piece_by_piece():
+    control = torch.zeros(10, dtype=D, requires_grad=True)
+
+    def field(t, y):
+        push = control[min(9, int(t / 0.2))]
+        return torch.stack([y[1], push - 9.8 * torch.sin(y[0])])
+
+    found = solve(field, torch.zeros(2, dtype=D), [0.0, 2.0], parameters=(control,), rtol=1e-4)
+    (slopes,) = torch.autograd.grad(found.final[0], control)
+    responses = torch.cos(FREQUENCY * (2 - torch.linspace(0, 2, 11, dtype=D))) / 9.8
+    assert torch.allclose(slopes, responses.diff(), rtol=0, atol=2e-4)
+
+
 def test_a_sample_at_rest_does_not_depend_on_others():
     torque = torch.zeros((), dtype=D, requires_grad=True)
 

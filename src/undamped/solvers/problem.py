@@ -112,6 +112,7 @@ class Problem:
                 event=self.event,
                 watch=None if self.dense is None else self.dense.watch,
                 differentiated=self.differentiated,
+                tensors=None if self.gradient.keeps_graph else self.tensors,
             )
         self.run.run()
         return self.run

@@ -50,6 +50,7 @@ class Integration(Run):
         watch: Called with (stepper, t, h, end) before a step is accepted.
         norm: Of errors; that of the settings by default.
         differentiated: Whether gradients go through the steps, which have to be right too.
+        tensors: What they go to besides the start, where it is known.
     """
 
     def __init__(
@@ -67,10 +68,11 @@ class Integration(Run):
         watch: Callable[[Stepper, float, float, float], None] | None = None,
         norm: ErrorNorm | None = None,
         differentiated: bool = False,
+        tensors: Sequence[Tensor] | None = None,
     ) -> None:
         self.field, self.solver, self.settings, self.times = field, solver, settings, times
         self.event, self.watch, self.keep, self.record = event, watch, keep, record or keep
-        self.y0, self._norm, self.differentiated = y0, norm, differentiated
+        self.y0, self._norm, self.differentiated, self.tensors = y0, norm, differentiated, tensors
         self.jumps, self.callbacks = settings.jumps, Callbacks(field.function, field.packing)
         self._has_jumps = bool(self.jumps)
         self.t, self.route = times[0], Route(times, settings.stops)
@@ -210,7 +212,7 @@ class Integration(Run):
         index, attempts = 1, 0
         tangent, stability = None, StabilityControl(self.field)
         if self.differentiated and self.y.numel():
-            tangent = TangentControl(self.field, self.solver, settings, norm, self.y)
+            tangent = TangentControl(self.field, self.solver, settings, norm, self.y, self.tensors)
         while index < len(self.times):
             target = route.target(self.t, index, lands_everywhere=not self.solver.dense)
             remaining = abs(target - self.t)

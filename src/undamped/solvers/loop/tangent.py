@@ -10,10 +10,17 @@ Equation:
 
 Symbols:
     y state, linear between the ends of a step, s a small part of its size, number by number.
+
+What reaches the parameters is an integral along the step; where the state rests, two rules for it
+are compared: a force that is zero now has a derivative that may change faster than anything else.
+
+Equation:
+    g = ∫ wᵀ ∂f/∂θ dt, w a random vector
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
@@ -26,6 +33,7 @@ from undamped.solvers.loop.norm import ErrorNorm
 from undamped.solvers.loop.numbers import larger
 from undamped.solvers.methods.solver import Field, Solver, Stepper
 from undamped.solvers.settings import Settings
+from undamped.torch_internals import inside_functional_transform
 
 EVERY = 8
 """Accepted steps between two looks at the movement, while the state moves."""
@@ -34,6 +42,9 @@ SLACK = 30.0
 COARSEST = 1e-3
 """Largest relative error of a tangent in a step, whatever the tolerance."""
 
+BOOLE = (7 / 90, 32 / 90, 12 / 90, 32 / 90, 7 / 90)
+SIMPSON, TRAPEZOID = (1 / 6, 0.0, 4 / 6, 0.0, 1 / 6), (0.5, 0.0, 0.0, 0.0, 0.5)
+"""Rules for integrals, by their weights at the quarters of a step."""
 BENT = 0.1
 """Largest relative difference between the field's change and twice that over half the way."""
 
@@ -47,16 +58,23 @@ class TangentControl:
         settings: Tolerances.
         norm: Of errors.
         y: Start value.
+        tensors: What else gradients go to; None finds the leaves that the field depends on.
     """
 
     each = False
     """Whether samples have tangents, and step sizes, of their own."""
 
     def __init__(
-        self, field: CountedField, solver: Solver, settings: Settings, norm: ErrorNorm, y: Tensor
+        self,
+        field: CountedField,
+        solver: Solver,
+        settings: Settings,
+        norm: ErrorNorm,
+        y: Tensor,
+        tensors: Sequence[Tensor] | None = None,
     ) -> None:
         assert solver.error_order is not None
-        self.field, self.solver, self.norm = field, solver, norm
+        self.field, self.solver, self.norm, self.tensors = field, solver, norm, tensors
         self._power = 1 / (solver.error_order + 1)
         eps = torch.finfo(y.dtype).eps
         relative, absolute = settings.tightest
@@ -71,6 +89,9 @@ class TangentControl:
         """Accepted steps before the next look at the movement."""
         self._tangent: Tensor | None = None
         self._next: Tensor | None = None
+        self._weights: Tensor | None = None
+        self._total = self._added = 0.0
+        """What the parameters' tangents have received so far, and from the last attempt."""
 
     def error_norm(
         self, stepper: Stepper, ratio: float, y1: Tensor, step: tuple[float, float], fresh: bool
@@ -96,13 +117,16 @@ class TangentControl:
             if method.implicit and not fresh:
                 # In mid-course the fast parts of a tangent have died away long ago.
                 self._tangent = self._step(method, step, ends, self._tangent)[1]
+        sources = self._sources(step, ends)
+        if sources > 1:
+            return max(ratio, sources)
         found, self._next, rate = self._step(method, step, ends, self._tangent)
         if method.implicit and not bool(found.isfinite()):
             # Equations that were not solved say nothing.
             self._tangent = self._next = None
-            return ratio
+            return max(ratio, sources)
         stepper.note_rate(rate)
-        return max(ratio, found.item())
+        return max(ratio, sources, found.item())
 
     def accept(self) -> None:
         """Go on with the tangent of the last attempt."""
@@ -112,6 +136,7 @@ class TangentControl:
             self.pause = EVERY - 1
         if self._next is not None:
             self._tangent, self._next = self._next, None
+        self._total, self._added = self._total + self._added, 0.0
 
     def _rests(self, ratio: Any, movement: Any, before: Any) -> Any:
         """Whether the error of a step leaves its tangent free.
@@ -126,6 +151,48 @@ class TangentControl:
         """
         free = ratio**self._power > self._threshold * larger(movement, before)
         return (movement < 1) | free
+
+    def _sources(self, step: tuple[float, float], ends: tuple[Tensor, Tensor]) -> float:
+        """Return the error of what a step adds to the parameters' tangents, as allowed."""
+        if inside_functional_transform() or self.tensors == []:
+            return 0.0
+        (t, h), (y, y1) = step, ends
+        times = [t + part * h for part in (0.0, 0.25, 0.5, 0.75, 1.0)]
+        if self._weights is None:
+            seeded = torch.Generator().manual_seed(1)
+            self._weights = torch.randn(y.shape, generator=seeded, dtype=torch.float64).to(y)
+        rows: list[list[Tensor]] = []
+        for number, time in enumerate(times):
+            moment = torch.full((), time, dtype=y.dtype, device=y.device)
+            with torch.enable_grad():
+                slope = self.field(moment, torch.lerp(y, y1, number / 4))
+            if self.tensors is None:
+                self.tensors = leaves(slope)
+            if not slope.requires_grad or not self.tensors:
+                return 0.0
+            rows.append(
+                list(
+                    torch.autograd.grad(
+                        slope,
+                        self.tensors,
+                        self._weights.to(slope.dtype),
+                        allow_unused=True,
+                        materialize_grads=True,
+                        retain_graph=True,
+                    )
+                )
+            )
+        rules = (BOOLE, SIMPSON) if self.solver.order > 3 else (SIMPSON, TRAPEZOID)
+        difference = [fine - coarse for fine, coarse in zip(*rules, strict=True)]
+        size = error = 0.0
+        for parts in zip(*rows, strict=True):
+            stack = torch.stack([part.abs() if part.is_complex() else part for part in parts])
+            weights = stack.new_tensor(difference)
+            size = max(size, stack.abs().amax().item())
+            error = max(error, torch.tensordot(weights, stack, 1).abs().amax().item())
+        self._added = abs(h) * size
+        total = self._total + self._added
+        return abs(h) * error / (self._allowed * total) if total > 0 else 0.0
 
     def _draw(self, y: Tensor) -> Tensor:
         seeded = torch.Generator().manual_seed(0)
@@ -201,6 +268,21 @@ class TangentControl:
         if not self.each:
             return value.abs().amax()
         return value.abs().flatten(1).amax(1).view(-1, *(1,) * (value.dim() - 1))
+
+
+def leaves(value: Tensor) -> list[Tensor]:
+    """Return the leaves of the graph of a value that get gradients."""
+    found, seen, rest = [], set(), [value.grad_fn]
+    while rest:
+        node = rest.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            found.append(leaf)
+        rest += [parent for parent, _ in node.next_functions]
+    return found
 
 
 class SampleTangentControl(TangentControl):
