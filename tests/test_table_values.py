@@ -162,6 +162,18 @@ def test_which_comes_first_the_day_or_the_month(tmp_path):
         read(tmp_path, "time,x\n31/12/2024,1\n1/1/2025,1\n", needs_target=False, dayfirst=False)
 
 
+def test_later_files_are_read_in_the_order_of_the_first(tmp_path):
+    data = read(tmp_path, "time,x\n31/12/2024,1\n1/1/2025,1\n", needs_target=False)
+    assert data.columns["dayfirst"] is True
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / "a.csv").write_text("time,x\n31/1/2024,1\n1/2/2024,1\n")
+    (tmp_path / "f" / "b.csv").write_text("time,x\n1/2/2024,1\n2/2/2024,1\n")
+    with pytest.raises(DataError, match=r"the day first in a.csv, the month first in b.csv"):
+        read_recordings(tmp_path / "f")
+    data = read_recordings(tmp_path / "f", dayfirst=True)
+    assert data.times[1].tolist() == seconds("2024-02-01", "2024-02-02")
+
+
 def test_the_first_rows_decide_how_dates_are_read(tmp_path):
     (tmp_path / "t.csv").write_text("time,x\n3/2/2024,1\n3/3/2024,1\n13/3/2024,1\n14/3/2024,1\n")
     with pytest.raises(DataError, match=r"row 3.*month/day/year, got '13/3/2024'"):
@@ -238,7 +250,10 @@ def test_what_is_on_no_grid_stays_as_it_is(tmp_path):
 def test_a_first_line_of_values_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"got what looks like values, such as 0.5"):
         read(tmp_path, "0.5,0.1,0.7,0.3,0.2,ok\n1,2,3,4,5,ok\n1,2,3,4,6,bad\n")
-    assert read(tmp_path, "0.5,0.6,0.7,0.8,0.9,label\n1,2,3,4,5,ok\n1,2,3,4,6,bad\n").channels
+    with pytest.raises(DataError, match=r"got what looks like values, such as -0.5"):
+        read(tmp_path, "-0.5,0.1,ok\n1,2,ok\n2,3,bad\n")
+    for names in ("0.5,0.6,0.7,0.8,0.9", "3,1,5,2,4", "2003,2002,2001,2000,1999"):
+        assert read(tmp_path, f"{names},label\n1,2,3,4,5,ok\n1,2,3,4,6,bad\n").channels
 
 
 def test_options_of_tables_are_refused_elsewhere(tmp_path):

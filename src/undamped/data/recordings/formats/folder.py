@@ -106,7 +106,17 @@ def _tables_in(path: Path) -> list[Path]:
 
 
 def _check_alike(path: Path, names: list[str], sets: list[SeriesSet]) -> None:
-    """Refuse files with other columns than the first, or with several recordings."""
+    """Refuse files with other columns than the first, with several recordings or other dates."""
+    orders = {one.columns.get("dayfirst"): name for name, one in zip(names, sets, strict=True)}
+    if len(orders.keys() - {None}) > 1:
+        raise DataError(
+            explain(
+                str(path),
+                expected="dates in one order",
+                got=f"the day first in {orders[True]}, the month first in {orders[False]}",
+                remedy="Say dayfirst=true or dayfirst=false.",
+            )
+        )
     for name, one in zip(names, sets, strict=True):
         if one.channels != sets[0].channels or len(one) != 1:
             got = f"{len(one)} series" if len(one) != 1 else ", ".join(one.channels)

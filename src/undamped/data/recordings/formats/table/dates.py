@@ -54,6 +54,8 @@ class Timestamps:
         self.notes: list[str] = []
         self.dates = False
         self.zoned = False
+        self.day_comes_first: bool | None = None
+        """Whether the day was read before the month; None where dates have no such order."""
         self._started = False
 
     def seconds(self, piece: DataFrame, place: Place) -> np.ndarray:
@@ -115,6 +117,7 @@ class Timestamps:
         chosen = min(best, key=lambda form: _unevenness(read[form]))
         if "%b" not in chosen.lower() and "%d" in chosen:
             self._say(words.iloc[0], chosen, best, read)
+            self.day_comes_first = chosen.startswith("%d")
         return chosen
 
     def _forms(self) -> tuple[str, ...]:

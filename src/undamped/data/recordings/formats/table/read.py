@@ -123,6 +123,8 @@ def read_table(
         columns, meta = _copied(table, found, rows)
         found.notes.append(READ_IN_PIECES)
     found.notes += meta.get("time_notes", [])
+    if meta.get("dayfirst") is not None:  # later files are read in the same order
+        found.written["dayfirst"] = meta["dayfirst"]
     if found.layout == "long":
         made = steps_to_series(columns, meta, found, str(path), forecast)
     else:
@@ -230,6 +232,7 @@ def _fill(store: Store, table: Table, found: Columns, rows: int) -> dict[str, An
         "dates": stamps.dates,
         "zoned": stamps.zoned,
         "time_notes": stamps.notes,
+        "dayfirst": stamps.day_comes_first,
     }
 
 

@@ -32,7 +32,6 @@ NO_NUMBER = (
 _NO_LABEL = ("", "NaN", "nan", "?")
 _LONGEST_HEADER = 1 << 24
 _ROWS_LOOKED_AT = 100
-_FEW_NUMBERS = 5
 _LARGE_EXPONENT = re.compile(rb"[eE][+-]?[0-9]{4}")
 _EXPONENT_BYTES = 5  # one less than the longest match
 _BLOCK = 1 << 20
@@ -169,7 +168,7 @@ def _check_names(path: Path, columns: list[str]) -> None:
     numbers = [float(name) for name in columns if _is_number(name)]
     if len(numbers) == len(columns) and not _counts_up(columns):
         raise _wrong(path, "a first line of column names", "numbers")
-    if len(numbers) >= max(_FEW_NUMBERS, len(columns) // 2) and not _in_order(numbers):
+    if 2 * len(numbers) >= len(columns) and len(numbers) > 1 and not _are_names(numbers):
         first = next(name for name in columns if _is_number(name))
         raise DataError(
             explain(
@@ -190,10 +189,13 @@ def _refuse_repeated(path: Path, columns: list[str]) -> None:
         raise _wrong(path, "a different name for every column", f"'{twice[0]}' twice")
 
 
-def _in_order(numbers: list[float]) -> bool:
-    """Whether numbers only rise or only fall, as names such as 400.5, 401.0, … do."""
+def _are_names(numbers: list[float]) -> bool:
+    """Whether numbers may be names: they rise or fall, as 400.5, 401.0, …, or count somehow."""
     pairs = list(itertools.pairwise(numbers))
-    return all(a < b for a, b in pairs) or all(a > b for a, b in pairs)
+    in_order = all(a < b for a, b in pairs) or all(a > b for a, b in pairs)
+    low = min(numbers)
+    counts = sorted(numbers) == [low + place for place in range(len(numbers))]
+    return low >= 0 and (in_order or counts)
 
 
 def _counts_up(columns: list[str]) -> bool:
