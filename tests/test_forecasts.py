@@ -743,3 +743,9 @@ def test_the_next_steps_after_a_race_are_its_best_models(tmp_path, monkeypatch):
     first, second, _ = next_steps(run)
     assert first == "undamped backtest y.csv seasonal-naive ridge-lags target=y horizon=3"
     assert "--picture" in second
+
+
+def test_series_that_are_too_short_for_a_window_are_said():
+    shops = [months(100)[:, None], months(12)[:, None]]
+    task = SeriesTask(SeriesSet.of(shops), horizon=6, window=20)
+    assert "1 series are shorter than a window and are left out." in task.notes()

@@ -145,6 +145,9 @@ class SeriesTask(ArrayTask):
         if self.horizon is not None and window is not None:
             cut = series_set.windows(window + self.horizon, stride or 1)
             self._say(f"{len(cut):,} windows: {window} steps in, {self.horizon} to come.")
+            short = int((series_set.lengths < window + self.horizon).sum())
+            if short:
+                self._say(f"{short:,} series are shorter than a window and are left out.")
             return cut, window
         if window is not None:
             cut = series_set.windows(window, stride or window)

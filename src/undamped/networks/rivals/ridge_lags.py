@@ -110,11 +110,12 @@ class RidgeOnLags(Continuation):
             f"{_SCALES[form.scale]} from the last {'season' if form.seasonal else 'value'}"
             for form in self._forms()
         ]
+        lags = int(self.learnt["steps"])
+        if len(kept) == 1:
+            return [f"Ridge on {lags} lags, of differences of {kept[0]}."]
         return [
-            f"{int(self.learnt['steps'])} lags; differences of {', of '.join(kept)}: nearly equal "
-            "in what earlier windows say about later ones."
-            if len(kept) > 1
-            else f"{int(self.learnt['steps'])} lags; differences of {kept[0]}."
+            f"Ridge on {lags} lags, the mean over {len(kept)} kinds of differences that did about "
+            f"equally well on later windows: {', '.join(kept)}."
         ]
 
     def _collect(self, part: Part, fewest: int = 2) -> tuple[Pasts, np.ndarray]:
