@@ -39,6 +39,13 @@ def test_channels_come_first_and_lengths_may_differ():
     np.testing.assert_array_equal(wrapped.predict_proba(X), plain.predict_proba([x.T for x in X]))
 
 
+def test_the_options_are_those_of_the_estimators():
+    from undamped import SequenceClassifier, SequenceRegressor
+
+    assert UndampedClassifier().get_params() == SequenceClassifier().get_params()
+    assert UndampedRegressor().get_params() == SequenceRegressor().get_params()
+
+
 def test_a_forecast_of_the_whole_horizon():
     wave = np.sin(np.arange(60) / 3)
     forecaster = UndampedForecaster(

@@ -44,6 +44,7 @@ class TaskShape:
         same_channels: Whether the features of an answer are those of an input, at other times: a
             model of the inputs then answers by itself.
         class_weights: What an answer of each class counts; empty where all count alike.
+        weighted: Whether sequences count differently, by the weights of a batch.
         forecast: What is known of values to come, where an answer is a forecast of regular steps.
     """
 
@@ -62,6 +63,7 @@ class TaskShape:
     same_channels: bool = False
     class_weights: tuple[float, ...] = ()
     forecast: Forecast | None = None
+    weighted: bool = False
 
     @property
     def points(self) -> TaskShape:
@@ -102,6 +104,8 @@ class TaskShape:
             plain["same_channels"] = True
         if self.class_weights:
             plain["class_weights"] = list(self.class_weights)
+        if self.weighted:
+            plain["weighted"] = True
         if self.forecast is not None:
             plain["forecast"] = self.forecast.to_dict()
         return plain

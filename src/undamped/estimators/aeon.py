@@ -16,8 +16,8 @@ import numpy as np
 
 from undamped.estimators.classifier import SequenceClassifier
 from undamped.estimators.forecaster import SequenceForecaster
+from undamped.estimators.options import ClassifierOptions, EstimatorOptions
 from undamped.estimators.regressor import SequenceRegressor
-from undamped.training.fit import AUTO
 
 try:
     from aeon.classification import BaseClassifier
@@ -36,44 +36,8 @@ except ModuleNotFoundError as missing:
 TINY = {"model": "unicornn", "hidden_size": 4, "num_layers": 1, "steps": 3, "random_state": 0}
 
 
-class _Options:
-    """The options the wrappers share; they are those of the estimators they wrap."""
-
-    def __init__(
-        self,
-        model: str = AUTO,
-        *,
-        hidden_size: int | None = None,
-        num_layers: int | None = None,
-        model_options: Mapping[str, Any] | None = None,
-        epochs: float | None = None,
-        steps: int | None = None,
-        minutes: float | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        train_options: Mapping[str, Any] | None = None,
-        validation_fraction: float = 0.2,
-        patience: int | None = None,
-        missing: str = "interpolate",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.model = model
-        self.hidden_size = hidden_size
-        self.num_layers = num_layers
-        self.model_options = model_options
-        self.epochs = epochs
-        self.steps = steps
-        self.minutes = minutes
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.train_options = train_options
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.missing = missing
-        self.random_state = random_state
-        self.verbose = verbose
-        super().__init__()
+class _Tiny:
+    """Small options for the checks of aeon."""
 
     @classmethod
     def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
@@ -89,7 +53,7 @@ _COLLECTION_TAGS = {
 }
 
 
-class UndampedClassifier(_Options, BaseClassifier):
+class UndampedClassifier(_Tiny, ClassifierOptions, BaseClassifier):
     """`SequenceClassifier` for aeon; the options are the same.
 
     Example:
@@ -113,7 +77,7 @@ class UndampedClassifier(_Options, BaseClassifier):
         return self.estimator_.predict_proba(_time_first(X))
 
 
-class UndampedRegressor(_Options, BaseRegressor):
+class UndampedRegressor(_Tiny, EstimatorOptions, BaseRegressor):
     """`SequenceRegressor` for aeon; the options are the same.
 
     Example:

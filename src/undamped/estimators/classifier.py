@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -11,12 +11,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from undamped.data.recordings.labels import label_of
 from undamped.data.recordings.series import SeriesSet
+from undamped.errors import OptionError, explain
 from undamped.estimators.estimator import SequenceEstimator
 from undamped.estimators.inputs import collect
-from undamped.estimators.targets import groups_of, labels
+from undamped.estimators.options import ClassifierOptions
+from undamped.estimators.targets import check_weights, groups_of, labels, weights_of
+from undamped.options import unknown_name
 
 
-class SequenceClassifier(ClassifierMixin, SequenceEstimator):
+class SequenceClassifier(ClassifierMixin, ClassifierOptions, SequenceEstimator):
     """Say which class a series belongs to.
 
     What is left out is chosen from the length and number of the series. A part of the series is
@@ -38,6 +41,10 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         validation_fraction: Share of the series held back; with 0 nothing is held back, and
             training goes on to the end of its budget.
         patience: Stop when so many validations in a row brought nothing better.
+        class_weight: What series of each class count, in learning and in what is held back:
+            "balanced" lets all classes count alike, as `weights=balanced` does on the command line;
+            a dictionary gives weights by label, 1 for those it leaves out. What counts is their
+            ratios.
         missing: What to do about NaN: "interpolate" draws a line over the gap, "mask" tells the
             network what is missing, "auto" does that where time stamps are irregular.
         random_state: Where random numbers come from; with a whole number two fits agree bit for
@@ -60,7 +67,7 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
 
     classes_: np.ndarray
 
-    def fit(self, X: Any, y: Any, *, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> Self:
         """Learn from labelled series.
 
         Args:
@@ -70,9 +77,12 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
             y: A label for each series (n,).
             groups: What each series belongs to (n,), such as a subject; a group is never both
                 learned from and used to validate.
+            sample_weight: What each series counts (n,), in learning and in what is held back; what
+                counts is their ratios. Refused by models that cannot weigh series.
         """
         collection = collect(X)
         classes, _ = labels(y, len(collection.series))
+        weights = weights_of(sample_weight, len(collection.series))
         series_set = SeriesSet(
             collection.series,
             collection.names(),
@@ -83,11 +93,43 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
             blurred=collection.blurred,
         )
         self._remember_channels(collection)
-        self._learn(series_set)
+        self._learn(series_set, sample_weights=weights, **self._class_weights(classes))
         self.classes_ = classes
         known = self.preparation_.classes or []
         self._order = [known.index(label_of(label)) for label in classes]
         return self
+
+    def _class_weights(self, classes: np.ndarray) -> dict[str, Any]:
+        """Return the options of the task that say what classes count."""
+        asked = self.class_weight
+        if asked is None or asked == "balanced":
+            return {} if asked is None else {"weights": "balanced"}
+        if not isinstance(asked, Mapping):
+            raise OptionError(
+                explain(
+                    f"{type(self).__name__}.class_weight",
+                    expected="none, 'balanced', or a dictionary of labels and their weights",
+                    got=repr(asked),
+                    remedy="Give one of these.",
+                )
+            )
+        strange = [label for label in asked if label not in classes]
+        if strange:
+            raise unknown_name("label in class_weight", str(strange[0]), [str(c) for c in classes])
+        each = [asked.get(label, 1.0) for label in classes.tolist()]
+        check_weights(each, f"{type(self).__name__}.class_weight")
+        return {"class_weights": dict(zip(map(label_of, classes), each, strict=True))}
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return how much speaks for each class: logits (n, classes), in the order of `classes_`.
+
+        Of two classes, the logarithm of the odds of the second (n,).
+        """
+        check_is_fitted(self, "model_")
+        collection = collect(X)
+        self._check_channels(collection)
+        scores = self._outputs(collection.series, collection.times)[:, self._order]
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class (n, classes), in the order of `classes_`."""

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -22,6 +22,7 @@ from undamped.data.recordings.suspicions import find_suspicions, in_words, stran
 from undamped.errors import DataError, DataWarning, OptionError, explain
 from undamped.estimators.frozen import freeze, thaw
 from undamped.estimators.inputs import Collection
+from undamped.estimators.options import EstimatorOptions
 from undamped.estimators.selection import EstimatorTask
 from undamped.estimators.settings import starting_from
 from undamped.networks.task_model import TaskModel
@@ -35,7 +36,7 @@ _Share = Annotated[float, Range(low=0, high=1, open_high=True)]
 _BUDGETS = ("epochs", "steps", "seconds", "minutes")
 
 
-class SequenceEstimator(BaseEstimator):
+class SequenceEstimator(EstimatorOptions, BaseEstimator):
     """What a classifier, a regressor and a forecaster of sequences have in common."""
 
     kind: ClassVar[Kind]
@@ -52,46 +53,8 @@ class SequenceEstimator(BaseEstimator):
     tried_: list[dict[str, Any]]
     n_iter_: int
     n_features_in_: int
+    feature_names_in_: np.ndarray  # names of the channels, where the series had such
     run_path_: Path | None
-
-    def __init__(
-        self,
-        model: str = AUTO,
-        *,
-        hidden_size: int | None = None,
-        num_layers: int | None = None,
-        model_options: Mapping[str, Any] | None = None,
-        epochs: float | None = None,
-        steps: int | None = None,
-        minutes: float | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        train_options: Mapping[str, Any] | None = None,
-        validation_fraction: float = 0.2,
-        patience: int | None = None,
-        missing: Missing | Literal["auto"] = "auto",
-        random_state: Any = None,
-        verbose: bool = False,
-        device: str = "auto",
-        run_folder: str | Path | None = None,
-    ) -> None:
-        self.model = model
-        self.hidden_size = hidden_size
-        self.num_layers = num_layers
-        self.model_options = model_options
-        self.epochs = epochs
-        self.steps = steps
-        self.minutes = minutes
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.train_options = train_options
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.missing = missing
-        self.random_state = random_state
-        self.verbose = verbose
-        self.device = device
-        self.run_folder = run_folder
 
     # Training
 
@@ -237,6 +200,9 @@ class SequenceEstimator(BaseEstimator):
     def _remember_channels(self, collection: Collection) -> None:
         self.n_features_in_ = collection.width
         self._named = collection.channels is not None
+        vars(self).pop("feature_names_in_", None)  # of an earlier fit
+        if self._named:
+            self.feature_names_in_ = np.array(collection.names(), dtype=object)
 
     def _outputs(
         self, series: list[np.ndarray], times: list[np.ndarray] | None = None

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from undamped.data.recordings.series import SeriesSet
 from undamped.estimators.estimator import SequenceEstimator
 from undamped.estimators.inputs import collect
-from undamped.estimators.targets import groups_of, numbers
+from undamped.estimators.targets import groups_of, numbers, weights_of
 
 
 class SequenceRegressor(RegressorMixin, SequenceEstimator):
@@ -56,7 +56,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
 
     kind = "regression"
 
-    def fit(self, X: Any, y: Any, *, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> Self:
         """Learn from series and their numbers.
 
         Args:
@@ -66,6 +66,8 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
             y: A number for each series (n,).
             groups: What each series belongs to (n,), such as a subject; a group is never both
                 learned from and used to validate.
+            sample_weight: What each series counts (n,), in learning and in what is held back; what
+                counts is their ratios. Refused by models that cannot weigh series.
         """
         collection = collect(X)
         series_set = SeriesSet(
@@ -78,7 +80,8 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
             blurred=collection.blurred,
         )
         self._remember_channels(collection)
-        self._learn(series_set)
+        weights = weights_of(sample_weight, len(collection.series))
+        self._learn(series_set, sample_weights=weights)
         return self
 
     def predict(self, X: Any) -> np.ndarray:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from undamped.errors import DataError, explain
 from undamped.tasks.series import SeriesTask
+from undamped.tasks.series_chance import class_counts
 from undamped.tasks.series_tensors import SeriesTensors
-from undamped.tasks.task import Batch, Chance, TaskShape
+from undamped.tasks.task import Batch, Chance, Split, TaskShape
 
 
 class EstimatorTask(SeriesTask):
@@ -18,15 +23,74 @@ class EstimatorTask(SeriesTask):
 
     Ten series have eleven accuracies, and the first weights that reach the best of them would be
     kept for good. The cross entropy tells such weights apart, so classes are chosen by it.
+
+    Args:
+        arguments: Those of `SeriesTask`.
+        class_weights: What series of each class count, by label.
+        sample_weights: (series,) what each series counts.
+        options: Those of `SeriesTask`.
     """
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        class_weights: Mapping[str, float] | None = None,
+        sample_weights: np.ndarray | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(*arguments, **options)
+        self.sample_weights = sample_weights
+        if class_weights is not None:
+            self._weigh_by(class_weights)
         if self.counts_classes:
             self.metric, self.higher_is_better = "cross_entropy", False
 
+    def _weigh_by(self, weights: Mapping[str, float]) -> None:
+        """Let classes count as they should; the mean weight in the training part is 1."""
+        each = np.array([weights[label] for label in self.preparation.classes or ()])
+        counts = class_counts(self.series_set, self.preparation, self.parts["train"])
+        total = counts @ each
+        if not total:
+            raise DataError(
+                explain(
+                    "class_weight",
+                    expected="a weight above 0 for a class of the training part",
+                    got="only weights of 0",
+                    remedy="Give other weights, or more series.",
+                )
+            )
+        self.class_weights = tuple((each * counts.sum() / total).tolist())
+
+    @property
+    def task_shape(self) -> TaskShape:
+        """What a model has to know about the task."""
+        return replace(super().task_shape, weighted=self.sample_weights is not None)
+
+    def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
+        """Return the chosen series, with what each counts."""
+        batch = super().take(split, index, generator)
+        if self.sample_weights is None:
+            return batch
+        weights = self.sample_weights[self._members(split)[index.numpy()]]
+        return batch._replace(weights=torch.from_numpy(weights))
+
+    def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
+        """The loss of `SeriesTask`, where series count differently with their weights."""
+        if batch.weights is None:
+            return super().loss(prediction, batch)
+        if self.counts_classes:
+            each = F.cross_entropy(
+                prediction, batch.targets, self._weights_like(prediction), reduction="none"
+            )
+        else:
+            each = self._errors(prediction, batch).square()
+        return (each * batch.weights.to(each)).sum() / max(1, self.answers(batch))
+
     def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, float]:
         """The sum of cross entropies; squared errors for numbers."""
+        if not self.counts_classes and batch.weights is not None:
+            errors = self._errors(prediction, batch).double() * self.preparation.target_std[0]
+            return (errors.square() * batch.weights).sum(), float(batch.weights.sum())
         if not self.counts_classes:
             return super().score(prediction, batch)
         count = self.answers(batch)

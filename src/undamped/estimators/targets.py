@@ -80,6 +80,52 @@ def groups_of(groups: Any, count: int) -> np.ndarray | None:
     return values
 
 
+def weights_of(sample_weight: Any, count: int) -> np.ndarray | None:
+    """Return what each series counts (n,), 1 in the mean; None where all count alike.
+
+    Args:
+        sample_weight: One number for each series, or None.
+        count: How many series there are.
+    """
+    if sample_weight is None:
+        return None
+    try:
+        values = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    if values.shape != (count,):
+        raise DataError(
+            explain(
+                "sample_weight",
+                expected=f"one number for each of the {count} series, in one dimension",
+                got=f"shape {np.shape(sample_weight)}",
+                remedy="Give as many weights as series.",
+            )
+        )
+    check_weights(values, "sample_weight")
+    return values / values.mean()
+
+
+def check_weights(values: Any, what: str) -> None:
+    """Refuse weights that are negative, not finite, or all zero.
+
+    Args:
+        values: The weights.
+        what: What to call them in a message.
+    """
+    each = np.asarray(values, dtype=np.float64)
+    bad = "" if np.isfinite(each).all() and (each >= 0).all() else "others"
+    if bad or not each.any():
+        raise DataError(
+            explain(
+                what,
+                expected="finite numbers of at least 0, and a weight above zero among them",
+                got=bad or "zeros only",
+                remedy="Give what each counts in relation to the others.",
+            )
+        )
+
+
 def _column(y: Any, count: int) -> np.ndarray:
     if y is None:
         raise DataError(

@@ -73,6 +73,8 @@ class TaskModel(nn.Module, ABC):
     learns_quantiles: ClassVar[bool] = False
     """Whether it answers with the quantiles a forecast asks for; otherwise it is asked for one
     value, and its quantiles come from its errors on validation data alone."""
+    weighs_sequences: ClassVar[bool] = True
+    """Whether sequences that count differently in the task's loss do so in all that is learnt."""
     reads_whole_past: ClassVar[bool] = False
     """Whether a forecast reads all that was before it, and not the last window."""
     carries_on: bool = False
@@ -249,6 +251,10 @@ def refuse_unfit(
         got = f"one whose answer is a {' or a '.join(sorted(able))}"
         found = [n for n in models if shape.answer in answers_of(models[n]) and _reads(n, shape)]
         remedy = f"Choose one of: {', '.join(found)}." if found else remedy
+    elif shape.weighted and not model.weighs_sequences:
+        expected = "a model that can let sequences count differently (sample_weight)"
+        got = "one whose objective has no place for their weights"
+        remedy = "Leave the weights out, or choose another model, such as bank or gru."
     else:
         return
     raise OptionError(explain(name, expected=expected, got=got, remedy=remedy))

@@ -322,6 +322,8 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
             features = state.pools.features(levels=self._levels)
             answers, known = wanted_answers(self.shape, batch)
             weights = row_weights(self.shape, answers, batch.weights)
+            if weights is not None:
+                known = known & (weights > 0)
             used += features.nbytes
             if used > _MOST_BYTES:
                 raise OptionError(

@@ -138,6 +138,8 @@ class GRUODEBayes(StampedModel):
         sporadically-observed time series. NeurIPS, 2019.
     """
 
+    weighs_sequences = False  # the likelihood of what was read has no weights
+
     promises = (Promise(Kind.BOUNDED_GAPS, "between samples −1 < h < 1 is kept"),)
 
     @checked

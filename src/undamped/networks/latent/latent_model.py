@@ -65,6 +65,7 @@ class LatentModel(TaskModel):
     answers: ClassVar[frozenset[Answer]] = frozenset({"class", "number", "trajectory"})
     input_kinds = frozenset[InputKind]({"vectors", "states"})
     sequential = True
+    weighs_sequences = False  # the likelihood of what was read has no weights
     promises: tuple[Promise, ...] = ()
     updates: Tensor
     decoder_name: ClassVar[str] = "flow"

@@ -82,14 +82,18 @@ class Guess(LearnsAtOnce, StreamingModel):
     def learn_also(self, part: Part) -> None:
         """Go on counting."""
         for batch in part:
+            each = batch.weights
             if self.shape.answer == "class":
-                seen = batch.targets[batch.targets >= 0].flatten()
-                self.sums[0] += seen.bincount(minlength=self.shape.output_size)
-                self.sums[1] += len(seen)
+                known = batch.targets >= 0
+                seen = batch.targets[known].flatten()
+                own = None if each is None else each.expand_as(batch.targets)[known].flatten()
+                self.sums[0] += seen.bincount(own, minlength=self.shape.output_size)
+                self.sums[1] += len(seen) if own is None else own.sum()
             else:
                 rows = batch.targets.double().reshape(-1, self.shape.output_size)
-                self.sums[0] += rows.nansum(0)
-                self.sums[1] += (~rows.isnan()).sum(0)
+                own = torch.ones(len(rows)) if each is None else each
+                self.sums[0] += (rows * own.double().unsqueeze(1)).nansum(0)
+                self.sums[1] += (~rows.isnan() * own.double().unsqueeze(1)).sum(0)
         if self.shape.answer == "class":
             met = self.sums[0] + self.prior
             if self.shape.class_weights:

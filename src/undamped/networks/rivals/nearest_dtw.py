@@ -55,6 +55,7 @@ class NearestDTW(WholeSeriesModel):
     """
 
     packages: ClassVar[tuple[str, ...]] = ("aeon",)
+    weighs_sequences = False
 
     @checked
     def __init__(self, shape: TaskShape, *, warping: Fraction = 0.1) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from undamped.contract import Answer, Batch, InputKind, TaskShape
 from undamped.errors import DataError, explain
 from undamped.networks.learns_at_once import LearnsAtOnce, Part, check_one_answer
-from undamped.networks.ridge import wanted_answers
+from undamped.networks.ridge import row_weights, wanted_answers
 from undamped.networks.rivals.learnt_arrays import LearntArrays
 
 
@@ -107,6 +107,9 @@ class WholeSeriesModel(LearnsAtOnce):
         weights: list[Tensor] = []
         for batch in part:
             rows, known = wanted_answers(self.shape, batch)
+            counted = row_weights(self.shape, rows, batch.weights)
+            if counted is not None:
+                known = known & (counted > 0)
             found, seen = _series_of(batch)
             numbers = known.nonzero().squeeze(1).tolist()
             series += [found[number] for number in numbers]
