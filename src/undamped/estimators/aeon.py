@@ -18,6 +18,7 @@ from undamped.estimators.classifier import SequenceClassifier
 from undamped.estimators.forecaster import SequenceForecaster
 from undamped.estimators.options import ClassifierOptions, EstimatorOptions
 from undamped.estimators.regressor import SequenceRegressor
+from undamped.training.fit import AUTO
 
 try:
     from aeon.classification import BaseClassifier
