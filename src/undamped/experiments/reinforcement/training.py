@@ -134,7 +134,9 @@ def train(plan: Plan, out: str | Path, tell: Callable[[str], None] | None = None
             last = (torch.tensor(lately, dtype=torch.float64),)
             save_checkpoint(
                 place,
-                Checkpoint(agent.state_dict(), optimizer.state_dict(), progress, {}, [last]),
+                Checkpoint(
+                    agent.state_dict(), optimizer.state_dict()["state"], progress, {}, [last]
+                ),
             )
             life = None
     return Learnt(
