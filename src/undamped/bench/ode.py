@@ -1,7 +1,8 @@
 """Solvers beside torchdiffeq and the bare field: time per evaluation, gradients, memory.
 
-Everything is timed in turn in one run, so that a busy machine slows all alike; ratios are what to
-quote. torchdiffeq is used where it is installed.
+Everything is timed in turn in one run, so that a busy machine slows all alike, and in seconds of
+this process where torch has one thread; ratios are what to quote. torchdiffeq is used where it is
+installed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped.bench.ode_tables import FieldTiming, OdeBenchmark
-from undamped.bench.timing import interleaved, peak_memory
+from undamped.bench.timing import interleaved, own_clock, peak_memory
 from undamped.registry import benchmarks
 from undamped.solvers import solve
 from undamped.solvers.methods.explicit.dopri5 import Dopri5
@@ -170,8 +171,8 @@ def _time(
     return FieldTiming(
         name,
         evaluations,
-        interleaved(forward, rounds=rounds, tick=tick),
-        interleaved(gradients, rounds=max(2, rounds // 2), tick=tick),
+        interleaved(forward, rounds=rounds, clock=own_clock(), tick=tick),
+        interleaved(gradients, rounds=max(2, rounds // 2), clock=own_clock(), tick=tick),
     )
 
 

@@ -2,8 +2,8 @@
 
 Both sides count calls of the field and Jacobians apart, and call the same field, written in torch:
 what somebody with such a field can choose between. Beside it stand SciPy's seconds with the field
-written in NumPy, which is many times as fast on three numbers. Candidates are timed in turn and
-summed up by their fastest round.
+written in NumPy, which is many times as fast on three numbers. Candidates are timed in turn, in
+seconds of this process where torch has one thread, and summed up by their fastest round.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from undamped.bench.stiff_problems import StiffProblem, problems
 from undamped.bench.stiff_tables import StiffBenchmark, StiffTiming
-from undamped.bench.timing import interleaved
+from undamped.bench.timing import interleaved, own_clock
 from undamped.registry import benchmarks
 from undamped.solvers import solve
 
@@ -110,7 +110,7 @@ def _compare(
         "SciPy, NumPy field": lambda: _scipy(problem, tolerance),
         "undamped, batch": lambda: ours(many, problem.field, **batch),
     }
-    seconds = interleaved(candidates, rounds=rounds, warmup=0, tick=tick)
+    seconds = interleaved(candidates, rounds=rounds, warmup=0, clock=own_clock(), tick=tick)
     scale = np.abs(reference) + problem.atol
     return StiffTiming(
         problem=problem.name,

@@ -14,7 +14,7 @@ from typing import Any
 
 from undamped.memory import peak_memory
 
-__all__ = ["Timing", "interleaved", "peak_memory"]
+__all__ = ["Timing", "interleaved", "own_clock", "peak_memory"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,16 @@ class Timing:
         """Return median and spread for JSON."""
         low, high = self.spread
         return {"median_seconds": self.median, "low_seconds": low, "high_seconds": high}
+
+
+def own_clock() -> Callable[[], float]:
+    """Return the clock that other programs disturb least.
+
+    Where torch has one thread, seconds are those of this process alone.
+    """
+    import torch
+
+    return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
 
 
 def interleaved(
