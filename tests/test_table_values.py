@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from undamped.cli.predict_recordings import read_for
+from undamped.data.recordings.findings import look_at
 from undamped.data.recordings.formats.table.read import read_table
 from undamped.data.recordings.read import read_recordings
 from undamped.errors import DataError, OptionError
@@ -234,6 +235,13 @@ def test_missing_dates_are_missing_values(dates, unit, tmp_path):
     assert f"3 of 60 {unit} are missing; they are kept as missing values." in data.notes
     assert not irregular(data)
     assert read_recordings(tmp_path / "t.csv", needs_target=False).series[0].shape == (57, 1)
+
+
+def test_distances_of_dates_are_said_in_days_and_hours(tmp_path):
+    dates = [*pd.date_range("2024-01-01", periods=9), pd.Timestamp("2024-01-11 12:00")]
+    pd.DataFrame({"time": dates, "x": 1.0}).to_csv(tmp_path / "t.csv", index=False)
+    facts = " ".join(look_at(read_recordings(tmp_path / "t.csv", needs_target=False)).facts)
+    assert "Time stamps are 1 day apart; 11.1% are not, the largest gap is 60 hours." in facts
 
 
 def test_what_is_on_no_grid_stays_as_it_is(tmp_path):

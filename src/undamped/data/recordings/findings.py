@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from undamped.data.recordings.grid import in_units
 from undamped.data.recordings.labels import as_labels, comparable, sorted_labels
 from undamped.data.recordings.series import SeriesSet
 from undamped.data.recordings.suspicions import find_suspicions
@@ -176,9 +177,10 @@ def _say_times(found: Findings, series_set: SeriesSet) -> None:
         return
     typical = float(np.median(gaps))
     uneven = float((np.abs(gaps - typical) > 0.01 * typical).mean())
+    span = in_units if series_set.columns.get("dates") else "{:.4g}".format
     found.facts.append(
-        f"Time stamps are {typical:.4g} apart"
-        + (f"; {uneven:.1%} are not, the largest gap is {gaps.max():.4g}." if uneven else ".")
+        f"Time stamps are {span(typical)} apart"
+        + (f"; {uneven:.1%} are not, the largest gap is {span(gaps.max())}." if uneven else ".")
     )
 
 

@@ -67,6 +67,13 @@ def stamps_ahead(times: Stamps, steps: int) -> Stamps | None:
     return [stamps_at(number, places[-1] + ahead) for number, places in enumerate(index)]
 
 
+def in_units(seconds: float) -> str:
+    """Return a time span in words, such as 1 day, 36 hours or 2.5 seconds."""
+    step = max((unit for unit in _UNITS if seconds % unit == 0), default=1.0)
+    count, unit = seconds / step, _UNITS[step]
+    return f"{count:.4g} {unit if count != 1 else unit.removesuffix('s')}"
+
+
 def are_working_days(times: Stamps) -> bool:
     """Whether time stamps are days from Monday to Friday, none of which is missing."""
     starts = np.concatenate([one % _DAY for one in times])

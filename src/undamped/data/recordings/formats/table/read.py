@@ -173,7 +173,7 @@ def _ask_for_group(first: DataFrame, found: Columns, text: list[str]) -> list[st
         if 1 < names.nunique() <= len(names) / 2:
             asked.append(
                 f"Several series have the same '{name}': is it a group? Then say group={name}, so "
-                "that no part of the split has series of another's."
+                "that its series stay on one side of the split."
             )
     return asked
 
