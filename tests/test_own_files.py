@@ -96,6 +96,7 @@ def test_usual_names_and_dates_are_found(tmp_path):
         "time": "timestamp",
         "group": "subject",
         "layout": "long",
+        "dates": "local",
     }
     assert np.diff(data.times[0]).tolist() == [1.5 * 86400]
     assert data.groups.tolist() == ["7", "8"]
