@@ -217,6 +217,18 @@ def test_bands_cover_what_is_like_what_they_were_read_from():
     assert abs(inside[small].mean() - inside[~small].mean()) < 0.08
 
 
+@pytest.mark.parametrize("windows", [1, 3, 8])
+def test_bands_of_few_windows_are_not_too_narrow(windows):
+    random = np.random.default_rng(windows)
+    inside = []
+    for _ in range(200):
+        errors = lfilter([1], [1, -0.5], random.normal(size=(windows + 1, 20)))[:, 8:, None]
+        bands = Bands.fit(np.zeros((windows, 12, 1)), errors[:-1], (0.1, 0.9))
+        bounds = bands.around(np.zeros((1, 12, 1)))
+        inside.append((errors[-1:] >= bounds[..., 0]) & (errors[-1:] <= bounds[..., 1]))
+    assert 0.78 < np.mean(inside) < 0.97
+
+
 def test_bands_follow_errors_that_change_and_know_nothing_later():
     random = np.random.default_rng(2)
     spread = np.where(np.arange(600) < 100, 1.0, 3.0)

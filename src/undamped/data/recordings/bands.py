@@ -4,7 +4,9 @@ Split conformal prediction: with r the errors (truth minus answer) of n held-out
 at level q is the answer plus the ⌈(n + 1) q⌉-th smallest of them (for q < ½ the ⌊(n + 1) q⌋-th).
 If errors to come are like those, a value lies below the bound with a probability of q at least.
 Every step ahead has its own errors. Where windows are few, steps ahead differ in scale alone: the
-errors of all of them are divided by their usual size, pooled, and multiplied again.
+errors of all of them are divided by their usual size, pooled, and multiplied again. Where they are
+so few that the bound lies beyond the largest error, it is that of Student's t, if that is further
+out; four steps ahead of one window count as one error there, since they hang together.
 
 Series change, and errors with them. Where forecasts are made one after the other and what comes
 becomes known, a bound that was missed moves out by a little, and one that was not moves in by less,
@@ -42,6 +44,8 @@ RATE = 0.05
 """How much of its width a band moves by when a bound is missed."""
 _LOWEST = 0.3  # of the lowest value: what logarithms are taken of
 _ENOUGH = 1000  # windows for a step ahead to have quantiles of its own
+_HANG_TOGETHER = 4  # errors of neighbouring steps
+_FEW = 9  # windows, below which no order statistic bounds a tenth of the errors
 
 
 @dataclass(frozen=True)
@@ -238,7 +242,11 @@ def _offsets(errors: np.ndarray, level: float) -> np.ndarray:
     """Return what to add at each step ahead, from errors (windows, horizon)."""
     if len(errors) >= _ENOUGH:
         return np.array([_bound(one, level, len(one)) for one in errors.T])
-    size = np.array([_size(one[~np.isnan(one)]) for one in errors.T])
+    if len(errors) < _FEW:  # too few for steps ahead to be told apart
+        known = errors[~np.isnan(errors)]
+        size = np.full(errors.shape[1], np.sqrt(np.square(known).mean()) if len(known) else np.nan)
+    else:
+        size = np.array([_size(one[~np.isnan(one)]) for one in errors.T])
     size = np.where(np.isnan(size), np.nanmax(size) if _any(size) else 0.0, size)
     pooled = (errors / np.where(size > 0, size, 1.0)).ravel()
     # Errors of one window hang together, so that windows are what is counted.
@@ -264,6 +272,18 @@ def _bound(errors: np.ndarray, level: float, windows: int) -> float:
     if level == 0.5:
         return float(np.median(known))
     rank = np.ceil((windows + 1) * level) if level > 0.5 else np.floor((windows + 1) * level)
-    share = min(max(rank / windows, 0.0), 1.0)
+    if not 1 <= rank <= windows:
+        return _beyond(known, level, windows)
+    share = rank / windows
     place = np.ceil(share * len(known)) - 1 if level > 0.5 else np.floor(share * len(known)) - 1
     return float(known[int(np.clip(place, 0, len(known) - 1))])
+
+
+def _beyond(known: np.ndarray, level: float, windows: int) -> float:
+    """Return a bound beyond all of few errors, as if they were normal around zero."""
+    from scipy.special import stdtrit
+
+    free = max(windows, len(known) / _HANG_TOGETHER)
+    spread = np.sqrt(np.square(known).mean() * (1 + 1 / free))
+    bound = float(stdtrit(free, level) * spread)
+    return max(bound, float(known[-1])) if level > 0.5 else min(bound, float(known[0]))
