@@ -31,13 +31,15 @@ class Note:
 
 @dataclass(frozen=True)
 class Score:
-    """What a run reached: its metric on the test part, and what a guess would score."""
+    """What a run reached: its metric on the test part, what a guess scores, and a trivial rule."""
 
     metric: str
     value: float
     chance: float | None = None
     higher_is_better: bool = True
     part: str = "test"
+    baseline: tuple[float, str] | None = None
+    """What the best trivial rule scores, and what it looks at."""
 
     @property
     def better(self) -> bool:
@@ -53,7 +55,10 @@ class Score:
         if self.chance is None:
             return said
         beside = "a guess" if self.better else "no better than a guess"
-        return f"{said}, {beside} {self.format(self.chance)}"
+        rule = ""
+        if self.baseline is not None:
+            rule = f", {self.baseline[1]} alone {self.format(self.baseline[0])}"
+        return f"{said}, {beside} {self.format(self.chance)}{rule}"
 
     @property
     def shown(self) -> str:

@@ -212,4 +212,6 @@ def _score(settings: dict[str, Any], task: Task) -> Score | None:
     words = "validation" if part == "valid" else part
     guess = task.chance.metric
     known = guess if math.isfinite(guess) else None
-    return Score(task.metric, value, known, task.higher_is_better, words)
+    baseline = task.baseline
+    rule = None if baseline is None else (baseline.metric, baseline.rule)
+    return Score(task.metric, value, known, task.higher_is_better, words, rule)

@@ -9,6 +9,7 @@ from undamped.registry import tasks
 
 _NAMES = {
     "Batch": "undamped.tasks.task",
+    "Baseline": "undamped.tasks.task",
     "Chance": "undamped.tasks.task",
     "SeriesTask": "undamped.tasks.series",
     "Split": "undamped.tasks.task",

@@ -54,6 +54,7 @@ from undamped.tasks.relations.same_different import SameDifferent as SameDiffere
 from undamped.tasks.relations.same_different import SameDifferent6 as SameDifferent6
 from undamped.tasks.series import SeriesTask as SeriesTask
 from undamped.tasks.smnist import SequentialMNIST as SequentialMNIST
+from undamped.tasks.task import Baseline as Baseline
 from undamped.tasks.task import Batch as Batch
 from undamped.tasks.task import Chance as Chance
 from undamped.tasks.task import Split as Split

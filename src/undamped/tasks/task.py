@@ -48,6 +48,19 @@ class Chance:
     guess: str
 
 
+@dataclass(frozen=True)
+class Baseline:
+    """What a rule scores that looks at the input, but not at what is asked.
+
+    Args:
+        metric: Its score in the test.
+        rule: What it looks at.
+    """
+
+    metric: float
+    rule: str
+
+
 class Task(ABC):
     """Something to learn.
 
@@ -95,6 +108,11 @@ class Task(ABC):
     """Whether there are too few data to validate what was learnt."""
     stays_on_disk: bool = False
     """Whether a batch is read from disk when it is asked for, so that reading ahead pays."""
+
+    @property
+    def baseline(self) -> Baseline | None:
+        """The best trivial rule, where a task has such: what a model has to beat."""
+        return None
 
     @property
     def validates_on_training(self) -> bool:

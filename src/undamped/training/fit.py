@@ -279,6 +279,8 @@ def _train(
         "valid": {task.metric: state.best_metric},
         "chance": {"loss": task.chance.loss, task.metric: task.chance.metric},
     }
+    if (baseline := task.baseline) is not None:
+        result["baseline"] = {task.metric: baseline.metric, "rule": baseline.rule}
     for name, part in task.test_parts().items():
         scores = evaluate(model, part, "test", options.batch_size)
         result[name] = {"loss": scores.loss, part.metric: scores.metric, **scores.more}

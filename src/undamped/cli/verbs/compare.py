@@ -6,7 +6,7 @@ import itertools
 import shlex
 import statistics
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -95,10 +95,12 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
         chance = {"guess": self.built.chance.guess, self.built.metric: self.built.chance.metric}
+        baseline = self.built.baseline
         return {
             "task": self.task,
             "metric": self.built.metric,
             "chance": chance,
+            **({} if baseline is None else {"baseline": asdict(baseline)}),
             "models": self.rows,
         }
 
@@ -306,4 +308,7 @@ def _print(name: str, task: Task, rows: list[dict[str, Any]]) -> None:
             screen.print(f"{row['model']}: {row['sweep']['words']}", style="dim", markup=False)
     first = next(iter(parts))
     drawn = [(row["model"], row[first]["mean"], "") for row in rows if first in row]
-    screen.print(bars([*drawn, ("a guess", task.chance.metric, task.chance.guess)], task))
+    drawn.append(("a guess", task.chance.metric, task.chance.guess))
+    if task.baseline is not None:
+        drawn.append(("a trivial rule", task.baseline.metric, task.baseline.rule))
+    screen.print(bars(drawn, task))

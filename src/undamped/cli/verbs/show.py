@@ -91,6 +91,12 @@ def _print_trials(task: Any) -> None:
     screen = console()
     screen.print("[bold]Some trials of training[/]", "")
     print_trials(screen, some_trials(task, TRIALS // 2))
+    if task.baseline is not None:
+        screen.print(
+            f"A guess is right in {task.chance.metric:.1%}; the best trivial rule, "
+            f"{task.baseline.rule}, in {task.baseline.metric:.1%} of the test.",
+            markup=False,
+        )
 
 
 def _draw(task: Any, name: str, picture: Path) -> None:

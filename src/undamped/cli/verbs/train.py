@@ -246,6 +246,8 @@ def _scores(
         for place, part in enumerate(parts)
     ]
     rows.append(("a guess", task.chance.metric, task.chance.guess))
+    if task.baseline is not None:
+        rows.append(("a trivial rule", task.baseline.metric, task.baseline.rule))
     if other is not None and other.result is not None:
         name = f"{other.settings['model']['name']}, same time"
         rows.append((name, other.result[parts[0]][task.metric], _effort(other.settings)))

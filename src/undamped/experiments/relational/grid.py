@@ -65,6 +65,7 @@ class Score:
         updates: Of one training.
         cpu_seconds: Of one training, the mean.
         parameters: How many are trained.
+        baseline: What the best trivial rule scores in the test.
     """
 
     group: str
@@ -76,6 +77,7 @@ class Score:
     updates: int
     cpu_seconds: float
     parameters: int
+    baseline: float | None = None
 
     @property
     def mean(self) -> float:
@@ -144,13 +146,16 @@ class Grid:
         lines = [
             self.title,
             "",
-            f"| | a guess | {' | '.join(self.contestants)} |",
-            "|---|---:|" + "---:|" * len(self.contestants),
+            f"| | a guess | trivial rule | {' | '.join(self.contestants)} |",
+            "|---|---:|---:|" + "---:|" * len(self.contestants),
         ]
         for group, case in self.rows:
             cells = [self._cell(group, case, contestant) for contestant in self.contestants]
             label = f"{group}, {case}" if case else group
-            lines.append(f"| {label} | {100 * self.chances[group]:.0f} | {' | '.join(cells)} |")
+            first = next(s for s in self.scores if (s.group, s.case) == (group, case))
+            rule = "" if first.baseline is None else f"{100 * first.baseline:.0f}"
+            guess = f"{100 * self.chances[group]:.0f}"
+            lines.append(f"| {label} | {guess} | {rule} | {' | '.join(cells)} |")
         return "\n".join(lines) + "\n"
 
     def _cell(self, group: str, case: str, contestant: str) -> str:
@@ -263,10 +268,17 @@ def _teller(tick: Tick | None, label: str, share: float) -> Callable[[str], None
     return None if tick is None else lambda line: tick(f"{label}: {line}", share)
 
 
+def _baselines(case: Case) -> dict[str, float]:
+    """Return what the best trivial rule scores, by part of the test."""
+    parts = tasks[case.task](**case.options).test_parts()
+    found = {name: part.baseline for name, part in parts.items()}
+    return {name: one.metric for name, one in found.items() if one is not None}
+
+
 def _scores(
     case: Case, contestant: Contestant, results: list[dict[str, Any]], runs: list[Any]
 ) -> list[Score]:
-    seen_part = tasks[case.task].seen_part
+    seen_part, rules = tasks[case.task].seen_part, _baselines(case)
     seen = tuple(r.get(seen_part, r["valid"])["accuracy"] for r in results)
     return [
         Score(
@@ -279,6 +291,7 @@ def _scores(
             results[0]["steps"],
             mean(result.get("cpu_seconds", result["seconds"]) for result in results),
             runs[0].settings["model"]["parameters"],
+            rules.get(part),
         )
         for part, name in (case.parts or {"test": case.name}).items()
         if part in results[0]

@@ -16,6 +16,7 @@ from undamped.tasks.relations.trials import (
     RelationTask,
     without_replacement,
 )
+from undamped.tasks.relations.trivial import Rule, choices
 
 LAST = 3
 """Objects at the end of a row that restricted permutations move among themselves alone."""
@@ -84,11 +85,11 @@ class DistributionOfN(RelationTask):
         """A permutation for the second row, and one for what there is to choose from."""
         n = self.n
         order = self._orders(size, new, generator)
-        choices = without_replacement(size, n + 1, n + 1, generator)
+        offered = without_replacement(size, n + 1, n + 1, generator)
         missing = order[:, -1:]
         first = torch.arange(n).expand(size, n)
-        slots = torch.cat([first, order[:, :-1], choices], 1)
-        return slots, (choices == missing).long().argmax(1)
+        slots = torch.cat([first, order[:, :-1], offered], 1)
+        return slots, (offered == missing).long().argmax(1)
 
     def _orders(self, size: int, new: bool, generator: torch.Generator) -> Tensor:
         """Return permutations (size, n), of those that belong to training or to the test."""
@@ -103,3 +104,7 @@ class DistributionOfN(RelationTask):
         while (stays := (found[:, :kept] < kept).all(1)).any():
             found[stays] = without_replacement(int(stays.sum()), n, n, generator)
         return found
+
+    def trivial_rules(self) -> dict[str, Rule]:
+        """Return rules that do without the first row."""
+        return {**super().trivial_rules(), **choices((self.n, self.n - 1, self.n + 1))}

@@ -18,6 +18,7 @@ from undamped.tasks.relations.trials import (
     slots_of,
     without_replacement,
 )
+from undamped.tasks.relations.trivial import Rule, choices
 
 PATTERNS = ("aaa", "aba", "abb")
 TWO_OBJECTS = ("aaaa", "abaa", "aaba", "baaa", "abba", "abab", "aabb")
@@ -86,6 +87,10 @@ class IdentityRules(RelationTask):
         """As many of every pattern."""
         return completed(PATTERNS, 4, size, generator)
 
+    def trivial_rules(self) -> dict[str, Rule]:
+        """Return rules that do without the first row."""
+        return {**super().trivial_rules(), **choices((3, 2, 4))}
+
 
 @tasks.register("identity-rules-4")
 class IdentityRules4(RelationTask):
@@ -134,3 +139,7 @@ class IdentityRules4(RelationTask):
         if not new and self.variant.endswith("missing"):
             patterns = tuple(word for word in patterns if word not in MISSING)
         return completed(patterns, 6, size, generator)
+
+    def trivial_rules(self) -> dict[str, Rule]:
+        """Return rules that do without the first row."""
+        return {**super().trivial_rules(), **choices((4, 3, 6))}

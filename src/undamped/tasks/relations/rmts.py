@@ -11,6 +11,7 @@ from torch import Tensor
 from undamped.options import NonNegativeInt
 from undamped.registry import tasks
 from undamped.tasks.relations.trials import OURS, Colours, RelationTask, in_turn, slots_of
+from undamped.tasks.relations.trivial import Rule, pairs
 
 PAIRS = (("aa", "bb", "cd"), ("ab", "cd", "ee"))
 """A source, the target that matches and the one that does not."""
@@ -81,6 +82,10 @@ class RMTS(RelationTask):
         """As many sources of equal objects as of different ones."""
         return matches(PAIRS, size, generator)
 
+    def trivial_rules(self) -> dict[str, Rule]:
+        """Return rules that do without the relation."""
+        return {**super().trivial_rules(), **pairs(6)}
+
 
 @tasks.register("rmts-3")
 class RMTS3(RelationTask):
@@ -121,3 +126,7 @@ class RMTS3(RelationTask):
     def trials(self, size: int, new: bool, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """As many trials of every rule, and of every order of the targets."""
         return matches(NEW_TRIPLETS if new else TRIPLETS, size, generator)
+
+    def trivial_rules(self) -> dict[str, Rule]:
+        """Return rules that do without the relation."""
+        return {**super().trivial_rules(), **pairs(9)}

@@ -10,6 +10,7 @@ from torch import Tensor
 from undamped.options import NonNegativeInt
 from undamped.registry import tasks
 from undamped.tasks.relations.trials import OURS, Colours, RelationTask, in_turn, slots_of
+from undamped.tasks.relations.trivial import Rule, ink, pairs
 
 
 @tasks.register("same-different")
@@ -52,6 +53,10 @@ class SameDifferent(RelationTask):
         """As many pairs of one kind as of the other."""
         different = in_turn(size, 2, generator)
         return torch.stack([torch.zeros_like(different), different], 1), different
+
+    def trivial_rules(self) -> dict[str, Rule]:
+        """Return rules that do without the relation; to count pictures would be the relation."""
+        return ink(self.pictures)
 
 
 SAME = ("aaaaaa", "abbabb", "abaaba")
@@ -104,3 +109,7 @@ class SameDifferent6(RelationTask):
         rules = slots_of([*repeated, *different])
         kind = in_turn(size, len(rules), generator)
         return rules[kind], (kind >= len(repeated)).long()
+
+    def trivial_rules(self) -> dict[str, Rule]:
+        """Return rules that do without the relation: one pair of places tells much of it."""
+        return {**super().trivial_rules(), **pairs(6)}

@@ -22,7 +22,8 @@ from undamped.data.pictures.objects import read_objects
 from undamped.errors import OptionError, explain
 from undamped.tasks.held_out import cut_from_blocks
 from undamped.tasks.relations.glyphs import glyph_pictures
-from undamped.tasks.task import Batch, Chance, GeneratedTask, Split, Task
+from undamped.tasks.relations.trivial import TRIALS, Rule, best_rule, distinct, ink
+from undamped.tasks.task import Baseline, Batch, Chance, GeneratedTask, Split, Task
 
 Colours = Literal["none", "joint", "separated"]
 OURS = "dejavu"
@@ -195,6 +196,21 @@ class RelationTask(GeneratedTask):
         """All answers are equally likely."""
         classes = self.output_size
         return Chance(math.log(classes), 1 / classes, f"one of {classes} at random")
+
+    def trivial_rules(self) -> dict[str, Rule]:
+        """Return rules that do without the relation, by what they look at."""
+        return {"the number of distinct pictures": distinct, **ink(self.pictures)}
+
+    @property
+    def baseline(self) -> Baseline | None:
+        """The best trivial rule that can be learnt from training, on the trials of the test."""
+        counted = self.drawn(TRIALS, False, self.generator("train", 0))
+        asked = self.shown("test", 0, self.held_out["test"])
+        return best_rule(
+            self.trivial_rules(),
+            (counted.objects, counted.targets),
+            (asked.objects, asked.targets),
+        )
 
     def test_parts(self) -> dict[str, Task]:
         """Objects and rules that are new, and those of training again."""

@@ -111,14 +111,18 @@ def row_matching(draw: Drawer) -> tuple[Tensor, Tensor]:
 
     The rows have no object in common. False: any two patterns that differ.
     """
-    answer, first = _answers(draw), draw.below(len(PATTERNS))
-    other = (first + 1 + draw.below(len(PATTERNS) - 1)) % len(PATTERNS)
+    return _matching_rows(draw, PATTERNS)
+
+
+def _matching_rows(draw: Drawer, patterns: Tensor) -> tuple[Tensor, Tensor]:
+    answer, first = _answers(draw), draw.below(len(patterns))
+    other = (first + 1 + draw.below(len(patterns) - 1)) % len(patterns)
     last = torch.where(answer == 1, first, other)
     drawn: list[Tensor] = [draw.any()]
     for _ in range(5):
         drawn.append(draw.unlike(*drawn))
     objects = torch.stack(drawn, 1)
-    rows = torch.cat([PATTERNS[first], 3 + PATTERNS[last]], 1)
+    rows = torch.cat([patterns[first], 3 + patterns[last]], 1)
     cells = torch.tensor([0, 1, 2, 6, 7, 8]).expand(draw.size, 6)
     return grid(cells, objects.gather(1, rows)), answer
 
@@ -149,6 +153,82 @@ def left_of(draw: Drawer) -> tuple[Tensor, Tensor]:
     return grid(cells, torch.stack([one, other], 1)), answer.long()
 
 
+# False cases that are not told by counting
+
+
+def hard_between(draw: Drawer) -> tuple[Tensor, Tensor]:
+    """Like `between`, but most false cases have two equal objects too.
+
+    In 70 of 100 all are in a line and the equal ones are neighbours; in 15 an object and two equal
+    ones lie anywhere but in a line; in 15 the ends differ, as in most published pictures.
+    """
+    answer, chance = _answers(draw), torch.rand(draw.size, generator=draw.generator)
+    line = LINES[
+        torch.multinomial(LIKELY_LINES, draw.size, replacement=True, generator=draw.generator)
+    ]
+    one = draw.any()
+    other = draw.unlike(one)
+    true = torch.stack([one, other, one], 1)
+    first = draw.below(2).bool().unsqueeze(1)
+    beside = torch.where(
+        first, torch.stack([one, one, other], 1), torch.stack([other, one, one], 1)
+    )
+    end = draw.nearly(one)
+    published = torch.stack([one, draw.unlike(one, end), end], 1)
+    wrong = torch.where((chance < 0.7).unsqueeze(1), beside, published)
+    off = ((chance >= 0.85) & (answer == 0)).unsqueeze(1)
+    wrong = torch.where(off, true, wrong)
+    objects = torch.where((answer == 1).unsqueeze(1), true, wrong)
+    return grid(torch.where(off, _off_line(draw), line), objects), answer
+
+
+def hard_occurs(draw: Drawer) -> tuple[Tensor, Tensor]:
+    """Like `occurs`, but the objects below may be equal.
+
+    Of true cases 20 % have one object below, three times, 40 % two and 40 % three; of false ones
+    40, 40 and 20 %: neither the objects below nor all of them, counted, tell much.
+    """
+    answer, above = _answers(draw), draw.any()
+    shares = torch.where((answer == 1).unsqueeze(1), torch.tensor(_TRUE), torch.tensor(_FALSE))
+    count = 1 + torch.multinomial(shares, 1, generator=draw.generator).squeeze(1)
+    found = torch.where(answer == 1, above, draw.nearly(above))
+    second = draw.unlike(above, found)
+    third = draw.unlike(above, found, second)
+    twice = torch.where(draw.below(2).bool(), found, second)
+    below = torch.stack(
+        [
+            found,
+            torch.where(count == 1, found, second),
+            torch.where(count == 1, found, torch.where(count == 2, twice, third)),
+        ],
+        1,
+    )
+    return _above_and_below(draw, above, below), answer
+
+
+_TRUE, _FALSE = (0.2, 0.4, 0.4), (0.4, 0.4, 0.2)
+
+
+def hard_xoccurs(draw: Drawer) -> tuple[Tensor, Tensor]:
+    """Like `xoccurs`, but half of the false cases lack the object and have two equal ones.
+
+    In the other half it is not there either, and all three below differ: that equal ones are below
+    tells one half, the number of objects the other, and no mixture hides both.
+    """
+    kind = _answers(draw, 4)  # 0 and 1 true, 2 twins, 3 absent
+    above = draw.any()
+    found = torch.where(kind >= 2, draw.nearly(above), above)
+    second = draw.unlike(above, found)
+    third = torch.where(kind == 2, second, draw.unlike(above, found, second))
+    below = torch.stack([found, second, third], 1)
+    return _above_and_below(draw, above, below), (kind < 2).long()
+
+
+def hard_row_matching(draw: Drawer) -> tuple[Tensor, Tensor]:
+    """Like `row_matching`, but every row has two objects: AAB, ABA or ABB."""
+    return _matching_rows(draw, PATTERNS[1:4])
+
+
 RULES: dict[Game, Rule] = {
     "same": same,
     "between": between,
@@ -157,6 +237,12 @@ RULES: dict[Game, Rule] = {
     "row-matching": row_matching,
     "colour-shape": colour_shape,
     "left-of": left_of,
+}
+HARD_RULES: dict[Game, Rule] = {
+    "between": hard_between,
+    "occurs": hard_occurs,
+    "xoccurs": hard_xoccurs,
+    "row-matching": hard_row_matching,
 }
 SHAPE_GAMES = ("colour-shape", "left-of")
 """Games that stripes cannot play: they have no shape, and two colours each."""

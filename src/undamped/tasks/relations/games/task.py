@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
+from undamped.errors import OptionError, explain
 from undamped.options import NonNegativeInt
 from undamped.registry import tasks
 from undamped.tasks.held_out import cut_from_blocks
 from undamped.tasks.relations.games.draw import Drawer
 from undamped.tasks.relations.games.objects import BLANK, CELL, Family, family
-from undamped.tasks.relations.games.rules import RULES, SHAPE_GAMES, Game
-from undamped.tasks.task import Batch, Chance, GeneratedTask, Split, Task
+from undamped.tasks.relations.games.rules import HARD_RULES, RULES, SHAPE_GAMES, Game
+from undamped.tasks.relations.games.rules import Rule as GameRule
+from undamped.tasks.relations.trivial import TRIALS, Rule, best_rule, distinct
+from undamped.tasks.task import Baseline, Batch, Chance, GeneratedTask, Split, Task
+
+Negatives = Literal["published", "hard"]
 
 
 @tasks.register("relational-games")
@@ -31,6 +36,9 @@ class RelationalGames(GeneratedTask):
             "xoccurs": and the other two differ; "row-matching": two rows have one pattern;
             "colour-shape": two objects are the same in both, in shape, in colour or in neither;
             "left-of": the darker of two is to the left.
+        negatives: How false cases are drawn: "published", after what is known of the published
+            pictures, where counting distinct objects often tells them; "hard", for "between",
+            "occurs", "xoccurs" and "row-matching", so that it does not.
         seed: Where the random numbers of the data come from.
 
     Example:
@@ -50,9 +58,21 @@ class RelationalGames(GeneratedTask):
     rows = (3, 3, 3)
     seen_part = "pentominoes"
 
-    def __init__(self, game: Game = "same", *, seed: NonNegativeInt = 0) -> None:
+    def __init__(
+        self, game: Game = "same", *, negatives: Negatives = "published", seed: NonNegativeInt = 0
+    ) -> None:
         super().__init__(seed)
+        if negatives == "hard" and game not in HARD_RULES:
+            raise OptionError(
+                explain(
+                    "negatives",
+                    expected=f"'hard' for one of the games {', '.join(HARD_RULES)}",
+                    got=f"the game {game}, in which counting is the relation, or tells nothing",
+                    remedy="Leave it out.",
+                )
+            )
         self.game: Game = game
+        self.negatives: Negatives = negatives
         self.output_size = 4 if game == "colour-shape" else 2
         self.tested: Family = "hexominoes"
         self.answer_names = (
@@ -66,7 +86,7 @@ class RelationalGames(GeneratedTask):
 
         def draw(drawn: int, count: int) -> tuple[Tensor, Tensor]:
             objects, generator = family(self._family(split)), self.generator(split, drawn)
-            return RULES[self.game](Drawer(objects, count, generator))
+            return self._rule(Drawer(objects, count, generator))
 
         if split == "train":
             return draw(number, size)
@@ -74,6 +94,24 @@ class RelationalGames(GeneratedTask):
         grids, targets = cut_from_blocks(draw, number, size, total=total, axes=(0, 0))
         assert grids is not None and targets is not None
         return grids, targets
+
+    @property
+    def _rule(self) -> GameRule:
+        return (HARD_RULES if self.negatives == "hard" else RULES)[self.game]
+
+    @property
+    def baseline(self) -> Baseline | None:
+        """The best trivial rule: counting objects, or looking at which cells are occupied."""
+        drawer = Drawer(family("pentominoes"), TRIALS, self.generator("train", 0))
+        counted, asked = self._rule(drawer), self.shown("test", 0, self.held_out["test"])
+        rules: dict[str, Rule] = {
+            "the number of distinct objects": lambda grids: distinct(grids, BLANK),
+            "the number of distinct objects in the last row": lambda grids: distinct(
+                grids[6:], BLANK
+            ),
+            "which cells are occupied": _occupied,
+        }
+        return best_rule(rules, (counted[0].T, counted[1]), (asked[0].T, asked[1]))
 
     def _family(self, split: Split) -> Family:
         return self.tested if split == "test" else "pentominoes"
@@ -113,3 +151,8 @@ class RelationalGames(GeneratedTask):
         again = copy.copy(self)
         again.tested = name
         return again
+
+
+def _occupied(grids: Tensor) -> Tensor:
+    """Return which of the nine cells (9, batch) show an object, as one number each (batch,)."""
+    return ((grids != BLANK) * 2 ** torch.arange(9).unsqueeze(1)).sum(0)
