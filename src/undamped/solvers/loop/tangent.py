@@ -6,10 +6,12 @@ equation. How far a step moves the state shows that for the price of a norm. The
 the error of one tangent is held to the tolerance too.
 
 Equation:
-    ẋ = (f(t, y + s x) − f(t, y)) / s, from a random x at first and from where it got to later on
+    ẋ = (f(t, y + s x) − f(t, y − s x)) / (2 s) + p, from a random x at first, and from where it
+    got to later
 
 Symbols:
-    y state, linear between the ends of a step, s a small part of its size, number by number.
+    y state, linear between the ends of a step, s a small part of its size, number by number, p
+    random and constant, as a parameter's push: what is left of x where the flow contracts.
 
 What reaches the parameters is an integral along the step; where the state rests, two rules for it
 are compared: a force that is zero now has a derivative that may change faster than anything else.
@@ -42,6 +44,8 @@ SLACK = 30.0
 COARSEST = 1e-3
 """Largest relative error of a tangent in a step, whatever the tolerance."""
 
+PUSHED = 100.0
+"""First steps in which a push moves a tangent as far as it was at the beginning."""
 BOOLE = (7 / 90, 32 / 90, 12 / 90, 32 / 90, 7 / 90)
 SIMPSON, TRAPEZOID = (1 / 6, 0.0, 4 / 6, 0.0, 1 / 6), (0.5, 0.0, 0.0, 0.0, 0.5)
 """Rules for integrals, by their weights at the quarters of a step."""
@@ -82,13 +86,17 @@ class TangentControl:
         self._threshold = (SLACK * self._rtol) ** (1 - self._power)
         self._distance = eps**0.2
         # Rounding of the field, which is divided by the distance.
-        self._allowed = max(min(self._rtol, COARSEST), 16 * eps / self._distance)
+        rounding = eps / self._distance
+        self._allowed = max(min(self._rtol, COARSEST), 16 * rounding)
+        # What equations leave unsolved must not look like an error.
+        self._solved = max(0.01 * self._allowed, 4 * rounding)
         self._movement: Any = 0.0
         self._resting: Any = False
         self.pause = 0
         """Accepted steps before the next look at the movement."""
         self._tangent: Tensor | None = None
         self._next: Tensor | None = None
+        self._push = y.new_zeros(())
         self._weights: Tensor | None = None
         self._total = self._added = 0.0
         """What the parameters' tangents have received so far, and from the last attempt."""
@@ -113,7 +121,8 @@ class TangentControl:
         y, method = stepper.state[0].detach(), stepper.active.solver
         ends = y, y1.detach()
         if self._tangent is None or fresh:
-            self._tangent = self._draw(y)
+            self._tangent = self._draw(y, 0)
+            self._push = self._draw(y, 1) / (PUSHED * abs(step[1]))
             if method.implicit and not fresh:
                 # In mid-course the fast parts of a tangent have died away long ago.
                 self._tangent = self._step(method, step, ends, self._tangent)[1]
@@ -159,7 +168,7 @@ class TangentControl:
         (t, h), (y, y1) = step, ends
         times = [t + part * h for part in (0.0, 0.25, 0.5, 0.75, 1.0)]
         if self._weights is None:
-            seeded = torch.Generator().manual_seed(1)
+            seeded = torch.Generator().manual_seed(2)
             self._weights = torch.randn(y.shape, generator=seeded, dtype=torch.float64).to(y)
         rows: list[list[Tensor]] = []
         for number, time in enumerate(times):
@@ -194,8 +203,8 @@ class TangentControl:
         total = self._total + self._added
         return abs(h) * error / (self._allowed * total) if total > 0 else 0.0
 
-    def _draw(self, y: Tensor) -> Tensor:
-        seeded = torch.Generator().manual_seed(0)
+    def _draw(self, y: Tensor, seed: int) -> Tensor:
+        seeded = torch.Generator().manual_seed(seed)
         shape = (1, *y.shape[1:]) if self.each else y.shape
         x = torch.randn(shape, generator=seeded, dtype=torch.float64).to(y)
         return x * self._scale(y)
@@ -229,24 +238,25 @@ class TangentControl:
         (t, h), y, change = step, ends[0], ends[1] - ends[0]
         scale = self._scale(y)
 
-        def moved(time: Tensor, x: Tensor) -> Tensor:
+        def change_of(time: Tensor, x: Tensor) -> Tensor:
             part = ((time - t) / h).nan_to_num(0.0).clamp(0.0, 1.0).to(y.dtype)
-            place = y + part * change
-            return (self.field(time, place + scale * x) - self.field(time, place)) / scale
+            place, distance = y + part * change, scale * x
+            ahead, behind = self.field(time, place + distance), self.field(time, place - distance)
+            return (ahead - behind) / (2 * scale)
 
-        x = tangent / scale
-        x = x / self._positive(self._largest(x))
-        x1, error, rate = self._attempt(method, moved, step, x)
+        length = self._positive(self._largest(tangent / scale))
+        x, push = tangent / scale / length, self._push / scale / length
+        x1, error, rate = self._attempt(method, lambda t, x: change_of(t, x) + push, step, x)
         largest = torch.maximum(self._largest(x), self._largest(x1))
         found = self._largest(error) / (self._allowed * self._positive(largest))
         found = found.double().nan_to_num(nan=torch.inf)
         if bool((found > 1).any()):
             # Where the field jumps or bends within the difference, there is no tangent to follow.
             time = torch.as_tensor(t, dtype=torch.float64, device=y.device).to(y.dtype)
-            whole, half = moved(time, x), moved(time, x / 2)
+            whole, half = change_of(time, x), change_of(time, x / 2)
             straight = self._largest(whole - 2 * half) <= BENT * self._largest(whole)
             found = torch.where(straight, found, 0.0)
-        return found, x1 * scale, rate
+        return found, x1 * scale * length, rate
 
     def _attempt(
         self, method: Solver, field: Field, step: tuple[Any, Any], x: Tensor
@@ -256,7 +266,7 @@ class TangentControl:
             assert error is not None
             return x1, error, None
         stepper = method.stepper(field, step[0], x, None)
-        stepper.memory(StepControl(), ErrorNorm(self._allowed, self._allowed))
+        stepper.memory(StepControl(), ErrorNorm(self._solved, self._solved))
         x1 = stepper.attempt(*step)
         return x1, stepper.error(), stepper.fastest_rate()
 
@@ -295,7 +305,8 @@ class SampleTangentControl(TangentControl):
     ) -> None:
         super().__init__(field, solver, settings, norm, y)
         self._movement = torch.zeros(len(y), dtype=torch.float64, device=y.device)
-        self._tangent = self._draw(y.detach())
+        self._tangent = self._draw(y.detach(), 0)
+        self._push, self._pushed = self._draw(y.detach(), 1), False
 
     def error_norms(
         self,
@@ -324,8 +335,12 @@ class SampleTangentControl(TangentControl):
         self._resting, self._next = resting, None
         if not bool(resting.any()):
             return ratio
+        if not self._pushed:
+            size = step[1].abs().new_ones(len(self._tangent), *step[1].shape[1:])
+            size = size.index_copy(0, rows, self._positive(step[1].abs())).to(y.dtype)
+            self._push, self._pushed = self._push / (PUSHED * size), True
         part = copy(self)
-        part.norm = norm
+        part.norm, part._push = norm, self._push[rows]
         found, self._next, _ = part._step(self.solver, step, (y, y1), self._tangent[rows])
         found = found.reshape(-1)
         if self.solver.implicit:
