@@ -248,10 +248,8 @@ def _series() -> dict[str, Parser]:
         b"1,2,3:4,5,?:a\n1.5,2e1,NaN:4,5,6:b\n",
         b"@timeStamps true\n@targetlabel true\n@data\n(0,1.5),(1,2),(3,4):0.5\n(0,1),(2,3):1\n",
     ]
-    arff = (
-        b"@relation a\n@attribute x numeric\n@attribute class {a,b}\n@data\n"
-        b"1,2,3,a\n4,?,6,b\n'1,2\\n3,4',a\n"
-    )
+    head = b"% words\n@relation a\n@attribute x numeric\n@attribute class {a,b}\n@data\n"
+    arff = [head + b"1,2,3,a\n4,?,6,b\n", head + b"'1,2\\n3,4',a\n'5,6e1\\n?,8',b\n"]
     x = np.linspace(0, 1, 60, dtype=np.float32).reshape(5, 6, 2)
     arrays, single = BytesIO(), BytesIO()
     np.savez(
@@ -261,7 +259,7 @@ def _series() -> dict[str, Parser]:
     np.save(single, x.astype(np.float64))
     return {
         ".ts": Parser(ts, "a.ts", read_recordings),
-        ".arff": Parser([arff], "a.arff", read_recordings),
+        ".arff": Parser(arff, "a.arff", read_recordings),
         "UCR .tsv": Parser(["\n".join(rows).encode()], "a_TRAIN.tsv", read_recordings),
         ".npy": Parser([single.getvalue()], "a.npy", read_recordings),
         ".npz": Parser([arrays.getvalue()], "a.npz", read_recordings, damaged_archive),
@@ -271,7 +269,7 @@ def _series() -> dict[str, Parser]:
 def _pictures() -> dict[str, Parser]:
     pixels = np.arange(2 * 3072, dtype=np.uint8).reshape(2, 3072)
     batch = {b"data": pixels, b"labels": [1, 2], b"batch_label": b"one"}
-    pickles = [pickle.dumps(batch, protocol=protocol) for protocol in (2, 3, 4)]
+    pickles = [pickle.dumps(batch, protocol=protocol) for protocol in (3, 4)]
     arrays = [idx(np.arange(24, dtype=kind).reshape(2, 3, 4)) for kind in (np.uint8, np.int32)]
     return {
         "IDX": Parser(arrays, "a-ubyte", read_idx),
@@ -444,6 +442,9 @@ def _work(parser: Parser, name: str, seed: int, numbers: range, pipe: int) -> No
             shutil.copytree(parser.beside, folder)
         else:
             folder.mkdir()
+        for valid in parser.files:
+            parser_says = outcome(parser, valid, folder)
+            assert parser_says == ("accepted", ""), (name, parser_says)
         for index in numbers:
             os.write(pipe, f"{index}\n".encode())
             content = made(parser, name, seed, index)
@@ -476,6 +477,7 @@ def run_parser(parser: Parser, name: str, seed: int, files: int) -> Tally:
                 _work(parser, name, seed, range(start, files), write)
             except BaseException:  # of this program: a parser's are caught
                 traceback.print_exc()
+                os._exit(3)
             os._exit(0)
         os.close(write)
         start = _follow(read, child, tally, start)
@@ -503,6 +505,8 @@ def _follow(read: int, child: int, tally: Tally, start: int) -> int:
                 else:
                     now, reading = int(line), True
     status = os.waitpid(child, 0)[1]
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+        raise RuntimeError("this program failed, not a parser; see above")
     if reading:
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
         tally.add("hang" if killed else "crash", now, f"status {status}")
