@@ -23,6 +23,7 @@ from undamped.solvers.loop.norm import ErrorNorm, sample_norms
 from undamped.solvers.loop.route import AT_ZERO, LONG
 from undamped.solvers.loop.run import EventResult, Run
 from undamped.solvers.loop.sample_failures import failed_status, forget
+from undamped.solvers.loop.stability import SampleStabilityControl
 from undamped.solvers.loop.tangent import SampleTangentControl
 from undamped.solvers.methods.combine import Terms, combine_terms
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
@@ -88,7 +89,11 @@ class PerSampleIntegration(Run):
         self.statistics = Statistics()
         self.norm = norm or ErrorNorm.of(settings, field.packing)
         self.tangent: SampleTangentControl | None = None
+        self.stability: SampleStabilityControl | None = None
         if differentiated and y0.numel():
+            if not solver.implicit:
+                limit = solver.tableau.stability_limit
+                self.stability = SampleStabilityControl(field, limit, y0)
             self.tangent = SampleTangentControl(field, solver, settings, self.norm, y0)
         self.failure: Failure | None = None
         """Of the sample that failed first."""
@@ -154,6 +159,11 @@ class PerSampleIntegration(Run):
             if self.tangent is not None:
                 attempt = t.view(column), signed.view(column)
                 ratio = self.tangent.error_norms(rows, ratio, y, y1, attempt)
+            if self.stability is not None and attempts % self.stability.EVERY == 0 < attempts:
+                with torch.no_grad():
+                    error = solver.estimate(signed.view(column), taken)
+                assert error is not None
+                self.stability.look(rows, (t.view(column), signed.view(column)), y, taken[0], error)
             good = (ratio <= 1) & active[rows]
             if attempts % STIFFNESS_EVERY == 0:
                 self._look_at_stiffness(good, taken)
@@ -217,6 +227,8 @@ class PerSampleIntegration(Run):
         proposed = torch.where(cut, torch.maximum(h[rows], proposed), proposed)
         if settings.max_step is not None:
             proposed = proposed.clamp_max(settings.max_step)
+        if self.stability is not None:
+            proposed = torch.minimum(proposed, self.stability.largest[rows])
         h[rows] = torch.where(active[rows], proposed, h[rows])
         known = torch.where(self.pace[rows].isnan(), size[rows], self.pace[rows])
         recent = torch.where(good, known + (size[rows] - known) / RECENT, self.pace[rows])

@@ -81,3 +81,52 @@ class StabilityControl:
         self._direction = self.field(time, moved) - slope
         rate = torch.linalg.vector_norm(self._direction).item() / distance
         return rate if math.isfinite(rate) else 0.0
+
+
+class SampleStabilityControl:
+    """The same for samples with a step size each, at every so many attempts.
+
+    Args:
+        field: The field.
+        limit: Largest stable step times rate of decay.
+        y: Start values.
+    """
+
+    EVERY = 8
+
+    def __init__(self, field: CountedField, limit: float, y: Tensor) -> None:
+        self.field, self.limit = field, limit
+        self.largest = torch.full((len(y),), math.inf, dtype=torch.float64, device=y.device)
+        """How large the next step of each may be."""
+        self._direction = torch.zeros_like(y.detach())
+
+    @torch.no_grad()
+    def look(
+        self, rows: Tensor, step: tuple[Tensor, Tensor], y: Tensor, slope: Tensor, error: Tensor
+    ) -> None:
+        """Measure the fastest rates of some samples.
+
+        Args:
+            rows: The samples.
+            step: Times and sizes of their attempts, as columns.
+            y: Where these began.
+            slope: f there.
+            error: Their estimated errors.
+        """
+        y, slope, column = y.detach(), slope.detach(), step[0].shape
+        known = self._direction[rows]
+        along = torch.where(_lengths(known).view(column) > 0, known, error)
+        eps = torch.finfo(y.dtype).eps
+        length = _lengths(along)
+        distance = eps**0.4 * _lengths(y).clamp_min(eps**0.2)
+        share = torch.where(length > 0, distance / length, 0.0).view(column)
+        change = self.field(step[0].to(y.dtype), y + share * along) - slope
+        rate = (_lengths(change) / distance).double().nan_to_num(0.0, 0.0)
+        near = rate * step[1].abs().reshape(-1) >= NEAR * self.limit
+        kept = torch.where(near.view(column), change, 0.0)
+        self._direction = self._direction.index_copy(0, rows, kept)
+        self.largest = self.largest.index_copy(0, rows, DISTANCE * self.limit / rate)
+
+
+def _lengths(value: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(value.reshape(len(value), -1), dim=1)
