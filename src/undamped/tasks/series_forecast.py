@@ -166,10 +166,11 @@ def room_for_parts(
     train, valid, test = fractions
     # Two windows are the least that anything is learnt from; to compare what needs no learning,
     # one is enough.
-    tries = (((train, valid, test), 2), ((train + test, valid, 0.0), 1), ((1.0, 0.0, 0.0), 0))
-    for shares, windows in tries:
-        edges = time_edges(length, shares, horizon, gap)
-        if edges[1] - window - horizon + 1 >= windows:
+    edges = time_edges(length, (1.0, 0.0, 0.0))
+    for shares, windows in (((train, valid, test), 2), ((train + test, valid, 0.0), 1)):
+        parted = time_edges(length, shares, horizon, gap)
+        if parted[1] - window - horizon + 1 >= windows:
+            edges = parted
             break
     first, second, third = np.diff(edges) / length
     return float(first), float(second), float(third)
