@@ -78,10 +78,11 @@ def test_a_product_with_the_transposed_derivative():
     found = internals.vector_jacobian_product(x**2, (x, unused), torch.tensor([1.0, 2.0, 3.0]))
     assert torch.equal(found[0], torch.tensor([0.0, 4.0, 12.0])) and found[1] is None
     assert torch.equal(x.grad, torch.full((3,), 2.0)) and unused.grad is None
+    value, one = torch.sin(x), torch.ones(3)
+    for keep_graph in (True, False):
+        internals.vector_jacobian_product(value, (x,), one, keep_graph=keep_graph)
     with pytest.raises(RuntimeError, match="second time"):
-        value = torch.sin(x)
-        for _ in range(2):
-            internals.vector_jacobian_product(value, (x,), torch.ones(3))
+        internals.vector_jacobian_product(value, (x,), one)
 
 
 def test_flattened_tensors_lie_in_a_row():

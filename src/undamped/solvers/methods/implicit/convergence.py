@@ -60,7 +60,7 @@ class Convergence:
 
     def look(self, correction: Tensor) -> np.ndarray:
         """Take in a correction, (…, systems, size); return which lanes are to have it added."""
-        scaled, systems = correction * self.weights, len(self.weights)
+        scaled, systems = correction * self.weights, self.weights.shape[0]
         scale = math.sqrt(systems / scaled.numel())
         if systems == 1:
             return self._look_at_one(torch.linalg.vector_norm(scaled).item() * scale)

@@ -8,15 +8,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from undamped.solvers.methods.combine import combine
+from undamped.solvers.methods.combine import Row, Terms, combine_terms, terms_of
 from undamped.solvers.methods.implicit.band import Band
+from undamped.solvers.methods.implicit.lanes import some
 from undamped.solvers.methods.implicit.method import Attempt, ImplicitMethod
 from undamped.solvers.methods.implicit.stability import A_STABLE, L_STABLE
 from undamped.solvers.methods.implicit.stage_equations import StageEquations
 from undamped.solvers.methods.solver import Field, Number, register
 from undamped.solvers.methods.stage_times import stage_times
-
-Row = tuple[float, ...]
 
 
 class DiagonallyImplicit(ImplicitMethod):
@@ -33,12 +32,19 @@ class DiagonallyImplicit(ImplicitMethod):
     weights: ClassVar[Row]
     error_weights: ClassVar[Row | None] = None
     shifts = (1.0,)
+    lower_terms: ClassVar[tuple[Terms, ...]]
+    """The a_ij that are not zero."""
+    weight_terms: ClassVar[Terms]
+    error_terms: ClassVar[Terms]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         # The systems of the method are scaled so that γ is part of the shift.
         if hasattr(cls, "gamma"):
             cls.shifts = (1 / cls.gamma,)
+            cls.lower_terms = tuple(terms_of(row) for row in cls.lower)
+            cls.weight_terms = terms_of(cls.weights)
+            cls.error_terms = terms_of(cls.error_weights or ())
 
     @property
     def explicit_first(self) -> bool:
@@ -50,12 +56,12 @@ class DiagonallyImplicit(ImplicitMethod):
         found: list[Tensor] = []
         taken: list[Tensor] = []
         times = attempt.times(self.nodes)
-        for number, (time, row) in enumerate(zip(times, self.lower, strict=True)):
+        for number, (time, terms) in enumerate(zip(times, self.lower_terms, strict=True)):
             if number == 0 and self.explicit_first:
                 found.append(torch.zeros_like(attempt.rows))
                 taken.append(attempt.first_slope() * attempt.row_h)
                 continue
-            base = combine(None, 1.0, row, taken) if row else torch.zeros_like(attempt.rows)
+            base = self._sum(terms, taken, attempt.rows)
             if start is not None:
                 z = start[number]
             elif taken:
@@ -65,7 +71,7 @@ class DiagonallyImplicit(ImplicitMethod):
             z = self._stage(attempt, time, base, z)
             found.append(z)
             taken.append((z - base) / self.gamma)
-            if not attempt.ok.any():
+            if not some(attempt.ok):
                 found += [z] * (len(self.nodes) - len(found))
                 break
         return torch.stack(found)
@@ -104,11 +110,11 @@ class DiagonallyImplicit(ImplicitMethod):
         if isinstance(h, Tensor):  # in double precision, whatever the state is in
             h = h.to(y.dtype)
         taken: list[Tensor] = []
-        for number, (z, row) in enumerate(zip(stages.unbind(), self.lower, strict=True)):
+        for number, (z, terms) in enumerate(zip(stages.unbind(), self.lower_terms, strict=True)):
             if number == 0 and self.explicit_first:
                 taken.append(field(times[0], y) * h)
                 continue
-            base = combine(None, 1.0, row, taken) if row else torch.zeros_like(z)
+            base = self._sum(terms, taken, z)
             if graph:
                 equations = StageEquations(
                     field,
@@ -122,7 +128,11 @@ class DiagonallyImplicit(ImplicitMethod):
                 )
                 z = equations.attach(z.unsqueeze(0))[0]
             taken.append((z - base) / self.gamma)
-        return combine(y, 1.0, self.weights, taken)
+        return combine_terms(y, 1.0, self.weight_terms, taken)
+
+    @staticmethod
+    def _sum(terms: Terms, taken: list[Tensor], like: Tensor) -> Tensor:
+        return combine_terms(None, 1.0, terms, taken) if terms else torch.zeros_like(like)
 
     def points(self, y: Tensor, stages: Tensor) -> list[tuple[float, float, Tensor]]:
         """Return the stages with their weights."""
@@ -134,11 +144,12 @@ class DiagonallyImplicit(ImplicitMethod):
     def _increments(self, attempt: Attempt, stages: Tensor) -> list[Tensor]:
         """Return the k of solved stages."""
         taken: list[Tensor] = []
-        for number, (z, row) in enumerate(zip(stages.unbind(), self.lower, strict=True)):
+        for number, (z, terms) in enumerate(zip(stages.unbind(), self.lower_terms, strict=True)):
             if number == 0 and self.explicit_first:
                 taken.append(attempt.first_slope() * attempt.row_h)
                 continue
-            taken.append((z - combine(None, 1.0, row, taken) if row else z) / self.gamma)
+            before = combine_terms(None, 1.0, terms, taken) if terms else None
+            taken.append((z if before is None else z - before) / self.gamma)
         return taken
 
     def last_slope(self, attempt: Attempt, stages: Tensor) -> Tensor | None:
@@ -149,7 +160,7 @@ class DiagonallyImplicit(ImplicitMethod):
         """Compare with the companion, filtered by the stiff part of the field."""
         if self.error_weights is None:
             return None
-        raw = combine(None, 1.0, self.error_weights, self._increments(attempt, stages))
+        raw = combine_terms(None, 1.0, self.error_terms, self._increments(attempt, stages))
         return attempt.line.solve(0, raw / self.gamma)
 
 

@@ -16,6 +16,7 @@ from undamped.errors import OptionError
 from undamped.solvers.methods.implicit.band import Band
 from undamped.solvers.methods.implicit.systems import Systems, agree, directions
 from undamped.solvers.methods.solver import Field
+from undamped.torch_internals import vector_jacobian_product
 
 _NO_DERIVATIVE = (RuntimeError, NotImplementedError, OptionError)
 
@@ -70,16 +71,20 @@ class LocalField:
     def _pull(self, w: Tensor, *, batched: bool) -> Tensor:
         if not self.value.requires_grad:
             return torch.zeros_like(w)
-        with torch.enable_grad():
-            (found,) = torch.autograd.grad(
-                self.value,
-                self.y,
-                w.to(self.value.dtype),
-                retain_graph=True,
-                create_graph=self.create_graph,
-                allow_unused=True,
-                is_grads_batched=batched,
-            )
+        vector = w.to(self.value.dtype)
+        if not (batched or self.create_graph):
+            (found,) = vector_jacobian_product(self.value, (self.y,), vector, keep_graph=True)
+        else:
+            with torch.enable_grad():
+                (found,) = torch.autograd.grad(
+                    self.value,
+                    self.y,
+                    vector,
+                    retain_graph=True,
+                    create_graph=self.create_graph,
+                    allow_unused=True,
+                    is_grads_batched=batched,
+                )
         return torch.zeros_like(w) if found is None else found
 
     def pull_many(self, w: Tensor) -> Tensor:
