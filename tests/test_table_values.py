@@ -346,3 +346,15 @@ def test_classes_that_training_never_sees_are_warned_about(tmp_path):
     frame.to_csv(tmp_path / "t.csv", index=False)
     task = Recordings(str(tmp_path / "t.csv"), target="state")
     assert "Warning: Not in the training part, and never to be named: broken." in task.notes()
+
+
+def test_a_parquet_file_that_holds_fewer_rows_than_it_counts_is_refused(tmp_path, monkeypatch):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    pd.DataFrame({"x": [1.0, 2.0, 3.0], "label": ["a", "b", "a"]}).to_parquet(path)
+    real = parquet.ParquetFile.iter_batches
+    monkeypatch.setattr(
+        parquet.ParquetFile, "iter_batches", lambda self, **how: list(real(self, batch_size=2))[:1]
+    )
+    with pytest.raises(DataError, match="expected 3 rows, as the file counts them, got 2"):
+        read_recordings(path, target="label")

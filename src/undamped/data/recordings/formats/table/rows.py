@@ -294,6 +294,10 @@ def _parquet_columns(path: Path) -> list[str]:
     with _damage(path, "a Parquet file"):
         file = parquet.ParquetFile(path)
         columns, rows = [str(name) for name in file.schema_arrow.names], file.metadata.num_rows
+        groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
+        stored = sum(group.num_rows for group in groups)
+    if rows != stored:
+        raise _wrong(path, f"{rows} rows, as the file counts them", str(stored))
     columns = [name for name in columns if not name.startswith("__index_level_")]
     if not columns or not rows:
         raise _wrong(path, "a table with rows", "an empty one")
@@ -309,7 +313,9 @@ def _parquet_pieces(
     parquet = _pyarrow(path)
     numbers = [float(word) for word in na if _is_number(word)]
     with _damage(path, "a whole Parquet file"):
-        for batch in parquet.ParquetFile(path).iter_batches(batch_size=rows):
+        file, read = parquet.ParquetFile(path), 0
+        for batch in file.iter_batches(batch_size=rows):
+            read += batch.num_rows
             # Without metadata, the index of a data frame is a column like all others.
             frame = batch.replace_schema_metadata(None).to_pandas()
             for name in text:
@@ -318,6 +324,9 @@ def _parquet_pieces(
                 missing = numbers if is_numeric_dtype(frame[name]) else list(na)
                 frame[name] = frame[name].mask(frame[name].isin(missing))
             yield frame
+        if read != file.metadata.num_rows:
+            counted = f"{file.metadata.num_rows} rows, as the file counts them"
+            raise _wrong(path, counted, str(read))
 
 
 @contextlib.contextmanager
