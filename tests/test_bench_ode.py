@@ -7,6 +7,7 @@ import torch
 from undamped.bench import ode
 from undamped.bench.ode_tables import FieldTiming, OdeBenchmark
 from undamped.bench.timing import Timing
+from undamped.solvers import solve
 
 
 def test_reports():
@@ -57,6 +58,14 @@ def test_own_steps_save_evaluations():
 def test_timing_a_small_field():
     found = ode._time("tiny", ode.SmallField(), torch.randn(4, 8), [0.0, 0.5], 1, None)
     assert found.over_bare > 0 and "undamped adjoint" in found.gradients
+
+
+def test_the_adjoint_of_the_small_field_is_not_refused():
+    torch.manual_seed(0)
+    model, y = ode.SmallField(), torch.randn(256, 8, requires_grad=True)
+    solution = solve(model, y, ode.SMALL_TIMES, rtol=1e-5, atol=1e-5, gradient="adjoint")
+    solution.final.pow(2).mean().backward()
+    assert y.grad.isfinite().all()
 
 
 def test_memory_work_runs():
