@@ -294,3 +294,11 @@ def test_running_statistics_are_those_of_the_forward_pass(gradient, closed_over)
     found.final.sum().backward()
     assert all(torch.equal(*pair) for pair in zip(before, norm.buffers(), strict=True))
     assert all(old is new for old, new in zip(kept, norm.buffers(), strict=True))
+
+
+def test_a_compiled_field_is_not_warned_about():
+    net = nn.Linear(2, 2)
+    compiled = torch.compile(net, backend="eager")
+    start = torch.randn(3, 2, requires_grad=True)
+    solve(lambda t, y: compiled(y), start, [0.0, 1.0]).final.sum().backward()
+    assert net.weight.grad is not None

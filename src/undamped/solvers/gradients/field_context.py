@@ -6,6 +6,7 @@ of the forward pass, in its precision, and without anything drawn by chance.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -93,9 +94,14 @@ def normalizations(function: Callable[..., Any], into: list[nn.Module]) -> Itera
     if isinstance(function, nn.Module):
         for module in function.modules():
             look(module, None)
+        yield
+        return
     hook = register_module_forward_pre_hook(look)
     try:
-        yield
+        with warnings.catch_warnings():
+            # A compiled module calls it twice, which does no harm.
+            warnings.filterwarnings("ignore", message="Using `torch.compile", category=UserWarning)
+            yield
     finally:
         hook.remove()
 
