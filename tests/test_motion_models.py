@@ -52,7 +52,8 @@ def test_a_run_is_diagnosed_reported_and_answers(pendulum, tmp_path):
     )
     assert said.exit_code == 0, said.output
     (found,) = json.loads(said.stdout)["models"]
-    assert found["verdict"].startswith("kept: the field keeps its energy")
+    assert found["verdict"].startswith("test mse")
+    assert any(note.startswith("kept: the field keeps its energy") for note in found["notes"])
     assert [m["kept"] for m in found["promises"]["measurements"]] == [True, True]
     assert "∇E · f = 0" in (tmp_path / "page.html").read_text()
     said = CliRunner().invoke(cli.app, ["predict", str(path), "--json"])

@@ -112,6 +112,7 @@ SLOT_OPERATORS: dict[str, Callable[..., Any]] = {
     "eq.Scalar": _compared("Equal"),
     "eq.Tensor": _compared("Equal"),
     "flatten.using_ints": _reshaped,
+    "ge.Scalar": _compared("GreaterOrEqual"),
     "gt.Tensor": _compared("Greater"),
     "log_sigmoid": _log_sigmoid,
     "masked_fill.Scalar": _masked_fill,
