@@ -9,8 +9,8 @@ from mkdocs.structure.files import File, Files
 
 import mathematics
 import reference
-from undamped.describe import REGISTRIES, describe_member, summary
-from undamped.registry import Registry
+from undamped._base.describe import REGISTRIES, describe_member, summary
+from undamped._base.registry import Registry
 
 
 def page(name: str, registry: Registry) -> str:

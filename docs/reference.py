@@ -10,7 +10,7 @@ import pkgutil
 from typing import Any
 
 import undamped
-from undamped.registry import models
+from undamped._base.registry import models
 
 HIDDEN = {"undamped.cli", "undamped.bench", "undamped.experiments"}
 """Programs, which are described by their help."""

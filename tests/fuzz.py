@@ -38,13 +38,13 @@ import torch
 from safetensors.torch import load, save
 
 from canonical_files import idx
+from undamped._base.errors import UndampedError
+from undamped._base.files import _CHECKSUM, _checksum
 from undamped.cli.settings import read_settings
 from undamped.data.published.formats.images import _cifar_pickle, read_idx
 from undamped.data.recordings.read import read_recordings
-from undamped.errors import UndampedError
 from undamped.export import subject_of
 from undamped.export.live import LiveModel
-from undamped.files import _CHECKSUM, _checksum
 from undamped.report.model_report import ModelReport
 from undamped.report.plots import plots
 from undamped.report.watch import Watch

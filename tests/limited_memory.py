@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from undamped._base.memory import memory_use, reset_peak_memory
 from undamped.data.recordings import series as recordings
 from undamped.data.recordings.read import read_recordings
-from undamped.memory import memory_use, reset_peak_memory
 from undamped.tasks import series, series_tensors
 from undamped.tasks.series import SeriesTask
 from undamped.training import fit

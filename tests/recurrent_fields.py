@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
 from undamped.solvers import Solver
 from undamped.solvers.settings import choose_solver
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from undamped._base.errors import OptionError, ShapeError
 from undamped.analysis import attention, attention_of
-from undamped.errors import OptionError, ShapeError
 
 
 def test_uniform_attention_reaches_everything_directly():

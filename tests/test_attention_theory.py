@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import undamped
+from undamped._base.errors import OptionError
 from undamped.analysis import (
     attention_exponent,
     attention_of,
@@ -16,7 +17,6 @@ from undamped.analysis import (
     uniform_attention_gradient,
 )
 from undamped.cells.bases.cell import Cell
-from undamped.errors import OptionError
 
 
 class Linear(Cell):

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
 from undamped.solvers import Auto, solve
 from undamped.solvers.methods.implicit.auto import AutoStepper
 

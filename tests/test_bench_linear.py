@@ -9,9 +9,9 @@ from multiprocessing import get_context
 import pytest
 import torch
 
+from undamped._base.errors import OptionError
 from undamped.bench.linear import FLOOR, SCAN, STACK, THEIRS, _stack, _train, run
 from undamped.bench.linear_jax import jax_step
-from undamped.errors import OptionError
 
 
 def test_it_times_all_candidates_and_they_agree():

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
+from undamped._base.errors import OptionError
 from undamped.bench import unicornn, unicornn_gpu
 from undamped.bench.timing import Timing
-from undamped.errors import OptionError
 
 
 @pytest.fixture

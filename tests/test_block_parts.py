@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
 from undamped.kernels.dispatch import plain_loops
 from undamped.kernels.linear.norm import row_norm
 from undamped.kernels.linear.product import kept_product

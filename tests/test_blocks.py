@@ -10,10 +10,10 @@ import torch
 import undamped
 from family_oracles import ORACLES, array
 from oracles import sigmoid
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
+from undamped._base.registry import models
 from undamped.kernels.linear.gate import gated_unit
 from undamped.networks import in_chunks
-from undamped.registry import models
 
 TAKE_BLOCKS = [
     name

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from undamped import cli
-from undamped.errors import UndampedError
-from undamped.registry import models, tasks
+from undamped._base.errors import UndampedError
+from undamped._base.registry import models, tasks
 
 TINY = ["task.length=6", "model.hidden_size=4", "train.steps=3", "train.batch_size=4"]
 

@@ -8,9 +8,9 @@ import pytest
 
 from test_portfolio import invoke
 from test_rivals import waves
+from undamped._base.errors import DataError, OptionError, UnknownNameError
 from undamped.data.recordings.series import SeriesSet
 from undamped.data.recordings.splits import hold_out
-from undamped.errors import DataError, OptionError, UnknownNameError
 from undamped.tasks.series import SeriesTask
 
 

@@ -8,11 +8,11 @@ import torch
 
 import undamped
 from member_groups import WHOLE
-from undamped.errors import OptionError, UndampedError, UnknownNameError
+from undamped._base.errors import OptionError, UndampedError, UnknownNameError
+from undamped._base.options import PositiveInt, options_of
+from undamped._base.registry import models
 from undamped.fields import HeavyBallField, NeuralODE, PerceptronField
 from undamped.networks.continuous import ContinuousModel
-from undamped.options import PositiveInt, options_of
-from undamped.registry import models
 
 
 def sizes(name):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from undamped import tasks
-from undamped.errors import UnknownNameError
+from undamped._base.errors import UnknownNameError
 from undamped.tasks.continuous_data import (
     DENSITIES,
     annuli,

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from undamped.errors import UndampedError
+from undamped._base.errors import UndampedError
 from undamped.experiments import annuli, densities, kept_gradients
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import undamped
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
 from undamped.fields import BottleneckField, ConcatSquashField, ContinuousFlow
 from undamped.flows.jacobian_trace import bottleneck_trace, draw_noise, field_and_trace
 

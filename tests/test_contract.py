@@ -17,13 +17,13 @@ from toy_members import (
     SpringSlopes,
 )
 from undamped import cli
+from undamped._base.contract import NO_TARGETS, Batch, Clock, StateSpace, TaskShape
+from undamped._base.errors import OptionError, ShapeError
+from undamped._base.registry import models, tasks
+from undamped._base.source import OWN
 from undamped.analysis import gradient_flow
-from undamped.contract import NO_TARGETS, Batch, Clock, StateSpace, TaskShape
-from undamped.errors import OptionError, ShapeError
 from undamped.networks import SequenceModel
 from undamped.networks.for_task import check_options, model_for
-from undamped.registry import models, tasks
-from undamped.source import OWN
 from undamped.tasks.task import known_answers
 from undamped.training import Run, fit
 from undamped.training.evaluation import evaluate

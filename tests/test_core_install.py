@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from undamped.packages import CORE
+from undamped._base.packages import CORE
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -48,8 +48,8 @@ from undamped.networks.recurrent import Recurrent
 from undamped.networks.relational.base import RelationalModel
 from undamped.networks.task_model import TaskModel
 from undamped.networks.irregular.network import StampedNetwork
-from undamped.options import options_of
-from undamped.registry import models, solvers
+from undamped._base.options import options_of
+from undamped._base.registry import models, solvers
 from undamped.solvers import LinearRotating
 
 def train(module, loss):
@@ -97,7 +97,7 @@ from undamped.fields import PerceptronField
 ode = undamped.NeuralODE(PerceptronField(2, 4))
 train(ode, lambda: ode(torch.randn(5, 2)).square().mean())
 import tempfile, pathlib
-from undamped.files import write_tensors, read_tensors
+from undamped._base.files import write_tensors, read_tensors
 place = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
 write_tensors(place, ode.state_dict())
 """
@@ -127,7 +127,9 @@ ROOMS = [
 def test_every_other_room_says_what_to_install(room):
     said = run(f"import undamped\nimport undamped.{room}")
     last = said.stderr.strip().splitlines()[-1]
-    assert last.startswith("undamped.errors.MissingPackageError: undamped."), said.stderr[-500:]
+    assert last.startswith("undamped._base.errors.MissingPackageError: undamped."), said.stderr[
+        -500:
+    ]
     assert last.endswith("pip install 'undamped[all]'")
 
 

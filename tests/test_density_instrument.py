@@ -8,9 +8,9 @@ import torch
 
 import undamped
 from undamped import report
+from undamped._base.registry import instruments, tasks
 from undamped.analysis import InapplicableError, Probe, density
 from undamped.networks.point_model import PointModel
-from undamped.registry import instruments, tasks
 
 
 def still(size):

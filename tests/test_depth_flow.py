@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 import undamped
+from undamped._base.errors import OptionError
 from undamped.analysis import depth_flow, kept_gradient
 from undamped.analysis.depth_flow import flows_in_depth
-from undamped.errors import OptionError
 from undamped.flows.neural_ode import NeuralODE
 from undamped.networks.point_model import PointModel
 

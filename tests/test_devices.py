@@ -15,9 +15,9 @@ from torch import nn
 
 import undamped
 from member_groups import CELLS, STAMPED, WHOLE, small_whole
-from undamped.errors import OptionError
-from undamped.options import options_of
-from undamped.registry import models
+from undamped._base.errors import OptionError
+from undamped._base.options import options_of
+from undamped._base.registry import models
 from undamped.training.devices import make_fabric
 from undamped.training.options import TrainOptions
 

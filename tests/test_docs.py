@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from undamped.describe import REGISTRIES, describe_member
+from undamped._base.describe import REGISTRIES, describe_member
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "docs"))
 import mathematics

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import undamped
-from undamped.contract import StateSpace
-from undamped.errors import OptionError
+from undamped._base.contract import StateSpace
+from undamped._base.errors import OptionError
 from undamped.networks.physics.energy_shaping import EnergyShaping, control_loop
 from undamped.tasks.physics.pendulum import EmbeddedPendulumField, PendulumField
 

@@ -19,7 +19,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import undamped
 from undamped import SequenceClassifier, SequenceForecaster, SequenceRegressor
-from undamped.errors import DataError, OptionError, UndampedError, UnknownNameError
+from undamped._base.errors import DataError, OptionError, UndampedError, UnknownNameError
 from undamped.estimators.inputs import collect
 from undamped.training.portfolio import at_once_members, networks
 
@@ -652,7 +652,7 @@ def test_frames_of_forecasts_go_on():
 def test_examples_run(member):
     import doctest
 
-    from undamped.docstrings import sections
+    from undamped._base.docstrings import sections
 
     example = sections(member)["Example"]
     test = doctest.DocTestParser().get_doctest(

@@ -10,11 +10,11 @@ from torch import nn
 
 import undamped
 from undamped import report
+from undamped._base.describe import describe_member
+from undamped._base.docstrings import sections
+from undamped._base.errors import OptionError, ShapeError
+from undamped._base.registry import instruments, tasks
 from undamped.analysis import Probe, Result
-from undamped.describe import describe_member
-from undamped.docstrings import sections
-from undamped.errors import OptionError, ShapeError
-from undamped.registry import instruments, tasks
 
 
 @pytest.fixture(scope="module")

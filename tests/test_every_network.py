@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import undamped
-from undamped.errors import OptionError, ShapeError
+from undamped._base.errors import OptionError, ShapeError
+from undamped._base.registry import models
 from undamped.networks import in_chunks
 from undamped.networks.recurrent import Recurrent
-from undamped.registry import models
 
 NETWORKS = [
     name

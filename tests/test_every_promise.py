@@ -10,12 +10,12 @@ import torch
 import undamped
 import undamped.report
 from member_groups import CELLS, OF_VECTORS, STAMPED, WHOLE, small_whole
+from undamped._base.docstrings import sections
+from undamped._base.options import options_of
+from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models, solvers
 from undamped.analysis.promises import measure
-from undamped.docstrings import sections
 from undamped.flows import continuous_flow
-from undamped.options import options_of
-from undamped.promises import Kind, Promise
-from undamped.registry import models, solvers
 
 OTHERS = [*OF_VECTORS, *WHOLE, *STAMPED]
 MOTIONS = [{"hidden_size": 4, "motion": m} for m in ("constant", "bounded", "isospectral")]

@@ -4,8 +4,8 @@ import mpmath
 import numpy as np
 import pytest
 
+from undamped._base.errors import OptionError, ShapeError
 from undamped.analysis import fisher_memory
-from undamped.errors import OptionError, ShapeError
 
 N = 100
 

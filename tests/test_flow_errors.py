@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import undamped
-from undamped.errors import OptionError, ShapeError
+from undamped._base.errors import OptionError, ShapeError
 from undamped.fields import PerceptronField
 
 

@@ -10,14 +10,14 @@ import torch
 from scipy.signal import lfilter
 
 import undamped
+from undamped._base.contract import Batch, Forecast, TaskShape
+from undamped._base.errors import DataError, MissingPackageError, OptionError, UndampedError
 from undamped.cli import main
 from undamped.cli.next_steps import next_steps
-from undamped.contract import Batch, Forecast, TaskShape
 from undamped.data.recordings.bands import Bands
 from undamped.data.recordings.grid import stamps_ahead
 from undamped.data.recordings.season import calendar_seasons, find_season
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, MissingPackageError, OptionError, UndampedError
 from undamped.tasks.series import SeriesTask
 from undamped.training import Run, fit
 from undamped.training.backtest import backtest
@@ -536,7 +536,7 @@ def test_constants_beside_others_are_said(tmp_path):
 
 
 def test_without_statsforecast_ets_is_one_sentence(monkeypatch, tmp_path):
-    from undamped import packages
+    from undamped._base import packages
 
     monkeypatch.setattr(packages, "_is_there", lambda package: package != "statsforecast")
     with pytest.raises(MissingPackageError, match=r"no statsforecast.*pip install"):
@@ -575,7 +575,7 @@ def test_the_experiment_at_its_smallest(tmp_path, monkeypatch):
     assert set(found.figures()) == {"forecasts_load"}
     with pytest.raises(DataError, match="undamped data fetch forecasts"):
         forecasts.run(sets=("load", "co2"))
-    with pytest.raises(undamped.errors.UnknownNameError, match="sunspots"):
+    with pytest.raises(undamped._base.errors.UnknownNameError, match="sunspots"):
         forecasts.run(sets=("sunspot",))
 
 

@@ -125,8 +125,8 @@ def test_operators_have_a_kernel_for_gpus(name, way):
 
 @pytest.mark.skipif(find_spec("triton") is not None, reason="Triton is installed")
 def test_the_benchmark_says_what_it_needs():
+    from undamped._base.errors import MissingPackageError
     from undamped.bench.gpu_kernels import run
-    from undamped.errors import MissingPackageError
 
     with pytest.raises(MissingPackageError, match=r"undamped\[gpu\]"):
         run()
@@ -144,5 +144,5 @@ def test_the_benchmark_prints_its_checks(monkeypatch):
     assert result.to_dict()["spilled_bytes"] == 0
     monkeypatch.setattr(gpu_kernels, "triton_is_there", lambda: True)
     for words, bad in (("steps", {"steps": "7,x"}), ("targets", {"targets": "a100"})):
-        with pytest.raises(undamped.errors.OptionError, match=words):
+        with pytest.raises(undamped._base.errors.OptionError, match=words):
             gpu_kernels.run(**bad)

@@ -10,7 +10,7 @@ import torch
 from scipy.integrate import trapezoid
 
 import undamped
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
 from undamped.flows.depth_gradients import adjoints, coherence, parameter_gradients, spans
 from undamped.flows.gradient_keeping import (
     KEPT,

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import undamped
-from undamped.docstrings import sections
-from undamped.registry import models
+from undamped._base.docstrings import sections
+from undamped._base.registry import models
 
 ROOT = Path(__file__).parent.parent
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))

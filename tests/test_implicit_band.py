@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
 from undamped.solvers import SDIRK4, Radau5, solve
 from undamped.solvers.methods.implicit.band import Band, BandFactors, solve_stages
 from undamped.solvers.methods.implicit.linearization import Linearization

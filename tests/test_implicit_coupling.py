@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from undamped.errors import SolveError
-from undamped.registry import solvers
+from undamped._base.errors import SolveError
+from undamped._base.registry import solvers
 from undamped.solvers import Radau5, solve
 
 IMPLICIT = [n for n in solvers if solvers[n].implicit and not solvers[n].switches]

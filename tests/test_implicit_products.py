@@ -8,7 +8,7 @@ import threading
 import pytest
 import torch
 
-from undamped.registry import solvers
+from undamped._base.registry import solvers
 from undamped.solvers import solve
 from undamped.solvers.methods.implicit import linearization
 from undamped.solvers.methods.implicit.factors import FullFactors, Inverses

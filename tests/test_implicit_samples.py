@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
 from undamped.solvers import solve
 
 METHODS = ["radau5", "sdirk4", "trbdf2"]

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from undamped.registry import solvers
+from undamped._base.registry import solvers
 from undamped.solvers import Rodas5P, solve
 
 IMPLICIT = [n for n in solvers if solvers[n].implicit and not solvers[n].switches]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from undamped import tasks
-from undamped.errors import DataError
+from undamped._base.errors import DataError
 from undamped.networks.for_task import model_for
 
 

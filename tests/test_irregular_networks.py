@@ -7,8 +7,8 @@ import torch
 import undamped
 from irregular_oracles import ORACLES, bayes
 from member_groups import STAMPED
-from undamped.contract import Batch, Clock, TaskShape
-from undamped.errors import OptionError, ShapeError, UnknownNameError
+from undamped._base.contract import Batch, Clock, TaskShape
+from undamped._base.errors import OptionError, ShapeError, UnknownNameError
 from undamped.networks.for_task import model_for
 from undamped.networks.irregular.gru_ode_bayes import BayesNetwork
 from undamped.networks.irregular.model import StampedModel

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import undamped
+from undamped._base.errors import OptionError, ShapeError
 from undamped.analysis import (
     jacobian_of,
     jacobian_product,
@@ -15,7 +16,6 @@ from undamped.analysis import (
     spectrum,
     step_jacobians,
 )
-from undamped.errors import OptionError, ShapeError
 
 
 def test_jacobian_of_a_plain_function():

@@ -13,10 +13,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import undamped
+from undamped._base.registry import models
 from undamped.kernels.shared import threads
 from undamped.kernels.shared.threads import run_in_parallel
 from undamped.networks.recurrent import Recurrent
-from undamped.registry import models
 
 NETWORKS = [
     name

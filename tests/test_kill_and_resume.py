@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from undamped import cli
+from undamped._base.files import read_tensors
 from undamped.bench.forks import forks
-from undamped.files import read_tensors
 from undamped.training.checkpoint import load_checkpoint
 from undamped.training.run import Run
 

@@ -6,9 +6,9 @@ import torch
 
 import undamped
 from test_motion_oracles import compare, made, slope, states
+from undamped._base.contract import Batch, StateSpace
+from undamped._base.errors import NonFiniteError, OptionError
 from undamped.analysis.promises import measure
-from undamped.contract import Batch, StateSpace
-from undamped.errors import NonFiniteError, OptionError
 from undamped.fields.physics import LagrangianField
 from undamped.fields.physics.curvature import Curvature
 from undamped.fields.physics.perceptron_lagrangian import PerceptronLagrangian

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from limited_memory import LIMIT
+from undamped._base.errors import DataError
 from undamped.data.recordings import series
 from undamped.data.recordings.formats import large_arrays
 from undamped.data.recordings.on_disk import mapped_from
 from undamped.data.recordings.read import read_recordings
-from undamped.errors import DataError
 from undamped.tasks.series import SeriesTask
 from undamped.training.batches import batches
 

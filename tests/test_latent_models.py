@@ -18,8 +18,8 @@ from irregular_oracles import (
     rotating,
 )
 from undamped import tasks
-from undamped.contract import Batch, Clock, TaskShape
-from undamped.errors import NonFiniteError, ShapeError
+from undamped._base.contract import Batch, Clock, TaskShape
+from undamped._base.errors import NonFiniteError, ShapeError
 from undamped.networks.irregular.model import StampedModel
 from undamped.networks.latent.normal import Normal
 from undamped.networks.latent.points import seen_points, without

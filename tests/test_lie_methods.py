@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import undamped
-from undamped.errors import OptionError, ShapeError
+from undamped._base.errors import OptionError, ShapeError
+from undamped._base.registry import solvers
 from undamped.kernels.skew_exponential import skew_exponential
-from undamped.registry import solvers
 from undamped.solvers import LinearRotating, Rotating, solve
 
 D = torch.float64

@@ -7,9 +7,9 @@ import torch
 import undamped
 from family_oracles import array, linoss
 from oracles import sigmoid
+from undamped._base.errors import OptionError
 from undamped.analysis.promises import measure
 from undamped.cells.mingru import positive
-from undamped.errors import OptionError
 
 logistic = torch.nn.functional.logsigmoid
 

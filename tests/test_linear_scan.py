@@ -6,7 +6,7 @@ import torch
 
 import undamped
 from undamped import kernels
-from undamped.errors import ShapeError
+from undamped._base.errors import ShapeError
 from undamped.kernels import linear_oscillator_scan, linear_scan
 from undamped.kernels.linear import oscillator as oscillator_module
 from undamped.kernels.linear import scan as scan_module

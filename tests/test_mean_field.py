@@ -6,13 +6,13 @@ import math
 import numpy as np
 import pytest
 
+from undamped._base.errors import OptionError, UnknownNameError
 from undamped.analysis import (
     critical_weight_scale,
     mean_field,
     phase_diagram,
     simulate_depth,
 )
-from undamped.errors import OptionError, UnknownNameError
 
 
 def test_critical_line_of_tanh_without_bias_is_one():

@@ -11,7 +11,7 @@ from memory_oracles import (
     attends_to_relevant,
     sparse_attentive_backtracking,
 )
-from undamped.errors import OptionError, ShapeError
+from undamped._base.errors import OptionError, ShapeError
 
 SMALL = {"recent": 3, "kept": 2}
 # Every option with both kinds of network, in combinations: each of them is a kernel to compile.

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from undamped.errors import MissingPackageError, OptionError, UnknownNameError
+from undamped._base.errors import MissingPackageError, OptionError, UnknownNameError
 from undamped.experiments import minigrid
 from undamped.experiments.reinforcement import environments as worlds
 from undamped.experiments.reinforcement import training

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import undamped
-from undamped.errors import OptionError, ShapeError
+from undamped._base.errors import OptionError, ShapeError
 from undamped.fields import BottleneckField, ConcatSquashField, ContinuousFlow
 
 VECTORS = [

@@ -2,9 +2,9 @@
 
 import pytest
 
-from undamped.errors import UnknownNameError
+from undamped._base.errors import UnknownNameError
+from undamped._base.registry import benchmarks, experiments
 from undamped.experiments.physics.goals import Goal
-from undamped.registry import benchmarks, experiments
 
 TINY = {
     "hnn": {

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from undamped.contract import StateSpace
-from undamped.errors import NonFiniteError, OptionError
+from undamped._base.contract import StateSpace
+from undamped._base.errors import NonFiniteError, OptionError
 from undamped.fields.physics import (
     ConstantInput,
     Coordinates,

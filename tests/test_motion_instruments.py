@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 import undamped
 from undamped import cli
+from undamped._base.errors import OptionError
+from undamped._base.registry import instruments
 from undamped.analysis.core.motion import follow
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.motion_energy import motion_energy
@@ -19,9 +21,7 @@ from undamped.analysis.motion_picture import motion_picture
 from undamped.analysis.motion_portrait import motion_portrait
 from undamped.analysis.motion_potential import motion_potential
 from undamped.analysis.motion_volume import motion_volume
-from undamped.errors import OptionError
 from undamped.fields.physics import LagrangianField
-from undamped.registry import instruments
 from undamped.report import animate
 from undamped.tasks import build
 from undamped.training import fit

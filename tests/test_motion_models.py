@@ -8,12 +8,12 @@ from typer.testing import CliRunner
 
 import undamped
 from undamped import cli
+from undamped._base.contract import Batch, StateSpace
+from undamped._base.errors import OptionError, ShapeError
+from undamped._base.options import options_of
+from undamped._base.registry import models
 from undamped.analysis.promises import measure
-from undamped.contract import Batch, StateSpace
-from undamped.errors import OptionError, ShapeError
 from undamped.networks.physics.state_model import shape_of
-from undamped.options import options_of
-from undamped.registry import models
 from undamped.training import Run, fit, resume
 
 QUICK = {"steps": 30, "batch_size": 32, "validate_every": 10}

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import undamped
-from undamped.contract import Batch, StateSpace
-from undamped.errors import OptionError, ShapeError
+from undamped._base.contract import Batch, StateSpace
+from undamped._base.errors import OptionError, ShapeError
 from undamped.fields.physics import LagrangianField
 
 GENERATOR = np.random.default_rng(0)

@@ -10,7 +10,9 @@ from torch import nn
 
 import undamped
 from member_groups import OF_VECTORS
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
+from undamped._base.options import options_of
+from undamped._base.registry import models
 from undamped.fields import (
     Augmentation,
     BottleneckField,
@@ -27,8 +29,6 @@ from undamped.fields import (
     WithIntegral,
 )
 from undamped.fields.depth_variant import basis_values
-from undamped.options import options_of
-from undamped.registry import models
 from undamped.solvers import solve
 
 CONTINUOUS = [

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 import torch
 
+from undamped._base.errors import DataError
 from undamped.data.recordings.findings import look_at
 from undamped.data.recordings.labels import sorted_labels
 from undamped.data.recordings.read import read_recordings
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError
 from undamped.estimators import SequenceClassifier
 from undamped.networks import SequenceModel
 from undamped.tasks.series import SeriesTask

@@ -10,9 +10,9 @@ from torch.func import functional_call, vmap
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import undamped
+from undamped._base.registry import models
 from undamped.cells.bases.remembered import Remembered, contents
 from undamped.networks.recurrent import Recurrent
-from undamped.registry import models
 
 NETWORKS = [
     name

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from undamped._base.errors import OptionError, RunError
+from undamped._base.files import read_tensors
 from undamped.bench.forks import forks
 from undamped.cli.settings import read_settings
-from undamped.errors import OptionError, RunError
-from undamped.files import read_tensors
 from undamped.training import Run, fit, resume
 from undamped.training.checkpoint import load_checkpoint
 from undamped.training.crew import check_launched, is_follower, is_silent, lost

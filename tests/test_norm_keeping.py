@@ -8,7 +8,7 @@ import scipy.integrate
 import torch
 
 import undamped
-from undamped.errors import OptionError, SolveError
+from undamped._base.errors import OptionError, SolveError
 from undamped.fields.antisymmetric import IsospectralAntisymmetricField
 from undamped.fields.orthogonal import GatedOrthogonalField, IsospectralOrthogonalField
 from undamped.flows.depth_gradients import adjoints, sizes

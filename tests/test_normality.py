@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from undamped._base.errors import ShapeError
 from undamped.analysis import henrici_number, normality, schur_structure
-from undamped.errors import ShapeError
 
 
 def test_henrici_number():

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import undamped
+from undamped._base.errors import DataError, OptionError
 from undamped.analysis import ode_gradients
 from undamped.analysis.ode_gradients import compare_field_gradients, compare_gradients
 from undamped.analysis.stiffness import (
@@ -17,7 +18,6 @@ from undamped.analysis.stiffness import (
     heavy_ball_matrix,
     stiffness,
 )
-from undamped.errors import DataError, OptionError
 from undamped.fields import PerceptronField
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 import pytest
 
 import undamped
-from undamped.docstrings import documented_arguments, sections
-from undamped.errors import OptionError, UnknownNameError
-from undamped.options import (
+from undamped._base.docstrings import documented_arguments, sections
+from undamped._base.errors import OptionError, UnknownNameError
+from undamped._base.options import (
     PositiveFloat,
     PositiveInt,
     Range,
@@ -18,7 +18,7 @@ from undamped.options import (
     nearest,
     options_of,
 )
-from undamped.registry import Registry, models, tasks
+from undamped._base.registry import Registry, models, tasks
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_networks_check_their_options_too(size):
 
 
 def test_layers_that_do_not_fit_into_memory_are_refused_before_they_are_built(monkeypatch):
-    monkeypatch.setattr("undamped.memory.memory_available", lambda: 10_000)
+    monkeypatch.setattr("undamped._base.memory.memory_available", lambda: 10_000)
     undamped.GRU(3, 4, num_layers=3)
     with pytest.raises(OptionError, match="GRU with 9,000 layers: expected at most"):
         undamped.GRU(3, 4, num_layers=9_000)

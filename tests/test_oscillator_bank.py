@@ -5,9 +5,9 @@ import pytest
 import torch
 
 import undamped
-from undamped.contract import Batch, Clock, TaskShape
+from undamped._base.contract import Batch, Clock, TaskShape
+from undamped._base.errors import OptionError
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import OptionError
 from undamped.networks.bank.oscillators import DAMPINGS
 from undamped.networks.ridge import PENALTIES, fit_ridge
 from undamped.tasks.series import SeriesTask

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import undamped
+from undamped._base.errors import OptionError
 from undamped.cells.bases.cell import Cell
 from undamped.cells.linoss import LinearOscillators
-from undamped.errors import OptionError
 from undamped.kernels.linear import block as fused
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import undamped
+from undamped._base.errors import OptionError
 from undamped.cells.bases.cell import reference_scan
-from undamped.errors import OptionError
 from undamped.kernels import InversionWarning
 from undamped.kernels.shared import chunks, threads
 from undamped.kernels.unicornn import backward as stack_backward

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import undamped
-from undamped.errors import OptionError, ShapeError
+from undamped._base.errors import OptionError, ShapeError
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 import undamped
+from undamped._base.errors import OptionError
 from undamped.analysis import effective_steps, energy_drift, inversion_error, phase_volume
 from undamped.analysis.oscillators import hamiltonian
-from undamped.errors import OptionError
 
 
 def oscillators(**options):

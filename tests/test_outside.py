@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from test_command_line import invoke
-from undamped import outside
-from undamped.errors import OptionError, RunError
-from undamped.registry import models, solvers, tasks
-from undamped.source import OWN, Source
+from undamped._base import outside
+from undamped._base.errors import OptionError, RunError
+from undamped._base.registry import models, solvers, tasks
+from undamped._base.source import OWN, Source
 from undamped.training import Run, fit
 
 MEMBERS = '''
@@ -23,8 +23,8 @@ import torch
 from torch import nn
 
 from undamped.cells import Cell, network
-from undamped.options import Fraction, PositiveInt
-from undamped.registry import tasks
+from undamped._base.options import Fraction, PositiveInt
+from undamped._base.registry import tasks
 from undamped.tasks import Batch, Chance
 from undamped.tasks.task import GeneratedTask
 

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from undamped._base.errors import DataError, OptionError, UnknownNameError
 from undamped.data.recordings.formats.table.read import read_table
 from undamped.data.recordings.read import looks_like_data, read_recordings
-from undamped.errors import DataError, OptionError, UnknownNameError
 
 
 @pytest.fixture(autouse=True)

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import undamped
+from undamped._base.registry import models
 from undamped.analysis.promises import measure
 from undamped.cells.bases.cell import Cell
 from undamped.networks.recurrent import Recurrent
-from undamped.registry import models
 
 PAGE = Path(__file__).parents[1] / "docs" / "own-training-loop.md"
 PROMISING = [

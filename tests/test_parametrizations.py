@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils import parametrize
 
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
 from undamped.parametrizations.cayley import ScaledCayley, cayley_transform
 from undamped.parametrizations.complex_pair import real_form, to_complex, to_pair
 from undamped.parametrizations.exponential import Exponential, rotation_logarithm

@@ -9,9 +9,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from undamped import cli
+from undamped._base.errors import DataError, OptionError
+from undamped._base.registry import tasks
 from undamped.data.pictures.sequences import read_picture_sequences
-from undamped.errors import DataError, OptionError
-from undamped.registry import tasks
 
 
 def some_pictures(count=6, side=9):

@@ -6,8 +6,8 @@ import torch
 
 from canonical_files import cifar_arrays, everything
 from undamped import tasks
+from undamped._base.errors import DataError, OptionError
 from undamped.data.published.formats.images import read_idx_folder
-from undamped.errors import DataError, OptionError
 from undamped.tasks.psmnist import pixel_order
 
 FIRST = {

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from canonical_files import cifar10, mnist, record
-from undamped.errors import DataError, OptionError, ShapeError
+from undamped._base.errors import DataError, OptionError, ShapeError
+from undamped._base.registry import models
 from undamped.experiments import mnist_odes
 from undamped.fields.convolutional import ConvolutionalField, ConvolutionalStart
 from undamped.fields.heavy_ball import HeavyBallField
 from undamped.networks.continuous.images import ConvHBNODE
-from undamped.registry import models
 from undamped.tasks import CIFAR10Images, MNISTImages
 
 

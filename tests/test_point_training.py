@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
+from undamped._base.errors import OptionError
 from undamped.cli.next_steps import next_steps
 from undamped.cli.verbs.diagnose import diagnose
 from undamped.cli.verbs.predict import predict
-from undamped.errors import OptionError
 from undamped.networks.continuous.flow import FFJORD
 from undamped.training import Run, fit, resume, update
 

@@ -10,7 +10,7 @@ import pytest
 import undamped
 from test_rivals import task_of, waves
 from undamped.__main__ import main
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
 from undamped.networks.rivals.guess import Guess
 from undamped.training import Run, TrainOptions, fit
 from undamped.training.portfolio import at_once_members, networks
@@ -277,7 +277,7 @@ def test_refusals_in_short():
 def test_members_that_refuse_say_why(tmp_path, monkeypatch):
     monkeypatch.setattr(networks, "_MEMBERS", ())
     monkeypatch.setattr(at_once_members, "MEMBERS", ("guess", "minirocket"))
-    from undamped import packages
+    from undamped._base import packages
 
     monkeypatch.setattr(packages, "_is_there", lambda package: package != "aeon")
     run = fit("auto", task_of(*waves(30)), train={"steps": 1}, out=tmp_path, progress=False)

@@ -3,8 +3,8 @@
 import pytest
 
 import undamped
+from undamped._base.errors import OptionError, UnknownNameError
 from undamped.cli.settings import read_settings
-from undamped.errors import OptionError, UnknownNameError
 
 WORDS = ["ucr", "linoss", "recipe=linoss-paper", "task.dataset=EigenWorms"]
 

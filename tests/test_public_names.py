@@ -8,9 +8,9 @@ import sys
 import pytest
 
 import undamped
-from undamped.errors import OptionError
-from undamped.registry import Registry, models
-from undamped.stubs import PACKAGES, stub, stub_path
+from undamped._base.errors import OptionError
+from undamped._base.registry import Registry, models
+from undamped._base.stubs import PACKAGES, stub, stub_path
 
 
 def fresh(code: str) -> str:
@@ -23,7 +23,7 @@ def fresh(code: str) -> str:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_stubs_are_what_the_command_writes(package):
     written = stub_path(package).read_text(encoding="utf-8")
-    assert written == stub(package), "run 'python -m undamped.stubs'"
+    assert written == stub(package), "run 'python -m undamped._base.stubs'"
 
 
 def test_every_model_is_a_public_name():
@@ -64,7 +64,7 @@ def test_a_registry_imports_its_package_when_first_asked(tmp_path, monkeypatch):
     package = tmp_path / "many_letters"
     (package / "inner").mkdir(parents=True)
     (package / "__init__.py").write_text(
-        "from undamped.registry import Registry\nletters = Registry('letter', __name__)\n"
+        "from undamped._base.registry import Registry\nletters = Registry('letter', __name__)\n"
     )
     (package / "inner" / "__init__.py").write_text("")
     for place, name in ((package, "alpha"), (package / "inner", "beta")):

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from canonical_files import everything, record, ucr
-from undamped.errors import DataError, NonFiniteError, UnknownNameError
+from undamped._base.errors import DataError, NonFiniteError, UnknownNameError
 from undamped.experiments import lorenz96
 from undamped.experiments import ucr as archive
 from undamped.tasks import build

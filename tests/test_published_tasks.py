@@ -8,8 +8,8 @@ import torch
 
 from canonical_files import everything, imdb_folders, record, ucr
 from undamped import tasks
+from undamped._base.errors import DataError, OptionError
 from undamped.data.published.formats.vital_signs import heart_rate, respiratory_rate
-from undamped.errors import DataError, OptionError
 from undamped.tasks.lorenz96 import integrate
 from undamped.tasks.ucr import lem_parts
 from undamped.training import fit

@@ -7,12 +7,12 @@ import sys
 import numpy as np
 import pytest
 
+from undamped._base.errors import DataError, OptionError
+from undamped._base.registry import readers
 from undamped.data.recordings.read import looks_like_data, read_recordings
 from undamped.data.recordings.reader import reads
 from undamped.data.recordings.sequences import read_sequences
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, OptionError
-from undamped.registry import readers
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import undamped
+from undamped._base.errors import OptionError, ShapeError
 from undamped.analysis import recall
-from undamped.errors import OptionError, ShapeError
 
 
 class DelayLine(nn.Module):

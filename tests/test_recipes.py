@@ -2,7 +2,7 @@
 
 import pytest
 
-from undamped.registry import tasks
+from undamped._base.registry import tasks
 from undamped.training.recipes import merged, recommended
 
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import undamped
+from undamped._base.registry import models
 from undamped.kernels.recorded import loop as loops
 from undamped.kernels.recorded.recorder import Repeated, recorded_by, recorder_for
 from undamped.kernels.recorded.scan import RecordingWarning
 from undamped.networks.recurrent import Recurrent
-from undamped.registry import models
 
 STEPS = 11  # two recordings of four, and three steps by themselves
 

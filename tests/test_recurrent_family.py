@@ -12,11 +12,11 @@ import torch
 
 import undamped
 from family_oracles import ORACLES
+from undamped._base.errors import OptionError
+from undamped._base.options import REQUIRED, convert, options_of
+from undamped._base.registry import models
 from undamped.cells.bases.cell import Cell
-from undamped.errors import OptionError
 from undamped.networks.recurrent import Recurrent
-from undamped.options import REQUIRED, convert, options_of
-from undamped.registry import models
 
 # Numbers are written here that no optimiser of torch would leave.
 pytestmark = pytest.mark.filterwarnings("ignore:full-capacity-urnn. expected W on the unitary")

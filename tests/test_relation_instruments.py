@@ -5,12 +5,12 @@ import pytest
 import torch
 
 import undamped
+from undamped._base.errors import OptionError
+from undamped._base.registry import tasks
 from undamped.analysis import relations
 from undamped.analysis.core.probe import InapplicableError
 from undamped.analysis.encoder_probe import encoder_probe
 from undamped.analysis.generalisation import Generalisation, generalisation
-from undamped.errors import OptionError
-from undamped.registry import tasks
 from undamped.report.diagnose import diagnose
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from undamped.errors import DataError, OptionError
-from undamped.registry import tasks
+from undamped._base.errors import DataError, OptionError
+from undamped._base.registry import tasks
 from undamped.tasks.relations.games.objects import COLOURS, family, polyominoes
 from undamped.tasks.relations.glyphs import GLYPHS, LEAST_DISTANCE, glyph_pictures
 

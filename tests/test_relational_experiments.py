@@ -8,12 +8,12 @@ from typer.testing import CliRunner
 
 import undamped
 from undamped import cli
+from undamped._base.errors import OptionError, UnknownNameError
+from undamped._base.registry import experiments, tasks
 from undamped.bench.relations import PLAIN, PlainCoRelNet
 from undamped.bench.relations import run as bench
-from undamped.errors import OptionError, UnknownNameError
 from undamped.experiments.relational import comparison, games, relations, spurious
 from undamped.networks.for_task import model_for
-from undamped.registry import experiments, tasks
 from undamped.report.trials import mosaic, some_trials
 
 

@@ -10,11 +10,11 @@ import relational_oracles as oracles
 import undamped
 import undamped.networks.relational.normalisation
 from toy_members import PICTURES
-from undamped.contract import Batch, TaskShape
-from undamped.errors import OptionError, ShapeError, UnknownNameError
+from undamped._base.contract import Batch, TaskShape
+from undamped._base.errors import OptionError, ShapeError, UnknownNameError
+from undamped._base.registry import models, tasks
 from undamped.networks.for_task import check_options, model_for
 from undamped.networks.relational.base import RelationalModel, decoder
-from undamped.registry import models, tasks
 
 SMALL = {"features": 6}
 CASES = {

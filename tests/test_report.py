@@ -18,10 +18,10 @@ from torch import nn
 import undamped
 from member_groups import OF_VECTORS
 from undamped import report
+from undamped._base.errors import OptionError, RunError, UndampedError
+from undamped._base.options import options_of
+from undamped._base.registry import models
 from undamped.analysis.gradient_flow import summarise
-from undamped.errors import OptionError, RunError, UndampedError
-from undamped.options import options_of
-from undamped.registry import models
 from undamped.report import ModelReport, Remedy, Score
 from undamped.report.page import embedded
 from undamped.report.remedies import remedies
@@ -510,8 +510,8 @@ def test_training_writes_its_page_and_serves_a_live_one(tmp_path, monkeypatch):
 def test_command_line_draws_the_curves_of_runs_of_one_task(run, tmp_path):
     from typer.testing import CliRunner
 
+    from undamped._base.errors import OptionError
     from undamped.cli import app
-    from undamped.errors import OptionError
 
     run.write_metrics([{"step": n, "seconds": float(n), "valid_mse": 1 / n} for n in (1, 2, 3)])
     picture = tmp_path / "curves.png"

@@ -9,12 +9,12 @@ from sklearn.linear_model import Ridge, RidgeCV
 from torch import nn
 
 import undamped
+from undamped._base.errors import OptionError, ShapeError
+from undamped._base.registry import tasks
 from undamped.analysis import InapplicableError, Probe, retention
 from undamped.analysis.core.linear_probe import PENALTIES, best_penalty, ridge
 from undamped.analysis.retention import Retention
-from undamped.errors import OptionError, ShapeError
 from undamped.networks.for_task import model_for
-from undamped.registry import tasks
 
 
 class Leaky(nn.Module):

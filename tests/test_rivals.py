@@ -8,9 +8,9 @@ import torch
 
 import undamped
 from undamped.__main__ import main
-from undamped.contract import Batch, TaskShape
+from undamped._base.contract import Batch, TaskShape
+from undamped._base.errors import DataError, MissingPackageError, OptionError
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, MissingPackageError, OptionError
 from undamped.networks.rivals.summaries import summary
 from undamped.networks.rivals.undisturbed import undisturbed
 from undamped.tasks.series import SeriesTask
@@ -285,7 +285,7 @@ def test_gaps_are_refused_by_whom_they_trouble_and_used_by_whom_they_do_not():
 
 @pytest.mark.parametrize("name", WITH_AEON)
 def test_without_aeon_a_rival_is_one_sentence(name, tmp_path, monkeypatch, capsys):
-    from undamped import packages
+    from undamped._base import packages
 
     monkeypatch.setattr(packages, "_is_there", lambda package: package != "aeon")
     with pytest.raises(MissingPackageError, match=r"aeon.*pip install"):

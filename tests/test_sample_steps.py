@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from undamped.errors import OptionError, ShapeError
-from undamped.registry import solvers
+from undamped._base.errors import OptionError, ShapeError
+from undamped._base.registry import solvers
 from undamped.solvers import Status, solve
 
 RATES = torch.tensor([[1.0], [4.0], [0.3]], dtype=torch.float64)

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from undamped._base.errors import DataError, OptionError
 from undamped.cli import main
 from undamped.data.recordings.alarm import Alarm
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, OptionError
 from undamped.tasks.series import SeriesTask
 from undamped.training import Run, fit
 from undamped.training.prediction import predict_series

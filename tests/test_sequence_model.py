@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import undamped
-from undamped.contract import Batch
-from undamped.errors import OptionError, ShapeError
+from undamped._base.contract import Batch
+from undamped._base.errors import OptionError, ShapeError
 from undamped.networks import Decoder, EncoderDecoder, SequenceModel
 
 LENGTHS = torch.tensor([6, 2, 4])

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from undamped._base.errors import DataError, OptionError, ShapeError, UnknownNameError
 from undamped.data.recordings.preparation import Preparation
 from undamped.data.recordings.series import SeriesSet
 from undamped.data.recordings.splits import choose, hash_of, split
-from undamped.errors import DataError, OptionError, ShapeError, UnknownNameError
 
 
 def some(count=20, seed=0, **more):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from undamped._base.errors import DataError, OptionError
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, OptionError
 from undamped.networks.for_task import model_for
 from undamped.tasks.series import NO_ANSWER, SeriesTask
 from undamped.tasks.series_defaults import suggest

@@ -8,7 +8,7 @@ import torch
 
 import undamped
 from member_groups import CELLS
-from undamped.registry import models
+from undamped._base.registry import models
 
 SCALES = torch.tensor([0.3, 3.0, 30.0])
 """Of the inputs of three samples: from small to far beyond where gates and tanh saturate."""

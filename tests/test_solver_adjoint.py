@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from undamped.errors import SolveError
+from undamped._base.errors import SolveError
 from undamped.solvers import solve
 
 D = torch.float64

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 import undamped
-from undamped.errors import OptionError
-from undamped.registry import solvers
+from undamped._base.errors import OptionError
+from undamped._base.registry import solvers
 from undamped.solvers import solve
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 

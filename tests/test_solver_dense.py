@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from undamped.errors import OptionError, ShapeError
+from undamped._base.errors import OptionError, ShapeError
 from undamped.solvers import solve
 
 ONE = torch.ones(1, dtype=torch.float64)

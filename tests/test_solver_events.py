@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
 from undamped.solvers import Event, Status, solve
 
 WAYS = ["checkpoint", "backprop", "adjoint"]

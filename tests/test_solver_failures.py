@@ -5,7 +5,13 @@ import math
 import pytest
 import torch
 
-from undamped.errors import NonFiniteError, OptionError, ShapeError, SolveError, UnknownNameError
+from undamped._base.errors import (
+    NonFiniteError,
+    OptionError,
+    ShapeError,
+    SolveError,
+    UnknownNameError,
+)
 from undamped.solvers import Status, iterate, solve
 
 ONE = torch.ones(2, 1, dtype=torch.float64)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from undamped.errors import OptionError
-from undamped.registry import solvers
+from undamped._base.errors import OptionError
+from undamped._base.registry import solvers
 from undamped.solvers import HyperSolver, McCallumFoster, Separable, solve
 
 torch.manual_seed(0)

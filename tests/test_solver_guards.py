@@ -6,7 +6,7 @@ from torch import nn
 from torch.func import functional_call
 
 import undamped
-from undamped.errors import OptionError, ShapeError
+from undamped._base.errors import OptionError, ShapeError
 from undamped.fields import NeuralODE, PerceptronField
 from undamped.solvers import solve
 from undamped.solvers.methods.explicit.dopri5 import Dopri5

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import undamped.solvers as ours
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
 from undamped.solvers import Status, solve
 
 START = torch.tensor([[1.0, 0.0], [0.0, 2.0]], dtype=torch.float64)

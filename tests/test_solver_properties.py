@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from undamped.registry import solvers
+from undamped._base.registry import solvers
 from undamped.solvers import LinearRotating, Rotating, Separable, solve
 
 torch.manual_seed(0)

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from undamped.registry import solvers
+from undamped._base.registry import solvers
 from undamped.solvers import iterate, solve
 
 D = torch.float64

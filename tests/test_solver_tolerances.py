@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import undamped
-from undamped.errors import OptionError, ShapeError, SolveError
+from undamped._base.errors import OptionError, ShapeError, SolveError
 from undamped.solvers import StepControl, solve
 
 D = torch.float64

@@ -29,7 +29,7 @@ import torchdiffeq
 from torch import nn
 
 import undamped
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
 
 D = torch.float64
 TYPES = [torch.float32, D]

@@ -9,9 +9,9 @@ from torch.autograd.functional import jacobian
 from torch.func import functional_call, grad, jacfwd, jacrev, jvp, vmap
 
 import undamped
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
+from undamped._base.registry import solvers
 from undamped.fields import NeuralODE, PerceptronField
-from undamped.registry import solvers
 from undamped.solvers import solve
 
 # Torch warns of its own insides when it first loads forward differentiation.

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from undamped._base.errors import ShapeError
 from undamped.analysis import eigenvalue_pairs, euler_stability
-from undamped.errors import ShapeError
 
 
 def test_a_damped_field_is_stable_up_to_its_largest_step():

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from recurrent_fields import AntisymmetricField, CoRNNField, UnICORNNField, step_of
+from undamped._base.errors import OptionError
 from undamped.cells import UnICORNNCell
-from undamped.errors import OptionError
 from undamped.flows.stable_residual import KINDS, StableResidual
 
 

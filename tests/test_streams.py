@@ -8,9 +8,10 @@ import torch
 
 import undamped
 from test_stream_command import invoke, live
-from undamped.contract import Batch, TaskShape
+from undamped._base.contract import Batch, TaskShape
+from undamped._base.errors import DataError, ShapeError, UndampedError
+from undamped._base.registry import models
 from undamped.data.recordings.preparation import Preparation
-from undamped.errors import DataError, ShapeError, UndampedError
 from undamped.estimators import SequenceClassifier, SequenceRegressor
 from undamped.export import Subject
 from undamped.export.live import LiveModel
@@ -20,7 +21,6 @@ from undamped.networks.irregular.network import StampedNetwork
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.sequence_model import SequenceModel
 from undamped.networks.task_model import StreamingModel
-from undamped.registry import models
 from undamped.training import fit
 from undamped.training.streaming import SampleStream
 

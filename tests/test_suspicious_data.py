@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from undamped._base.errors import DataError, DataWarning
 from undamped.cli import main
 from undamped.data.recordings.findings import look_at
 from undamped.data.recordings.read import read_recordings
 from undamped.data.recordings.series import SeriesSet
 from undamped.data.recordings.splits import split
 from undamped.data.recordings.suspicions import find_leaks, find_suspicions, without_leaks
-from undamped.errors import DataError, DataWarning
 from undamped.tasks.recordings import Recordings
 
 

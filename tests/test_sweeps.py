@@ -17,10 +17,10 @@ import pytest
 import torch
 
 from undamped import cli
+from undamped._base.errors import OptionError, RunError, UndampedError
+from undamped._base.files import read_tensors
 from undamped.bench.forks import forks
 from undamped.cli.sweep_settings import read_sweep
-from undamped.errors import OptionError, RunError, UndampedError
-from undamped.files import read_tensors
 from undamped.sweeps import Plan, SweepFolder, sweep
 from undamped.sweeps.samplers import grid_point, grid_size
 from undamped.sweeps.space import Choices, Range, read_space

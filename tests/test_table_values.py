@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from undamped._base.errors import DataError, OptionError
 from undamped.cli.predict_recordings import read_for
 from undamped.data.recordings.findings import look_at
 from undamped.data.recordings.formats.table.read import read_table
 from undamped.data.recordings.read import read_recordings
-from undamped.errors import DataError, OptionError
 from undamped.tasks.recordings import Recordings
 from undamped.tasks.series_choices import irregular
 from undamped.training import Run, fit

@@ -7,9 +7,9 @@ import torch
 
 from canonical_files import everything
 from undamped import tasks
-from undamped.errors import DataError, OptionError
-from undamped.options import options_of
-from undamped.registry import tasks as registry
+from undamped._base.errors import DataError, OptionError
+from undamped._base.options import options_of
+from undamped._base.registry import tasks as registry
 
 SMALL = {
     "copy": {"delay": 7},

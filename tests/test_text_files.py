@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from canonical_files import REVIEWS, glove, imdb_folders, imdb_half, ptb
+from undamped._base.errors import DataError
 from undamped.data.published.formats.text import (
     Reviews,
     divide_reviews,
@@ -12,7 +13,6 @@ from undamped.data.published.formats.text import (
     read_penn_treebank,
     words,
 )
-from undamped.errors import DataError
 
 
 def test_penn_treebank_keeps_line_ends_and_nothing_around_lines(tmp_path):

@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
+from undamped._base.errors import DataError
 from undamped.data.recordings.formats.ts import parse_ts, read_ts
 from undamped.data.recordings.formats.ucr import read_ucr, read_ucr_file
-from undamped.errors import DataError
 
 PLAIN = """# a comment
 @problemName Example

@@ -10,9 +10,9 @@ from torch import nn
 from torch.func import functional_call
 
 import undamped
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
+from undamped._base.registry import models
 from undamped.networks.recurrent import Recurrent
-from undamped.registry import models
 
 NETWORKS = [
     name

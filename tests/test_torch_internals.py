@@ -10,7 +10,7 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.nn.utils import parametrize
 
-from undamped import torch_internals as internals
+from undamped._base import torch_internals as internals
 
 SOURCE = Path(__file__).parent.parent / "src" / "undamped"
 

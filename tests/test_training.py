@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import orthogonal
 
-from undamped.errors import NonFiniteError, OptionError, RunError
-from undamped.files import read_tensors, write_text
+from undamped._base.errors import NonFiniteError, OptionError, RunError
+from undamped._base.files import read_tensors, write_text
 from undamped.networks import SequenceModel
 from undamped.tasks import Adding
 from undamped.training import Run, TrainOptions, fit, resume
@@ -394,7 +394,7 @@ def test_a_run_in_use_is_not_trained_twice(tmp_path):
     with run.locked():
         code = (
             "import sys, undamped.tasks; from undamped.training import resume\n"
-            "from undamped.errors import RunError\n"
+            "from undamped._base.errors import RunError\n"
             "try: resume(sys.argv[1], progress=False)\n"
             "except RunError as error: print(error)\n"
         )

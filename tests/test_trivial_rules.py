@@ -6,8 +6,8 @@ import torch
 from typer.testing import CliRunner
 
 from undamped import cli
-from undamped.errors import OptionError
-from undamped.registry import tasks
+from undamped._base.errors import OptionError
+from undamped._base.registry import tasks
 from undamped.tasks.relations.games.objects import BLANK
 from undamped.tasks.relations.games.rules import LINES
 from undamped.tasks.relations.trivial import best_rule, distinct

@@ -10,8 +10,8 @@ import torch
 
 import two_at_once
 from two_at_once import TEXT, carried, uneven
+from undamped._base.files import read_tensors
 from undamped.bench.forks import forks
-from undamped.files import read_tensors
 from undamped.training import Run, fit, resume
 from undamped.training.checkpoint import load_checkpoint
 

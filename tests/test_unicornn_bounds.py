@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import undamped
+from undamped._base.errors import OptionError
 from undamped.analysis.unicornn import (
     gradient_bound,
     long_term_gradient,
     reversal,
     state_bound,
 )
-from undamped.errors import OptionError
 
 
 def network(hidden=4, layers=1, **options):

@@ -5,9 +5,9 @@ import inspect
 import pytest
 
 import undamped
-from undamped.errors import UnknownNameError
-from undamped.options import options_of
-from undamped.registry import models, tasks
+from undamped._base.errors import UnknownNameError
+from undamped._base.options import options_of
+from undamped._base.registry import models, tasks
 
 
 def member_of(name):

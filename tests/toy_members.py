@@ -5,9 +5,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from undamped.contract import Batch, StateSpace, TaskShape
+from undamped._base.contract import Batch, StateSpace, TaskShape
+from undamped._base.options import Units
 from undamped.networks.task_model import TaskModel
-from undamped.options import Units
 from undamped.solvers import odeint
 from undamped.tasks.task import Chance, GeneratedTask
 

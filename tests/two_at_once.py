@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import torch
 
-from undamped.contract import Batch
+from undamped._base.contract import Batch
 from undamped.tasks.characters import Characters
 from undamped.tasks.task import ArrayTask, Chance
 from undamped.training import fit, resume

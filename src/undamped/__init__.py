@@ -5,8 +5,8 @@ Public names, nothing else. All of them, and the rooms (`undamped.analysis`, `un
 the registry. `__init__.pyi` tells editors and type checkers what there is.
 """
 
-from undamped.lazy import lazy_names
-from undamped.registry import models
+from undamped._base.lazy import lazy_names
+from undamped._base.registry import models
 from undamped.version import __version__ as __version__
 
 _NAMES = {

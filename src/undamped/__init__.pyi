@@ -1,41 +1,41 @@
 """undamped: networks that carry information a long way.
 
-Written by `python -m undamped.stubs`; do not edit.
+Written by `python -m undamped._base.stubs`; do not edit.
 """
 
 from undamped import analysis as analysis
 from undamped import bench as bench
 from undamped import cells as cells
-from undamped import checked as checked
+from undamped._base import checked as checked
 from undamped import cli as cli
-from undamped import contract as contract
+from undamped._base import contract as contract
 from undamped import data as data
-from undamped import describe as describe
-from undamped import docstrings as docstrings
-from undamped import errors as errors
+from undamped._base import describe as describe
+from undamped._base import docstrings as docstrings
+from undamped._base import errors as errors
 from undamped import estimators as estimators
 from undamped import experiments as experiments
 from undamped import export as export
 from undamped import fields as fields
-from undamped import files as files
+from undamped._base import files as files
 from undamped import flows as flows
 from undamped import kernels as kernels
-from undamped import lazy as lazy
-from undamped import memory as memory
+from undamped._base import lazy as lazy
+from undamped._base import memory as memory
 from undamped import networks as networks
-from undamped import options as options
-from undamped import outside as outside
-from undamped import packages as packages
+from undamped._base import options as options
+from undamped._base import outside as outside
+from undamped._base import packages as packages
 from undamped import parametrizations as parametrizations
-from undamped import promises as promises
-from undamped import registry as registry
+from undamped._base import promises as promises
+from undamped._base import registry as registry
 from undamped import report as report
 from undamped import solvers as solvers
-from undamped import source as source
-from undamped import stubs as stubs
+from undamped._base import source as source
+from undamped._base import stubs as stubs
 from undamped import sweeps as sweeps
 from undamped import tasks as tasks
-from undamped import torch_internals as torch_internals
+from undamped._base import torch_internals as torch_internals
 from undamped import training as training
 from undamped import version as version
 from undamped.estimators import SequenceClassifier as SequenceClassifier

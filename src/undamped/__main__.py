@@ -2,7 +2,7 @@
 
 import sys
 
-from undamped.errors import MissingPackageError
+from undamped._base.errors import MissingPackageError
 
 
 def main() -> None:

@@ -1,11 +1,11 @@
 """Instruments: they read a model, yours or ours, and show how far information travels in it.
 
 They never train. Each returns a small record that draws itself: `.plot()`, `.picture(path)`, and
-`.to_dict()` for JSON. Those that are entered in `undamped.registry.instruments` are measured by
+`.to_dict()` for JSON. Those that are entered in `undamped._base.registry.instruments` are measured by
 `undamped diagnose`.
 """
 
-from undamped.packages import require
+from undamped._base.packages import require
 
 require("undamped.analysis", "matplotlib", "plotly", "scipy")
 

@@ -18,14 +18,14 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace, numbers
 from undamped.analysis.core.unrolled import evaluating, without_fast_path
 from undamped.cells.bases.memory import MemoryCell
-from undamped.errors import OptionError, ShapeError, explain
-from undamped.registry import instruments
 
 Array = NDArray[Any]
 

@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 
 Mix = Literal["half", "sum"]
 

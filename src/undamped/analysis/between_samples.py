@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from undamped._base.contract import Batch
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout, reference
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
-from undamped.contract import Batch
 from undamped.networks.latent.latent_model import LatentModel
-from undamped.options import NonNegativeInt, PositiveInt
-from undamped.registry import instruments
 from undamped.tasks.task import Task
 
 Array = NDArray[Any]

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Judgement, Result
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import evaluating
 from undamped.networks.task_model import TaskModel
-from undamped.registry import instruments
 from undamped.tasks.task import Task
 
 SEQUENCES, SIZE = 1000, 50

@@ -18,6 +18,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.memory import peak_memory
+from undamped._base.registry import instruments
 from undamped.analysis.core.input_gradients import first_tensor
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.probe import Probe
@@ -25,9 +28,6 @@ from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.time_axis import layout_of
 from undamped.analysis.core.unrolled import evaluating, unroll, without_fast_path
-from undamped.errors import OptionError, explain
-from undamped.memory import peak_memory
-from undamped.registry import instruments
 
 
 @instruments.register("cost")

@@ -10,14 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from undamped._base.options import PositiveInt
+from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace, numbers
 from undamped.analysis.core.unrolled import evaluating
 from undamped.flows.continuous_flow import ContinuousFlow
-from undamped.options import PositiveInt
-from undamped.registry import instruments
 
 Array = NDArray[Any]
 SHOWN = 200

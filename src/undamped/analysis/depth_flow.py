@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from undamped._base.errors import OptionError, explain
 from undamped.analysis.core.unrolled import State, evaluating, separate
 from undamped.analysis.gradient_flow import GradientFlow, Loss, projection, summarise
-from undamped.errors import OptionError, explain
 from undamped.flows.continuous_flow import ContinuousFlow, FlowResult
 from undamped.flows.solving import SolvingModule
 from undamped.flows.stable_residual import StableResidual

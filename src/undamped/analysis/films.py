@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace, numbers
 from undamped.analysis.core.unrolled import evaluating
 from undamped.networks.task_model import TaskModel
-from undamped.registry import instruments
 from undamped.tasks.task import Task
 
 SHOWN = 10

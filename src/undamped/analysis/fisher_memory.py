@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from undamped._base.errors import OptionError, ShapeError, explain
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
-from undamped.errors import OptionError, ShapeError, explain
 
 Array = NDArray[Any]
 

@@ -15,6 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.registry import instruments
 from undamped.analysis.core.figures import line_style
 from undamped.analysis.core.input_gradients import input_gradients
 from undamped.analysis.core.layout import Layout
@@ -25,9 +27,7 @@ from undamped.analysis.core.style import Style, Trace, positive
 from undamped.analysis.core.time_axis import layout_of
 from undamped.analysis.core.trend import Trend, log_trend
 from undamped.analysis.core.unrolled import evaluating, network_inside, unroll
-from undamped.errors import OptionError, ShapeError, explain
 from undamped.networks import SequenceModel
-from undamped.registry import instruments
 
 Array = NDArray[Any]
 Verdict = Literal["vanish", "explode", "steady"]

@@ -18,6 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout, circle
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
@@ -25,9 +27,7 @@ from undamped.analysis.core.state_gradients import batch_axis
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.time_axis import layout_of
 from undamped.analysis.core.unrolled import State, Unrolled, evaluating, network_inside, unroll
-from undamped.errors import OptionError, ShapeError, explain
 from undamped.networks import Recurrent
-from undamped.registry import instruments
 
 Array = NDArray[Any]
 Step = Callable[[Tensor], Tensor]

@@ -15,13 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout, reference
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace, positive
 from undamped.analysis.core.unrolled import evaluating
 from undamped.analysis.gradient_flow import Loss, projection
-from undamped.errors import OptionError, explain
 from undamped.flows.depth_gradients import (
     adjoints,
     coherence,
@@ -31,7 +32,6 @@ from undamped.flows.depth_gradients import (
 )
 from undamped.flows.neural_ode import NeuralODE
 from undamped.flows.waypoints import Waypoints
-from undamped.registry import instruments
 
 Array = NDArray[np.float64]
 

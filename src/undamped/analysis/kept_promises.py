@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout, reference
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
@@ -12,7 +13,6 @@ from undamped.analysis.core.style import Style, Trace, positive
 from undamped.analysis.promises import Measurement, measure
 from undamped.cells.bases.block import Block
 from undamped.networks import Recurrent
-from undamped.registry import instruments
 
 
 @instruments.register("promises")

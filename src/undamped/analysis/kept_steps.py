@@ -10,6 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.registry import instruments
 from undamped.analysis.attention import attends
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.probe import InapplicableError, Probe
@@ -17,8 +19,6 @@ from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import evaluating
 from undamped.cells.relrnn import RelRNNCell
-from undamped.errors import OptionError, explain
-from undamped.registry import instruments
 
 
 @instruments.register("kept_steps")

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped._base.errors import OptionError
+from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.motion import Motion, follow
 from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace, positive
-from undamped.errors import OptionError
 from undamped.networks.physics.state_model import StateModel
-from undamped.registry import instruments
 from undamped.tasks.task import Task
 
 

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout, reference
 from undamped.analysis.core.motion import Motion, follow, joined
 from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
-from undamped.errors import OptionError, explain
 from undamped.networks.physics.state_model import StateModel
-from undamped.registry import instruments
 from undamped.tasks.physics.scores import valid_time
 from undamped.tasks.task import Task
 

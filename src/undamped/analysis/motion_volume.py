@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout, reference
 from undamped.analysis.core.motion import Motion, follow
 from undamped.analysis.core.probe import Probe
@@ -15,7 +16,6 @@ from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import evaluating
 from undamped.networks.physics.state_model import StateModel
-from undamped.registry import instruments
 from undamped.tasks.task import Task
 
 STARTS = 2

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from undamped._base.errors import ShapeError, explain
+from undamped._base.registry import instruments
 from undamped.analysis.core.figures import PALETTE, new_figure
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
-from undamped.errors import ShapeError, explain
-from undamped.registry import instruments
 
 Array = NDArray[Any]
 

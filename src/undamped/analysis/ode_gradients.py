@@ -15,15 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped._base.errors import OptionError, UndampedError, explain
+from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Record, Result, plain
 from undamped.analysis.core.style import Style, Trace
-from undamped.errors import OptionError, UndampedError, explain
 from undamped.flows.continuous_flow import FlowResult
 from undamped.flows.neural_ode import NeuralODE
 from undamped.flows.solving import SolvingModule
-from undamped.registry import instruments
 from undamped.solvers import McCallumFoster, Solver
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.settings import Gradient, Settings, choose_solver

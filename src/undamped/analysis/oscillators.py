@@ -14,15 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import evaluating, network_inside
 from undamped.cells import UnICORNNCell
-from undamped.errors import OptionError, explain
 from undamped.networks import Recurrent
-from undamped.registry import instruments
 
 Array = NDArray[Any]
 

@@ -16,6 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.registry import instruments
 from undamped.analysis.core.input_gradients import first_tensor
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.probe import Probe
@@ -23,8 +25,6 @@ from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.time_axis import layout_of
 from undamped.analysis.core.unrolled import evaluating
-from undamped.errors import OptionError, ShapeError, explain
-from undamped.registry import instruments
 
 Array = NDArray[Any]
 

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
+from undamped._base.contract import Batch
+from undamped._base.errors import OptionError, explain
+from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace, numbers
 from undamped.analysis.core.unrolled import evaluating
-from undamped.contract import Batch
-from undamped.errors import OptionError, explain
-from undamped.registry import instruments
 
 Array = NDArray[Any]
 TRIALS = 3

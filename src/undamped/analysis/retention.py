@@ -16,6 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from undamped._base.contract import Batch
+from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.options import NonNegativeFloat, PositiveInt
+from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.linear_probe import Split, answers_of, probe_scores
 from undamped.analysis.core.probe import InapplicableError, Probe
@@ -24,10 +28,6 @@ from undamped.analysis.core.state_gradients import batch_axis
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.time_axis import layout_of
 from undamped.analysis.core.unrolled import State, evaluating, network_inside, unroll
-from undamped.contract import Batch
-from undamped.errors import OptionError, ShapeError, explain
-from undamped.options import NonNegativeFloat, PositiveInt
-from undamped.registry import instruments
 
 Array = NDArray[Any]
 

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped._base.errors import DataError, OptionError, explain
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
-from undamped.errors import DataError, OptionError, explain
 
 
 def stiffness(matrix: Tensor) -> float:

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from undamped._base.errors import OptionError, explain
 from undamped.cells.unicornn import UnICORNNCell
-from undamped.errors import OptionError, explain
 from undamped.networks.oscillators import OscillatorNetwork
 
 # (1 + x/n)^n ≤ 1 + 2x, which the paper's proofs use "for small Δt", holds up to the positive

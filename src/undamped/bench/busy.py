@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped._base.registry import benchmarks, models
 from undamped.bench.candidates import recurrent_networks
 from undamped.bench.tables import markdown_table, terminal_table
-from undamped.registry import benchmarks, models
 
 LOOP = "a loop of plain Python"
 WANTED = 1.5

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from undamped._base.registry import models
 from undamped.networks.recurrent import Recurrent
-from undamped.registry import models
 
 
 def recurrent_networks(named: str) -> list[str]:

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from undamped._base.registry import benchmarks
 from undamped.bench.candidates import recurrent_networks
 from undamped.bench.tables import markdown_table, terminal_table
-from undamped.registry import benchmarks
 
 COLD, WARM = 3.0, 1.0
 """Seconds that are wanted at most, forward and backward together."""

@@ -18,7 +18,7 @@ def forks() -> ForkServerContext:
     import lightning.fabric
     import optuna
 
-    from undamped.registry import models, tasks
+    from undamped._base.registry import models, tasks
 
     assert lightning.fabric and optuna and list(tasks) and list(models)  # all of it is loaded
     context = multiprocessing.get_context("forkserver")

@@ -16,10 +16,10 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
+from undamped._base.registry import models
 from undamped.kernels import independent_layer, linear_oscillator_scan, linear_scan, oscillator_scan
 from undamped.kernels.dispatch import interpreted_kernels, plain_loops
 from undamped.kernels.indrnn.layer import Nonlinearity
-from undamped.registry import models
 
 Outputs = tuple[Tensor, ...]
 Case = tuple[Callable[..., Outputs], list[Tensor]]

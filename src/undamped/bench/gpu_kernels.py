@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from undamped._base.errors import MissingPackageError, OptionError, explain
+from undamped._base.registry import benchmarks
 from undamped.bench.gpu_targets import TARGETS, Compiled, compile_all
 from undamped.bench.tables import markdown_table, terminal_table
-from undamped.errors import MissingPackageError, OptionError, explain
 from undamped.kernels.dispatch import triton_is_there
-from undamped.registry import benchmarks
 
 STEPS = "1,7,129,1000"
 TOLERANCE = 1e-5

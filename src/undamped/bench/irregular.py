@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped._base.errors import OptionError
+from undamped._base.registry import benchmarks
 from undamped.bench.tables import markdown_table, step_bars, terminal_table
 from undamped.bench.timing import Timing, interleaved
-from undamped.errors import OptionError
 from undamped.networks.irregular.neural_cde import NeuralCDE
 from undamped.networks.irregular.ode_rnn import ODERNN
-from undamped.registry import benchmarks
 
 FEATURES, HIDDEN = 2, 20
 OURS, UNION = "ode-rnn", "ode-rnn on one grid for all"

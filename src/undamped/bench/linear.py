@@ -16,14 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undamped._base.memory import peak_memory
+from undamped._base.registry import benchmarks, models
+from undamped._base.torch_internals import associative_scan
 from undamped.bench.linear_jax import jax_step, require_jax
 from undamped.bench.tables import markdown_table, step_bars, terminal_table
 from undamped.bench.timing import Timing, interleaved
 from undamped.kernels import linear_oscillator_scan, linear_scan
-from undamped.memory import peak_memory
 from undamped.networks.recurrent import Recurrent
-from undamped.registry import benchmarks, models
-from undamped.torch_internals import associative_scan
 
 SCAN, THEIRS = "linear_scan", "torch associative_scan"
 STACK, FLOOR = "linoss, 2 blocks", "its products and scans"

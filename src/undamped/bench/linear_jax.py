@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
 from undamped.networks.recurrent import Recurrent
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped._base.memory import peak_memory
+from undamped._base.registry import benchmarks, models
 from undamped.bench.recurrent_tables import Shape
 from undamped.bench.tables import markdown_table, terminal_table
 from undamped.bench.timing import Timing, interleaved
-from undamped.memory import peak_memory
-from undamped.registry import benchmarks, models
 
 SHAPE, QUICK = Shape(400, 64, 10, 128), Shape(20, 4, 3, 8)
 LONG, QUICK_LONG = Shape(2000, 10, 10, 128), Shape(40, 2, 3, 8)

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped._base.registry import benchmarks
 from undamped.bench.ode_tables import FieldTiming, OdeBenchmark
 from undamped.bench.timing import interleaved, own_clock, peak_memory
-from undamped.registry import benchmarks
 from undamped.solvers import solve
 from undamped.solvers.methods.explicit.dopri5 import Dopri5
 

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped._base.registry import benchmarks, models
 from undamped.bench.candidates import recurrent_networks
 from undamped.bench.tables import markdown_table, terminal_table
 from undamped.bench.timing import Timing, interleaved
-from undamped.registry import benchmarks, models
 
 INPUTS, UNITS, SAMPLES = 6, 32, 200
 FEW = "unicornn,lstm,exprnn"

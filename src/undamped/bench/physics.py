@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
+from undamped._base.registry import benchmarks
 from undamped.bench.physics_sections import Section
 from undamped.bench.tables import terminal_table
-from undamped.registry import benchmarks
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ def run(
     Example:
         >>> result = run(quick=True)
     """
+    from undamped._base.options import unknown_name
     from undamped.bench.physics_hamiltonian import hamiltonian_gradients, symplectic_memory
     from undamped.bench.physics_lagrangian import lagrangian_accelerations
-    from undamped.options import unknown_name
 
     known: dict[str, Callable[..., Section]] = {
         "hnn": hamiltonian_gradients,

@@ -15,12 +15,12 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor, nn
 
+from undamped._base.memory import peak_memory
+from undamped._base.registry import benchmarks, models
 from undamped.bench.recurrent_tables import BASELINE, RecurrentBenchmark, Shape
 from undamped.bench.timing import interleaved
 from undamped.cells.bases.memory import MemoryCell
-from undamped.memory import peak_memory
 from undamped.networks.recurrent import Recurrent
-from undamped.registry import benchmarks, models
 
 TORCH = {"nn.RNN": nn.RNN, "nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}
 TORCH_PRODUCTS = {"nn.RNN": 1.0, "nn.LSTM": 4.0, "nn.GRU": 3.0}

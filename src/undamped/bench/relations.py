@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped._base.contract import Batch
+from undamped._base.registry import benchmarks, tasks
 from undamped.bench.tables import markdown_table, step_bars, terminal_table
 from undamped.bench.timing import Timing, interleaved
-from undamped.contract import Batch
 from undamped.networks.for_task import model_for
-from undamped.registry import benchmarks, tasks
 
 SIZE, QUICK = 96, 8
 BASELINE = "corelnet"

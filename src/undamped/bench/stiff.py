@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped._base.registry import benchmarks
 from undamped.bench.stiff_problems import StiffProblem, problems
 from undamped.bench.stiff_tables import StiffBenchmark, StiffTiming
 from undamped.bench.timing import interleaved, own_clock
-from undamped.registry import benchmarks
 from undamped.solvers import solve
 
 Tick = Callable[[str], None] | None
@@ -128,6 +128,6 @@ def _compare(
 
 def solver_options(method: str) -> dict[str, Any]:
     """Return how a batch is solved: with steps of their own where the method can."""
-    from undamped.registry import solvers
+    from undamped._base.registry import solvers
 
     return {"steps": "sample"} if solvers[method].per_sample else {}

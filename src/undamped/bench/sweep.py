@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from undamped._base.registry import benchmarks
 from undamped.bench.forks import forks
 from undamped.bench.tables import markdown_table, terminal_table
-from undamped.registry import benchmarks
 from undamped.sweeps import Plan, SweepFolder, sweep
 from undamped.sweeps.sweep import open_study
 from undamped.sweeps.trials import trials_of

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from undamped.memory import peak_memory
+from undamped._base.memory import peak_memory
 
 __all__ = ["Timing", "interleaved", "own_clock", "peak_memory"]
 

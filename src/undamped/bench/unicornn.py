@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped._base.registry import benchmarks, models
 from undamped.bench.timing import Timing, interleaved, peak_memory
 from undamped.cells.bases.cell import reference_scan
 from undamped.networks.oscillators import OscillatorNetwork
-from undamped.registry import benchmarks, models
 
 MODES = ("reversible", "checkpoint", "stored")
 SLOW = ("plain loop", "torchrecurrent")

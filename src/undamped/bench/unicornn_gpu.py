@@ -12,6 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from undamped._base.errors import OptionError, explain
 from undamped.bench.timing import Timing, interleaved
 from undamped.bench.unicornn import (
     MEMORY_BATCH,
@@ -23,7 +24,6 @@ from undamped.bench.unicornn import (
     UnicornnBenchmark,
     _network,
 )
-from undamped.errors import OptionError, explain
 from undamped.kernels.dispatch import plain_loops, triton_is_there
 
 SLOW = ("plain loop",)

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
+from undamped._base.lazy import lazy_names
+from undamped._base.registry import models
 from undamped.cells.bases.cell import Cell
 from undamped.cells.registry import Unrolled
-from undamped.lazy import lazy_names
-from undamped.registry import models
 
 _NAMES = {
     "Cell": "undamped.cells.bases.cell",

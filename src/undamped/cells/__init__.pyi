@@ -1,6 +1,6 @@
 """Recurrent cells: one step in time, one file per paper.
 
-Written by `python -m undamped.stubs`; do not edit.
+Written by `python -m undamped._base.stubs`; do not edit.
 """
 
 from undamped.cells.antisymmetric import AntisymmetricRNNCell as AntisymmetricRNNCell

@@ -7,12 +7,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.registry import network
 from undamped.kernels.coupled import Step, steps
-from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
-from undamped.promises import Kind, Promise
 
 
 @network("cornn", "coRNN")

@@ -8,12 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import Fraction, NonNegativeInt, PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.state_space import width_or
 from undamped.cells.linoss import LinearOscillators
 from undamped.cells.registry import network
-from undamped.errors import OptionError, explain
-from undamped.options import Fraction, NonNegativeInt, PositiveInt
-from undamped.promises import Kind, Promise
 
 
 @network("d-linoss", "DLinOSS")

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from undamped._base.options import PositiveInt
 from undamped.cells.bases.activations import modrelu
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.unitary import UnitaryCell
 from undamped.cells.registry import network
 from undamped.kernels.coupled import Operator, Step, operators, steps
-from undamped.options import PositiveInt
 from undamped.parametrizations.complex_pair import real_form, to_complex, to_pair
 from undamped.parametrizations.givens import Givens, GivensStyle
 

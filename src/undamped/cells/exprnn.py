@@ -7,14 +7,14 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.activations import Activation
 from undamped.cells.bases.isometric import IsometricCell
 from undamped.cells.bases.updates import Counted
 from undamped.cells.registry import network
-from undamped.options import NonNegativeInt, PositiveInt
 from undamped.parametrizations.exponential import Exponential
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
-from undamped.promises import Kind, Promise
 
 
 @network("exprnn", "expRNN")

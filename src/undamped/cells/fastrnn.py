@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from undamped._base.options import PositiveInt
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.registry import network
 from undamped.kernels.coupled import Step, steps
-from undamped.options import PositiveInt
 
 
 @network("fastrnn", "FastRNN")

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from undamped._base.options import PositiveInt
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.unitary import UnitaryCell
 from undamped.cells.bases.updates import Counted, may_look
 from undamped.cells.registry import network
 from undamped.kernels.shared.threads import alone_if_small
-from undamped.options import PositiveInt
 from undamped.parametrizations.matrix_set import isometry_defect, nearest_isometry
 from undamped.parametrizations.riemannian import Riemannian
 

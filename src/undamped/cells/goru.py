@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from undamped._base.options import PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.activations import modrelu
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.registry import network
 from undamped.kernels.coupled import Step, steps
-from undamped.options import PositiveInt
 from undamped.parametrizations.exponential import Exponential
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
-from undamped.promises import Kind, Promise
 
 
 @network("goru", "GORU")

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveFloat, PositiveInt
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.bases.torch_kernels import gate_parameters, kernel_scan
 from undamped.cells.registry import network
-from undamped.errors import OptionError, explain
 from undamped.kernels.coupled import Step, steps
-from undamped.options import PositiveFloat, PositiveInt
 
 
 @network("gru", "GRU")

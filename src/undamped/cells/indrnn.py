@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from undamped._base.options import PositiveFloat, PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.cell import Cell, State
 from undamped.cells.bases.updates import Watched, may_look
 from undamped.cells.registry import network
 from undamped.kernels.indrnn.layer import independent_layer
-from undamped.options import PositiveFloat, PositiveInt
-from undamped.promises import Kind, Promise
 
 LongMemory = Literal["last", "all", "none"]
 Form = Literal["sums", "blocks"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import nn
 
+from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.cells.registry import network
 from undamped.cells.rnn import RNNCell
-from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
-from undamped.promises import Kind, Promise
 
 
 @network("irnn", "IRNN")

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from undamped._base.options import PositiveInt, Range
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.registry import network
 from undamped.kernels.coupled import Step, steps
-from undamped.options import PositiveInt, Range
-from undamped.promises import Kind, Promise
 
 LongestStep = Annotated[float, Range(low=0, high=1, open_low=True)]
 

@@ -8,13 +8,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.state_space import StateSpaceCell, width_or
 from undamped.cells.registry import network
 from undamped.kernels.linear.block import BlockWeights, goes_in_tiles, oscillator_block
 from undamped.kernels.linear.oscillator import linear_oscillator_scan
-from undamped.options import NonNegativeInt, PositiveInt
-from undamped.promises import Kind, Promise
 
 Method = Literal["im", "imex"]
 

@@ -8,13 +8,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.state_space import StateSpaceCell, width_or
 from undamped.cells.registry import network
-from undamped.errors import OptionError, explain
 from undamped.kernels.linear.scan import linear_scan
-from undamped.options import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
-from undamped.promises import Kind, Promise
 
 Start = Literal["ring", "hippo"]
 STEPS = (1e-3, 1e-1)

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.cells.bases.cell import State, reference_scan
 from undamped.cells.bases.coupled import CoupledCell, runs_compiled
 from undamped.cells.bases.torch_kernels import gate_parameters, kernel_scan, summed_bias
 from undamped.cells.registry import network
-from undamped.errors import OptionError, explain
 from undamped.kernels.coupled import Step, coupled_scan, projections, steps
 from undamped.kernels.dispatch import wants_plain_loops
-from undamped.options import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
 
 
 @network("lstm", "LSTM")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from undamped._base.options import PositiveFloat, PositiveInt
 from undamped.cells.bases.attention import Alignment, Mix
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.memory import MemoryCell, Nonlinearity, recurrence_of
 from undamped.cells.registry import network
-from undamped.options import PositiveFloat, PositiveInt
 
 
 @network("memrnn", "MemRNN")

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from undamped._base.options import PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.cell import Cell, State
 from undamped.cells.registry import network
 from undamped.kernels.linear.scan import linear_scan
-from undamped.options import PositiveInt
-from undamped.promises import Kind, Promise
 
 
 class GatedByInput(Cell):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from undamped._base.options import PositiveInt
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.momentum import (
     AdamDriven,
@@ -19,7 +20,6 @@ from undamped.cells.bases.momentum import (
 from undamped.cells.bases.momentum_filter import Drive
 from undamped.cells.registry import network
 from undamped.kernels.coupled import Step, steps
-from undamped.options import PositiveInt
 
 
 def _names(*filtered: str) -> tuple[str, ...]:

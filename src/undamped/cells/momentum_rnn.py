@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.momentum import (
     AdamDriven,
     MomentumDriven,
@@ -9,7 +10,6 @@ from undamped.cells.bases.momentum import (
     RMSPropDriven,
 )
 from undamped.cells.registry import network
-from undamped.promises import Kind, Promise
 
 
 @network("momentum-rnn", "MomentumRNN")

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from undamped._base.options import NonNegativeFloat, PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.activations import Activation
 from undamped.cells.bases.isometric import IsometricCell
 from undamped.cells.bases.penalised import Penalised
 from undamped.cells.registry import network
-from undamped.options import NonNegativeFloat, PositiveInt
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 from undamped.parametrizations.schur import Schur
-from undamped.promises import Kind, Promise
 
 
 @network("nnrnn", "nnRNN")

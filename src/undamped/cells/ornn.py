@@ -7,14 +7,14 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from undamped._base.options import PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.activations import Activation
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.isometric import IsometricCell
 from undamped.cells.registry import network
 from undamped.kernels.coupled import Operator, operators
-from undamped.options import PositiveInt
 from undamped.parametrizations.householder import Householder, reflection_factors
-from undamped.promises import Kind, Promise
 
 
 @network("ornn", "oRNN")

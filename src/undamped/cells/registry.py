@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from undamped._base.registry import models
 from undamped.cells.bases.cell import Cell
-from undamped.registry import models
 
 C = TypeVar("C", bound=type[Cell])
 

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.attention import Alignment, Mix, weights_of
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.memory import MemoryCell, Nonlinearity, recurrence_of
 from undamped.cells.registry import network
-from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped.promises import Kind, Promise
 
 Screening = Literal["attention", "share", "surprise", "learned"]
 SCREENED_BY = {

@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar
 
 from torch import nn
 
+from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt, Range
 from undamped.cells.registry import network
 from undamped.cells.unicornn import UnICORNNCell
-from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt, Range
 
 
 @network("residual-unicornn", "ResidualUnICORNN")

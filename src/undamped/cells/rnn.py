@@ -7,14 +7,14 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from undamped._base.options import PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.activations import activation_kernel
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.bases.torch_kernels import gate_parameters, kernel_scan, summed_bias
 from undamped.cells.registry import network
 from undamped.kernels.coupled import Step
-from undamped.options import PositiveInt
-from undamped.promises import Kind, Promise
 
 
 @network("rnn", "RNN")

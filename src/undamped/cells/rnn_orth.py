@@ -7,15 +7,15 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from undamped._base.options import PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.activations import activation_kernel, modrelu
 from undamped.cells.bases.cell import State, loop_scan
 from undamped.cells.bases.torch_kernels import summed_bias
 from undamped.cells.registry import network
 from undamped.cells.rnn import RNNCell
 from undamped.kernels.coupled import Step
-from undamped.options import PositiveInt
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
-from undamped.promises import Kind, Promise
 
 
 @network("rnn-orth", "RNNOrth")

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped.cells.bases.attention import Alignment, weights_of
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.memory import CompiledStep, MemoryCell
 from undamped.cells.lstm import LSTMCell
 from undamped.cells.registry import network
-from undamped.errors import OptionError, explain
 from undamped.kernels.dispatch import through_operator
-from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
 
 if TYPE_CHECKING:
     from undamped.kernels.memory.record import Record

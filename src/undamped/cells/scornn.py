@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.activations import Activation
 from undamped.cells.bases.isometric import IsometricCell
 from undamped.cells.registry import network
-from undamped.errors import OptionError, explain
-from undamped.options import NonNegativeInt, PositiveInt
 from undamped.parametrizations.cayley import ScaledCayley
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
-from undamped.promises import Kind, Promise
 
 
 @network("scornn", "scoRNN")

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from undamped._base.options import Fraction, PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.activations import Activation
 from undamped.cells.bases.isometric import IsometricCell
 from undamped.cells.registry import network
-from undamped.options import Fraction, PositiveInt
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 from undamped.parametrizations.singular_band import SingularBand
-from undamped.promises import Kind, Promise
 
 
 @network("spectral", "SpectralRNN")

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped._base.options import PositiveInt
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.cells.registry import network
 from undamped.kernels.coupled import Operator, Step, operators, steps
 from undamped.kernels.dispatch import on_gpu
 from undamped.kernels.sru.scan import light_scan
-from undamped.options import PositiveInt
 
 
 @network("sru", "SRU")

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.cell import Cell, State
 from undamped.cells.registry import network
-from undamped.errors import OptionError, explain
 from undamped.kernels import oscillator_scan
-from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
-from undamped.promises import Kind, Promise
 
 
 @network("unicornn", "UnICORNN")

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from undamped._base.options import PositiveInt
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.unitary import UnitaryCell
 from undamped.cells.registry import network
 from undamped.kernels.coupled import Operator, operators
-from undamped.options import PositiveInt
 from undamped.parametrizations.complex_pair import to_complex, to_pair
 from undamped.parametrizations.fourier_unitary import FourierUnitary
 

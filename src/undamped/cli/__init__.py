@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from undamped.packages import require
+from undamped._base.packages import require
 
 require("undamped.cli", "rich", "typer")
 
@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from undamped._base.errors import DataWarning, UndampedError, printable
 from undamped.cli.members import lists, takes_files
 from undamped.cli.verbs import (
     animate,
@@ -34,7 +35,6 @@ from undamped.cli.verbs import (
     sweep,
     train,
 )
-from undamped.errors import DataWarning, UndampedError, printable
 from undamped.version import __version__
 
 app = typer.Typer(

@@ -20,7 +20,7 @@ def draw_recordings(path: Path, series_set: SeriesSet, found: Findings) -> None:
     """Draw what was found into a picture file."""
     from matplotlib.figure import Figure
 
-    from undamped.files import write_atomically
+    from undamped._base.files import write_atomically
 
     figure: Any = Figure(figsize=(10, 6.4), dpi=110, layout="constrained")
     top, bottom = figure.subfigures(2, 1, height_ratios=(1.3, 1))

@@ -17,12 +17,12 @@ def lists(kind: str) -> type[TyperCommand]:
     """Return a command whose help names the members of a registry, which are looked up only then.
 
     Args:
-        kind: What the registry is called in `undamped.registry`, for example "benchmarks".
+        kind: What the registry is called in `undamped._base.registry`, for example "benchmarks".
     """
 
     class Listing(TyperCommand):
         def format_help(self, ctx: Any, formatter: Any) -> None:
-            from undamped import registry
+            from undamped._base import registry
 
             for parameter in self.params:
                 if isinstance(parameter, TyperArgument) and parameter.name == "name":
@@ -42,7 +42,7 @@ def takes_files(verb: Callable[..., None]) -> Callable[..., None]:
     @wraps(verb)
     def run(*args: Any, with_: list[Path] | None = None, **options: Any) -> None:
         for path in with_ or []:
-            from undamped.outside import load_file
+            from undamped._base.outside import load_file
 
             load_file(path)
         verb(*args, **options)
@@ -74,8 +74,8 @@ def read_settings(name: str, member: Any, words: list[str]) -> dict[str, Any]:
         member: The function it stands for.
         words: What was written.
     """
-    from undamped.errors import OptionError
-    from undamped.options import check_against, settings_of
+    from undamped._base.errors import OptionError
+    from undamped._base.options import check_against, settings_of
 
     settings = {}
     for word in words:

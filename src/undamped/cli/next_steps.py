@@ -36,8 +36,8 @@ def next_steps(run: Run) -> list[str]:
 
 def _asked_of(name: str, options: dict[str, Any]) -> dict[str, str]:
     """Return the words that make the same task again: those that differ from its defaults."""
-    from undamped.options import options_of
-    from undamped.registry import tasks
+    from undamped._base.options import options_of
+    from undamped._base.registry import tasks
 
     usual = {key: option.default for key, option in options_of(tasks[name]).items()}
     return {
@@ -49,11 +49,11 @@ def _asked_of(name: str, options: dict[str, Any]) -> dict[str, str]:
 
 def rivals(model: str) -> list[str]:
     """Return the models that one is usually compared with: they read and answer the same."""
+    from undamped._base.registry import models
     from undamped.networks.continuous.images import ImageModel
     from undamped.networks.irregular.network import StampedNetwork
     from undamped.networks.recurrent import Recurrent
     from undamped.networks.task_model import TaskModel, answers_of
-    from undamped.registry import models
 
     def kind(member: Any) -> tuple[Any, ...]:
         whole = issubclass(member, TaskModel)

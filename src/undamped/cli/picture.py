@@ -16,7 +16,7 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F
 
 def check_picture(path: Path | None) -> None:
     """Refuse a place for a picture that cannot be drawn to, before any work is done."""
-    from undamped.errors import OptionError
+    from undamped._base.errors import OptionError
 
     if path is not None and (path.suffix not in KINDS or not path.parent.is_dir() or path.is_dir()):
         raise OptionError(
@@ -29,7 +29,7 @@ def draw_curves(path: Path, task: Task, runs: dict[str, list[Run]]) -> None:
     """Draw the validation curves of all runs into a picture file."""
     from matplotlib.figure import Figure
 
-    from undamped.files import write_atomically
+    from undamped._base.files import write_atomically
 
     figure = Figure(figsize=(7, 3.6), dpi=110, layout="constrained")
     axes = figure.add_subplot()

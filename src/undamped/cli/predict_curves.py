@@ -25,8 +25,8 @@ def check_curves(model: TaskModel, path: Path | None, future: bool = False) -> N
         path: The picture.
         future: Whether values to come are drawn, which any model has.
     """
+    from undamped._base.errors import OptionError
     from undamped.cli.picture import check_picture
-    from undamped.errors import OptionError
     from undamped.networks.latent.latent_model import LatentModel
 
     check_picture(path)
@@ -52,8 +52,8 @@ def draw_recordings(
     import torch
     from matplotlib.figure import Figure
 
+    from undamped._base.files import write_atomically
     from undamped.data.recordings.prepared import batch_of
-    from undamped.files import write_atomically
 
     arranged = preparation.arrange(series_set)
     chosen = range(min(MOST_SERIES, len(arranged)))

@@ -21,7 +21,7 @@ def own_recordings(run: Run) -> SeriesSet | None:
     Args:
         run: The run.
     """
-    from undamped.registry import tasks
+    from undamped._base.registry import tasks
     from undamped.tasks.series import SeriesTask
 
     task = run.task() if run.settings["task"]["name"] in tasks else None

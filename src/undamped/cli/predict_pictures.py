@@ -22,8 +22,8 @@ def answer_pictures(run: Run, model: RelationalModel, path: Path, as_json: bool)
     import numpy as np
     import torch
 
+    from undamped._base.contract import Batch
     from undamped.cli.screen import console, print_json
-    from undamped.contract import Batch
     from undamped.data.pictures.sequences import read_picture_sequences
 
     found = read_picture_sequences(path, labelled=False)

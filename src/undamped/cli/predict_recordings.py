@@ -28,6 +28,8 @@ def answer_recordings(
     picture: Path | None = None,
 ) -> None:
     """Answer for every series of a file, or of the run's test part; forecasts go on at its end."""
+    from undamped._base.errors import printable
+    from undamped._base.files import refuse_folder, write_text
     from undamped.cli.predict_curves import check_curves, draw_recordings
     from undamped.cli.predict_future import (
         bands_of,
@@ -38,8 +40,6 @@ def answer_recordings(
     )
     from undamped.cli.screen import console, print_json
     from undamped.data.recordings.suspicions import in_words, strange_series
-    from undamped.errors import printable
-    from undamped.files import refuse_folder, write_text
     from undamped.training.prediction import predict_series
     from undamped.training.standard_errors import with_standard_error
 
@@ -130,8 +130,8 @@ def read_for(run: Run, preparation: Preparation, path: Path) -> SeriesSet:
 
 
 def _test_part(run: Run) -> SeriesSet:
-    from undamped.errors import OptionError
-    from undamped.registry import tasks
+    from undamped._base.errors import OptionError
+    from undamped._base.registry import tasks
     from undamped.tasks.series import SeriesTask
 
     task = run.task() if run.settings["task"]["name"] in tasks else None

@@ -64,7 +64,7 @@ def follow_file(run: Run, model: StateModel, data: Path, out: Path | None, as_js
 
 def _columns(run: Run, model: StateModel) -> dict[str, Any]:
     """Return which column is what: as in training, or by the names of the state space."""
-    from undamped.options import options_in
+    from undamped._base.options import options_in
     from undamped.tasks.physics.own_trajectories import OwnColumns
 
     declared = {name: option.default for name, option in options_in(OwnColumns).items()}
@@ -89,7 +89,7 @@ def _write(out: Path, rows: list[dict[str, Any]], names: Any) -> None:
     import csv
     import io
 
-    from undamped.files import write_text
+    from undamped._base.files import write_text
 
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")

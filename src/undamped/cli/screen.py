@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
 
-from undamped.errors import printable
+from undamped._base.errors import printable
 from undamped.tasks.task import Task
 
 BAR = 32

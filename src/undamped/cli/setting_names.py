@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from undamped.errors import UndampedError, UnknownNameError, explain
+from undamped._base.errors import UndampedError, UnknownNameError, explain
+from undamped._base.options import nearest, options_of
+from undamped._base.registry import models, tasks
 from undamped.networks.for_task import model_options
-from undamped.options import nearest, options_of
-from undamped.registry import models, tasks
 from undamped.training.options import TrainOptions
 
 PARTS = ("task", "model", "train")

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeInt, check, convert, options_of, unknown_name
+from undamped._base.registry import models, tasks
 from undamped.cli.setting_names import OWN_DATA, PARTS, without_part
 from undamped.data.recordings.read import looks_like_data
-from undamped.errors import OptionError, explain
 from undamped.networks.for_task import check_options
-from undamped.options import NonNegativeInt, check, convert, options_of, unknown_name
-from undamped.registry import models, tasks
 from undamped.training.fit import AUTO
 from undamped.training.options import TrainOptions
 from undamped.training.portfolio.clock import refuse_model_options

@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
+from undamped._base.registry import models, tasks
 from undamped.data.recordings.read import looks_like_data
-from undamped.registry import models, tasks
 from undamped.tasks.task import Task
 
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveInt, check, convert, describe, options_of, unknown_name
+from undamped._base.registry import models, tasks
 from undamped.cli.setting_names import PARTS
 from undamped.cli.settings import Settings, read_settings, read_toml
-from undamped.errors import OptionError, explain
 from undamped.networks.for_task import check_options, model_options
-from undamped.options import PositiveInt, check, convert, describe, options_of, unknown_name
-from undamped.registry import models, tasks
 from undamped.sweeps.plan import Plan, Pruner, Sampler
 from undamped.sweeps.space import Choices, Range, read_space
 from undamped.training.options import TrainOptions

@@ -1,6 +1,6 @@
 """Estimators in the manner of scikit-learn: fit, predict, score, pipelines and grid search."""
 
-from undamped.packages import require
+from undamped._base.packages import require
 
 require("undamped.estimators", "lightning", "pandas", "sklearn")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from undamped.contract import TaskShape
+from undamped._base.contract import TaskShape
 from undamped.networks.for_task import model_for
 from undamped.networks.task_model import TaskModel
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped.errors import DataError, explain
+from undamped._base.errors import DataError, explain
 from undamped.tasks.series import SeriesTask
 from undamped.tasks.series_chance import class_counts
 from undamped.tasks.series_tensors import SeriesTensors

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from undamped.errors import DataError, explain
+from undamped._base.errors import DataError, explain
 
 
 def labels(y: Any, count: int) -> tuple[np.ndarray, np.ndarray]:

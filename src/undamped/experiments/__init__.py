@@ -1,5 +1,5 @@
 """Experiments whose pictures stand in the documentation, each with the command that made it."""
 
-from undamped.packages import require
+from undamped._base.packages import require
 
 require("undamped.experiments", "lightning", "matplotlib", "rich")

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.registry import experiments, models
+from undamped._base.registry import experiments, models
 from undamped.tasks.continuous_data import annuli
 
 CONTESTANTS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.registry import experiments
 from undamped.experiments.accuracy_marks import accuracy_marks
-from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped.registry import experiments
 
 SETS = (
     "ItalyPowerDemand",
@@ -212,9 +212,9 @@ def run(
         H. A. Dau and others. The UCR time series archive. IEEE/CAA Journal of Automatica Sinica,
         2019. A. Bagnall and others. The UEA multivariate time series classification archive, 2018.
     """
+    from undamped._base.registry import models as known
+    from undamped._base.registry import tasks
     from undamped.data.published.cache import folder
-    from undamped.registry import models as known
-    from undamped.registry import tasks
     from undamped.training.fit import AUTO
 
     for name in sets:
@@ -248,10 +248,10 @@ def run(
 def _answers(
     name: str, model: str, seeds: Sequence[int], budget: dict[str, Any], minutes: float, out: str
 ) -> Answers:
-    from undamped.errors import DataError, MissingPackageError, NonFiniteError, OptionError
+    from undamped._base.errors import DataError, MissingPackageError, NonFiniteError, OptionError
+    from undamped._base.registry import models
     from undamped.experiments.kept_runs import kept_fit
     from undamped.networks.learns_at_once import LearnsAtOnce
-    from undamped.registry import models
     from undamped.training.fit import AUTO
 
     train: dict[str, Any] = {"minutes": minutes} if model == AUTO else {}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from undamped.options import unknown_name
+from undamped._base.options import unknown_name
 
 UNITS = 128
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from undamped._base.options import Fraction, NonNegativeInt, PositiveInt
+from undamped._base.registry import experiments
 from undamped.experiments.contenders import UNITS, chosen
 from undamped.experiments.recall import Budget, Printed, RecallExperiment, train_and_test
-from undamped.options import Fraction, NonNegativeInt, PositiveInt
-from undamped.registry import experiments
 
 DELAYS = (100, 200, 300, 500, 1000, 2000)
 PRINTED: Printed = {

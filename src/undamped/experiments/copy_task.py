@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from undamped.options import NonNegativeInt, PositiveInt, unknown_name
-from undamped.registry import experiments
+from undamped._base.options import NonNegativeInt, PositiveInt, unknown_name
+from undamped._base.registry import experiments
 
 SOLVED = 0.01
 """The loss below which a network counts as having learnt to copy."""
@@ -202,7 +202,7 @@ def run(
         G. Kerg and others. Non-normal recurrent neural network (nnRNN): learning long time
         dependencies while improving expressivity with transient dynamics. NeurIPS, 2019.
     """
-    from undamped.registry import tasks
+    from undamped._base.registry import tasks
     from undamped.training import fit
 
     size = {"length" if task == "adding" else "delay": delay}

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import Fraction, NonNegativeInt, PositiveInt
+from undamped._base.registry import experiments
 from undamped.experiments.contenders import UNITS, chosen
 from undamped.experiments.gradients_and_memory import gradients_and_memory
 from undamped.experiments.recall import Budget, Printed, RecallExperiment, train_and_test
-from undamped.options import Fraction, NonNegativeInt, PositiveInt
-from undamped.registry import experiments
 
 SHORTEST = 21
 DELAYS = (100, 300, 500, 1000, 2000)

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undamped._base.options import PositiveFloat
+from undamped._base.registry import experiments
 from undamped.fields.concat_squash import ConcatSquashField
 from undamped.flows.continuous_flow import ContinuousFlow
-from undamped.options import PositiveFloat
-from undamped.registry import experiments
 from undamped.tasks.continuous_data import density
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped.registry import experiments
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.registry import experiments
 
 MODELS = ("unicornn", "linoss", "lem", "bank", "minirocket", "guess")
 SETS = ("GunPoint", "ArrowHead", "Lightning7")
@@ -173,10 +173,10 @@ def run(
     Reference:
         The tasks' own: `undamped show digits`, `undamped show adding`, `undamped show first-cue`.
     """
+    from undamped._base.registry import models as known
+    from undamped._base.registry import tasks as asked
     from undamped.data.published.cache import folder
     from undamped.networks.learns_at_once import LearnsAtOnce
-    from undamped.registry import models as known
-    from undamped.registry import tasks as asked
 
     for name in sets:
         folder(f"ucr/{name}")  # a missing set should be said before an hour of training
@@ -211,7 +211,7 @@ def _outcome(
     seed: int,
     out: str,
 ) -> Outcome:
-    from undamped.errors import DataError, MissingPackageError, NonFiniteError, OptionError
+    from undamped._base.errors import DataError, MissingPackageError, NonFiniteError, OptionError
     from undamped.experiments.kept_runs import kept_fit
 
     try:

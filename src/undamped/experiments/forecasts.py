@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt, unknown_name
-from undamped.registry import experiments
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt, unknown_name
+from undamped._base.registry import experiments
 
 MODELS = ("seasonal-naive", "ridge-lags", "ets", "bank", "auto")
 HORIZONS = {"sunspots": 11, "co2": 26, "passengers": 12, "demand": 48, "load": 24}
@@ -114,8 +114,8 @@ def run(
         L. J. Tashman. Out-of-sample tests of forecasting accuracy. International Journal of
         Forecasting, 2000.
     """
+    from undamped._base.registry import models as known
     from undamped.data.recordings.series import SeriesSet
-    from undamped.registry import models as known
     from undamped.training.backtest import backtest
     from undamped.training.fit import AUTO
 

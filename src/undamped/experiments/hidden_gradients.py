@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from undamped._base.registry import tasks
 from undamped.networks import SequenceModel
-from undamped.registry import tasks
 from undamped.tasks.copying import RECALLED
 
 

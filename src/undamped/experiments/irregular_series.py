@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.registry import experiments
 from undamped.experiments.accuracy_marks import accuracy_marks
 from undamped.experiments.kept_runs import kept_fit
-from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped.registry import experiments
 
 SETS = ("JapaneseVowels", "BasicMotions")
 NETWORKS = ("ode-rnn", "neural-cde", "gru-d", "decay-rnn", "modes-rnn", "cfc", "unicornn", "gru")
@@ -117,8 +117,8 @@ def run(
     Example:
         >>> result = run(sets=("BasicMotions",), dropped=(0.5,), steps=200)
     """
+    from undamped._base.registry import models, tasks
     from undamped.data.published.cache import folder
-    from undamped.registry import models, tasks
 
     for name in sets:
         folder(f"ucr/{name}")  # a missing set should be said before an hour of training

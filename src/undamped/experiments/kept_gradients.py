@@ -17,14 +17,14 @@ from typing import Any
 
 import torch
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import Fraction, PositiveFloat, PositiveInt, options_of, unknown_name
+from undamped._base.registry import experiments, models, tasks
 from undamped.analysis.kept_gradient import KeptGradient, kept_gradient
-from undamped.errors import OptionError, explain
 from undamped.experiments.kept_runs import kept_fit
 from undamped.flows.gradient_keeping import KEPT
 from undamped.networks.continuous.base import ContinuousModel
 from undamped.networks.point_model import PointModel
-from undamped.options import Fraction, PositiveFloat, PositiveInt, options_of, unknown_name
-from undamped.registry import experiments, models, tasks
 from undamped.training import Run
 
 TESTED = 1024

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from undamped.errors import RunError
+from undamped._base.errors import RunError
 from undamped.training import Run, fit, resume
 from undamped.training.fit import AUTO
 

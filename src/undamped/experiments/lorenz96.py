@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from undamped.options import NonNegativeInt, PositiveInt, unknown_name
-from undamped.registry import experiments
+from undamped._base.options import NonNegativeInt, PositiveInt, unknown_name
+from undamped._base.registry import experiments
 
 FORCES = (0.9, 8.0)
 PRINTED = {
@@ -148,7 +148,7 @@ def run(
         T. K. Rusch, S. Mishra. UnICORNN: a recurrent model for learning very long time
         dependencies. ICML, 2021, table 7.
     """
-    from undamped.registry import tasks
+    from undamped._base.registry import tasks
     from undamped.training import fit
 
     for name in networks:

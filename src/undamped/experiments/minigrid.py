@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from undamped.errors import OptionError, explain
-from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped.registry import experiments, models
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.registry import experiments, models
 
 LARGER = {
     "RedBlueDoors-6x6": "RedBlueDoors-8x8",
@@ -174,10 +174,10 @@ def run(
         J. Schulman, F. Wolski, P. Dhariwal, A. Radford, O. Klimov. Proximal policy optimization
         algorithms. 2017.
     """
+    from undamped._base.options import options_of
     from undamped.experiments.reinforcement.environments import Environments
     from undamped.experiments.reinforcement.ppo import PPO
     from undamped.experiments.reinforcement.training import Plan, play, train
-    from undamped.options import options_of
 
     places = [environment, *([LARGER[environment]] if environment in LARGER else [])]
     for place in places:

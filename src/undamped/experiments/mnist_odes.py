@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
+from undamped._base.options import PositiveFloat, PositiveInt
+from undamped._base.registry import experiments, models
 from undamped.experiments.annuli import COLOURS
-from undamped.options import PositiveFloat, PositiveInt
-from undamped.registry import experiments, models
 from undamped.tasks.images import MNISTImages
 
 

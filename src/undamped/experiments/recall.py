@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from undamped._base.registry import tasks
 from undamped.experiments.contenders import UNITS, Contender
 from undamped.experiments.kept_runs import kept_fit
-from undamped.registry import tasks
 from undamped.training import Run
 
 MOST_NUMBERS = 40_000

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.registry import experiments, models
 from undamped.experiments.kept_runs import kept_fit
-from undamped.options import NonNegativeInt, PositiveInt
-from undamped.registry import experiments, models
 from undamped.tasks.irregular.curves import Ask
 from undamped.tasks.irregular.rotating_digits import SIDE, RotatingDigits
 

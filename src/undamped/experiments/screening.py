@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+from undamped._base.options import Fraction, NonNegativeInt, PositiveInt
+from undamped._base.registry import experiments
 from undamped.experiments.contenders import CONTENDERS, UNITS
 from undamped.experiments.gradients_and_memory import decades
 from undamped.experiments.hidden_gradients import hidden_gradients
 from undamped.experiments.recall import Budget, Trained, model_of, train_and_test
-from undamped.options import Fraction, NonNegativeInt, PositiveInt
-from undamped.registry import experiments
 
 SIZES = (3, 8, 18, 25)
 FIXED = 15
@@ -198,8 +198,8 @@ def run(
 
 
 def _look_at(trained: Trained, delay: int, recent: int, kept: int, screening: str) -> Screened:
+    from undamped._base.registry import tasks
     from undamped.analysis import attention_of
-    from undamped.registry import tasks
 
     model = model_of(trained)
     task: Any = tasks.build("denoise", delay=delay, seed=0)

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.registry import experiments
 from undamped.experiments.accuracy_marks import accuracy_marks
-from undamped.options import NonNegativeInt, PositiveInt
-from undamped.registry import experiments
 
 SETS = (
     "ItalyPowerDemand",
@@ -145,8 +145,8 @@ def run(
         H. A. Dau and others. The UCR time series archive. IEEE/CAA Journal of Automatica Sinica,
         2019.
     """
+    from undamped._base.registry import models
     from undamped.data.published.cache import folder
-    from undamped.registry import models
     from undamped.training import fit
 
     for name in sets:
@@ -175,7 +175,7 @@ def run(
 
 
 def _outcome(name: str, finished: dict[str, Any]) -> SetOutcome:
-    from undamped.registry import tasks
+    from undamped._base.registry import tasks
 
     task = tasks["ucr"](dataset=name)
     nearest, distance = nearest_neighbour(task)
@@ -224,7 +224,7 @@ def nearest_neighbour(task: Any) -> tuple[float, str]:
 
 
 def _warped(test: list[np.ndarray], train: list[np.ndarray]) -> np.ndarray:
-    from undamped.errors import OptionError
+    from undamped._base.errors import OptionError
 
     try:
         from aeon.distances import dtw_pairwise_distance

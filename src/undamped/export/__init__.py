@@ -1,6 +1,6 @@
 """Models as files that need neither this library nor PyTorch."""
 
-from undamped.packages import require
+from undamped._base.packages import require
 
 require("undamped.export", "lightning")
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.contract import Batch
+from undamped._base.contract import Batch
 from undamped.data.recordings.prepared import batch_of
 from undamped.export.subject import Subject
 from undamped.training.streaming import sample_tensors

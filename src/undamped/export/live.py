@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
+from undamped._base.files import read_tensors, write_tensors
 from undamped.export.subject import Subject
-from undamped.files import read_tensors, write_tensors
 from undamped.networks.sequence_model import SequenceModel
 from undamped.training.streaming import SampleStream
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from undamped.errors import OptionError, RunError, explain
+from undamped._base.errors import OptionError, RunError, explain
+from undamped._base.files import write_atomically
 from undamped.export.subject import Subject
-from undamped.files import write_atomically
 from undamped.training.run import Run
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
+from undamped._base.torch_internals import TorchDispatchMode, tree_leaves
 from undamped.export.graph import Graph
 from undamped.export.slot_operators import SLOT_OPERATORS, of_type
-from undamped.torch_internals import TorchDispatchMode, tree_leaves
 
 EXAMPLES = 3
 """Rows of an example. No operator below looks at the number of rows, so any other will do."""

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from undamped.errors import DataError, explain
+from undamped._base.errors import DataError, explain
 from undamped.export.subject import Subject
 
 MISSING = ("", "na", "nan", "null", "none")

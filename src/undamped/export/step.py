@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 from undamped.export.answers import declare_answers, head
 from undamped.export.graph import Graph
 from undamped.export.layers import output_of, sizes_of, step_layer

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.sequence_model import SequenceModel
 from undamped.networks.task_model import StreamingModel

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
+from undamped._base.checked import checked
+from undamped._base.options import PositiveFloat, PositiveInt
 from undamped.fields.moving import MovingField, matrix_times
-from undamped.options import PositiveFloat, PositiveInt
 
 
 def bracket(a: Tensor, b: Tensor) -> Tensor:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.options import PositiveInt
+from undamped._base.checked import checked
+from undamped._base.options import PositiveInt
 
 SHARP = math.log(0.01)
 """log λ at the start: weights are nearly certain, and learn how uncertain they are."""

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from undamped.checked import checked
+from undamped._base.checked import checked
+from undamped._base.options import PositiveInt
 from undamped.fields.perceptron import with_time
-from undamped.options import PositiveInt
 
 
 class BottleneckField(nn.Module):

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.options import PositiveFloat, PositiveInt
+from undamped._base.checked import checked
+from undamped._base.options import PositiveFloat, PositiveInt
 
 
 class ConcatSquashField(nn.Module):

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.options import PositiveInt
+from undamped._base.checked import checked
+from undamped._base.options import PositiveInt
 
 
 class ConvolutionalField(nn.Module):

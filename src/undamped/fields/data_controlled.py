@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from undamped.checked import checked
-from undamped.options import PositiveFloat, PositiveInt
+from undamped._base.checked import checked
+from undamped._base.options import PositiveFloat, PositiveInt
 
 
 class Controlled(nn.Module):

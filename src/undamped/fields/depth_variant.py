@@ -8,9 +8,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
+from undamped._base.checked import checked
+from undamped._base.options import PositiveFloat, PositiveInt
 from undamped.fields.perceptron import ACTIVATIONS, Activation
-from undamped.options import PositiveFloat, PositiveInt
 
 Basis = Literal["fourier", "chebyshev", "polynomial", "piecewise"]
 

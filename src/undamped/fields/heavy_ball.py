@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from undamped.checked import checked
-from undamped.errors import OptionError, explain
-from undamped.options import PositiveFloat, PositiveInt
+from undamped._base.checked import checked
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveFloat, PositiveInt
 
 
 class HeavyBallField(nn.Module):

@@ -8,12 +8,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
+from undamped._base.checked import checked
+from undamped._base.options import PositiveInt
 from undamped.fields.antisymmetric import bracket
 from undamped.fields.moving import MovingField, matrix_times
 from undamped.fields.perceptron import ACTIVATIONS
 from undamped.kernels.skew_exponential import skew_exponential
-from undamped.options import PositiveInt
 from undamped.parametrizations.initial import random_orthogonal
 
 OrthogonalActivation = Literal["tanh", "softplus", "relu", "elu", "abs"]

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.options import PositiveInt
+from undamped._base.checked import checked
+from undamped._base.options import PositiveInt
 
 Activation = Literal["tanh", "softplus", "relu", "elu"]
 ACTIVATIONS = {

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
+from undamped._base.checked import checked
+from undamped._base.options import PositiveFloat, PositiveInt
 from undamped.fields.perceptron import PerceptronField
-from undamped.options import PositiveFloat, PositiveInt
 
 QUIET = 0.1
 """What is left of the perceptron's usual start: rotations are disturbed only a little."""

@@ -9,8 +9,10 @@ from typing import Any, ClassVar, Unpack
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt, convert
+from undamped._base.promises import Kind, Promise
 from undamped.fields.bottleneck import BottleneckField
 from undamped.fields.concat_squash import ConcatSquashField
 from undamped.flows.input_checks import check_context, fitting, type_of
@@ -24,8 +26,6 @@ from undamped.flows.jacobian_trace import (
 )
 from undamped.flows.solve_options import FlowOptions
 from undamped.flows.solving import SolvingModule
-from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt, convert
-from undamped.promises import Kind, Promise
 
 TOLERANCE = 1e-5
 """Fine enough for densities, where nobody says."""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 from undamped.flows.waypoints import State, Time, Waypoint
 from undamped.solvers.gradients.refused import refuse_gradients
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import OptionError, ShapeError, explain
+from undamped._base.errors import OptionError, ShapeError, explain
 from undamped.flows.input_checks import type_of
 
 

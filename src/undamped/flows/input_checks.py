@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import ShapeError, explain
+from undamped._base.errors import ShapeError, explain
 
 
 def type_of(module: nn.Module) -> torch.dtype | None:

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 from torch import Tensor, nn
 
-from undamped.checked import checked
+from undamped._base.checked import checked
 from undamped.flows.field_checks import check_call
 from undamped.flows.solve_options import FlowOptions
 from undamped.flows.solving import SolvingModule

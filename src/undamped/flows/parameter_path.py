@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 from undamped.kernels.skew_exponential import skew_exponential
 from undamped.solvers.methods.lie.steps import commutator
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from undamped.errors import explain
+from undamped._base.errors import explain
 from undamped.solvers.gradients.refused import refuse_gradients
 
 Pair = tuple[Tensor, Tensor]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, SolveError, explain
+from undamped._base.errors import OptionError, SolveError, explain
 from undamped.fields.moving import MovingField
 from undamped.flows.parameter_path import (
     WIDEST,

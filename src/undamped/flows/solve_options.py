@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypedDict
 
-from undamped.errors import OptionError, explain
-from undamped.options import Default, PositiveFloat, PositiveInt, options_in
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import Default, PositiveFloat, PositiveInt, options_in
 from undamped.solvers import Solver
 from undamped.solvers.settings import Gradient
 

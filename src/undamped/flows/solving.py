@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import OptionError, UndampedError
+from undamped._base.errors import OptionError, UndampedError
 from undamped.flows.field_checks import explain_failed_field
 from undamped.flows.solve_options import FlowOptions
 from undamped.flows.waypoints import Waypoints

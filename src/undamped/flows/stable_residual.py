@@ -12,12 +12,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.flows.input_checks import fitting
 from undamped.flows.reversible_stack import Own, Pair, ReversibleStack
-from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
-from undamped.promises import Kind, Promise
 
 StableKind = Literal["antisymmetric", "verlet", "hamiltonian", "two-layer", "midpoint", "leapfrog"]
 

@@ -8,12 +8,12 @@ from typing import Unpack
 
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveFloat
 from undamped.flows.neural_ode import NeuralODE
 from undamped.flows.solve_options import FlowOptions
 from undamped.flows.waypoints import Waypoints
-from undamped.options import PositiveFloat
 from undamped.solvers import Solution
 
 

@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from undamped.torch_internals import forward_mode_open, inside_functional_transform
+from undamped._base.torch_internals import forward_mode_open, inside_functional_transform
 
 Implementation = Literal["numba", "triton", "operator", "reference"]
 _PLAIN = ContextVar("plain loops", default=False)

@@ -1,7 +1,7 @@
 """Cells unrolled in time, and what is built around them."""
 
-from undamped.lazy import lazy_names
-from undamped.registry import models
+from undamped._base.lazy import lazy_names
+from undamped._base.registry import models
 
 _NAMES = {
     "Decoder": "undamped.networks.encoder_decoder",

@@ -1,6 +1,6 @@
 """Cells unrolled in time, and what is built around them.
 
-Written by `python -m undamped.stubs`; do not edit.
+Written by `python -m undamped._base.stubs`; do not edit.
 """
 
 from collections.abc import Sequence

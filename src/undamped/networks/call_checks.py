@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from undamped._base.errors import OptionError, ShapeError, explain
 from undamped.cells.bases.cell import Cell, State
-from undamped.errors import OptionError, ShapeError, explain
 from undamped.kernels.dispatch import through_operator
 from undamped.networks.sequence_tensors import all_full
 

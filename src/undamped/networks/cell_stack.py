@@ -13,14 +13,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from undamped.cells.bases.block import Block, BlockKind
-from undamped.cells.bases.cell import Cell, State
-from undamped.cells.bases.penalised import Penalised
-from undamped.docstrings import documented_arguments
-from undamped.errors import OptionError, ShapeError, explain
-from undamped.memory import refuse_beyond_memory
-from undamped.networks.call_checks import check_state
-from undamped.options import (
+from undamped._base.docstrings import documented_arguments
+from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.memory import refuse_beyond_memory
+from undamped._base.options import (
     DropoutRate,
     Layers,
     NonNegativeFloat,
@@ -30,6 +26,10 @@ from undamped.options import (
     check,
     options_of,
 )
+from undamped.cells.bases.block import Block, BlockKind
+from undamped.cells.bases.cell import Cell, State
+from undamped.cells.bases.penalised import Penalised
+from undamped.networks.call_checks import check_state
 from undamped.parametrizations.singular_band import orthogonality_penalty
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped._base.options import PositiveFloat, PositiveInt
+from undamped._base.registry import models
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.sequence_model import draw_symbol
-from undamped.options import PositiveFloat, PositiveInt
-from undamped.registry import models
 
 
 class Decoder(nn.Module):

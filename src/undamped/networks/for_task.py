@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from undamped.contract import TaskShape
+from undamped._base.contract import TaskShape
+from undamped._base.options import Option, check_against, options_of
+from undamped._base.registry import models
 from undamped.networks.irregular.model import StampedModel
 from undamped.networks.irregular.network import StampedNetwork
 from undamped.networks.point_model import PointModel
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.sequence_model import SequenceModel
 from undamped.networks.task_model import TaskModel, refuse_unfit
-from undamped.options import Option, check_against, options_of
-from undamped.registry import models
 
 
 def model_for(shape: TaskShape, name: str, options: Mapping[str, Any]) -> TaskModel:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from undamped.errors import ShapeError, explain
+from undamped._base.errors import ShapeError, explain
 
 
 def in_full_precision(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from undamped._base.options import PositiveFloat, PositiveInt
 from undamped.networks.stamped import gap_feature, last_before, refuse_before
-from undamped.options import PositiveFloat, PositiveInt
 
 
 class HeadAtTimes(nn.Module):

@@ -6,10 +6,10 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import ClassVar
 
-from undamped.contract import Batch, TaskShape
-from undamped.errors import OptionError, explain
+from undamped._base.contract import Batch, TaskShape
+from undamped._base.errors import OptionError, explain
+from undamped._base.promises import Promise
 from undamped.networks.task_model import TaskModel
-from undamped.promises import Promise
 
 Part = Iterable[Batch]
 """A part of a task's data: batches, the same ones however often one goes through them."""

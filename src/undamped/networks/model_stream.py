@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from undamped.errors import DataError, explain
+from undamped._base.errors import DataError, explain
 
 if TYPE_CHECKING:
     from undamped.networks.task_model import StreamingModel

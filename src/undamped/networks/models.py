@@ -10,23 +10,23 @@ import inspect
 import textwrap
 from typing import Any
 
+from undamped._base.contract import TaskShape
+from undamped._base.docstrings import documented_arguments
+from undamped._base.errors import OptionError, explain
+from undamped._base.lazy import lazy_names
+from undamped._base.registry import models
 from undamped.cells.bases.cell import Cell
 from undamped.cells.gru import GRUCell
 from undamped.cells.lstm import LSTMCell
 from undamped.cells.registry import Unrolled
 from undamped.cells.rnn import RNNCell
 from undamped.cells.unicornn import UnICORNNCell
-from undamped.contract import TaskShape
-from undamped.docstrings import documented_arguments
-from undamped.errors import OptionError, explain
-from undamped.lazy import lazy_names
 from undamped.networks.cell_stack import CellStack
 from undamped.networks.for_task import check_options, model_for
 from undamped.networks.oscillators import OscillatorNetwork
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.task_model import TaskModel
 from undamped.networks.torch_like import TorchLike
-from undamped.registry import models
 
 UNROLLED_BY: tuple[tuple[type[Cell], type[Recurrent]], ...] = (
     (UnICORNNCell, OscillatorNetwork),

@@ -14,18 +14,18 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from undamped._base.docstrings import documented_arguments
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import Layers, Option, PositiveInt, Units, convert
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.remembered import Remembered
 from undamped.cells.unicornn import UnICORNNCell
-from undamped.docstrings import documented_arguments
-from undamped.errors import OptionError, explain
 from undamped.kernels import Gradient, Layer, OscillatorStream, PreparedStack, oscillator_stack
 from undamped.kernels.dispatch import implementation
 from undamped.networks.full_precision import in_full_precision
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.sequence_tensors import join_features, padding_mask, reverse_time
 from undamped.networks.stream import Stream
-from undamped.options import Layers, Option, PositiveInt, Units, convert
 
 
 class OscillatorNetwork(Recurrent):

@@ -7,13 +7,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from undamped.contract import Batch, InputKind, TaskShape
-from undamped.errors import OptionError, explain
+from undamped._base.contract import Batch, InputKind, TaskShape
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.registry import models
 from undamped.flows.continuous_flow import ContinuousFlow
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.task_model import TaskModel, answers_of, refuse_unfit
-from undamped.options import NonNegativeInt, PositiveInt
-from undamped.registry import models
 
 
 class PointModel(TaskModel):

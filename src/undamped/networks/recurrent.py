@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveInt
+from undamped._base.torch_internals import own_parameters
 from undamped.cells.bases.block import Block
 from undamped.cells.bases.cell import Cell, State
-from undamped.errors import OptionError, explain
 from undamped.networks.call_checks import (
     check_lengths,
     check_shape,
@@ -34,8 +36,6 @@ from undamped.networks.sequence_tensors import (
     reverse_time,
 )
 from undamped.networks.stream import Stream
-from undamped.options import PositiveInt
-from undamped.torch_internals import own_parameters
 
 if TYPE_CHECKING:
     from undamped.kernels import OscillatorStream

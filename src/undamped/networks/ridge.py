@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped.contract import Batch, TaskShape
+from undamped._base.contract import Batch, TaskShape
 
 PENALTIES = 10.0 ** torch.linspace(-3, 6, 28, dtype=torch.float64)
 _SHARPNESSES = 2.0 ** torch.linspace(-3, 5, 33, dtype=torch.float64)

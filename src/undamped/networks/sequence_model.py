@@ -18,16 +18,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from undamped.contract import Answer, Batch, TaskShape, Use
-from undamped.errors import OptionError, ShapeError, explain
+from undamped._base.contract import Answer, Batch, TaskShape, Use
+from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.registry import models
 from undamped.networks.head_at_times import HeadAtTimes
 from undamped.networks.model_stream import ModelStream
 from undamped.networks.network_stream import NetworkStream
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.stamped import gap_feature, hold_last, stamps_of, time_gaps
 from undamped.networks.task_model import StreamingModel, refuse_unfit
-from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped.registry import models
 
 InputKind = Literal["vectors", "symbols", "pixels", "states"]
 Readout = Literal["last", "every", "mean"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from undamped.contract import Batch
-from undamped.errors import ShapeError, explain
+from undamped._base.contract import Batch
+from undamped._base.errors import ShapeError, explain
 
 
 def time_gaps(

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
-from undamped.contract import Answer, Batch, InputKind, TaskShape, Use
-from undamped.errors import OptionError, explain
+from undamped._base.contract import Answer, Batch, InputKind, TaskShape, Use
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import Option, signature_options
+from undamped._base.packages import require
+from undamped._base.registry import models
 from undamped.networks.model_stream import ModelStream, StepStream
-from undamped.options import Option, signature_options
-from undamped.packages import require
-from undamped.registry import models
 
 EVALUATIONS = ("evaluations", "evaluations_backward")
 """What a model with a field counts in a pass: calls of the field, forward and backward."""

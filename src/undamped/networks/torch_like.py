@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 from undamped.networks.recurrent import Recurrent
 
 

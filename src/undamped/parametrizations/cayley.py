@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from undamped.options import NonNegativeInt, PositiveInt
+from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped.parametrizations.initial import cayley as cayley_start
 from undamped.parametrizations.matrix_set import MatrixSet, isometry_defect
 from undamped.parametrizations.skew import skew

@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from undamped.options import PositiveInt
+from undamped._base.options import PositiveInt
 from undamped.parametrizations.initial import random_orthogonal
 from undamped.parametrizations.matrix_set import MatrixSet, isometry_defect, nearest_isometry
 from undamped.parametrizations.skew import rotation

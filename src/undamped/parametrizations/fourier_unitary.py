@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor
 
-from undamped.options import PositiveInt
+from undamped._base.options import PositiveInt
 from undamped.parametrizations.matrix_set import MatrixSet, isometry_defect
 
 

@@ -20,8 +20,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
-from undamped.options import PositiveInt
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveInt
 from undamped.parametrizations.matrix_set import MatrixSet, isometry_defect
 
 GivensStyle = Literal["tunable", "fft"]

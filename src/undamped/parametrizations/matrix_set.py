@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import OptionError, explain
-from undamped.options import PositiveInt
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveInt
 
 
 class MatrixSet(nn.Module, ABC):

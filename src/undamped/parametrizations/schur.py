@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.options import PositiveInt
-from undamped.packages import require
+from undamped._base.options import PositiveInt
+from undamped._base.packages import require
 from undamped.parametrizations.exponential import rotation_logarithm
 from undamped.parametrizations.initial import random_orthogonal
 from undamped.parametrizations.matrix_set import MatrixSet

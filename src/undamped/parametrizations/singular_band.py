@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from undamped.options import Fraction, PositiveInt
+from undamped._base.options import Fraction, PositiveInt
 from undamped.parametrizations.initial import random_orthogonal
 from undamped.parametrizations.matrix_set import MatrixSet
 from undamped.parametrizations.skew import rotation

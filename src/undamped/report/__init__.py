@@ -1,6 +1,6 @@
 """Runs and models become one HTML page, with a verdict and what to do about it."""
 
-from undamped.packages import require
+from undamped._base.packages import require
 
 require("undamped.report", "plotly")
 

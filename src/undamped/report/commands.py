@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from undamped._base.registry import models
 from undamped.networks.for_task import model_options
-from undamped.registry import models
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.registry import instruments, models
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.time_axis import layout_of
 from undamped.analysis.gradient_flow import GradientFlow, Loss, gradient_flow
 from undamped.analysis.kept_promises import KeptPromises
 from undamped.analysis.recall import Recall
-from undamped.errors import OptionError, ShapeError, explain
 from undamped.flows.continuous_flow import ContinuousFlow
 from undamped.networks import LSTM, SequenceModel
 from undamped.networks.point_model import PointModel
-from undamped.registry import instruments, models
 from undamped.report.model_report import ModelReport
 from undamped.report.remedies import remedies
 from undamped.tasks.task import Task

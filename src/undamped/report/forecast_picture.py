@@ -109,7 +109,7 @@ def draw_future(
 
 def save(figure: Any, path: Path) -> None:
     """Write a figure to a picture file, wholly or not at all."""
-    from undamped.files import write_atomically
+    from undamped._base.files import write_atomically
 
     kind = path.suffix.lstrip(".")
     write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind))

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from torch import nn
 
+from undamped._base.errors import OptionError
 from undamped.analysis.gradient_flow import GradientFlow
 from undamped.analysis.oscillators import effective_steps, oscillator_cells
 from undamped.analysis.recall import Recall
-from undamped.errors import OptionError
 from undamped.report.commands import Commands
 from undamped.report.model_report import Remedy
 

@@ -15,9 +15,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.files import write_text
 from undamped.analysis.core.figures import line_style
-from undamped.errors import OptionError, explain
-from undamped.files import write_text
 from undamped.report import tables
 from undamped.report.model_report import ModelReport
 from undamped.report.plots import in_order, plots

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.style import Style, Trace
-from undamped.registry import instruments
 from undamped.report.model_report import ModelReport
 
 CURVES = 20

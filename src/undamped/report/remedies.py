@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from torch import nn
 
+from undamped._base.promises import Kind
+from undamped._base.registry import models
 from undamped.analysis.gradient_flow import GradientFlow
 from undamped.analysis.recall import Recall
 from undamped.cells import Cell
 from undamped.networks import Recurrent
-from undamped.promises import Kind
-from undamped.registry import models
 from undamped.report.commands import Commands
 from undamped.report.model_report import Remedy
 from undamped.report.oscillator_remedies import growth, oscillator_remedies

@@ -112,7 +112,7 @@ def diagnose_task(
         applied: Settings that need no advice; see `remedies`.
         tick: Called with the name of every measurement before it begins.
     """
-    from undamped.registry import tasks
+    from undamped._base.registry import tasks
 
     seen, inputs = for_instruments(model, task.batch("test", 0, BATCH))
     entered = tasks.name_of(type(task)) or type(task).__name__

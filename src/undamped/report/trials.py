@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 from undamped.tasks.task import Split, Task
 
 

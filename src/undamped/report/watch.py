@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from undamped.errors import RunError, explain
+from undamped._base.errors import RunError, explain
 from undamped.report.page import plotly_program
 from undamped.training.run import Run
 

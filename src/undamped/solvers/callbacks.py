@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import explain
+from undamped._base.errors import explain
 from undamped.solvers.state.packing import Packing
 
 NAMES = ("callback_step", "callback_accept_step", "callback_reject_step")

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from undamped.errors import OptionError, ShapeError, explain
-from undamped.options import convert
+from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.options import convert
 from undamped.solvers.gradients.gradient import GradientMethod, gradients
 from undamped.solvers.loop.events import Event
 from undamped.solvers.methods.solver import Solver

@@ -10,8 +10,8 @@ from weakref import ref
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import OptionError, explain
-from undamped.torch_internals import sequence_number
+from undamped._base.errors import OptionError, explain
+from undamped._base.torch_internals import sequence_number
 
 
 class NeedsGraphError(OptionError):

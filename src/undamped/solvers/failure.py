@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from undamped.errors import explain
+from undamped._base.errors import explain
 from undamped.solvers.evidence import STABILITY_LIMIT, Evidence
 from undamped.solvers.methods.solver import Field, Solver
 from undamped.solvers.record import Failure, Status

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from undamped.errors import NonFiniteError, OptionError, explain
+from undamped._base.errors import NonFiniteError, OptionError, explain
+from undamped._base.torch_internals import version_of
 from undamped.kernels.dispatch import inside_transform
 from undamped.solvers.loop.jumps import Window, inside
 from undamped.solvers.state.packing import Packing
-from undamped.torch_internals import version_of
 
 if TYPE_CHECKING:
     from undamped.solvers.gradients.unchanged import FieldSamples

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, SolveError, explain
+from undamped._base.errors import OptionError, SolveError, explain
 from undamped.solvers.field import CountedField
 from undamped.solvers.loop.batch import Integration
 from undamped.solvers.methods.solver import Solver

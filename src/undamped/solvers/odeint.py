@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 from undamped.solvers.compiler import left_alone
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.scipy_solver import scipy_values

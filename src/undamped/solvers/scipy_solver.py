@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.errors import SolveError, explain
+from undamped._base.errors import SolveError, explain
 from undamped.solvers.callbacks import NAMES, Callbacks
 from undamped.solvers.field import CountedField
 from undamped.solvers.gradients.refused import refuse_gradients

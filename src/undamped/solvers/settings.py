@@ -8,9 +8,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
-from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt, check
-from undamped.registry import solvers
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt, check
+from undamped._base.registry import solvers
 from undamped.solvers.loop.control import StepControl
 from undamped.solvers.loop.jumps import Jumps, read_stops
 from undamped.solvers.methods.solver import Solver

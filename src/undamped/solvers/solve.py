@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import NonFiniteError, SolveError, explain
+from undamped._base.errors import NonFiniteError, SolveError, explain
 from undamped.kernels.dispatch import inside_transform
 from undamped.solvers.choices import Choices, OnFailure, gradient_method
 from undamped.solvers.compiler import left_alone

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 from undamped.solvers.loop.control import StepControl
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.settings import ADAPTIVE_ONLY, FIXED_ONLY, choose_solver

@@ -1,6 +1,6 @@
 """Sweeps: many trainings that look for good settings, shared by processes and machines."""
 
-from undamped.packages import require
+from undamped._base.packages import require
 
 require("undamped.sweeps", "optuna")
 

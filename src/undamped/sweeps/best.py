@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from undamped.files import write_text
+from undamped._base.files import write_text
 from undamped.sweeps.folder import SweepFolder
 from undamped.sweeps.trials import Trial
 

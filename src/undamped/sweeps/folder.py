@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from undamped.errors import OptionError, RunError, UndampedError, explain
-from undamped.files import read_json, write_json
-from undamped.options import convert
+from undamped._base.errors import OptionError, RunError, UndampedError, explain
+from undamped._base.files import read_json, write_json
+from undamped._base.options import convert
 from undamped.sweeps.plan import Plan
 from undamped.sweeps.storage import held, without_password
 from undamped.training.run import Run

@@ -7,8 +7,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+from undamped._base.files import write_text
 from undamped.analysis.core.figures import PALETTE
-from undamped.files import write_text
 from undamped.report.page import document, section
 from undamped.sweeps.folder import SweepFolder
 from undamped.sweeps.space import Range, read_space

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
-from undamped.errors import OptionError, RunError, explain
-from undamped.options import check_fields
+from undamped._base.errors import OptionError, RunError, explain
+from undamped._base.options import check_fields
 
 Sampler = Literal["tpe", "random", "qmc", "gp", "grid"]
 Pruner = Literal["median", "hyperband", "none"]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

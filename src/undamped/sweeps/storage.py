@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from undamped.errors import RunError, explain
+from undamped._base.errors import RunError, explain
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from undamped.errors import OptionError, UndampedError, explain
+from undamped._base.errors import OptionError, UndampedError, explain
+from undamped._base.options import check
+from undamped._base.registry import tasks
 from undamped.networks.for_task import check_options
-from undamped.options import check
-from undamped.registry import tasks
 from undamped.sweeps.best import write_best
 from undamped.sweeps.folder import SweepFolder
 from undamped.sweeps.samplers import grid_size, pruner_for, sampler_for

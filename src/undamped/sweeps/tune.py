@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from undamped._base.registry import models
 from undamped.networks.learns_at_once import LearnsAtOnce
-from undamped.registry import models
 from undamped.sweeps.folder import SweepFolder
 from undamped.sweeps.plan import Plan
 from undamped.sweeps.sweep import Progress, sweep

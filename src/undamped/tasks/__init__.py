@@ -1,11 +1,11 @@
 """Tasks: data, loss, metric, and what a guess would score."""
 
-from undamped.packages import require
+from undamped._base.packages import require
 
 require("undamped.tasks", "pandas", "scipy", "sklearn")
 
-from undamped.lazy import lazy_names
-from undamped.registry import tasks
+from undamped._base.lazy import lazy_names
+from undamped._base.registry import tasks
 
 _NAMES = {
     "Batch": "undamped.tasks.task",

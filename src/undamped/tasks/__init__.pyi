@@ -1,6 +1,6 @@
 """Tasks: data, loss, metric, and what a guess would score.
 
-Written by `python -m undamped.stubs`; do not edit.
+Written by `python -m undamped._base.stubs`; do not edit.
 """
 
 from undamped.tasks.adding import Adding as Adding

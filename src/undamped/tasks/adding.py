@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 
-from undamped.options import NonNegativeInt, Range
-from undamped.registry import tasks
+from undamped._base.options import NonNegativeInt, Range
+from undamped._base.registry import tasks
 from undamped.tasks.task import Batch, Chance, GeneratedTask
 
 LONGER = {"steps": 10_000, "batch_size": 50, "schedule": "cosine"}

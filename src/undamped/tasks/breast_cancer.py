@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.options import NonNegativeInt
-from undamped.registry import tasks
+from undamped._base.options import NonNegativeInt
+from undamped._base.registry import tasks
 from undamped.tasks.task import ArrayTask, Batch, Chance, Split
 
 VALIDATION, TEST = 85, 143

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped.errors import DataError, OptionError, explain
-from undamped.options import PositiveInt
-from undamped.registry import tasks
+from undamped._base.errors import DataError, OptionError, explain
+from undamped._base.options import PositiveInt
+from undamped._base.registry import tasks
 from undamped.tasks.task import Batch, Chance, Split, Task
 
 

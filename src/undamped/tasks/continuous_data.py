@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor
 
-from undamped.options import PositiveFloat, PositiveInt, unknown_name
+from undamped._base.options import PositiveFloat, PositiveInt, unknown_name
 
 
 def annuli(

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from undamped.options import NonNegativeInt, PositiveInt
-from undamped.registry import tasks
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.registry import tasks
 from undamped.tasks.task import Batch, Chance, GeneratedTask, Task
 
 Convention = Literal["after-marker", "at-marker"]

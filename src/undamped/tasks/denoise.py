@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from undamped.options import NonNegativeInt, PositiveInt
-from undamped.registry import tasks
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.registry import tasks
 from undamped.tasks.copying import RECALLED, SYMBOLS, recall_chance, recall_score
 from undamped.tasks.task import Batch, Chance, GeneratedTask
 

@@ -10,8 +10,8 @@ from typing import ClassVar, Literal
 
 import torch
 
-from undamped.options import NonNegativeFloat, NonNegativeInt
-from undamped.registry import tasks
+from undamped._base.options import NonNegativeFloat, NonNegativeInt
+from undamped._base.registry import tasks
 from undamped.tasks.continuous_data import density, shape_points
 from undamped.tasks.task import Batch, Chance, GeneratedTask
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from undamped.options import NonNegativeInt, Range
-from undamped.registry import tasks
+from undamped._base.options import NonNegativeInt, Range
+from undamped._base.registry import tasks
 from undamped.tasks.task import ArrayTask, Batch, Chance, Split
 
 ROWS = 8

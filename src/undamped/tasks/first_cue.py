@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 
-from undamped.contract import Batch
-from undamped.options import NonNegativeFloat, NonNegativeInt, Range
-from undamped.registry import tasks
+from undamped._base.contract import Batch
+from undamped._base.options import NonNegativeFloat, NonNegativeInt, Range
+from undamped._base.registry import tasks
 from undamped.tasks.task import Chance, GeneratedTask, Split
 
 

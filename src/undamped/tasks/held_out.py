@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from undamped.errors import DataError, explain
+from undamped._base.errors import DataError, explain
 
 TOGETHER = 96
 """Sequences of a block: a number that rules and classes divide, so that each has its share."""

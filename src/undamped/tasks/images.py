@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.registry import tasks
 from undamped.data.published.cache import folder
 from undamped.data.published.formats.images import Images, read_cifar10, read_idx_folder
-from undamped.errors import OptionError, explain
-from undamped.options import NonNegativeInt, PositiveInt
-from undamped.registry import tasks
 from undamped.tasks.labelled_pictures import LabelledPictures
 from undamped.tasks.task import Batch, Split
 

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.registry import tasks
 from undamped.data.published.cache import folder
 from undamped.data.published.formats.text import (
     Reviews,
@@ -19,8 +21,6 @@ from undamped.data.published.formats.text import (
     read_imdb,
     words,
 )
-from undamped.options import NonNegativeInt, PositiveInt
-from undamped.registry import tasks
 from undamped.tasks.task import ArrayTask, Batch, Chance, Split
 
 UNKNOWN = 0

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped._base.errors import OptionError, explain
 from undamped.data.published.formats.images import Images
-from undamped.errors import OptionError, explain
 from undamped.tasks.task import ArrayTask, Chance, Split
 
 

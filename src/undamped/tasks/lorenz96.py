@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped.registry import tasks
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.registry import tasks
 from undamped.tasks.task import ArrayTask, Batch, Chance, Split
 
 VARIABLES = 5

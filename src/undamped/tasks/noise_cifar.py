@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped._base.options import NonNegativeInt, PositiveInt, Range
+from undamped._base.registry import tasks
 from undamped.data.published.cache import folder
 from undamped.data.published.formats.images import CIFAR_SIDE, Images, read_cifar10
-from undamped.options import NonNegativeInt, PositiveInt, Range
-from undamped.registry import tasks
 from undamped.tasks.labelled_pictures import LabelledPictures
 from undamped.tasks.task import Batch, Split
 

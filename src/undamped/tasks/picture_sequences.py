@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped._base.errors import DataError, OptionError, explain
+from undamped._base.options import Fraction, NonNegativeInt
+from undamped._base.registry import tasks
 from undamped.data.pictures.sequences import PictureSet, read_picture_sequences
 from undamped.data.recordings.splits import DEFAULT_FRACTIONS, PARTS, deal
-from undamped.errors import DataError, OptionError, explain
-from undamped.options import Fraction, NonNegativeInt
-from undamped.registry import tasks
 from undamped.tasks.task import ArrayTask, Batch, Chance, Split
 
 

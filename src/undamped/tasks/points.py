@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import torch
 
-from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from undamped.registry import tasks
+from undamped._base.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.registry import tasks
 from undamped.tasks.continuous_data import annuli, spirals
 from undamped.tasks.task import Batch, Chance, GeneratedTask
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.options import NonNegativeInt, PositiveInt
-from undamped.registry import tasks
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.registry import tasks
 from undamped.tasks.smnist import SequentialMNIST
 
 Permutation = Literal["unicornn", "cornn", "exprnn", "nnrnn", "bit-reversal"]

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from undamped._base.options import PositiveInt
+from undamped._base.registry import tasks
 from undamped.data.published.cache import folder
 from undamped.data.published.formats.text import read_penn_treebank
-from undamped.options import PositiveInt
-from undamped.registry import tasks
 from undamped.tasks.characters import Characters
 
 

@@ -7,7 +7,9 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from undamped.checked import checked
+from undamped._base.checked import checked
+from undamped._base.options import NonNegativeInt, options_in
+from undamped._base.registry import tasks
 from undamped.data.recordings.findings import training_warnings
 from undamped.data.recordings.labelled_windows import (
     label_windows,
@@ -18,8 +20,6 @@ from undamped.data.recordings.options import ReadingOptions, RecordingOptions
 from undamped.data.recordings.read import read_recordings
 from undamped.data.recordings.series import SeriesSet
 from undamped.data.recordings.suspicions import without_leaks
-from undamped.options import NonNegativeInt, options_in
-from undamped.registry import tasks
 from undamped.tasks.series import SeriesTask
 from undamped.tasks.series_chance import class_counts
 

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped.checked import checked
+from undamped._base.checked import checked
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeInt
 from undamped.data.recordings import splits
 from undamped.data.recordings.bands import LEVELS
 from undamped.data.recordings.on_disk import let_go
@@ -24,8 +26,6 @@ from undamped.data.recordings.preparation import (
     sorted_labels,
 )
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import OptionError, explain
-from undamped.options import NonNegativeInt
 from undamped.tasks.series_alarm import wanted_alarm
 from undamped.tasks.series_chance import NO_ANSWER, class_counts, series_chance
 from undamped.tasks.series_choices import (

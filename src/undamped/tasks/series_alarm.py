@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from undamped._base.errors import DataError, OptionError, explain
 from undamped.data.recordings.preparation import Preparation
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, OptionError, explain
 from undamped.tasks.series_chance import class_counts
 
 

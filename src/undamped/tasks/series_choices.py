@@ -6,12 +6,12 @@ from typing import Literal
 
 import numpy as np
 
+from undamped._base.errors import DataError, OptionError, explain
 from undamped.data.recordings.grid import are_working_days
 from undamped.data.recordings.labels import as_labels, sorted_labels
 from undamped.data.recordings.preparation import Kind
 from undamped.data.recordings.series import SeriesSet, pieces
 from undamped.data.recordings.target_kinds import are_numbers, known_numbers, look_like_classes
-from undamped.errors import DataError, OptionError, explain
 
 _MANY_WINDOWS = 20_000
 _FEW_STEPS = 1_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from undamped._base.registry import models
 from undamped.data.recordings.preparation import Kind
-from undamped.registry import models
 
 _BATCH_BYTES = 1 << 28  # what the activations of a batch may take
 _SEQUENCE_STEPS = 4_000_000  # steps of sequences that a training reads, within the limits below

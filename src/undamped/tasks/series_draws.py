@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from undamped._base.errors import DataError
 from undamped.data.recordings import splits
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError
 
 _LEAST_TRAINING = 0.4  # of what is not for the test, where validation is moved back in time
 _FEWEST_WINDOWS = 10

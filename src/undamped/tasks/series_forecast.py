@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.contract import Forecast
+from undamped._base.contract import Forecast
+from undamped._base.errors import DataError, OptionError, explain
 from undamped.data.recordings.preparation import Preparation, middle_of
 from undamped.data.recordings.season import calendar_seasons, find_season
 from undamped.data.recordings.series import SeriesSet, pieces
 from undamped.data.recordings.splits import checked_shares, time_edges
-from undamped.errors import DataError, OptionError, explain
 from undamped.tasks.series_choices import forecast_window, stride_of
 
 _LOOKED_AT = 100_000  # steps of each series, for a season

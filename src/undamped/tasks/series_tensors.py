@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.contract import Batch
+from undamped._base.contract import Batch
 from undamped.data.recordings.preparation import Preparation
 from undamped.data.recordings.prepared import PreparedSeries, batch_of, pad_stamps
 from undamped.data.recordings.series import SeriesSet

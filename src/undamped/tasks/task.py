@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped.checked import naming_unknown
-from undamped.contract import (
+from undamped._base.checked import naming_unknown
+from undamped._base.contract import (
     Answer,
     Batch,
     Clock,
@@ -28,9 +28,9 @@ from undamped.contract import (
     TaskShape,
     Use,
 )
-from undamped.errors import DataError
-from undamped.options import NonNegativeInt
-from undamped.registry import tasks
+from undamped._base.errors import DataError
+from undamped._base.options import NonNegativeInt
+from undamped._base.registry import tasks
 from undamped.tasks.held_out import cut_from_blocks
 
 Split = Literal["train", "valid", "test"]

@@ -8,16 +8,16 @@ from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 
-from undamped.checked import checked
+from undamped._base.checked import checked
+from undamped._base.errors import DataError, OptionError, explain
+from undamped._base.options import DropoutRate, NonNegativeInt
+from undamped._base.registry import tasks
 from undamped.data.published.arrays import DAMAGE
 from undamped.data.published.cache import folder
 from undamped.data.recordings import splits
 from undamped.data.recordings.formats.ucr import find_training_file, read_ucr, read_ucr_file
 from undamped.data.recordings.options import PreparationOptions
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, OptionError, explain
-from undamped.options import DropoutRate, NonNegativeInt
-from undamped.registry import tasks
 from undamped.tasks.series import SeriesTask
 
 LEM_SEED = 1234

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from undamped._base.errors import OptionError
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.registry import tasks
 from undamped.data.published.cache import folder
 from undamped.data.published.formats.vital_signs import (
     STEPS,
@@ -13,9 +16,6 @@ from undamped.data.published.formats.vital_signs import (
 )
 from undamped.data.recordings.series import SeriesSet
 from undamped.data.recordings.splits import DEFAULT_FRACTIONS, By
-from undamped.errors import OptionError
-from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped.registry import tasks
 from undamped.tasks.series import SeriesTask
 from undamped.tasks.ucr import archive_set
 

@@ -1,6 +1,6 @@
 """Training: from a model and a task to a run folder."""
 
-from undamped.packages import require
+from undamped._base.packages import require
 
 require("undamped.training", "lightning", "rich")
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from undamped._base.errors import DataError, explain
 from undamped.data.recordings.alarm import Alarm
-from undamped.errors import DataError, explain
 from undamped.networks.task_model import TaskModel
 from undamped.tasks.series import SeriesTask
 from undamped.tasks.task import Split, Task

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from undamped._base.errors import DataError, OptionError, UndampedError, explain
 from undamped.data.recordings.preparation import middle_of
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, OptionError, UndampedError, explain
 from undamped.tasks.series import SeriesTask
 from undamped.training.calibration import answers_and_truth, spread
 from undamped.training.fit import fit

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 
-from undamped.contract import Batch
-from undamped.errors import DataError, explain
+from undamped._base.contract import Batch
+from undamped._base.errors import DataError, explain
 from undamped.tasks.task import Task
 
 DISK_WORKERS = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
 from undamped.tasks.task import Task
 from undamped.training.options import TrainOptions
 

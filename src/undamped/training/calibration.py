@@ -8,8 +8,8 @@ from typing import Any, TypeGuard
 import numpy as np
 import torch
 
+from undamped._base.errors import UndampedError
 from undamped.data.recordings.bands import Bands
-from undamped.errors import UndampedError
 from undamped.networks.task_model import TaskModel
 from undamped.tasks.series import SeriesTask
 from undamped.tasks.task import Split, Task

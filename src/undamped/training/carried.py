@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from undamped.errors import RunError, explain
+from undamped._base.errors import RunError, explain
 from undamped.training.checkpoint import Carried, Checkpoint
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import RunError
-from undamped.files import read_tensors, write_tensors
+from undamped._base.errors import RunError
+from undamped._base.files import read_tensors, write_tensors
 from undamped.training.progress import Progress
 from undamped.training.run import load_weights
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from undamped.errors import OptionError, RunError, explain
+from undamped._base.errors import OptionError, RunError, explain
 from undamped.training.options import TrainOptions
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
 from undamped.training.crew import is_launched
 from undamped.training.options import TrainOptions
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from undamped.contract import Batch
+from undamped._base.contract import Batch
+from undamped._base.errors import OptionError, explain
 from undamped.data.recordings.prepared import batch_of
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import OptionError, explain
 from undamped.networks.bank.oscillator_bank import OscillatorBank
 from undamped.tasks.series import SeriesTask
 

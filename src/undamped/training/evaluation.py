@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.contract import Batch
+from undamped._base.contract import Batch
 from undamped.networks.task_model import TaskModel
 from undamped.tasks.task import Split, Task
 from undamped.training.batches import disk_workers, made

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from undamped.contract import Batch
+from undamped._base.contract import Batch
 from undamped.training.batches import batches, disk_workers, to_double
 
 if TYPE_CHECKING:

@@ -15,15 +15,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from undamped import errors
+from undamped._base import errors
+from undamped._base.errors import OptionError, RunError, UndampedError, explain, printable
+from undamped._base.memory import memory_use, reset_peak_memory
+from undamped._base.options import check, options_of
+from undamped._base.registry import tasks
 from undamped.data.recordings.formats.kept import IN_MEMORY
-from undamped.errors import OptionError, RunError, UndampedError, explain, printable
-from undamped.memory import memory_use, reset_peak_memory
 from undamped.networks.for_task import check_options, model_for, model_options
 from undamped.networks.learns_at_once import LearnsAtOnce
 from undamped.networks.task_model import TaskModel
-from undamped.options import check, options_of
-from undamped.registry import tasks
 from undamped.tasks.task import Task
 from undamped.training.alarm import alarm_scores, alarm_sentences, keep_alarm
 from undamped.training.calibration import band_scores, keep_bands

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.contract import Batch
-from undamped.errors import NonFiniteError
+from undamped._base.contract import Batch
+from undamped._base.errors import NonFiniteError
 from undamped.networks.task_model import TaskModel
 
 REMEDY = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
-from undamped.errors import OptionError, explain
-from undamped.options import (
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import (
     Fraction,
     NonNegativeInt,
     PositiveFloat,

@@ -11,10 +11,10 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from undamped.errors import RunError, explain
-from undamped.outside import loaded_sources
-from undamped.registry import models, tasks
-from undamped.source import OWN, Source
+from undamped._base.errors import RunError, explain
+from undamped._base.outside import loaded_sources
+from undamped._base.registry import models, tasks
+from undamped._base.source import OWN, Source
 
 
 def origins(model: str, task: str) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def _remedy(source: Source) -> str:
     if source.kind == "file":
         return (
             f"Look at the file, and if you trust it, add --with {shlex.quote(source.name)} (from "
-            "Python: undamped.outside.load_file)."
+            "Python: undamped._base.outside.load_file)."
         )
     if source.kind == "package":
         return f"Install {source.name}, version {source.version}."

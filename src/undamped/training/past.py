@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from undamped._base.registry import models
 from undamped.networks.task_model import TaskModel
-from undamped.registry import models
 from undamped.tasks.series import SeriesTask
 from undamped.tasks.task import Task
 

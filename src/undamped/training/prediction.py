@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from undamped.contract import Batch
+from undamped._base.contract import Batch
 from undamped.data.recordings.bands import Bands
 from undamped.data.recordings.preparation import Preparation, middle_of
 from undamped.data.recordings.prepared import PreparedSeries, batch_of

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from undamped.errors import OptionError, explain
-from undamped.options import unknown_name
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import unknown_name
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
+from undamped._base.options import Option, convert, options_of
+from undamped._base.registry import models
 from undamped.networks.for_task import model_options
-from undamped.options import Option, convert, options_of
-from undamped.registry import models
 from undamped.tasks.task import Settings, Task
 
 ANY = "*"

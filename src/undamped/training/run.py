@@ -19,21 +19,21 @@ from typing import Any
 import torch
 from torch import nn
 
-from undamped.contract import TaskShape
-from undamped.data.recordings.bands import Bands
-from undamped.data.recordings.preparation import Preparation
-from undamped.errors import OptionError, RunError, UndampedError, explain
-from undamped.files import (
+from undamped._base.contract import TaskShape
+from undamped._base.errors import OptionError, RunError, UndampedError, explain
+from undamped._base.files import (
     read_json,
     read_tensors,
     write_json,
     write_tensors,
     write_text,
 )
+from undamped._base.options import NonNegativeInt, check, convert, options_of
+from undamped._base.registry import models, tasks
+from undamped.data.recordings.bands import Bands
+from undamped.data.recordings.preparation import Preparation
 from undamped.networks.for_task import model_for, model_options
 from undamped.networks.task_model import TaskModel
-from undamped.options import NonNegativeInt, check, convert, options_of
-from undamped.registry import models, tasks
 from undamped.tasks.task import Task
 from undamped.training.options import TrainOptions
 from undamped.training.origins import check_origins

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped._base.errors import DataError, OptionError, explain
 from undamped.data.recordings.preparation import Preparation
 from undamped.data.recordings.prepared import PreparedSamples
-from undamped.errors import DataError, OptionError, explain
 from undamped.networks.model_stream import Leaf
 from undamped.networks.task_model import StreamingModel, TaskModel
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from undamped.contract import Batch
-from undamped.errors import OptionError
+from undamped._base.contract import Batch
+from undamped._base.errors import OptionError
 from undamped.networks.penalty import penalty
 from undamped.networks.task_model import TaskModel
 from undamped.tasks.task import Task

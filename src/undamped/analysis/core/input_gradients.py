@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 
 
 def input_gradients(

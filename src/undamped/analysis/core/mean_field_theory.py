@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from undamped.errors import OptionError, explain
-from undamped.options import unknown_name
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import unknown_name
 
 Array = NDArray[Any]
 Activation = Literal["tanh", "erf", "relu"]

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped._base.contract import StateSpace
+from undamped._base.errors import OptionError
 from undamped.analysis.core.unrolled import evaluating
-from undamped.contract import StateSpace
-from undamped.errors import OptionError
 from undamped.fields.physics.coordinates import split_inputs
 from undamped.networks.physics.state_model import StateModel
 from undamped.tasks.physics.scores import RolloutScores, relative_error

@@ -38,7 +38,7 @@ def draw(results: Mapping[str, Result], path: Path) -> None:
     """Draw results of one instrument, by the name of their model, into a picture file."""
     from matplotlib.figure import Figure
 
-    from undamped.errors import OptionError, explain
+    from undamped._base.errors import OptionError, explain
 
     if path.suffix not in KINDS or not path.parent.is_dir():
         raise OptionError(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from undamped._base.errors import OptionError
 from undamped.analysis.core.time_axis import layout_of
-from undamped.errors import OptionError
 from undamped.networks import Recurrent, SequenceModel
 from undamped.networks.physics.state_model import StateModel
 from undamped.networks.point_model import PointModel

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 import torch
 
+from undamped._base.options import Option, options_of
+from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.style import Style, Trace
-from undamped.options import Option, options_of
-from undamped.registry import instruments
 
 if TYPE_CHECKING:
     from undamped.analysis.core.probe import Probe

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from undamped.contract import Batch
-from undamped.errors import ShapeError, explain
+from undamped._base.contract import Batch
+from undamped._base.errors import ShapeError, explain
 from undamped.networks import SequenceModel
 from undamped.networks.task_model import TaskModel
 

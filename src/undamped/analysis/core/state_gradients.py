@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from undamped._base.errors import ShapeError, explain
 from undamped.analysis.core.unrolled import State, Unrolled
-from undamped.errors import ShapeError, explain
 
 Array = NDArray[Any]
 Loss = Callable[[Tensor], Tensor]

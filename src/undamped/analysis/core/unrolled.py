@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped._base.contract import Batch
 from undamped.cells import Cell
-from undamped.contract import Batch
 from undamped.networks import Recurrent, SequenceModel
 
 State = tuple[Tensor, ...]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from undamped._base.promises import HasDensity
 from undamped.analysis.promises.flow import SOLVED, STATES, jacobian_of_flow, solve_finely
 from undamped.analysis.promises.result import Result
-from undamped.promises import HasDensity
 
 GRID = 100
 """Points along each side of the grid on which a density is added up."""

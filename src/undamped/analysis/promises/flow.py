@@ -11,16 +11,16 @@ import math
 import torch
 from torch import Tensor
 
-from undamped.analysis.promises.result import Result
-from undamped.flows.shared_flow import SharedFlow
-from undamped.flows.solving import SolvingModule
-from undamped.promises import (
+from undamped._base.promises import (
     HasDampedFlow,
     HasFlow,
     HasFlowJacobian,
     HasLayerJacobian,
     HasVolumeRate,
 )
+from undamped.analysis.promises.result import Result
+from undamped.flows.shared_flow import SharedFlow
+from undamped.flows.solving import SolvingModule
 from undamped.solvers import solve
 from undamped.solvers.settings import choose_solver
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from undamped._base.promises import HasGaps
 from undamped.analysis.promises.result import Result
-from undamped.promises import HasGaps
 
 STATES = 16
 LONGEST = 100.0

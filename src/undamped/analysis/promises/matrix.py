@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from undamped._base.promises import HasFreeMatrix, HasMargin, HasRecurrentMatrix, HasSpectrum
 from undamped.analysis.promises.result import Result
-from undamped.promises import HasFreeMatrix, HasMargin, HasRecurrentMatrix, HasSpectrum
 
 
 def _noise(like: Tensor, generator: torch.Generator, size: float = 0.5) -> Tensor:

@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 
-from undamped import promises
+from undamped._base import promises
+from undamped._base.errors import explain
+from undamped._base.promises import Kind, Promise, Promising
 from undamped.analysis.promises import (
     density,
     flow,
@@ -28,8 +30,6 @@ from undamped.analysis.promises import (
     step,
 )
 from undamped.analysis.promises.result import Result
-from undamped.errors import explain
-from undamped.promises import Kind, Promise, Promising
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def measure(subject: Promising, *, seed: int = 0) -> list[Measurement]:
             raise TypeError(
                 explain(
                     f"{type(subject).__name__}, which promises {promise.kind.value}",
-                    expected=f"what undamped.promises.{getattr(needs, '__name__', needs)} asks for",
+                    expected=f"what undamped._base.promises.{getattr(needs, '__name__', needs)} asks for",
                     got="something less",
                     remedy="Write its methods, or take back the promise.",
                 )

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.autograd.functional import jacobian
 
+from undamped._base.promises import HasMemory, HasSteps
 from undamped.analysis.promises.result import Result
-from undamped.promises import HasMemory, HasSteps
 
 FEW, MANY = 10, 1000
 FACTORS = {"half": 0.5, "sum": 1.0}

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from undamped._base.promises import HasConstraints, HasMass, HasMotion, HasPhaseStep
 from undamped.analysis.promises.result import Result
-from undamped.promises import HasConstraints, HasMass, HasMotion, HasPhaseStep
 
 SAMPLES = 64
 STEPS = 4

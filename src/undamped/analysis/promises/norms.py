@@ -5,11 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from undamped.analysis.promises.flow import SOLVED, STATES, jacobian_of_flow, solve_finely
-from undamped.analysis.promises.result import Result
-from undamped.flows.depth_gradients import adjoints, sizes
-from undamped.flows.waypoints import Waypoints
-from undamped.promises import (
+from undamped._base.promises import (
     HasAdjointBound,
     HasBoundedPath,
     HasConserved,
@@ -18,6 +14,10 @@ from undamped.promises import (
     HasOrthogonalPath,
     HasSkewPath,
 )
+from undamped.analysis.promises.flow import SOLVED, STATES, jacobian_of_flow, solve_finely
+from undamped.analysis.promises.result import Result
+from undamped.flows.depth_gradients import adjoints, sizes
+from undamped.flows.waypoints import Waypoints
 
 ROUNDED = 1e-12
 """How far from exact what only rounding changes may be."""

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.functional import jacobian
 
+from undamped._base.promises import HasRelations
 from undamped.analysis.promises.result import Result
-from undamped.promises import HasRelations
 
 TRIALS, LENGTH, ITERATIONS = 2, 5, 60
 AGREED, LIMIT = 1e-7, 1e-5

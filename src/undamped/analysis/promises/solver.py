@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from undamped._base.promises import HasMethodSteps, HasResidual
 from undamped.analysis.promises.result import Result
-from undamped.promises import HasMethodSteps, HasResidual
 
 
 def _oscillator(t: object, y: Tensor) -> Tensor:

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from undamped.analysis.promises.motion import measure_symplectic_step
-from undamped.analysis.promises.result import Result
-from undamped.promises import (
+from undamped._base.promises import (
     HasEquilibrium,
     HasLayers,
     HasMomentum,
@@ -21,6 +19,8 @@ from undamped.promises import (
     HasStepInverse,
     HasSteps,
 )
+from undamped.analysis.promises.motion import measure_symplectic_step
+from undamped.analysis.promises.result import Result
 
 ROUNDING = 1e-9
 SAMPLES = 8

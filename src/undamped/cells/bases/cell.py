@@ -18,18 +18,18 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 from torch.nn.utils import parametrize
 
+from undamped._base.errors import OptionError
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.promises import Promise
+from undamped._base.torch_internals import parametrize_again
 from undamped.cells.bases.apart import made_apart
 from undamped.cells.bases.remembered import Remembered, contents, may_remember
 from undamped.cells.bases.updates import Watched
-from undamped.errors import OptionError
 from undamped.kernels.dispatch import wants_plain_loops
 from undamped.kernels.recorded.loop import Recurrence
 from undamped.kernels.recorded.recorder import recorder_for
 from undamped.kernels.recorded.scan import Recordings, recorded_scan
 from undamped.kernels.shared.threads import PRODUCT_GRAIN, alone_if_small
-from undamped.options import NonNegativeInt, PositiveInt
-from undamped.promises import Promise
-from undamped.torch_internals import parametrize_again
 
 State = tuple[Tensor, ...]
 

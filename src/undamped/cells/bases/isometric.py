@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from undamped._base.options import PositiveInt
+from undamped._base.torch_internals import parametrizations_of
 from undamped.cells.bases.activations import Activation, activate, activation_kernel
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.kernels.coupled import Step
-from undamped.options import PositiveInt
 from undamped.parametrizations.matrix_set import MatrixSet
-from undamped.torch_internals import parametrizations_of
 
 
 class IsometricCell(CoupledCell):

@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveInt, check, options_of
+from undamped._base.registry import models
 from undamped.cells.bases.attention import Alignment, Attention, Mix, weights_of
 from undamped.cells.bases.cell import Cell, State
 from undamped.cells.bases.coupled import runs_compiled
@@ -25,9 +28,6 @@ from undamped.cells.gru import GRUCell
 from undamped.cells.lstm import LSTMCell
 from undamped.cells.rnn import RNNCell
 from undamped.cells.scornn import ScoRNNCell
-from undamped.errors import OptionError, explain
-from undamped.options import PositiveInt, check, options_of
-from undamped.registry import models
 
 if TYPE_CHECKING:
     from undamped.kernels.memory.plan import Marks, Plan

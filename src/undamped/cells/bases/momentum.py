@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from undamped._base.options import Fraction, PositiveFloat, PositiveInt
 from undamped.cells.bases.cell import State, loop_scan
 from undamped.cells.bases.coupled import CoupledCell, runs_compiled
 from undamped.cells.bases.momentum_filter import Drive
 from undamped.kernels.coupled import Step, coupled_scan, steps
-from undamped.options import Fraction, PositiveFloat, PositiveInt
 
 
 class MomentumCell(CoupledCell):

@@ -13,13 +13,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from undamped._base.options import PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped.cells.bases.activations import complex_modrelu
 from undamped.cells.bases.cell import State
 from undamped.cells.bases.coupled import CoupledCell
 from undamped.kernels.coupled import Step, steps
-from undamped.options import PositiveInt
 from undamped.parametrizations.complex_pair import real_form
-from undamped.promises import Kind, Promise
 
 
 class UnitaryCell(CoupledCell):

@@ -60,7 +60,7 @@ def animate(
 
 
 def _unfit(folder: Path, expected: str, got: str) -> Exception:
-    from undamped.errors import OptionError, explain
+    from undamped._base.errors import OptionError, explain
 
     return OptionError(
         explain(str(folder), expected=expected, got=f"one of '{got}'", remedy="Leave it out.")

@@ -63,13 +63,13 @@ def backtest(
 def _backtest(
     words: list[str], folds: int, share: float, origins: int, config: Path | None, tick: Any
 ) -> Backtest:
+    from undamped._base.errors import OptionError, explain
+    from undamped._base.options import options_in
+    from undamped._base.registry import models
     from undamped.cli.setting_names import OWN_DATA
     from undamped.cli.settings import read_settings
     from undamped.data.recordings.options import ReadingOptions, SeriesOptions
     from undamped.data.recordings.read import read_recordings
-    from undamped.errors import OptionError, explain
-    from undamped.options import options_in
-    from undamped.registry import models
     from undamped.training.backtest import backtest as run
     from undamped.training.fit import AUTO
 

@@ -36,10 +36,10 @@ def bench(
 
     Example: `undamped bench unicornn --out pictures/`
     """
+    from undamped._base.options import settings_of
+    from undamped._base.registry import benchmarks
     from undamped.cli.members import read_settings, ticking
     from undamped.cli.screen import console, print_json
-    from undamped.options import settings_of
-    from undamped.registry import benchmarks
 
     run = benchmarks[name]
     common = {"rounds": rounds, "quick": quick}
@@ -65,7 +65,7 @@ def bench(
 
 def _for_those_that_choose(name: str, device: str, known: Collection[str]) -> str:
     """Return the device, or refuse it for a benchmark that has no choice."""
-    from undamped.errors import OptionError
+    from undamped._base.errors import OptionError
 
     if "device" in known:
         return device
@@ -82,7 +82,7 @@ def markers(name: str) -> tuple[str, str]:
 
 def check_table(path: Path | None, name: str) -> None:
     """Refuse a file without a marked place before anything is measured."""
-    from undamped.errors import OptionError
+    from undamped._base.errors import OptionError
 
     if path is None:
         return
@@ -97,7 +97,7 @@ def check_table(path: Path | None, name: str) -> None:
 
 def fill_table(path: Path, name: str, table: str) -> None:
     """Put a table between its markers."""
-    from undamped.files import write_text
+    from undamped._base.files import write_text
 
     start, end = markers(name)
     before, _, rest = path.read_text(encoding="utf-8").partition(start)

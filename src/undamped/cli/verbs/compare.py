@@ -114,9 +114,9 @@ def _compare(
     sweep: int | None,
 ) -> Comparison:
     import undamped.tasks
+    from undamped._base.registry import tasks
     from undamped.cli.settings import read_settings
     from undamped.networks.for_task import refuse_misfit
-    from undamped.registry import tasks
     from undamped.training.at_once import refuse_data
     from undamped.training.fit import AUTO
     from undamped.training.options import TrainOptions
@@ -163,7 +163,7 @@ def _compare(
 
 
 def _no_curves(count: int) -> Exception:
-    from undamped.errors import OptionError
+    from undamped._base.errors import OptionError
 
     return OptionError(
         f"--picture: expected one file of recordings, got {count}. Curves of several do not belong "
@@ -173,7 +173,7 @@ def _no_curves(count: int) -> Exception:
 
 def _held_out(task: Task) -> list[dict[str, Any]]:
     """Return options that hold out one group after the other."""
-    from undamped.errors import OptionError, explain
+    from undamped._base.errors import OptionError, explain
 
     groups = getattr(getattr(task, "series_set", None), "groups", None)
     if groups is None:
@@ -190,8 +190,8 @@ def _held_out(task: Task) -> list[dict[str, Any]]:
 
 def _what_to_compare(settings: Settings) -> tuple[str, list[str]]:
     """Return the task and the models, or refuse."""
-    from undamped.errors import OptionError
-    from undamped.registry import models, tasks
+    from undamped._base.errors import OptionError
+    from undamped._base.registry import models, tasks
 
     if len(settings.names) < 2:
         raise OptionError(
@@ -224,7 +224,7 @@ def _fit_all(
     Returns:
         Runs, and what went wrong, by model.
     """
-    from undamped.errors import NonFiniteError, printable
+    from undamped._base.errors import NonFiniteError, printable
     from undamped.training import Run, fit
 
     results: dict[str, list[Run]] = {name: [] for name in fits}

@@ -103,8 +103,8 @@ def _print_labels(checked: LabelCheck) -> None:
 
 def _read_words(words: list[str]) -> tuple[str, dict[str, Any], bool]:
     """Return the file, how it is read, and whether it is for forecasts: horizon= was given."""
-    from undamped.errors import OptionError
-    from undamped.options import check_against, options_in, unknown_name
+    from undamped._base.errors import OptionError
+    from undamped._base.options import check_against, options_in, unknown_name
 
     files = [word for word in words if "=" not in word]
     if len(files) != 1:

@@ -47,8 +47,8 @@ def diagnose(
 
     Example: `undamped diagnose unicornn task.delay=500`
     """
+    from undamped._base.files import refuse_folder
     from undamped.cli.stages import stages
-    from undamped.files import refuse_folder
     from undamped.report import write
     from undamped.report.runs import report_run
 
@@ -68,7 +68,7 @@ def diagnose(
 
 def known_instruments(names: list[str] | None) -> list[str] | None:
     """Return names of instruments, or None for those that are measured without being asked."""
-    from undamped.registry import instruments
+    from undamped._base.registry import instruments
 
     for name in names or []:
         instruments[name]  # an unknown name should be said before anything is measured
@@ -130,10 +130,10 @@ def _fresh(words: list[str], steps: int, memory: bool, measured: list[str] | Non
     """Measure a model with random weights, on the task that was named or on noise."""
     import torch
 
+    from undamped._base.registry import models
     from undamped.cli.settings import read_settings
     from undamped.cli.stages import stages
     from undamped.networks.point_model import refuse_condition
-    from undamped.registry import models
 
     settings = read_settings(words)
     task, model = _names(settings)
@@ -163,8 +163,8 @@ def _on_noise(
 ) -> ModelReport:
     import torch
 
+    from undamped._base.registry import models
     from undamped.networks.task_model import TaskModel
-    from undamped.registry import models
     from undamped.report import diagnose as measure
 
     inputs = None
@@ -190,8 +190,8 @@ def _on_example(
     """Measure a whole model on noise in the shape of a small task that it can answer."""
     import torch
 
+    from undamped._base.registry import models
     from undamped.networks.for_task import model_for
-    from undamped.registry import models
     from undamped.report import diagnose as measure
 
     shape = models[model].example_shape()
@@ -210,9 +210,9 @@ def _on_task(
     settings: Settings,
     common: dict[str, Any],
 ) -> ModelReport:
+    from undamped._base.registry import tasks
     from undamped.cli.setting_names import OWN_DATA
     from undamped.networks.for_task import model_for
-    from undamped.registry import tasks
     from undamped.report.runs import diagnose_task
     from undamped.training.recipes import merged
 
@@ -232,9 +232,9 @@ def _given(words: list[str]) -> list[str]:
 
 def _small(model: str, given: dict[str, Any]) -> dict[str, int]:
     """Return sizes for a model that works in depth, such that it is measured within a minute."""
+    from undamped._base.options import options_of
+    from undamped._base.registry import models
     from undamped.networks.continuous.images import ImageModel
-    from undamped.options import options_of
-    from undamped.registry import models
 
     sizes = {"input_size": 2, "output_size": 2}
     if issubclass(models[model], ImageModel):
@@ -245,8 +245,8 @@ def _small(model: str, given: dict[str, Any]) -> dict[str, int]:
 
 def _names(settings: Settings) -> tuple[str | None, str]:
     """Tell task and model apart; a task may be left out, or follow from its settings."""
-    from undamped.errors import OptionError
-    from undamped.registry import models, tasks
+    from undamped._base.errors import OptionError
+    from undamped._base.registry import models, tasks
 
     chosen = [name for name in settings.names if name in tasks and name not in models]
     others = [name for name in settings.names if name not in chosen]
@@ -262,9 +262,9 @@ def _names(settings: Settings) -> tuple[str | None, str]:
 
 def _task_of(asked: dict[str, Any]) -> str | None:
     """Return a task that has all the options that were set, or none if none were."""
-    from undamped.errors import OptionError
-    from undamped.options import options_of
-    from undamped.registry import tasks
+    from undamped._base.errors import OptionError
+    from undamped._base.options import options_of
+    from undamped._base.registry import tasks
 
     if not asked:
         return None

@@ -32,10 +32,10 @@ def export(
 
     Example: `undamped export runs/digits-unicornn-1 --onnx --step`
     """
+    from undamped._base.errors import OptionError, explain
+    from undamped._base.files import refuse_folder
     from undamped.cli.screen import console, print_json
-    from undamped.errors import OptionError, explain
     from undamped.export import export_onnx, subject_of
-    from undamped.files import refuse_folder
     from undamped.training.run import Run
 
     if not onnx:

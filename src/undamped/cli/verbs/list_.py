@@ -14,8 +14,8 @@ def list_members(
 
     Example: `undamped list`
     """
+    from undamped._base.describe import REGISTRIES, outside_members, summary
     from undamped.cli.screen import console, print_json
-    from undamped.describe import REGISTRIES, outside_members, summary
 
     lines = {
         kind: {name: summary(registry[name]) for name in registry}

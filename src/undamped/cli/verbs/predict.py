@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from undamped.errors import UndampedError
+    from undamped._base.errors import UndampedError
     from undamped.networks.sequence_model import SequenceModel
     from undamped.networks.task_model import TaskModel
     from undamped.tasks.characters import Characters
@@ -51,7 +51,7 @@ def predict(
 
     Example: `undamped predict runs/digits-unicornn-1`
     """
-    from undamped.errors import OptionError
+    from undamped._base.errors import OptionError
     from undamped.networks.physics.state_model import StateModel
     from undamped.networks.relational.base import RelationalModel
     from undamped.networks.sequence_model import SequenceModel
@@ -106,7 +106,7 @@ def predict(
 
 
 def _no_text(run: Run) -> UndampedError:
-    from undamped.errors import OptionError
+    from undamped._base.errors import OptionError
 
     return OptionError(
         f"--prompt: expected a run of a character model, got one of "

@@ -39,10 +39,10 @@ def report(
 
     Example: `undamped report runs/copy-unicornn-1 runs/copy-lstm-1`
     """
+    from undamped._base.files import refuse_folder
     from undamped.cli.picture import check_picture
     from undamped.cli.stages import stages
     from undamped.cli.verbs.diagnose import known_instruments, show
-    from undamped.files import refuse_folder
     from undamped.report import write
     from undamped.report.runs import report_run
     from undamped.training.run import Run
@@ -73,9 +73,9 @@ def _draw_results(
     reports: list[ModelReport], measured: list[str], picture: Path, as_json: bool
 ) -> None:
     """Draw what one instrument found in every run."""
+    from undamped._base.errors import OptionError
     from undamped.analysis.core.pictures import draw
     from undamped.analysis.core.probe import InapplicableError
-    from undamped.errors import OptionError
 
     if len(measured) != 1:
         raise OptionError(
@@ -93,8 +93,8 @@ def _draw_results(
 
 
 def _draw_curves(runs: list[Run], picture: Path, as_json: bool) -> None:
+    from undamped._base.errors import OptionError
     from undamped.cli.picture import draw_curves
-    from undamped.errors import OptionError
 
     names = {run.settings["task"]["name"] for run in runs}
     if len(names) > 1:

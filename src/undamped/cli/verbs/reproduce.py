@@ -29,9 +29,9 @@ def reproduce(
     """
     from rich.markdown import Markdown
 
+    from undamped._base.registry import experiments
     from undamped.cli.members import read_settings, ticking
     from undamped.cli.screen import console, print_json
-    from undamped.registry import experiments
     from undamped.report.animation import animate
 
     run = experiments[name]

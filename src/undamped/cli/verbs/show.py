@@ -36,9 +36,9 @@ def show(
 
     Example: `undamped show unicornn`
     """
+    from undamped._base.describe import describe_member, find_members, registry_of
     from undamped.cli.picture import check_picture
     from undamped.cli.screen import print_json
-    from undamped.describe import describe_member, find_members, registry_of
 
     check_picture(picture)
     page = describe_member(name, None if kind is None else registry_of(kind))
@@ -59,10 +59,10 @@ def show(
 
 def _task_of_pictures(name: str, kind: str, words: list[str], picture: Path | None) -> Any:
     """Return the task whose trials are drawn, or None if there is nothing to draw."""
+    from undamped._base.errors import OptionError, explain
+    from undamped._base.options import settings_of
+    from undamped._base.registry import tasks
     from undamped.cli.members import read_settings
-    from undamped.errors import OptionError, explain
-    from undamped.options import settings_of
-    from undamped.registry import tasks
 
     shows = kind == "task" and getattr(tasks[name], "input_kind", "") == "pictures"
     if shows:
@@ -100,7 +100,7 @@ def _print_trials(task: Any) -> None:
 
 
 def _draw(task: Any, name: str, picture: Path) -> None:
-    from undamped.files import write_atomically
+    from undamped._base.files import write_atomically
     from undamped.report.trials import some_trials, trials_figure
 
     figure = trials_figure(some_trials(task, TRIALS), f"{name}: trials, and their answers")

@@ -50,11 +50,11 @@ def stream(
     """
     import sys
 
-    from undamped.errors import DataError
+    from undamped._base.errors import DataError
+    from undamped._base.files import refuse_folder
     from undamped.export import subject_of
     from undamped.export.live import LiveModel
     from undamped.export.sample_lines import SampleLines, TextLines
-    from undamped.files import refuse_folder
     from undamped.training.run import Run
 
     refuse_folder(state)
@@ -93,7 +93,7 @@ def _answer_lines(
     """Push samples in as large blocks as are there and as lie between two answers."""
     import sys
 
-    from undamped.errors import DataError, ShapeError, printable
+    from undamped._base.errors import DataError, ShapeError, printable
 
     def report(number: int, error: Exception) -> None:
         if not skip:
@@ -159,7 +159,7 @@ def _blocks(source: BinaryIO) -> Iterator[list[bytes]]:
 
 
 def _decoded(line: bytes) -> str:
-    from undamped.errors import DataError, explain
+    from undamped._base.errors import DataError, explain
 
     if len(line) > LONGEST:
         got = "a longer one"
@@ -176,8 +176,8 @@ def _write(live: LiveModel, as_json: bool) -> None:
     import json
     import sys
 
+    from undamped._base.errors import printable
     from undamped.cli.screen import escape_controls
-    from undamped.errors import printable
 
     answer = live.answer()
     if as_json:

@@ -84,10 +84,10 @@ def _sweep(
     config: Path | None,
 ) -> tuple[SweepFolder, list[Trial]]:
     import undamped.tasks
+    from undamped._base.registry import tasks
     from undamped.cli.sweep_progress import sweep_progress
     from undamped.cli.sweep_settings import read_sweep
     from undamped.networks.for_task import refuse_misfit
-    from undamped.registry import tasks
     from undamped.sweeps import SweepFolder, sweep
     from undamped.sweeps.samplers import grid_size
     from undamped.training.recipes import merged
@@ -111,7 +111,7 @@ def _sweep(
 
 
 def _named_folder(words: list[str], *others: Any) -> SweepFolder:
-    from undamped.errors import OptionError
+    from undamped._base.errors import OptionError
     from undamped.sweeps import SweepFolder
 
     if len(words) != 1 or any(other is not None for other in others):
@@ -124,7 +124,7 @@ def _named_folder(words: list[str], *others: Any) -> SweepFolder:
 
 
 def _needs_storage(folder: SweepFolder) -> Exception:
-    from undamped.errors import OptionError
+    from undamped._base.errors import OptionError
 
     return OptionError(
         f"--storage: expected the database of this sweep, {folder.database}, got none. The folder "

@@ -51,7 +51,7 @@ def train(
 
     Example: `undamped train copy unicornn task.delay=200 model.hidden_size=128 train.steps=2000`
     """
-    from undamped.errors import OptionError
+    from undamped._base.errors import OptionError
 
     if resume is not None:
         if words or config or baseline or out or watch or not page:
@@ -96,10 +96,10 @@ def _train(
     baseline: str | None,
     started: Callable[[Run], None] | None = None,
 ) -> tuple[Run, Run | None]:
+    from undamped._base.errors import OptionError
+    from undamped._base.registry import models, tasks
     from undamped.cli.setting_names import OWN_DATA
     from undamped.cli.settings import read_settings
-    from undamped.errors import OptionError
-    from undamped.registry import models, tasks
     from undamped.training import fit
     from undamped.training.fit import AUTO
 
@@ -146,8 +146,8 @@ def _train(
 
 
 def _understood(model: str, options: dict[str, Any]) -> dict[str, Any]:
-    from undamped.options import options_of
-    from undamped.registry import models
+    from undamped._base.options import options_of
+    from undamped._base.registry import models
 
     return {name: value for name, value in options.items() if name in options_of(models[model])}
 

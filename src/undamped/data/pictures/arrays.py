@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from undamped._base.errors import DataError, explain
 from undamped.data.published.arrays import DAMAGE
-from undamped.errors import DataError, explain
 
 Array = NDArray[Any]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from undamped.errors import DataError, explain
-from undamped.packages import require
+from undamped._base.errors import DataError, explain
+from undamped._base.packages import require
 
 KINDS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 Pictures = NDArray[np.uint8]

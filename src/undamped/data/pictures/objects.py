@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from undamped._base.errors import DataError, explain
 from undamped.data.pictures.arrays import channels_first, read_arrays
 from undamped.data.pictures.files import picture_files, read_pictures
-from undamped.errors import DataError, explain
 
 
 def read_objects(path: str | Path) -> NDArray[np.float32]:

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from undamped._base.errors import DataError, explain
 from undamped.data.pictures.arrays import channels_first, read_arrays
 from undamped.data.pictures.files import counted, picture_files, read_pictures
-from undamped.errors import DataError, explain
 
 Array = NDArray[Any]
 PARTS = ("train", "valid", "test")

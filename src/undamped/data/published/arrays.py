@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from undamped.errors import DataError, explain
+from undamped._base.errors import DataError, explain
 
 DAMAGE = (
     OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError,

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from undamped._base.errors import DataError, explain
 from undamped.data.published.sources import DataSet, File
-from undamped.errors import DataError, explain
 
 MANIFEST = "undamped.json"
 _LOCK_SECONDS = 3600.0

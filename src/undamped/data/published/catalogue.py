@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import functools
 
+from undamped._base.errors import UnknownNameError, explain
 from undamped.data.published.sets import forecasts, images, physiology, text, ucr
 from undamped.data.published.sources import DataSet, Package
-from undamped.errors import UnknownNameError, explain
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from undamped.errors import DataError, explain
+from undamped._base.errors import DataError, explain
 
 GLOVE_SIZE = 100
 

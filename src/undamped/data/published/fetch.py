@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from undamped._base.errors import DataError, explain
 from undamped.data.published import cache, catalogue
 from undamped.data.published.install import check_space, finish, install
 from undamped.data.published.own_folder import check_folder, collect
@@ -20,7 +21,6 @@ from undamped.data.published.transport import packages
 from undamped.data.published.transport.archives import Limits, unpack
 from undamped.data.published.transport.download import download
 from undamped.data.published.transport.web import DownloadError, UnreachableError
-from undamped.errors import DataError, explain
 
 
 def fetch(

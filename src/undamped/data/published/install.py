@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from undamped._base.errors import DataError, explain
 from undamped.data.published import cache
 from undamped.data.published.arrays import check_array_file
 from undamped.data.published.progress import human
 from undamped.data.published.sources import DataSet, File, Source
-from undamped.errors import DataError, explain
 
 
 def check_space(data_set: DataSet, source: Source) -> None:

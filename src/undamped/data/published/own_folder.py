@@ -7,11 +7,11 @@ import shutil
 import zlib
 from pathlib import Path
 
+from undamped._base.errors import DataError, explain
 from undamped.data.published.cache import sha256
 from undamped.data.published.progress import Listener
 from undamped.data.published.sources import DataSet, Source
 from undamped.data.published.transport.archives import Limits, unpack
-from undamped.errors import DataError, explain
 
 
 def check_folder(folder: Path) -> None:

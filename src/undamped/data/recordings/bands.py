@@ -34,8 +34,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from undamped.errors import RunError, explain
-from undamped.options import check_fields
+from undamped._base.errors import RunError, explain
+from undamped._base.options import check_fields
 
 Scale = Literal["plain", "root", "log"]
 LEVELS = (0.1, 0.5, 0.9)

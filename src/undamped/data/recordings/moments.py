@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from undamped._base.errors import DataError, explain
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, explain
 
 
 def channel_moments(training: SeriesSet) -> tuple[np.ndarray, np.ndarray]:

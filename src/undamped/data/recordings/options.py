@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypedDict
 
+from undamped._base.options import Default, NonNegativeInt, PositiveInt
 from undamped.data.recordings.formats.table.columns import Decimal, Duplicates, Layout
 from undamped.data.recordings.preparation import Kind, Missing
 from undamped.data.recordings.splits import DEFAULT_FRACTIONS, By
-from undamped.options import Default, NonNegativeInt, PositiveInt
 
 
 class ReadingOptions(TypedDict, total=False):

@@ -13,8 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from undamped.contract import Use
-from undamped.contract.clock import LONGEST_GAP
+from undamped._base.contract import Use
+from undamped._base.contract.clock import LONGEST_GAP
+from undamped._base.errors import DataError, OptionError, RunError, ShapeError, explain
+from undamped._base.options import check_fields, unknown_name
 from undamped.data.recordings.alarm import Alarm
 from undamped.data.recordings.gaps import hold, interpolate
 from undamped.data.recordings.labels import as_labels, comparable, sorted_labels
@@ -26,8 +28,6 @@ from undamped.data.recordings.moments import (
 )
 from undamped.data.recordings.prepared import PreparedSamples, PreparedSeries
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, OptionError, RunError, ShapeError, explain
-from undamped.options import check_fields, unknown_name
 
 Kind = Literal["classification", "regression", "steps", "step-regression", "forecast"]
 Missing = Literal["interpolate", "mask"]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from undamped.contract import Batch
+from undamped._base.contract import Batch
 
 
 class PreparedSeries(NamedTuple):

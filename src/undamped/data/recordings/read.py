@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from undamped._base.errors import DataError, OptionError, explain
+from undamped._base.options import check_against, options_in
+from undamped._base.registry import readers
 from undamped.data.recordings.formats import folder, ucr
 from undamped.data.recordings.formats.kept import IN_MEMORY
 from undamped.data.recordings.options import ReadingOptions
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, OptionError, explain
-from undamped.options import check_against, options_in
-from undamped.registry import readers
 
 WRITTEN = ("decimal", "na", "dayfirst", "duplicates")
 """Options of tables that say how values are written; a run reads later files in the same way."""

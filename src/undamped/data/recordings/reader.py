@@ -15,8 +15,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from undamped._base.registry import readers
 from undamped.data.recordings.series import SeriesSet
-from undamped.registry import readers
 
 Read = TypeVar("Read", bound=Callable[..., SeriesSet])
 

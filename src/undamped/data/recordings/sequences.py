@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from undamped._base.errors import DataError, explain
+from undamped._base.registry import readers
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, explain
-from undamped.registry import readers
 
 
 def read_sequences(path: Path, features: int, *, symbols: bool = False) -> np.ndarray:

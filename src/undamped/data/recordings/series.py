@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from undamped._base.errors import DataError, explain
 from undamped.data.recordings.on_disk import as_arrays, as_places, let_go, mapped_from, plain_view
 from undamped.data.recordings.resolution import Resolution
-from undamped.errors import DataError, explain
 
 Targets = np.ndarray | list[np.ndarray] | None
 _PIECE = 1 << 20  # numbers looked at in one go
@@ -206,7 +206,7 @@ class SeriesSet:
 
     def select(self, channels: Sequence[str]) -> SeriesSet:
         """Return the same series with these channels only, in this order."""
-        from undamped.options import unknown_name
+        from undamped._base.options import unknown_name
 
         for name in channels:
             if name not in self.channels:

@@ -12,9 +12,9 @@ from typing import Literal
 
 import numpy as np
 
+from undamped._base.errors import DataError, OptionError, explain
+from undamped._base.options import unknown_name
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, OptionError, explain
-from undamped.options import unknown_name
 
 By = Literal["stratified", "group", "time", "given"]
 Parts = dict[str, np.ndarray]

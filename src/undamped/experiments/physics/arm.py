@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.registry import experiments, models
 from undamped.experiments.physics.goals import Goal, short, table
 from undamped.experiments.physics.trained import trained
 from undamped.networks.physics.energy_shaping import EnergyShaping, control_loop
-from undamped.options import NonNegativeInt, PositiveInt
-from undamped.registry import experiments, models
 
 MODELS: dict[str, dict[str, Any]] = {
     "delan": {"activation": "tanh"},

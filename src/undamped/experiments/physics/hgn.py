@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from undamped._base.options import PositiveInt
+from undamped._base.registry import experiments
 from undamped.analysis.films import Films, films
 from undamped.experiments.physics.goals import Goal, short, table
-from undamped.options import PositiveInt
-from undamped.registry import experiments
 
 FRAMES = 10
 """Frames of a film that are drawn."""

@@ -19,10 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undamped._base.options import NonNegativeInt, PositiveInt, unknown_name
+from undamped._base.registry import experiments
 from undamped.experiments.physics.goals import Goal, short, table
 from undamped.experiments.physics.trained import trained
-from undamped.options import NonNegativeInt, PositiveInt, unknown_name
-from undamped.registry import experiments
 
 MODELS = ("hnn", "plain-ode")
 PRINTED: dict[str, dict[str, tuple[float, float]]] = {

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undamped._base.options import PositiveInt, unknown_name
+from undamped._base.registry import experiments
 from undamped.experiments.physics.goals import Goal, short, table
 from undamped.experiments.physics.trained import trained
-from undamped.options import PositiveInt, unknown_name
-from undamped.registry import experiments
 from undamped.tasks.physics.links import plane_of
 
 STEP = 0.03

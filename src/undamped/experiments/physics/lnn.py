@@ -19,10 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undamped._base.options import PositiveFloat, PositiveInt
+from undamped._base.registry import experiments
 from undamped.experiments.physics.goals import Goal, short, table
 from undamped.experiments.physics.trained import trained
-from undamped.options import PositiveFloat, PositiveInt
-from undamped.registry import experiments
 from undamped.tasks.physics.double_pendulum import DoublePendulumSystem
 
 MODELS: dict[str, dict[str, Any]] = {

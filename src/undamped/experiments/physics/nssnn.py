@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undamped._base.options import PositiveFloat, PositiveInt
+from undamped._base.registry import experiments
 from undamped.experiments.physics.goals import Goal, table
 from undamped.experiments.physics.trained import trained
 from undamped.networks.physics.base import MotionModel
-from undamped.options import PositiveFloat, PositiveInt
-from undamped.registry import experiments
 
 START = (0.0, -3.0)
 MODELS = ("nssnn", "hnn")

@@ -18,12 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.registry import experiments
 from undamped.analysis.motion_picture import MotionPicture
 from undamped.experiments.physics.goals import Goal, short, table
 from undamped.experiments.physics.trained import trained
 from undamped.networks.physics.energy_shaping import EnergyShaping, control_loop
-from undamped.options import NonNegativeInt, PositiveInt
-from undamped.registry import experiments
 
 MODELS = ("symoden", "plain-ode")
 PRINTED = {"symoden": 0.0948, "plain-ode": 221.0}

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undamped._base.options import PositiveInt, unknown_name
+from undamped._base.registry import experiments
 from undamped.experiments.physics.goals import Goal, short, table
 from undamped.experiments.physics.trained import trained
-from undamped.options import PositiveInt, unknown_name
-from undamped.registry import experiments
 
 PRINTED = {"pendulum": 1.39e-4, "henon-heiles": 9.44e-6}
 LIMITS = {"pendulum": 2e-4, "henon-heiles": 2e-5}

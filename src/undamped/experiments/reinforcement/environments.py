@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.errors import MissingPackageError, explain
-from undamped.options import unknown_name
+from undamped._base.errors import MissingPackageError, explain
+from undamped._base.options import unknown_name
 
 KINDS, COLOURS, STATES = 11, 6, 3
 """How many kinds of objects, colours and states of doors a cell of the view can have."""

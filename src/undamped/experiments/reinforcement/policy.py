@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from undamped._base.registry import models
 from undamped.experiments.reinforcement.environments import CHANNELS, WORDS, View
-from undamped.registry import models
 
 FEATURES = 64
 

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from undamped._base.files import write_json
 from undamped.experiments.reinforcement.environments import Environments
 from undamped.experiments.reinforcement.policy import Agent
 from undamped.experiments.reinforcement.ppo import PPO, learn
 from undamped.experiments.reinforcement.rollout import Life, collect
-from undamped.files import write_json
 from undamped.training.checkpoint import Checkpoint, load_checkpoint, restore, save_checkpoint
 from undamped.training.progress import Progress
 

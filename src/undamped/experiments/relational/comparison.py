@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from undamped._base.options import PositiveInt, unknown_name
+from undamped._base.registry import experiments
 from undamped.experiments.relational.contestants import chosen
 from undamped.experiments.relational.grid import Case, Grid, Tick, play
-from undamped.options import PositiveInt, unknown_name
-from undamped.registry import experiments
 
 CASES = {
     case.group: case

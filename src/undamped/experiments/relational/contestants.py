@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from undamped._base.options import unknown_name
 from undamped.experiments.relational.grid import Contestant
-from undamped.options import unknown_name
 
 KNOWN = {
     one.name: one
@@ -42,8 +42,8 @@ def chosen(names: Sequence[str]) -> list[Contestant]:
         names: As in `KNOWN`, or registry names of recurrent networks. A comma within a name may
             be a plus: "CoRelNet+frozen".
     """
+    from undamped._base.registry import models
     from undamped.networks.recurrent import Recurrent
-    from undamped.registry import models
 
     found = []
     for name in names:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
+from undamped._base.options import PositiveInt
+from undamped._base.registry import experiments
 from undamped.experiments.relational.contestants import chosen
 from undamped.experiments.relational.grid import Case, Grid, Tick, play
-from undamped.options import PositiveInt
-from undamped.registry import experiments
 from undamped.tasks.relations.games.rules import SHAPE_GAMES, Game
 
 GAMES: tuple[Game, ...] = get_args(Game)

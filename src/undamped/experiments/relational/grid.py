@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from statistics import mean, pstdev
 from typing import Any
 
+from undamped._base.registry import tasks
 from undamped.experiments.drawing import line_of
 from undamped.experiments.kept_runs import kept_fit
-from undamped.registry import tasks
 
 Tick = Callable[..., None]
 """Told what goes on, and the share of all that is done."""

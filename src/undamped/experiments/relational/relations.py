@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from undamped._base.options import PositiveInt, unknown_name
+from undamped._base.registry import experiments, tasks
 from undamped.experiments.relational.contestants import KNOWN, chosen
 from undamped.experiments.relational.grid import Case, Grid, Tick, play
-from undamped.options import PositiveInt, unknown_name
-from undamped.registry import experiments, tasks
 
 BASIC = ("same-different", "rmts", "distribution-of-n", "identity-rules")
 """Tasks whose test has the rules of training; they are played with several holdouts."""

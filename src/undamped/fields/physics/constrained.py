@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import NonFiniteError, explain
+from undamped._base.errors import NonFiniteError, explain
 from undamped.fields.physics.ports import times
 from undamped.fields.physics.smooth_perceptron import SmoothActivation, SmoothPerceptron
 from undamped.solvers.methods.symplectic.phase import split

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from undamped.contract import StateSpace
-from undamped.errors import OptionError, explain
+from undamped._base.contract import StateSpace
+from undamped._base.errors import OptionError, explain
 
 
 @dataclass(frozen=True)

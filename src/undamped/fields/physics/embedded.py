@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from undamped.contract import StateSpace
-from undamped.errors import OptionError, explain
+from undamped._base.contract import StateSpace
+from undamped._base.errors import OptionError, explain
 
 
 @dataclass(frozen=True)

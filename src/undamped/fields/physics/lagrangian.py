@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import NonFiniteError, explain
+from undamped._base.errors import NonFiniteError, explain
 from undamped.fields.physics.hamiltonian import by_autograd, seen_by_autograd
 from undamped.fields.physics.ports import Mechanics, Ports, times
 from undamped.solvers.methods.symplectic.phase import split

@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.options import PositiveInt
+from undamped._base.checked import checked
+from undamped._base.options import PositiveInt
 
 SmoothActivation = Literal["tanh", "softplus", "sigmoid", "silu"]
 """Activations with two derivatives; an energy of straight pieces would have forces that jump."""

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.errors import ShapeError, explain
+from undamped._base.errors import ShapeError, explain
 from undamped.kernels.dispatch import implementation
 from undamped.kernels.reference import reference_linear_scan
 from undamped.kernels.shared.allocate import contiguous_copy, empty

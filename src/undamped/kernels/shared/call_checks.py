@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from undamped.errors import ShapeError, explain
+from undamped._base.errors import ShapeError, explain
 from undamped.kernels.dispatch import inside_transform, through_operator
 
 

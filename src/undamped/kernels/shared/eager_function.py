@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 
 
 def eager_function(

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import ShapeError, explain
+from undamped._base.errors import ShapeError, explain
 
 
 def fitting(x: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

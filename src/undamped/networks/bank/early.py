@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.contract import TaskShape
+from undamped._base.contract import TaskShape
 from undamped.networks.ridge import class_shares, fit_ridge, sharpness
 
 Scales = Callable[[Tensor, Tensor], Tensor]

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
+from undamped._base.registry import models
 from undamped.kernels.bank.pools import Pools, Rates
 from undamped.networks.bank.listeners import STEPS_AT_ONCE, BankState, Listeners
 from undamped.networks.recurrent import Recurrent
-from undamped.registry import models
 
 _AT_ONCE = 1e30  # a damping that leaves nothing of the sample before
 

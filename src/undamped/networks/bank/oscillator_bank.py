@@ -7,9 +7,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.contract import Answer, Batch, InputKind, TaskShape, Use
-from undamped.errors import DataError, OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.contract import Answer, Batch, InputKind, TaskShape, Use
+from undamped._base.errors import DataError, OptionError, explain
+from undamped._base.options import PositiveInt
+from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.kernels.bank.pools import Pools, feature_count, turned
 from undamped.kernels.dispatch import implementation
 from undamped.networks.bank.early import PRIOR, WHOLE, EarlyReadouts
@@ -27,9 +30,6 @@ from undamped.networks.ridge import (
     wanted_answers,
 )
 from undamped.networks.task_model import StreamingModel
-from undamped.options import PositiveInt
-from undamped.promises import Kind, Promise
-from undamped.registry import models
 
 OSCILLATORS = "oscillators"
 _EXAMPLES = 16  # sequences on whose responses thresholds are chosen
@@ -76,7 +76,7 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
             with as many hidden units, as it starts; that heeds no stamps.
 
     Example:
-        >>> model = undamped.OscillatorBank(undamped.contract.TaskShape(3, 2), oscillators=50)
+        >>> model = undamped.OscillatorBank(undamped._base.contract.TaskShape(3, 2), oscillators=50)
         >>> model(torch.randn(100, 8, 3)).shape
         torch.Size([8, 2])
 

@@ -7,8 +7,11 @@ from typing import Annotated, Literal, Unpack
 import torch
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import Default, PositiveFloat, PositiveInt
+from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.fields.antisymmetric import (
     AntisymmetricField,
     BoundedAntisymmetricField,
@@ -18,9 +21,6 @@ from undamped.flows.shared_flow import AlongPath
 from undamped.networks.continuous.base import ContinuousModel
 from undamped.networks.continuous.moving import MovingModel
 from undamped.networks.continuous.options import DepthOptions
-from undamped.options import Default, PositiveFloat, PositiveInt
-from undamped.promises import Kind, Promise
-from undamped.registry import models
 from undamped.solvers.settings import choose_solver
 
 Motion = Literal["constant", "bounded", "isospectral"]

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped._base.promises import Kind, Promise
 from undamped.flows.input_checks import fitting, type_of
 from undamped.flows.neural_ode import NeuralODE
 from undamped.flows.stacked import StackedODE
 from undamped.networks.continuous.keeping import GradientKeeping
-from undamped.promises import Kind, Promise
 
 
 class ContinuousModel(GradientKeeping):

@@ -7,15 +7,15 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveInt
+from undamped._base.registry import models
 from undamped.fields.data_controlled import Controlled, DepthNetwork
 from undamped.fields.perceptron import Activation, PerceptronField
 from undamped.flows.neural_ode import NeuralODE
 from undamped.networks.continuous.base import ContinuousModel
 from undamped.networks.continuous.options import DepthOptions, flow_of
-from undamped.options import PositiveInt
-from undamped.registry import models
 from undamped.solvers.settings import choose_solver
 
 _OWN_DEPTHS = "With depths of their own samples share no times at which to add up y."

@@ -6,15 +6,15 @@ from typing import Literal, Unpack
 
 from torch import nn
 
-from undamped.checked import checked
+from undamped._base.checked import checked
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.registry import models
 from undamped.fields.augmented import Augmentation
 from undamped.fields.depth_variant import Basis, GalerkinField
 from undamped.fields.perceptron import PerceptronField
 from undamped.flows.stacked import StackedODE
 from undamped.networks.continuous.base import ContinuousModel
 from undamped.networks.continuous.options import DepthOptions, flow_arguments, flow_of
-from undamped.options import NonNegativeInt, PositiveInt
-from undamped.registry import models
 
 _OWN_PARAMETERS = "Each piece has parameters of its own, whose directions cannot agree."
 

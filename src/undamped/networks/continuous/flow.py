@@ -7,15 +7,21 @@ from typing import Annotated, Any, Unpack
 import torch
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import (
+    Default,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
+from undamped._base.registry import models
 from undamped.fields.bottleneck import BottleneckField
 from undamped.fields.concat_squash import ConcatSquashField
 from undamped.flows.continuous_flow import ContinuousFlow, FlowResult
 from undamped.flows.jacobian_trace import NoiseKind, TraceKind
 from undamped.flows.solve_options import TOLERANCE, SolveOptions, solver_arguments
-from undamped.options import Default, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from undamped.registry import models
 
 
 class DensitySolveOptions(SolveOptions, total=False):

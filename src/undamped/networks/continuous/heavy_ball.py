@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from undamped._base.promises import Kind, Promise
 from undamped.fields.heavy_ball import HeavyBallField
 from undamped.networks.continuous.base import ContinuousModel
-from undamped.promises import Kind, Promise
 
 HEAVY_BALL = (
     *ContinuousModel.promises,

@@ -9,8 +9,10 @@ from typing import Annotated, Unpack
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.errors import ShapeError, explain
+from undamped._base.checked import checked
+from undamped._base.errors import ShapeError, explain
+from undamped._base.options import Default, NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.registry import models
 from undamped.fields.convolutional import ConvolutionalField, ConvolutionalStart, ZeroChannels
 from undamped.fields.heavy_ball import HeavyBallField, SecondOrderField
 from undamped.flows.input_checks import fitting_pictures, type_of
@@ -23,8 +25,6 @@ from undamped.networks.continuous.heavy_ball import (
     HeavyBall,
 )
 from undamped.networks.continuous.options import DepthOptions, flow_of
-from undamped.options import Default, NonNegativeInt, PositiveFloat, PositiveInt
-from undamped.registry import models
 
 SMALL = 3
 """Side of the pictures on which promises are measured."""

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undamped._base.errors import OptionError, explain
 from undamped.cells.bases.penalised import Penalised
-from undamped.errors import OptionError, explain
 from undamped.flows.gradient_keeping import (
     KEPT,
     Kept,

@@ -6,14 +6,14 @@ from typing import Literal, Unpack
 
 from torch import nn
 
-from undamped.checked import checked
-from undamped.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.registry import models
 from undamped.fields.augmented import Augmentation
 from undamped.fields.perceptron import Activation, PerceptronField
 from undamped.networks.continuous.base import ContinuousModel
 from undamped.networks.continuous.options import DepthOptions, flow_of
-from undamped.options import NonNegativeInt, PositiveInt
-from undamped.registry import models
 
 
 @models.register("node")

@@ -6,8 +6,11 @@ from typing import Literal, Unpack
 
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveInt
+from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.fields.orthogonal import (
     GatedOrthogonalField,
     IsospectralOrthogonalField,
@@ -16,9 +19,6 @@ from undamped.fields.orthogonal import (
 from undamped.networks.continuous.base import ContinuousModel
 from undamped.networks.continuous.moving import MovingModel
 from undamped.networks.continuous.options import DepthOptions
-from undamped.options import PositiveInt
-from undamped.promises import Kind, Promise
-from undamped.registry import models
 
 GATES = {"gates": 4, "gate_size": 8}
 

@@ -6,11 +6,11 @@ from typing import Annotated, Any, TypedDict
 
 from torch import nn
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import Default, PositiveFloat, PositiveInt, Range, options_in
 from undamped.flows.gradient_keeping import Kept
 from undamped.flows.neural_ode import NeuralODE
 from undamped.flows.solve_options import SolveOptions, solver_arguments
-from undamped.options import Default, PositiveFloat, PositiveInt, Range, options_in
 
 DEPTH = "Time T at the end of depth."
 Cosine = Annotated[float, Range(low=0, high=1, open_low=True)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from undamped.checked import checked
+from undamped._base.checked import checked
+from undamped._base.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.promises import Promise
+from undamped._base.registry import models
 from undamped.flows.input_checks import fitting, type_of
 from undamped.flows.stable_residual import StableKind, StableLayers, StableResidual
-from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from undamped.promises import Promise
-from undamped.registry import models
 
 
 @models.register("resnet")

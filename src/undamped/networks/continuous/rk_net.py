@@ -6,14 +6,14 @@ from typing import Unpack
 
 from torch import nn
 
-from undamped.checked import checked
+from undamped._base.checked import checked
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.registry import models
 from undamped.fields.augmented import Augmentation
 from undamped.fields.perceptron import PerceptronField
 from undamped.flows.neural_ode import NeuralODE
 from undamped.networks.continuous.base import ContinuousModel
 from undamped.networks.continuous.options import KeepOptions
-from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped.registry import models
 
 
 @models.register("rk-net")

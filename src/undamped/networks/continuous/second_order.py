@@ -6,7 +6,9 @@ from typing import Literal, Unpack
 
 from torch import Tensor, nn
 
-from undamped.checked import checked, with_fixed
+from undamped._base.checked import checked, with_fixed
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.registry import models
 from undamped.fields.augmented import Augmentation
 from undamped.fields.heavy_ball import HeavyBallField, InitialMomentum, SecondOrderField
 from undamped.fields.perceptron import Activation, PerceptronField
@@ -18,8 +20,6 @@ from undamped.networks.continuous.heavy_ball import (
     HeavyBall,
 )
 from undamped.networks.continuous.options import DepthOptions, flow_of
-from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped.registry import models
 
 
 class _SecondOrder(ContinuousModel):

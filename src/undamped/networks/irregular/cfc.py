@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
+from undamped._base.checked import checked
+from undamped._base.options import PositiveFloat, PositiveInt, Units
+from undamped._base.registry import models
 from undamped.networks.irregular.network import JumpNetwork, Parts
-from undamped.options import PositiveFloat, PositiveInt, Units
-from undamped.registry import models
 
 
 @models.register("cfc")

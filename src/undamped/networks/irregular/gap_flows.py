@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import OptionError, explain
-from undamped.options import PositiveFloat, PositiveInt
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveFloat, PositiveInt
 from undamped.solvers import solve
 from undamped.solvers.methods.combine import Terms
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta

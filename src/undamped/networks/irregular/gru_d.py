@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from undamped._base.checked import checked
+from undamped._base.options import PositiveFloat, PositiveInt, Units
+from undamped._base.registry import models
 from undamped.cells.gru import GRUCell
-from undamped.checked import checked
 from undamped.networks.irregular.network import Parts, StampedNetwork
 from undamped.networks.stamped import hold_last
-from undamped.options import PositiveFloat, PositiveInt, Units
-from undamped.registry import models
 
 
 @models.register("gru-d")

@@ -8,10 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from undamped._base.checked import checked
+from undamped._base.contract import Batch, TaskShape
+from undamped._base.contract.clock import LONGEST_GAP
+from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt, Units
+from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.cells.gru import GRUCell
-from undamped.checked import checked
-from undamped.contract import Batch, TaskShape
-from undamped.contract.clock import LONGEST_GAP
 from undamped.fields.gru_field import GRUField
 from undamped.networks.irregular.gap_flows import STABLE_STEP, SolvedFlow
 from undamped.networks.irregular.model import StampedModel
@@ -19,9 +22,6 @@ from undamped.networks.irregular.network import JumpNetwork, Parts
 from undamped.networks.latent.normal import log_normal
 from undamped.networks.latent.points import Points, asked_points, seen_points
 from undamped.networks.task_model import Aim, TaskLoss
-from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt, Units
-from undamped.promises import Kind, Promise
-from undamped.registry import models
 
 
 class BayesNetwork(JumpNetwork):
@@ -128,9 +128,9 @@ class GRUODEBayes(StampedModel):
         label_weight: How much a label counts, or a number that is asked for, beside a measurement.
 
     Example:
-        >>> model = undamped.GRUODEBayes(undamped.contract.TaskShape(3, 2))
+        >>> model = undamped.GRUODEBayes(undamped._base.contract.TaskShape(3, 2))
         >>> x, times = torch.randn(20, 8, 3), torch.rand(20, 8).cumsum(0)
-        >>> model(undamped.contract.Batch(x, times=times)).shape
+        >>> model(undamped._base.contract.Batch(x, times=times)).shape
         torch.Size([8, 2])
 
     Reference:

@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from undamped.contract import Answer, Batch, InputKind, TaskShape, Use
-from undamped.errors import OptionError, ShapeError, explain
+from undamped._base.contract import Answer, Batch, InputKind, TaskShape, Use
+from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.options import NonNegativeFloat, NonNegativeInt, PositiveInt
+from undamped._base.registry import models
 from undamped.networks.irregular.network import Parts, StampedNetwork
 from undamped.networks.latent.points import seen_points
 from undamped.networks.task_model import Aim, StreamingModel, TaskLoss, refuse_unfit
-from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveInt
-from undamped.registry import models
 
 Readout = Literal["last", "every", "mean"]
 FORESIGHT = 1.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from undamped.checked import checked
+from undamped._base.checked import checked
+from undamped._base.options import PositiveFloat, PositiveInt, Units
+from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.networks.irregular.cell_network import CellNetwork
 from undamped.networks.irregular.gap_flows import Modes
-from undamped.options import PositiveFloat, PositiveInt, Units
-from undamped.promises import Kind, Promise
-from undamped.registry import models
 
 
 @models.register("modes-rnn")

@@ -7,17 +7,17 @@ from typing import Any, Literal
 
 from torch import nn
 
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import check_against, options_of, unknown_name
+from undamped._base.registry import models
 from undamped.cells.bases.cell import Cell
 from undamped.cells.registry import Unrolled
-from undamped.errors import OptionError, explain
 from undamped.fields.bottleneck import BottleneckField
 from undamped.fields.concat_squash import ConcatSquashField
 from undamped.fields.gru_field import GRUField
 from undamped.fields.heavy_ball import HeavyBallField
 from undamped.fields.perceptron import PerceptronField
 from undamped.fields.rotating import RotatingField
-from undamped.options import check_against, options_of, unknown_name
-from undamped.registry import models
 
 FieldName = Literal["perceptron", "rotating", "gru", "heavy-ball", "bottleneck", "concat-squash"]
 

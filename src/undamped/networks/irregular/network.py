@@ -18,12 +18,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import ShapeError, explain
+from undamped._base.errors import ShapeError, explain
+from undamped._base.options import PositiveFloat, PositiveInt
+from undamped._base.promises import Promise
 from undamped.networks.full_precision import in_full_precision
 from undamped.networks.irregular.inquiries import Inquiries
 from undamped.networks.stamped import time_gaps
-from undamped.options import PositiveFloat, PositiveInt
-from undamped.promises import Promise
 
 Parts = tuple[Tensor, ...]
 

@@ -7,12 +7,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.contract.clock import LONGEST_GAP
+from undamped._base.checked import checked
+from undamped._base.contract.clock import LONGEST_GAP
+from undamped._base.options import PositiveFloat, PositiveInt, Units
+from undamped._base.registry import models
 from undamped.networks.irregular.network import Parts, StampedNetwork
 from undamped.networks.stamped import hold_last
-from undamped.options import PositiveFloat, PositiveInt, Units
-from undamped.registry import models
 
 Control = Literal["linear", "cubic"]
 

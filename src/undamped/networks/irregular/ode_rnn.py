@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.contract.clock import LONGEST_GAP
+from undamped._base.checked import checked
+from undamped._base.contract.clock import LONGEST_GAP
+from undamped._base.options import PositiveFloat, PositiveInt, Units
+from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.fields.gru_field import GRUField
 from undamped.networks.irregular.cell_network import CellNetwork
 from undamped.networks.irregular.gap_flows import STABLE_STEP, SolvedFlow
 from undamped.networks.irregular.named_parts import FieldName, field_named
-from undamped.options import PositiveFloat, PositiveInt, Units
-from undamped.promises import Kind, Promise
-from undamped.registry import models
 
 
 @models.register("ode-rnn")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.contract import Batch
+from undamped._base.contract import Batch
 from undamped.networks.irregular.network import StampedNetwork
 from undamped.networks.latent.normal import Normal
 from undamped.networks.sequence_tensors import reverse_time

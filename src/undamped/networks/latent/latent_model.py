@@ -18,14 +18,14 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from undamped.contract import Answer, Batch, InputKind, TaskShape, Use
-from undamped.errors import ShapeError
+from undamped._base.contract import Answer, Batch, InputKind, TaskShape, Use
+from undamped._base.errors import ShapeError
+from undamped._base.promises import Promise
 from undamped.networks.latent.emission import Emission
 from undamped.networks.latent.normal import Normal, standard
 from undamped.networks.latent.points import Points, asked_points, seen_points, without
 from undamped.networks.stamped import stamps_of
 from undamped.networks.task_model import Aim, TaskLoss, TaskModel
-from undamped.promises import Promise
 
 Bound = Literal["elbo", "iwae"]
 HEAD = 32

@@ -8,8 +8,17 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.contract import Batch, TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import Batch, TaskShape
+from undamped._base.options import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Units,
+)
+from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.fields.perceptron import PerceptronField
 from undamped.fields.rotating import RotatingField
 from undamped.networks.latent.encoder import BackwardEncoder, remembering
@@ -17,9 +26,6 @@ from undamped.networks.latent.latent_model import Bound, LatentModel
 from undamped.networks.latent.normal import Normal
 from undamped.networks.latent.path import UNITS, LatentFlow, integral
 from undamped.networks.latent.points import Points
-from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Units
-from undamped.promises import Kind, Promise
-from undamped.registry import models
 
 
 @models.register("latent-ode")
@@ -60,9 +66,9 @@ class LatentODE(LatentModel):
         poisson_weight: How much of their log-likelihood is learnt.
 
     Example:
-        >>> model = undamped.LatentODE(undamped.contract.TaskShape(3, 2), latent_size=4)
+        >>> model = undamped.LatentODE(undamped._base.contract.TaskShape(3, 2), latent_size=4)
         >>> x, times = torch.randn(20, 8, 3), torch.rand(20, 8).cumsum(0)
-        >>> model(undamped.contract.Batch(x, times=times)).shape
+        >>> model(undamped._base.contract.Batch(x, times=times)).shape
         torch.Size([8, 2])
 
     Reference:

@@ -9,8 +9,17 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.contract import Batch, TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import Batch, TaskShape
+from undamped._base.options import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Units,
+)
+from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.fields.bayesian_acceleration import BayesianAcceleration
 from undamped.networks.irregular.modes_rnn import ModesRNN
 from undamped.networks.latent.encoder import BackwardEncoder, remembering
@@ -19,9 +28,6 @@ from undamped.networks.latent.normal import Normal, standard
 from undamped.networks.latent.path import UNITS, LatentFlow, integral
 from undamped.networks.latent.points import Points
 from undamped.networks.task_model import Aim, TaskLoss
-from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Units
-from undamped.promises import Kind, Promise
-from undamped.registry import models
 
 
 @models.register("ode2vae")
@@ -58,9 +64,9 @@ class ODE2VAE(LatentModel):
         label_weight: How much a label counts beside a point.
 
     Example:
-        >>> model = undamped.ODE2VAE(undamped.contract.TaskShape(3, 2), latent_size=4)
+        >>> model = undamped.ODE2VAE(undamped._base.contract.TaskShape(3, 2), latent_size=4)
         >>> x, times = torch.randn(20, 8, 3), torch.rand(20, 8).cumsum(0)
-        >>> model(undamped.contract.Batch(x, times=times)).shape
+        >>> model(undamped._base.contract.Batch(x, times=times)).shape
         torch.Size([8, 2])
 
     Reference:

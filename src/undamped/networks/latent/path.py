@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import ShapeError, explain
+from undamped._base.errors import ShapeError, explain
 from undamped.networks.irregular.gap_flows import SolvedFlow
 from undamped.networks.stamped import refuse_before
 

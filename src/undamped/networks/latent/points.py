@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from undamped.contract import Batch
+from undamped._base.contract import Batch
 from undamped.networks.stamped import stamps_of
 
 

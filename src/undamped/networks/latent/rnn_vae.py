@@ -7,15 +7,21 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.contract import Batch, TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import Batch, TaskShape
+from undamped._base.options import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Units,
+)
+from undamped._base.registry import models
 from undamped.networks.irregular.still import StillNetwork
 from undamped.networks.latent.encoder import BackwardEncoder, remembering
 from undamped.networks.latent.latent_model import Bound, LatentModel
 from undamped.networks.latent.normal import Normal
 from undamped.networks.stamped import gap_feature, refuse_before
-from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Units
-from undamped.registry import models
 
 
 @models.register("rnn-vae")
@@ -45,9 +51,9 @@ class RNNVAE(LatentModel):
         label_weight: How much a label counts beside a point.
 
     Example:
-        >>> model = undamped.RNNVAE(undamped.contract.TaskShape(3, 2), latent_size=4)
+        >>> model = undamped.RNNVAE(undamped._base.contract.TaskShape(3, 2), latent_size=4)
         >>> x, times = torch.randn(20, 8, 3), torch.rand(20, 8).cumsum(0)
-        >>> model(undamped.contract.Batch(x, times=times)).shape
+        >>> model(undamped._base.contract.Batch(x, times=times)).shape
         torch.Size([8, 2])
 
     Reference:

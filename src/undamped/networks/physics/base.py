@@ -14,8 +14,9 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
-from undamped.contract import StateSpace
-from undamped.errors import OptionError, explain
+from undamped._base.contract import StateSpace
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import Default, PositiveFloat
 from undamped.fields.physics.coordinates import Coordinates
 from undamped.fields.physics.ports import Driven, Paced
 from undamped.flows.neural_ode import NeuralODE
@@ -23,7 +24,6 @@ from undamped.flows.solve_options import TOLERANCE, SolveOptions
 from undamped.networks.physics.promised import cautions, promises_of
 from undamped.networks.physics.state_model import StateModel, output_times
 from undamped.networks.task_model import EVALUATIONS
-from undamped.options import Default, PositiveFloat
 from undamped.solvers import Solver, solve
 from undamped.solvers.settings import choose_solver
 from undamped.solvers.solve import OnFailure

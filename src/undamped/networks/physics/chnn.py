@@ -6,9 +6,12 @@ from typing import ClassVar, Unpack
 
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.contract import StateSpace, TaskShape
-from undamped.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.contract import StateSpace, TaskShape
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveInt
+from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.fields.physics.constrained import RodField
 from undamped.fields.physics.smooth_perceptron import SmoothActivation
 from undamped.flows.solve_options import solver_arguments
@@ -16,9 +19,6 @@ from undamped.networks.physics.base import MotionModel, MotionSolveOptions
 from undamped.networks.physics.lagrangian_model import velocity_coordinates
 from undamped.networks.physics.promised import ENERGY
 from undamped.networks.physics.state_model import shape_of
-from undamped.options import PositiveInt
-from undamped.promises import Kind, Promise
-from undamped.registry import models
 
 LENGTHS = Promise(
     Kind.KEPT_CONSTRAINTS, "rods keep their lengths: the field keeps |r|² and its rate"

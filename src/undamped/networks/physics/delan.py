@@ -6,9 +6,12 @@ from typing import Any, ClassVar, NamedTuple, Unpack
 
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.contract import Batch, StateSpace, TaskShape
-from undamped.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.contract import Batch, StateSpace, TaskShape
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
+from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.fields.physics.angles import PositionFeatures
 from undamped.fields.physics.mass_lagrangian import Forces, MassLagrangian
 from undamped.fields.physics.smooth_perceptron import SmoothActivation
@@ -22,9 +25,6 @@ from undamped.networks.physics.lagrangian_model import (
     velocity_coordinates,
 )
 from undamped.networks.physics.promised import BALANCE, ENERGY, PASSIVE
-from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
-from undamped.promises import Kind, Promise
-from undamped.registry import models
 
 MASS = Promise(Kind.POSITIVE_MASS, "masses are positive: no eigenvalue of M below its bound")
 

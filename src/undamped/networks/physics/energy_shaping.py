@@ -13,11 +13,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeFloat
 from undamped.fields.physics.ports import Driven, Mechanics, times
 from undamped.networks.physics.base import MotionModel
-from undamped.options import NonNegativeFloat
 from undamped.solvers import solve
 
 _TURNS = ("angle", "cosine")

@@ -7,16 +7,16 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.contract import Answer, Batch, InputKind, TaskShape, Use
-from undamped.errors import OptionError, ShapeError, explain
+from undamped._base.checked import checked
+from undamped._base.contract import Answer, Batch, InputKind, TaskShape, Use
+from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.options import NonNegativeFloat, PositiveInt, Units
+from undamped._base.registry import models
 from undamped.fields.physics.smooth_perceptron import SmoothActivation
 from undamped.networks.physics.promised import ENERGY, SYMPLECTIC, VOLUME
 from undamped.networks.physics.srnn import SRNN
 from undamped.networks.physics.step_options import StepOptions
 from undamped.networks.task_model import TaskModel
-from undamped.options import NonNegativeFloat, PositiveInt, Units
-from undamped.registry import models
 
 
 @models.register("hgn")

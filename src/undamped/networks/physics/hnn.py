@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Unpack
 
-from undamped.checked import checked
-from undamped.contract import StateSpace, TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import StateSpace, TaskShape
+from undamped._base.options import PositiveInt
+from undamped._base.registry import models
 from undamped.fields.physics.coordinates import Coordinates
 from undamped.fields.physics.energies import PerceptronHamiltonian
 from undamped.fields.physics.smooth_perceptron import SmoothActivation
@@ -13,8 +15,6 @@ from undamped.flows.solve_options import solver_arguments
 from undamped.networks.physics.base import MotionModel, MotionSolveOptions
 from undamped.networks.physics.promised import ENERGY, SYMPLECTIC, VOLUME
 from undamped.networks.physics.state_model import space_of
-from undamped.options import PositiveInt
-from undamped.registry import models
 
 Angles = Literal["plain", "embedded"]
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from undamped.contract import Batch, StateSpace, TaskShape
-from undamped.errors import OptionError, explain
+from undamped._base.contract import Batch, StateSpace, TaskShape
+from undamped._base.errors import OptionError, explain
 from undamped.fields.physics.angles import PositionFeatures
 from undamped.fields.physics.coordinates import Coordinates
 from undamped.fields.physics.mechanical import LearnedInput

@@ -7,8 +7,10 @@ from typing import Any, ClassVar, Unpack
 import torch
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.contract import Batch, StateSpace, TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import Batch, StateSpace, TaskShape
+from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
+from undamped._base.registry import models
 from undamped.fields.physics.angles import PositionFeatures
 from undamped.fields.physics.perceptron_lagrangian import Masses, PerceptronLagrangian
 from undamped.fields.physics.smooth_perceptron import SmoothActivation
@@ -22,8 +24,6 @@ from undamped.networks.physics.lagrangian_model import (
     velocity_coordinates,
 )
 from undamped.networks.physics.promised import BALANCE, ENERGY, PASSIVE
-from undamped.options import NonNegativeFloat, PositiveFloat, PositiveInt
-from undamped.registry import models
 
 MARGIN = 0.1
 """Where an eigenvalue of L_q̇q̇, which begin near 1, counts as small."""

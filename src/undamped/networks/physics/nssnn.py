@@ -9,9 +9,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.contract import StateSpace, TaskShape
-from undamped.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.contract import StateSpace, TaskShape
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveFloat, PositiveInt
+from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.fields.physics.coordinates import Coordinates
 from undamped.fields.physics.energies import PerceptronHamiltonian
 from undamped.fields.physics.smooth_perceptron import SmoothActivation
@@ -19,9 +22,6 @@ from undamped.networks.physics.base import MotionModel
 from undamped.networks.physics.hnn import Angles
 from undamped.networks.physics.promised import ENERGY, VOLUME
 from undamped.networks.physics.state_model import output_times, space_of
-from undamped.options import PositiveFloat, PositiveInt
-from undamped.promises import Kind, Promise
-from undamped.registry import models
 from undamped.solvers import solve as solve_field
 from undamped.solvers.methods.symplectic.tao import TaoOfCopies
 from undamped.solvers.settings import Gradient

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar, Unpack
 
-from undamped.checked import checked
-from undamped.contract import StateSpace, TaskShape
-from undamped.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.contract import StateSpace, TaskShape
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveInt
+from undamped._base.registry import models
 from undamped.fields.physics.plain import PlainField
 from undamped.fields.physics.smooth_perceptron import SmoothActivation
 from undamped.flows.solve_options import solver_arguments
 from undamped.networks.physics.base import MotionModel, MotionSolveOptions
 from undamped.networks.physics.hnn import Angles
 from undamped.networks.physics.state_model import space_of
-from undamped.options import PositiveInt
-from undamped.registry import models
 
 
 @models.register("plain-ode")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
+from undamped._base.promises import Kind, Promise
 from undamped.fields.physics.hamiltonian import HamiltonianField
-from undamped.promises import Kind, Promise
 from undamped.solvers import Solver
 
 ENERGY = Promise(Kind.KEPT_ENERGY, "the field keeps its energy: ∇E · f = 0")

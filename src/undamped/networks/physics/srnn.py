@@ -6,9 +6,11 @@ from typing import Any, ClassVar, Unpack
 
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.contract import Batch, StateSpace, TaskShape
-from undamped.errors import ShapeError, explain
+from undamped._base.checked import checked
+from undamped._base.contract import Batch, StateSpace, TaskShape
+from undamped._base.errors import ShapeError, explain
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.registry import models
 from undamped.fields.physics.coordinates import Coordinates
 from undamped.fields.physics.energies import PerceptronSeparable
 from undamped.fields.physics.smooth_perceptron import SmoothActivation
@@ -18,8 +20,6 @@ from undamped.networks.physics.promised import ENERGY, SYMPLECTIC, VOLUME
 from undamped.networks.physics.starts import better_starts
 from undamped.networks.physics.state_model import space_of
 from undamped.networks.physics.step_options import StepOptions, step_arguments
-from undamped.options import NonNegativeInt, PositiveInt
-from undamped.registry import models
 
 
 @models.register("srnn")

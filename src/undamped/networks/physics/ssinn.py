@@ -6,16 +6,16 @@ from typing import ClassVar, Unpack
 
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.contract import StateSpace, TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import StateSpace, TaskShape
+from undamped._base.options import NonNegativeFloat, NonNegativeInt, PositiveInt
+from undamped._base.registry import models
 from undamped.fields.physics.coordinates import Coordinates
 from undamped.fields.physics.library import FunctionLibrary, LibraryField, written_sum
 from undamped.networks.physics.base import MotionModel
 from undamped.networks.physics.promised import ENERGY, SYMPLECTIC, VOLUME
 from undamped.networks.physics.state_model import space_of
 from undamped.networks.physics.step_options import FourthOrderOptions, step_arguments
-from undamped.options import NonNegativeFloat, NonNegativeInt, PositiveInt
-from undamped.registry import models
 
 
 @models.register("ssinn")

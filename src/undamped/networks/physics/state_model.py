@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from undamped.contract import Answer, Batch, InputKind, StateSpace, TaskShape, Use
-from undamped.errors import OptionError, ShapeError, explain
+from undamped._base.contract import Answer, Batch, InputKind, StateSpace, TaskShape, Use
+from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.promises import Promise
 from undamped.fields.physics.coordinates import split_inputs
 from undamped.flows.input_checks import fitting, type_of
 from undamped.networks.task_model import TaskModel
-from undamped.promises import Promise
 from undamped.solvers.solve import OnFailure
 
 

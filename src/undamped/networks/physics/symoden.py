@@ -7,8 +7,10 @@ from typing import Any, ClassVar, Unpack
 import torch
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.contract import StateSpace, TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import StateSpace, TaskShape
+from undamped._base.options import PositiveFloat, PositiveInt
+from undamped._base.registry import models
 from undamped.fields.physics.coordinates import Coordinates
 from undamped.fields.physics.embedded import EmbeddedSpace
 from undamped.fields.physics.mechanical import MassHamiltonian, VelocityField
@@ -26,8 +28,6 @@ from undamped.networks.physics.promised import (
     VOLUME,
 )
 from undamped.networks.physics.state_model import space_of
-from undamped.options import PositiveFloat, PositiveInt
-from undamped.registry import models
 
 
 @models.register("symoden")

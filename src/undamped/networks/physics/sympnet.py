@@ -9,15 +9,15 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.contract import Answer, StateSpace, TaskShape
-from undamped.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.contract import Answer, StateSpace, TaskShape
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveFloat, PositiveInt
+from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.fields.physics.coordinates import Coordinates
 from undamped.fields.physics.smooth_perceptron import CURVES, SmoothActivation
 from undamped.networks.physics.state_model import StateModel, output_times, space_of
-from undamped.options import PositiveFloat, PositiveInt
-from undamped.promises import Kind, Promise
-from undamped.registry import models
 from undamped.solvers.solve import OnFailure
 
 Size = float | Tensor

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import ClassVar, Unpack
 
-from undamped.checked import checked
-from undamped.contract import StateSpace, TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import StateSpace, TaskShape
+from undamped._base.options import PositiveInt
+from undamped._base.registry import models
 from undamped.fields.physics.coordinates import Coordinates
 from undamped.fields.physics.taylor import TaylorField
 from undamped.networks.physics.base import MotionModel
 from undamped.networks.physics.promised import ENERGY, SYMPLECTIC, VOLUME
 from undamped.networks.physics.state_model import space_of
 from undamped.networks.physics.step_options import FourthOrderOptions, step_arguments
-from undamped.options import PositiveInt
-from undamped.registry import models
 
 
 @models.register("taylor-net")

@@ -9,13 +9,13 @@ from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack
 import torch
 from torch import Tensor, nn
 
-from undamped.contract import Batch, InputKind, TaskShape, Use
-from undamped.errors import OptionError, ShapeError, explain
+from undamped._base.contract import Batch, InputKind, TaskShape, Use
+from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.options import Default, NonNegativeFloat, Units
+from undamped._base.promises import Promise
 from undamped.networks.relational.encoder import SMALLEST, EncoderKind, PictureEncoder
 from undamped.networks.relational.normalisation import TemporalContextNorm
 from undamped.networks.task_model import TaskModel
-from undamped.options import Default, NonNegativeFloat, Units
-from undamped.promises import Promise
 
 
 class SightOptions(TypedDict, total=False):

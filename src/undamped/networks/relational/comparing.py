@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped.contract import Batch, TaskShape
+from undamped._base.contract import Batch, TaskShape
+from undamped._base.options import options_in
+from undamped._base.promises import Kind, Promise
 from undamped.networks.relational.base import RelationalModel, SightOptions
 from undamped.networks.relational.similarity import Similarity, SimilarityOptions
-from undamped.options import options_in
-from undamped.promises import Kind, Promise
 
 RELATIONS_ALONE = (
     Promise(

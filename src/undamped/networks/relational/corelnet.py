@@ -7,8 +7,10 @@ from typing import ClassVar, Literal, Unpack
 import torch
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.contract import TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import TaskShape
+from undamped._base.options import Units
+from undamped._base.registry import models
 from undamped.networks.relational.base import decoder
 from undamped.networks.relational.comparing import (
     RELATIONS_ALONE,
@@ -16,8 +18,6 @@ from undamped.networks.relational.comparing import (
     RelationOptions,
 )
 from undamped.networks.relational.similarity import Rows, as_numbers, entries, relation_matrix
-from undamped.options import Units
-from undamped.registry import models
 
 
 @models.register("corelnet")

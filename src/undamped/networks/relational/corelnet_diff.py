@@ -6,12 +6,12 @@ from typing import ClassVar, Unpack
 
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.contract import TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import TaskShape
+from undamped._base.options import Units
+from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.networks.relational.base import RelationalModel, SightOptions, decoder
-from undamped.options import Units
-from undamped.promises import Kind, Promise
-from undamped.registry import models
 
 
 def differences(sizes: Tensor) -> Tensor:

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from undamped.checked import checked
-from undamped.contract import TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import TaskShape
+from undamped._base.options import PositiveFloat, Units, options_in
+from undamped._base.registry import models
 from undamped.networks.relational.base import RelationalModel, SightOptions, decoder
 from undamped.networks.relational.comparing import RelationOptions
 from undamped.networks.relational.corelnet_diff import differences
@@ -19,8 +21,6 @@ from undamped.networks.relational.similarity import (
     SimilarityOptions,
     relation_matrix,
 )
-from undamped.options import PositiveFloat, Units, options_in
-from undamped.registry import models
 
 
 @models.register("corelnet-mix")

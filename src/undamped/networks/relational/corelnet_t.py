@@ -8,9 +8,11 @@ from typing import Annotated, ClassVar, Literal, Unpack
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.contract import TaskShape
-from undamped.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.contract import TaskShape
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveInt, Range, Units
+from undamped._base.registry import models
 from undamped.networks.relational.base import decoder
 from undamped.networks.relational.comparing import (
     RELATIONS_ALONE,
@@ -18,8 +20,6 @@ from undamped.networks.relational.comparing import (
     RelationOptions,
 )
 from undamped.networks.relational.similarity import Rows, as_numbers, relation_matrix
-from undamped.options import PositiveInt, Range, Units
-from undamped.registry import models
 
 FEED_FORWARD = 128
 

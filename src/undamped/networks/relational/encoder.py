@@ -12,9 +12,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from undamped.contract import Batch
-from undamped.errors import ShapeError, explain
-from undamped.torch_internals import version_of
+from undamped._base.contract import Batch
+from undamped._base.errors import ShapeError, explain
+from undamped._base.torch_internals import version_of
 
 EncoderKind = Literal["learned", "frozen", "random"]
 CHANNELS, KERNEL, HIDDEN = 32, 4, 256

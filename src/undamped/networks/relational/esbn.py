@@ -7,16 +7,16 @@ from typing import Any, ClassVar, Unpack
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.contract import TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import TaskShape
+from undamped._base.options import Units
+from undamped._base.registry import models
 from undamped.networks.relational.base import start, start_gates
 from undamped.networks.relational.comparing import (
     RELATIONS_ALONE,
     ComparingModel,
     RelationOptions,
 )
-from undamped.options import Units
-from undamped.registry import models
 
 
 @models.register("esbn")

@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Unpack
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.contract import TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import TaskShape
+from undamped._base.options import Units
+from undamped._base.registry import models
 from undamped.networks.relational.base import RelationalModel, SightOptions
-from undamped.options import Units
-from undamped.registry import models
 
 Memory = list[Tensor]
 """The weights of the three layers of a memory, (batch, size, size) each."""

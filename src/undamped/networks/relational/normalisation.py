@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.torch_internals import inside_functional_transform
+from undamped._base.torch_internals import inside_functional_transform
 
 EPSILON = 1e-8
 

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from undamped.checked import checked
-from undamped.contract import TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import TaskShape
+from undamped._base.options import Units
+from undamped._base.registry import models
 from undamped.networks.relational.base import RelationalModel, SightOptions, start, start_gates
-from undamped.options import Units
-from undamped.registry import models
 
 SHIFTS = (-1, 0, 1)
 

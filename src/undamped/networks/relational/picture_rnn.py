@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Unpack
 
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.contract import Batch, TaskShape
-from undamped.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.contract import Batch, TaskShape
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import Layers, Units, check
+from undamped._base.registry import models
 from undamped.networks.recurrent import Recurrent
 from undamped.networks.relational.base import RelationalModel, SightOptions, start
-from undamped.options import Layers, Units, check
-from undamped.registry import models
 
 
 @models.register("picture-rnn")

@@ -7,11 +7,11 @@ from typing import ClassVar, Unpack
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.contract import TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import TaskShape
+from undamped._base.options import Units
+from undamped._base.registry import models
 from undamped.networks.relational.base import RelationalModel, SightOptions, start
-from undamped.options import Units
-from undamped.registry import models
 
 
 def tagged(codes: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from undamped.options import Default, PositiveFloat
+from undamped._base.options import Default, PositiveFloat
 
 SimilarityKind = Literal["symmetric", "asymmetric", "asymmetric-before"]
 Normalise = Callable[[Tensor], Tensor]

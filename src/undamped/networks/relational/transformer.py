@@ -8,12 +8,12 @@ from typing import Annotated, ClassVar, Unpack
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.contract import TaskShape
-from undamped.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.contract import TaskShape
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveInt, Range, Units
+from undamped._base.registry import models
 from undamped.networks.relational.base import RelationalModel, SightOptions, start
-from undamped.options import PositiveInt, Range, Units
-from undamped.registry import models
 
 
 def sinusoids(length: int, like: Tensor) -> Tensor:

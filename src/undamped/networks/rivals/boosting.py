@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.contract import TaskShape, Use
+from undamped._base.checked import checked
+from undamped._base.contract import TaskShape, Use
+from undamped._base.options import PositiveFloat, PositiveInt
+from undamped._base.registry import models
 from undamped.networks.ridge import row_weights
 from undamped.networks.rivals.summaries import summary
 from undamped.networks.rivals.trees import NAMES, tree_arrays, tree_values
 from undamped.networks.rivals.whole_series import Collected, WholeSeriesModel
-from undamped.options import PositiveFloat, PositiveInt
-from undamped.registry import models
 
 _NEVER = -10.0  # the logit of a class that no training series had
 
@@ -44,7 +44,7 @@ class SummaryBoosting(WholeSeriesModel):
         depth: How many questions a tree asks one after the other.
 
     Example:
-        >>> model = undamped.SummaryBoosting(undamped.contract.TaskShape(3, 2))
+        >>> model = undamped.SummaryBoosting(undamped._base.contract.TaskShape(3, 2))
         >>> model(torch.randn(100, 8, 3)).shape
         torch.Size([8, 2])
 

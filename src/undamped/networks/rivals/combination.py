@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from torch import nn
 
-from undamped.checked import checked
-from undamped.contract import TaskShape
-from undamped.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.contract import TaskShape
+from undamped._base.errors import OptionError, explain
+from undamped._base.registry import models
 from undamped.networks.learns_at_once import Part
 from undamped.networks.rivals.continuation import Continuation, Pasts
-from undamped.registry import models
 
 
 @models.register("combination")

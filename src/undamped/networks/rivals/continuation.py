@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from undamped.contract import Answer, Batch, Forecast, InputKind, TaskShape
-from undamped.errors import DataError, OptionError, explain
+from undamped._base.contract import Answer, Batch, Forecast, InputKind, TaskShape
+from undamped._base.errors import DataError, OptionError, explain
 from undamped.networks.learns_at_once import LearnsAtOnce
 from undamped.networks.rivals.learnt_arrays import LearntArrays
 from undamped.networks.rivals.whole_series import lengths_of

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from undamped.checked import checked
-from undamped.contract import TaskShape
-from undamped.errors import DataError, OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.contract import TaskShape
+from undamped._base.errors import DataError, OptionError, explain
+from undamped._base.options import PositiveInt
+from undamped._base.registry import models
 from undamped.networks.learns_at_once import Part
 from undamped.networks.rivals.continuation import Continuation, Pasts, repeat_season
-from undamped.options import PositiveInt
-from undamped.registry import models
 
 LONGEST = 60
 """Steps of the longest season that is taken from the task: every one is a number to be fitted."""

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, get_args
 import torch
 from torch import Tensor, nn
 
-from undamped.checked import checked
-from undamped.contract import Answer, Batch, InputKind, TaskShape, Use
+from undamped._base.checked import checked
+from undamped._base.contract import Answer, Batch, InputKind, TaskShape, Use
+from undamped._base.options import PositiveFloat
+from undamped._base.registry import models
 from undamped.networks.learns_at_once import LearnsAtOnce, Part
 from undamped.networks.task_model import StreamingModel
-from undamped.options import PositiveFloat
-from undamped.registry import models
 
 
 @models.register("guess")
@@ -32,7 +32,7 @@ class Guess(LearnsAtOnce, StreamingModel):
         prior: How many sequences of each class are thought in addition, so that none is impossible.
 
     Example:
-        >>> model = undamped.Guess(undamped.contract.TaskShape(3, 2))
+        >>> model = undamped.Guess(undamped._base.contract.TaskShape(3, 2))
         >>> model(torch.randn(100, 8, 3)).shape
         torch.Size([8, 2])
 

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.contract import TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import TaskShape
+from undamped._base.options import PositiveInt
+from undamped._base.registry import models
 from undamped.networks.rivals.rocket import RocketModel
-from undamped.options import PositiveInt
-from undamped.registry import models
 
 _PARAMETERS = (
     "channels_per_kernel",
@@ -47,7 +47,7 @@ class MiniROCKET(RocketModel):
         kernels: Number of features, rounded down to a multiple of 84.
 
     Example:
-        >>> model = undamped.MiniROCKET(undamped.contract.TaskShape(3, 2))
+        >>> model = undamped.MiniROCKET(undamped._base.contract.TaskShape(3, 2))
         >>> model(torch.randn(100, 8, 3)).shape
         torch.Size([8, 2])
 

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.contract import TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import TaskShape
+from undamped._base.options import PositiveInt
+from undamped._base.registry import models
 from undamped.networks.rivals.rocket import RocketModel
-from undamped.options import PositiveInt
-from undamped.registry import models
 
 _ONE_CHANNEL = ("dilations", "features_per_dilation", "biases")
 _CHANNELS = ("channels_per_kernel", "channel_numbers", *_ONE_CHANNEL)
@@ -45,7 +45,7 @@ class MultiROCKETHydra(RocketModel):
         groups: Groups of Hydra's kernels.
 
     Example:
-        >>> model = undamped.MultiROCKETHydra(undamped.contract.TaskShape(3, 2))
+        >>> model = undamped.MultiROCKETHydra(undamped._base.contract.TaskShape(3, 2))
         >>> model(torch.randn(100, 8, 3)).shape
         torch.Size([8, 2])
 

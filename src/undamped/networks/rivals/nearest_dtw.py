@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.contract import TaskShape
-from undamped.errors import DataError, OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.contract import TaskShape
+from undamped._base.errors import DataError, OptionError, explain
+from undamped._base.options import Fraction
+from undamped._base.registry import models
 from undamped.networks.rivals.undisturbed import undisturbed
 from undamped.networks.rivals.whole_series import Collected, WholeSeriesModel
-from undamped.options import Fraction
-from undamped.registry import models
 
 _ASKED = 100  # training series whose nearest other one tells how far to trust an answer
 
@@ -45,7 +45,7 @@ class NearestDTW(WholeSeriesModel):
         warping: How far the two may be apart, as a share of the length.
 
     Example:
-        >>> model = undamped.NearestDTW(undamped.contract.TaskShape(3, 2))
+        >>> model = undamped.NearestDTW(undamped._base.contract.TaskShape(3, 2))
         >>> model(torch.randn(100, 8, 3)).shape
         torch.Size([8, 2])
 

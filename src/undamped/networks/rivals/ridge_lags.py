@@ -8,15 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from undamped.checked import checked
-from undamped.contract import TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import TaskShape
+from undamped._base.errors import DataError, explain
+from undamped._base.options import PositiveInt
+from undamped._base.registry import models
 from undamped.data.recordings.gaps import interpolate
-from undamped.errors import DataError, explain
 from undamped.networks.learns_at_once import Part
 from undamped.networks.ridge import PENALTIES, fit_ridge
 from undamped.networks.rivals.continuation import Continuation, Pasts, refuse_short, repeat_season
-from undamped.options import PositiveInt
-from undamped.registry import models
 
 _FOLDS = (0.4, 0.6, 0.8)  # of the windows, in time: learnt from while the next fifth is asked
 _SCALES = ("values", "roots", "logarithms")

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.errors import DataError, OptionError, explain
+from undamped._base.errors import DataError, OptionError, explain
 from undamped.networks.learns_at_once import Part
 from undamped.networks.ridge import error_covariance, fit_ridge, row_weights, sharpness
 from undamped.networks.rivals.undisturbed import undisturbed

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from undamped.checked import checked
-from undamped.contract import TaskShape
+from undamped._base.checked import checked
+from undamped._base.contract import TaskShape
+from undamped._base.registry import models
 from undamped.networks.learns_at_once import Part
 from undamped.networks.rivals.continuation import Continuation, Pasts, refuse_short, repeat_season
-from undamped.registry import models
 
 
 @models.register("seasonal-naive")

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from undamped.contract import Answer, Batch, InputKind, TaskShape
-from undamped.errors import DataError, explain
+from undamped._base.contract import Answer, Batch, InputKind, TaskShape
+from undamped._base.errors import DataError, explain
 from undamped.networks.learns_at_once import LearnsAtOnce, Part, check_one_answer
 from undamped.networks.ridge import row_weights, wanted_answers
 from undamped.networks.rivals.learnt_arrays import LearntArrays

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 from undamped.solvers.gradients.batch_adjoint import BatchAdjoint
 from undamped.solvers.gradients.gradient import Found, GradientMethod, register
 from undamped.solvers.gradients.implicit_adjoint import ImplicitAdjoint

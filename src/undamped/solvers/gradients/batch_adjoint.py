@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from undamped.errors import SolveError
+from undamped._base.errors import SolveError
+from undamped._base.torch_internals import flatten_tensors, vector_jacobian_product
 from undamped.solvers.callbacks import pass_on
 from undamped.solvers.dependencies import LateTensors, next_node
 from undamped.solvers.field import CountedField
@@ -29,7 +30,6 @@ from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.methods.solver import Solver
 from undamped.solvers.settings import Settings
 from undamped.solvers.state.packing import Packing
-from undamped.torch_internals import flatten_tensors, vector_jacobian_product
 
 if TYPE_CHECKING:
     from undamped.solvers.problem import Problem

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from undamped.errors import explain
+from undamped._base.errors import explain
 from undamped.solvers.dependencies import NeedsGraphError
 from undamped.solvers.field import CountedField
 

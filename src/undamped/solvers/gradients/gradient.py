@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from torch import Tensor
 
-from undamped.registry import Registry
+from undamped._base.registry import Registry
 
 if TYPE_CHECKING:
     from undamped.solvers.methods.solver import Solver

@@ -16,7 +16,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from undamped.errors import SolveError
+from undamped._base.errors import SolveError
 from undamped.solvers.callbacks import pass_on
 from undamped.solvers.dependencies import next_node
 from undamped.solvers.field import CountedField

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from undamped.errors import SolveError, explain
+from undamped._base.errors import SolveError, explain
 from undamped.solvers.settings import Settings
 
 TOLERANCES = 100.0

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
 
 
 class _Refused(torch.autograd.Function):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
+from undamped._base.torch_internals import forward_mode_open, inside_functional_transform
 from undamped.solvers.dependencies import NeedsGraphError
 from undamped.solvers.methods.solver import Solver
-from undamped.torch_internals import forward_mode_open, inside_functional_transform
 
 
 def transformed(*tensors: Tensor) -> bool:

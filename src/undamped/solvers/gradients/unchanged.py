@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 from undamped.solvers.field import CountedField, all_finite
 from undamped.solvers.methods.solver import SolverState
 

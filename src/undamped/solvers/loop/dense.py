@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, ShapeError, explain
+from undamped._base.errors import OptionError, ShapeError, explain
 from undamped.solvers.field import CountedField
 from undamped.solvers.gradients.refused import refuse_gradients
 from undamped.solvers.methods.solver import Solver, SolverState, Stepper

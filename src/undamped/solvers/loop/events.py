@@ -14,8 +14,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, ShapeError, explain
-from undamped.options import convert
+from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.options import convert
 from undamped.solvers.field import CountedField
 from undamped.solvers.state.packing import Packing
 from undamped.solvers.state.time_gradients import drift

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 
 Window = tuple[float, float]
 

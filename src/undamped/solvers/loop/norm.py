@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 from undamped.solvers.state.packing import Packing, Part
 
 if TYPE_CHECKING:

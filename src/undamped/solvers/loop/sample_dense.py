@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, ShapeError, explain
+from undamped._base.errors import OptionError, ShapeError, explain
 from undamped.solvers.field import CountedField
 from undamped.solvers.loop.dense import Guarded, quartic_weights
 from undamped.solvers.methods.combine import combine

@@ -29,13 +29,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from undamped._base.torch_internals import inside_functional_transform
 from undamped.solvers.field import CountedField
 from undamped.solvers.loop.control import StepControl
 from undamped.solvers.loop.norm import ErrorNorm
 from undamped.solvers.loop.numbers import larger
 from undamped.solvers.methods.solver import Field, Solver, Stepper
 from undamped.solvers.settings import Settings
-from undamped.torch_internals import inside_functional_transform
 
 EVERY = 8
 """Accepted steps between two looks at the movement, while the state moves."""

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError
-from undamped.options import PositiveInt, Range
+from undamped._base.errors import OptionError
+from undamped._base.options import PositiveInt, Range
 from undamped.solvers.methods.combine import combine
 from undamped.solvers.methods.explicit.low_order import RK4
 from undamped.solvers.methods.solver import Field, Number, Solver, SolverState, register

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from torch import Tensor
 
-from undamped.errors import OptionError
-from undamped.registry import solvers
+from undamped._base.errors import OptionError
+from undamped._base.registry import solvers
 from undamped.solvers.methods.combine import combine_terms
 
 if TYPE_CHECKING:
-    from undamped.promises import Promise
+    from undamped._base.promises import Promise
     from undamped.solvers.loop.control import ControlMemory, StepControl
     from undamped.solvers.loop.norm import ErrorNorm
     from undamped.solvers.methods.combine import Terms

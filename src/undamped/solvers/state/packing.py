@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, ShapeError, explain
-from undamped.options import NonNegativeFloat, convert
+from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.options import NonNegativeFloat, convert
 
 Value = Tensor | tuple[Tensor, ...]
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, ShapeError, explain
+from undamped._base.errors import OptionError, ShapeError, explain
 from undamped.kernels.dispatch import inside_transform
 
 Times = Tensor | Sequence[float]

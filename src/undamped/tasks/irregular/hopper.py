@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.options import NonNegativeInt, PositiveInt
-from undamped.packages import require
-from undamped.registry import tasks
+from undamped._base.checked import checked
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.packages import require
+from undamped._base.registry import tasks
 from undamped.tasks.irregular.curves import Ask, CurveTask
 from undamped.tasks.task import Split
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from undamped.registry import tasks
+from undamped._base.registry import tasks
 from undamped.tasks.irregular.curves import CurveTask
 
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped.checked import checked
+from undamped._base.checked import checked
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.registry import tasks
 from undamped.data.published.cache import folder
 from undamped.data.published.formats.images import read_idx_folder
-from undamped.errors import OptionError, explain
-from undamped.options import NonNegativeInt, PositiveInt
-from undamped.registry import tasks
 from undamped.tasks.irregular.curves import Ask, CurveTask
 from undamped.tasks.task import Split
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.contract import Batch, Clock
-from undamped.options import NonNegativeInt, PositiveInt
+from undamped._base.contract import Batch, Clock
+from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped.tasks.task import ArrayTask, Chance, Split
 
 

@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Unpack
 import torch
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.contract import StateSpace
+from undamped._base.checked import checked
+from undamped._base.contract import StateSpace
+from undamped._base.options import NonNegativeInt
+from undamped._base.registry import tasks
 from undamped.fields.physics.hamiltonian import SeparableField
-from undamped.options import NonNegativeInt
-from undamped.registry import tasks
 from undamped.tasks.physics.drawing import Drawing
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.tasks.physics.system import System, uniform

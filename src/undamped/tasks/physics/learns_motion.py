@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypedDict
 import torch
 from torch import Tensor
 
-from undamped.contract import Answer, Batch
-from undamped.options import Default, PositiveInt
+from undamped._base.contract import Answer, Batch
+from undamped._base.options import Default, PositiveInt
 from undamped.tasks.task import ArrayTask, Chance
 
 Form = Literal["derivative", "trajectory"]

@@ -8,9 +8,15 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor
 
-from undamped.contract import Batch
-from undamped.errors import OptionError, explain
-from undamped.options import Default, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.contract import Batch
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import (
+    Default,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
 from undamped.tasks.physics.learns_motion import LearningOptions, LearnsMotion
 from undamped.tasks.physics.partners import Partners, with_partners
 from undamped.tasks.physics.scores import RolloutScores

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from undamped.contract import Coordinate, StateSpace
+from undamped._base.contract import Coordinate, StateSpace
+from undamped._base.errors import DataError, OptionError, explain
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, OptionError, explain
 
 FULL_TURN = 2 * math.pi
 _NEAR = 0.15

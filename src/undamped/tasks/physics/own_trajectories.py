@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped._base.errors import DataError, explain
+from undamped._base.options import Default, PositiveFloat
 from undamped.data.recordings.read import read_recordings
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, explain
-from undamped.options import Default, PositiveFloat
 from undamped.tasks.physics.own_columns import Columns, check_angles, choose_columns
 
 _STRAY = 100.0

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from undamped.contract import Coordinate
-from undamped.errors import OptionError, explain
+from undamped._base.contract import Coordinate
+from undamped._base.errors import OptionError, explain
 from undamped.fields.physics.hamiltonian import HamiltonianField, by_autograd
 from undamped.fields.physics.lagrangian import LagrangianField
 from undamped.tasks.physics.drawing import Drawing

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.contract import Batch
-from undamped.errors import OptionError, explain
-from undamped.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped.registry import tasks
+from undamped._base.checked import checked
+from undamped._base.contract import Batch
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.registry import tasks
 from undamped.tasks.physics.pendulum import PendulumSystem
 from undamped.tasks.task import ArrayTask, Chance, Split, Task, generator_of
 

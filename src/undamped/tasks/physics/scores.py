@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from undamped.contract import Batch, StateSpace
+from undamped._base.contract import Batch, StateSpace
 from undamped.tasks.task import ArrayTask, Chance
 
 VALID = 0.1

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from undamped.contract import StateSpace
-from undamped.errors import DataError, SolveError, explain
+from undamped._base.contract import StateSpace
+from undamped._base.errors import DataError, SolveError, explain
 from undamped.fields.physics.coordinates import split_inputs
 from undamped.fields.physics.ports import Driven
 from undamped.solvers import solve

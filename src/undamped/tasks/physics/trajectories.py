@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.checked import checked
-from undamped.contract import Batch
+from undamped._base.checked import checked
+from undamped._base.contract import Batch
+from undamped._base.errors import DataError, explain
+from undamped._base.options import Default, NonNegativeInt, PositiveInt
+from undamped._base.registry import tasks
 from undamped.data.recordings import splits
 from undamped.data.recordings.series import SeriesSet
 from undamped.data.recordings.splits import DEFAULT_FRACTIONS
-from undamped.errors import DataError, explain
-from undamped.options import Default, NonNegativeInt, PositiveInt
-from undamped.registry import tasks
 from undamped.tasks.physics.learns_motion import LearningOptions, LearnsMotion
 from undamped.tasks.physics.own_trajectories import (
     OwnColumns,

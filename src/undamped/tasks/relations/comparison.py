@@ -7,9 +7,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from undamped._base.options import NonNegativeInt
+from undamped._base.registry import tasks
 from undamped.data.pictures.objects import read_objects
-from undamped.options import NonNegativeInt
-from undamped.registry import tasks
 from undamped.tasks.relations.glyphs import SIDE, glyph_pictures
 from undamped.tasks.relations.trials import OURS, RelationTask, Trials, in_turn
 from undamped.tasks.task import Split

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
-from undamped.options import NonNegativeInt, Range
-from undamped.registry import tasks
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeInt, Range
+from undamped._base.registry import tasks
 from undamped.tasks.relations.trials import (
     OURS,
     Colours,

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from undamped.packages import require
+from undamped._base.packages import require
 
 GLYPHS = (
     "∀∃∅∆∉∌∏∑∓∙∭≤≦≨≳≷≸⊞⊪⊴⊵⋈⋒⋓⋕⋪⋫⋵⋸⋽⌂⌦⌧⍳"

@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from undamped.options import NonNegativeInt
-from undamped.registry import tasks
+from undamped._base.options import NonNegativeInt
+from undamped._base.registry import tasks
 from undamped.tasks.relations.trials import (
     OURS,
     Colours,

@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from undamped.options import NonNegativeInt
-from undamped.registry import tasks
+from undamped._base.options import NonNegativeInt
+from undamped._base.registry import tasks
 from undamped.tasks.relations.trials import OURS, Colours, RelationTask, in_turn, slots_of
 from undamped.tasks.relations.trivial import Rule, ink, pairs
 

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from undamped._base.errors import OptionError, explain
 from undamped.data.pictures.objects import read_objects
-from undamped.errors import OptionError, explain
 from undamped.tasks.held_out import cut_from_blocks
 from undamped.tasks.relations.glyphs import glyph_pictures
 from undamped.tasks.relations.trivial import TRIALS, Rule, best_rule, distinct, ink

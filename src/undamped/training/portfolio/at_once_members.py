@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from undamped.contract import Batch
-from undamped.errors import UndampedError
+from undamped._base.contract import Batch
+from undamped._base.errors import UndampedError
 from undamped.networks.for_task import check_options, model_for
 from undamped.networks.learns_at_once import LearnsAtOnce
 from undamped.tasks.task import ArrayTask, Task

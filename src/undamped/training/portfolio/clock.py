@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 from undamped.training.options import TrainOptions
 
 DEFAULT_MINUTES = 5.0

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from undamped.errors import OptionError, UndampedError, explain, printable
+from undamped._base.errors import OptionError, UndampedError, explain, printable
 from undamped.tasks.task import Task
 from undamped.training.portfolio import at_once_members, networks
 from undamped.training.portfolio.at_once_members import try_at_once

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from undamped.errors import UndampedError
-from undamped.registry import models
+from undamped._base.errors import UndampedError
+from undamped._base.registry import models
 from undamped.tasks.task import Task
 from undamped.training.portfolio.attempt import Attempt, better
 from undamped.training.portfolio.clock import Clock

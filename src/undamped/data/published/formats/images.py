@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from undamped._base.errors import DataError, explain
 from undamped.data.published.formats.pickles import read_pickled
-from undamped.errors import DataError, explain
 
 CIFAR_SIDE = 32
 CIFAR_CLASSES = (

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from undamped.errors import DataError, explain
+from undamped._base.errors import DataError, explain
 
 _ARRAY_MAKERS = {
     "numpy.core.multiarray _reconstruct",

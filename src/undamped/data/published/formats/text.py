@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from undamped._base.errors import DataError, explain
 from undamped.data.published.arrays import DAMAGE
-from undamped.errors import DataError, explain
 
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[!?.,;:()]")
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)

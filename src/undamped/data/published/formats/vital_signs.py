@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from undamped._base.errors import DataError, OptionError, explain
 from undamped.data.published.arrays import DAMAGE
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, OptionError, explain
 
 Rate = Literal["respiratory", "heart"]
 SAMPLES_PER_SECOND = 125

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from undamped._base.errors import DataError, explain
 from undamped.data.published.progress import human
 from undamped.data.published.sources import Pick
 from undamped.data.published.transport.bounded import BoundedReader, debian_payload
-from undamped.errors import DataError, explain
 
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError)
 _TAR = (".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar")

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import IO, Any
 
-from undamped.errors import DataError, explain
+from undamped._base.errors import DataError, explain
 
 _LARGEST_READ = 16 << 20
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from undamped._base.errors import explain
 from undamped.data.published.progress import Listener, human
 from undamped.data.published.transport.partial import Partial
 from undamped.data.published.transport.web import (
@@ -16,7 +17,6 @@ from undamped.data.published.transport.web import (
     open_address,
     shown,
 )
-from undamped.errors import explain
 
 _ATTEMPTS = 4
 

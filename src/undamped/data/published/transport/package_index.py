@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 
+from undamped._base.errors import explain
 from undamped.data.published.progress import Listener
 from undamped.data.published.sources import Package
 from undamped.data.published.transport.download import download
 from undamped.data.published.transport.web import DownloadError, read_page
-from undamped.errors import explain
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.5, */*;q=0.1"
 

@@ -14,11 +14,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from undamped._base.errors import explain
 from undamped.data.published.progress import Listener, human
 from undamped.data.published.sources import Package
 from undamped.data.published.transport import package_index
 from undamped.data.published.transport.web import DownloadError
-from undamped.errors import explain
 
 _SECONDS = 900
 

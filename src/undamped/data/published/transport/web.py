@@ -11,8 +11,8 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
+from undamped._base.errors import DataError, explain
 from undamped.data.published.progress import human
-from undamped.errors import DataError, explain
 from undamped.version import __version__
 
 # Short, because a host that does not answer is only the first of several sources.

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from undamped._base.errors import DataError, explain
 from undamped.data.published.arrays import DAMAGE
 from undamped.data.recordings.formats.kept import IN_MEMORY, READ_IN_PIECES
 from undamped.data.recordings.formats.large_arrays import open_large, size_of
 from undamped.data.recordings.reader import reads
 from undamped.data.recordings.resolution import Resolution
 from undamped.data.recordings.series import SeriesSet, as_numbers
-from undamped.errors import DataError, explain
 
 _BEGINNINGS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")  # an array, an archive, an empty one
 _FORM = "X of shape (series, time, channels)"

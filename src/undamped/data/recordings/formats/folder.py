@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from undamped._base.errors import DataError, explain
 from undamped.data.recordings.formats.kept import IN_MEMORY
 from undamped.data.recordings.formats.table.read import read_table
 from undamped.data.recordings.formats.table.rows import SUFFIXES, open_table
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, explain
 
 LIST = "labels.csv"
 _NUMBER_AT_END = re.compile(r"[\s_.\-]*\d+$")

@@ -19,12 +19,12 @@ from typing import IO
 
 import numpy as np
 
+from undamped._base.errors import DataError, explain
 from undamped.data.published.cache import root
 from undamped.data.published.progress import human
 from undamped.data.recordings.formats.kept import kept, key_of, new_copy
 from undamped.data.recordings.resolution import Resolution
 from undamped.data.recordings.series import pieces
-from undamped.errors import DataError, explain
 
 _PIECE = 1 << 20  # numbers that are copied in one go
 _SMALL = 1 << 24  # bytes of an array that is read all the same

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from undamped._base.errors import DataError, explain
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, explain
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from undamped._base.errors import DataError, explain
+from undamped._base.options import nearest
 from undamped.data.recordings.reader import reads
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, explain
-from undamped.options import nearest
 
 _PAIR = re.compile(r"\(([^(),]*),([^(),]*)\)")
 _MISSING = ("?", "", "nan", "na", "none", "null")

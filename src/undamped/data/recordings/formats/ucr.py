@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from undamped._base.errors import DataError, explain
+from undamped._base.registry import readers
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, explain
-from undamped.registry import readers
 
 SUFFIXES = (".ts", ".tsv", ".txt", ".arff")
 

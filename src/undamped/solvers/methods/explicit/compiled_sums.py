@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from undamped._base.torch_internals import forward_mode_open
 from undamped.kernels.dispatch import implementation
 from undamped.solvers.methods.combine import Terms, combine_terms
-from undamped.torch_internals import forward_mode_open
 
 if TYPE_CHECKING:
     from undamped.kernels.runge_kutta_sums import WeightedSums

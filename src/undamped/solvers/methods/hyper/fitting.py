@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import OptionError, explain
-from undamped.options import PositiveFloat, PositiveInt
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveFloat, PositiveInt
 from undamped.solvers.methods.hyper.solver import HyperSolver
 from undamped.solvers.methods.solver import Field
 from undamped.solvers.solve import solve

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import OptionError, explain
-from undamped.options import PositiveInt
-from undamped.promises import Kind, Promise
-from undamped.registry import solvers
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveInt
+from undamped._base.promises import Kind, Promise
+from undamped._base.registry import solvers
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.methods.solver import Field, Number, Solver, SolverState, register
 from undamped.solvers.methods.stage_times import stage_times

@@ -15,8 +15,8 @@ from typing import Any
 
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
-from undamped.registry import solvers
+from undamped._base.errors import OptionError, explain
+from undamped._base.registry import solvers
 from undamped.solvers.gradients.transforms import transformed
 from undamped.solvers.loop.control import ControlMemory, StepControl
 from undamped.solvers.loop.norm import ErrorNorm

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 
 WORTH_IT = 64
 """Numbers of a system below which a full matrix costs no more."""

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
+from undamped._base.torch_internals import forward_mode_open, with_forward_mode
 from undamped.solvers.methods.solver import Field
-from undamped.torch_internals import forward_mode_open, with_forward_mode
 
 _LEVEL = threading.Lock()
 _HERE = threading.local()

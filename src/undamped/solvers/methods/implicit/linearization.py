@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, ShapeError, explain
+from undamped._base.errors import OptionError, ShapeError, explain
 from undamped.solvers.methods.implicit.band import WORTH_IT, Band, BandFactors, can_solve
 from undamped.solvers.methods.implicit.factors import SMALL, Factors, FullFactors, Inverses
 from undamped.solvers.methods.implicit.jacobian_products import forward_product

@@ -12,11 +12,11 @@ import warnings
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError
+from undamped._base.errors import OptionError
+from undamped._base.torch_internals import vector_jacobian_product
 from undamped.solvers.methods.implicit.band import Band
 from undamped.solvers.methods.implicit.systems import Systems, agree, directions
 from undamped.solvers.methods.solver import Field
-from undamped.torch_internals import vector_jacobian_product
 
 _NO_DERIVATIVE = (RuntimeError, NotImplementedError, OptionError)
 

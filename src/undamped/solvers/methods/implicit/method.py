@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.errors import SolveError, explain
-from undamped.options import PositiveInt
+from undamped._base.errors import SolveError, explain
+from undamped._base.options import PositiveInt
 from undamped.solvers.methods.implicit.band import Band
 from undamped.solvers.methods.implicit.convergence import ONE_LANE, Convergence
 from undamped.solvers.methods.implicit.linearization import (

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
-from undamped.options import PositiveInt
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveInt
 from undamped.solvers.methods.combine import combine
 from undamped.solvers.methods.implicit.local_field import CoupledError, LocalField
 from undamped.solvers.methods.implicit.stability import L_STABLE

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import SolveError, explain
+from undamped._base.errors import SolveError, explain
 from undamped.solvers.dependencies import leaves_of
 from undamped.solvers.gradients.refused import refuse_gradients
 from undamped.solvers.methods.implicit.band import Band, solve_stages

@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 from undamped.kernels.skew_exponential import skew_exponential
 from undamped.solvers.field import CountedField
 from undamped.solvers.methods.lie.rotating import LinearRotating, generator_of, rotated

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import OptionError, ShapeError, explain
+from undamped._base.errors import OptionError, ShapeError, explain
 from undamped.kernels.dispatch import inside_transform
 from undamped.solvers.field import CountedField
 from undamped.solvers.loop.jumps import inside

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
-from undamped.options import Range
-from undamped.registry import solvers
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import Range
+from undamped._base.registry import solvers
 from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
 from undamped.solvers.methods.solver import Field, Number, Solver, SolverState, register
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.errors import ShapeError, explain
+from undamped._base.errors import ShapeError, explain
 from undamped.solvers.field import CountedField
 from undamped.solvers.methods.solver import Field
 

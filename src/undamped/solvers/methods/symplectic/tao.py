@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError
-from undamped.options import PositiveFloat
+from undamped._base.errors import OptionError
+from undamped._base.options import PositiveFloat
 from undamped.solvers.methods.solver import Field, Number, Solver, SolverState, register
 from undamped.solvers.methods.stage_times import stage_times
 from undamped.solvers.methods.symplectic.phase import split

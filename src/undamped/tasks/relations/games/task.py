@@ -9,9 +9,9 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, explain
-from undamped.options import NonNegativeInt
-from undamped.registry import tasks
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeInt
+from undamped._base.registry import tasks
 from undamped.tasks.held_out import cut_from_blocks
 from undamped.tasks.relations.games.draw import Drawer
 from undamped.tasks.relations.games.objects import BLANK, CELL, Family, family

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from undamped.errors import DataError, OptionError, explain
-from undamped.options import unknown_name
+from undamped._base.errors import DataError, OptionError, explain
+from undamped._base.options import unknown_name
 
 Layout = Literal["auto", "long", "wide"]
 Decimal = Literal[".", ","]

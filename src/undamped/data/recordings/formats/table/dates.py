@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from undamped._base.errors import DataError, explain
 from undamped.data.recordings.formats.table.places import Place, wrong_value
 from undamped.data.recordings.formats.table.values import numbers_in
-from undamped.errors import DataError, explain
 
 if TYPE_CHECKING:
     from pandas import DataFrame

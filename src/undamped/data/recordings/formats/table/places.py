@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from undamped.errors import DataError, explain
+from undamped._base.errors import DataError, explain
 
 
 class Place(NamedTuple):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from undamped.errors import DataError, explain
+from undamped._base.errors import DataError, explain
 
 
 def read_numbers(path: Path) -> np.ndarray:

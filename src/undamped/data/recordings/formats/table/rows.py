@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from undamped._base.errors import DataError, explain
 from undamped.data.recordings.labels import label_of
-from undamped.errors import DataError, explain
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from undamped._base.errors import DataError, explain
 from undamped.data.recordings.formats.table.columns import Columns
 from undamped.data.recordings.grid import fill_holes
 from undamped.data.recordings.series import SeriesSet
-from undamped.errors import DataError, explain
 
 _PIECE = 1 << 22
 

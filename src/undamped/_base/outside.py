@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from undamped.errors import OptionError, UndampedError, explain
-from undamped.source import LOADING, Source
+from undamped._base.errors import OptionError, UndampedError, explain
+from undamped._base.source import LOADING, Source
 
 GROUP = "undamped.members"
 VARIABLE = "UNDAMPED_WITH"
@@ -51,7 +51,7 @@ def load_file(path: str | Path) -> Source:
         path: The file.
 
     Example:
-        >>> undamped.outside.load_file("my_models.py")
+        >>> undamped._base.outside.load_file("my_models.py")
     """
     file = Path(path).expanduser().absolute()
     try:

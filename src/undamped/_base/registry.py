@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from undamped.errors import OptionError, explain
-from undamped.options import check, unknown_name
-from undamped.source import OWN, Source, source_of_module
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import check, unknown_name
+from undamped._base.source import OWN, Source, source_of_module
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -116,7 +116,7 @@ class Registry(Generic[T]):
         """Load all there is: the members of the packages, and those from outside."""
         self._load_own()
         # By name, since what loads from outside stands above this module.
-        importlib.import_module("undamped.outside").load_everything()
+        importlib.import_module("undamped._base.outside").load_everything()
 
     def _load_own(self) -> None:
         """Import the modules of the packages, once; members enter themselves on the way."""

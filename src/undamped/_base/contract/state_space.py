@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 
 Coordinate = Literal["position", "velocity", "momentum", "angle", "cosine", "sine", "other"]
 

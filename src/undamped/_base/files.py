@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.errors import OptionError, RunError, explain
+from undamped._base.errors import OptionError, RunError, explain
 
 _CHECKSUM = "sha256"
 _DIGEST = re.compile("[0-9a-f]{64}")

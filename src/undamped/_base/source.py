@@ -54,6 +54,6 @@ LOADING: ContextVar[Source | None] = ContextVar("LOADING", default=None)
 def source_of_module(module: str) -> Source:
     """Return the source of what a module defines."""
     loading = LOADING.get()
-    if module.startswith("undamped.") and not module.startswith("undamped.outside."):
+    if module.startswith("undamped.") and not module.startswith("undamped._base.outside."):
         return OWN
     return loading or Source("program", module)

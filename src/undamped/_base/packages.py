@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from undamped.errors import MissingPackageError, explain
+from undamped._base.errors import MissingPackageError, explain
 
 CORE = ("torch", "numpy", "numba", "safetensors")
 """What has to be installed for `import undamped`, the layers, the solvers and all models."""

@@ -2,7 +2,7 @@
 
 A package gives itself `__getattr__` and `__dir__` from here. Its names are those of a short table
 (name and module) and those of the members of a registry, which nobody has to write down.
-`python -m undamped.stubs` writes them into the stub that editors and type checkers read.
+`python -m undamped._base.stubs` writes them into the stub that editors and type checkers read.
 """
 
 from __future__ import annotations

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from undamped.docstrings import sections
-from undamped.options import settings_of, unknown_name
-from undamped.registry import Registry, benchmarks, experiments, instruments, models, solvers, tasks
-from undamped.source import OWN, Source
+from undamped._base.docstrings import sections
+from undamped._base.options import settings_of, unknown_name
+from undamped._base.registry import (
+    Registry,
+    benchmarks,
+    experiments,
+    instruments,
+    models,
+    solvers,
+    tasks,
+)
+from undamped._base.source import OWN, Source
 
 REGISTRIES: dict[str, Registry[Any]] = {
     "models": models,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 
 LONGEST_GAP = 1e5
 """In usual gaps: what is longer is two recordings in one, or a wrong timestamp."""

@@ -1,4 +1,4 @@
-"""Stubs of the packages whose names are made on demand: `python -m undamped.stubs` writes them.
+"""Stubs of the packages whose names are made on demand: `python -m undamped._base.stubs` writes them.
 
 Type checkers and editors read `__init__.pyi` in place of `__init__.py`. So they know
 `undamped.coRNN`, its options and their defaults, though no line of the source spells them out.
@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from undamped.describe import summary
-from undamped.options import Option, options_of
+from undamped._base.describe import summary
+from undamped._base.options import Option, options_of
 
 PACKAGES = ("undamped", "undamped.cells", "undamped.networks", "undamped.tasks")
 MADE = "undamped.networks.models"
@@ -30,7 +30,7 @@ def stub(package: str) -> str:
     lines = [
         f'"""{(module.__doc__ or "").splitlines()[0]}',
         "",
-        "Written by `python -m undamped.stubs`; do not edit.",
+        "Written by `python -m undamped._base.stubs`; do not edit.",
         '"""',
         "",
     ]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from undamped.contract.clock import Clock
-from undamped.contract.forecast import Forecast
-from undamped.contract.state_space import StateSpace
-from undamped.errors import OptionError, explain
-from undamped.options import Units, check_fields, convert
+from undamped._base.contract.clock import Clock
+from undamped._base.contract.forecast import Forecast
+from undamped._base.contract.state_space import StateSpace
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import Units, check_fields, convert
 
 InputKind = Literal["vectors", "symbols", "pixels", "pictures", "states"]
 TaskReadout = Literal["last", "every"]

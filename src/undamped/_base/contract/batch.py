@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from undamped.errors import ShapeError, explain
+from undamped._base.errors import ShapeError, explain
 
 NO_TARGETS = torch.empty(0)
 """The targets of a batch whose answers nobody knows."""

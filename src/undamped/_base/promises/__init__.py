@@ -6,7 +6,7 @@ only the declarations, so that cells and fields can make them without importing 
 and the protocols: what a class that makes a promise offers to whoever measures it.
 """
 
-from undamped.promises.cells import (
+from undamped._base.promises.cells import (
     HasEquilibrium,
     HasFlowJacobian,
     HasFreeMatrix,
@@ -21,7 +21,7 @@ from undamped.promises.cells import (
     HasStepInverse,
     HasSteps,
 )
-from undamped.promises.flows import (
+from undamped._base.promises.flows import (
     HasAdjointBound,
     HasBoundedPath,
     HasConserved,
@@ -37,19 +37,19 @@ from undamped.promises.flows import (
     HasSkewPath,
     HasVolumeRate,
 )
-from undamped.promises.motion import (
+from undamped._base.promises.motion import (
     HasConstraints,
     HasMass,
     HasMotion,
     HasPhaseInverse,
     HasPhaseStep,
 )
-from undamped.promises.promise import (
+from undamped._base.promises.promise import (
     Kind,
     Promise,
     Promising,
 )
-from undamped.promises.relations import (
+from undamped._base.promises.relations import (
     HasRelations,
 )
 

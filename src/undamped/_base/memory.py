@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from undamped.errors import OptionError, explain
+from undamped._base.errors import OptionError, explain
 
 
 def memory_available() -> int | None:

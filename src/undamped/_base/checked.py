@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
-from undamped.options import convert, shared_options, unknown_option
+from undamped._base.options import convert, shared_options, unknown_option
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -23,7 +23,7 @@ def checked(
     `**solve: Unpack[SolveOptions]`, stand in the signature one by one and arrive complete.
 
     Args:
-        constructor: An `__init__` with annotations as `undamped.options` reads them.
+        constructor: An `__init__` with annotations as `undamped._base.options` reads them.
 
     Example:
         >>> @checked

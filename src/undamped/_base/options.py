@@ -4,7 +4,7 @@ A constructor declares what it accepts by annotation, for example
 ``hidden_size: PositiveInt`` or ``initialisation: Literal["random", "henaff"]``. The same
 declaration checks calls from Python, parses text from the command line or a TOML file, and
 fills the help pages. A check is written here rather than taken from a validation library
-because the message has to follow the formula of `undamped.errors`.
+because the message has to follow the formula of `undamped._base.errors`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dataclasses import dataclass, is_dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints
 
-from undamped.docstrings import documented_arguments
-from undamped.errors import OptionError, UnknownNameError, UnknownOptionError, explain
+from undamped._base.docstrings import documented_arguments
+from undamped._base.errors import OptionError, UnknownNameError, UnknownOptionError, explain
 
 REQUIRED = inspect.Parameter.empty
 CLOSE = 0.65
