@@ -3,11 +3,11 @@
 import torch
 
 from undamped._base.registry import models
-from undamped.networks.for_task import model_for
-from undamped.networks.irregular.network import StampedNetwork
-from undamped.networks.physics.state_model import StateModel
+from undamped.models.for_task import model_for
+from undamped.models.irregular.network import StampedNetwork
+from undamped.models.physics.state_model import StateModel
+from undamped.models.task_model import TaskModel
 from undamped.networks.recurrent import Recurrent
-from undamped.networks.task_model import TaskModel
 
 CELLS = [name for name in models if issubclass(models[name], Recurrent)]
 WHOLE = [name for name in models if issubclass(models[name], TaskModel)]

@@ -8,7 +8,7 @@ from test_rivals import SMALL, task_of, waves
 from undamped._base.contract import TaskShape
 from undamped._base.errors import DataError, OptionError, UnknownNameError
 from undamped.estimators import SequenceClassifier, SequenceRegressor
-from undamped.networks.for_task import model_for
+from undamped.models.for_task import model_for
 from undamped.training import Run, fit
 
 

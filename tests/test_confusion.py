@@ -24,7 +24,7 @@ def test_counts_and_shares_are_those_of_scikit_learn():
     series, classes = waves(90, classes=3)
     task = task_of(series, np.array(["low", "middle", "high"])[classes])
     torch.manual_seed(3)
-    model = undamped.networks.for_task.model_for(task.task_shape, "gru", {"hidden_size": 4})
+    model = undamped.models.for_task.model_for(task.task_shape, "gru", {"hidden_size": 4})
     found = confusion(model, task)
     truth, said = asked(task, model)
     np.testing.assert_array_equal(found.counts, confusion_matrix(truth, said, labels=[0, 1, 2]))
@@ -51,7 +51,7 @@ def test_the_page_of_a_classifier_has_the_table():
     series, classes = waves(30)
     series[:, 0, 3] = np.nan
     task = task_of(series, np.array(["slow", "<fast>"])[classes], missing="mask")
-    model = undamped.networks.for_task.model_for(task.task_shape, "gru", {"hidden_size": 4})
+    model = undamped.models.for_task.model_for(task.task_shape, "gru", {"hidden_size": 4})
     report = diagnose_task(model, task, name="gru", compare=False, measured=["confusion"])
     assert not report.left_out
     text = page([report])
@@ -60,6 +60,6 @@ def test_the_page_of_a_classifier_has_the_table():
 
 def test_numbers_and_steps_have_no_classes_to_confuse():
     task = build("adding", length=20)
-    model = undamped.networks.for_task.model_for(task.task_shape, "gru", {"hidden_size": 4})
+    model = undamped.models.for_task.model_for(task.task_shape, "gru", {"hidden_size": 4})
     with pytest.raises(InapplicableError, match="one class a sequence"):
         confusion(model, task)

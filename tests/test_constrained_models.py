@@ -11,7 +11,7 @@ from test_motion_oracles import compare, made, perceptron, slope, states
 from undamped._base.contract import StateSpace, TaskShape
 from undamped._base.errors import NonFiniteError, OptionError
 from undamped.analysis.promises import measure
-from undamped.networks.physics.state_model import shape_of
+from undamped.models.physics.state_model import shape_of
 from undamped.training import fit
 
 

@@ -12,7 +12,7 @@ from undamped._base.errors import OptionError, UndampedError, UnknownNameError
 from undamped._base.options import PositiveInt, options_of
 from undamped._base.registry import models
 from undamped.fields import HeavyBallField, NeuralODE, PerceptronField
-from undamped.networks.continuous import ContinuousModel
+from undamped.models.continuous import ContinuousModel
 
 
 def sizes(name):

@@ -43,11 +43,11 @@ def run(code):
 LAYERS = """
 from contextlib import nullcontext
 import torch, undamped
-from undamped.networks.physics.base import MotionModel
+from undamped.models.physics.base import MotionModel
 from undamped.networks.recurrent import Recurrent
-from undamped.networks.relational.base import RelationalModel
-from undamped.networks.task_model import TaskModel
-from undamped.networks.irregular.network import StampedNetwork
+from undamped.models.relational.base import RelationalModel
+from undamped.models.task_model import TaskModel
+from undamped.models.irregular.network import StampedNetwork
 from undamped._base.options import options_of
 from undamped._base.registry import models, solvers
 from undamped.solvers import LinearRotating

@@ -8,7 +8,7 @@ import torch
 import undamped
 from undamped._base.contract import StateSpace
 from undamped._base.errors import OptionError
-from undamped.networks.physics.energy_shaping import EnergyShaping, control_loop
+from undamped.models.physics.energy_shaping import EnergyShaping, control_loop
 from undamped.tasks.physics.pendulum import EmbeddedPendulumField, PendulumField
 
 EMBEDDED = StateSpace(("c", "s", "w"), ("cosine", "sine", "velocity"), ("u",))

@@ -8,7 +8,7 @@ import torch
 
 from undamped import tasks
 from undamped._base.errors import DataError
-from undamped.networks.for_task import model_for
+from undamped.models.for_task import model_for
 
 
 def visits():

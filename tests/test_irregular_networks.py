@@ -9,9 +9,9 @@ from irregular_oracles import ORACLES, bayes
 from member_groups import STAMPED
 from undamped._base.contract import Batch, Clock, TaskShape
 from undamped._base.errors import OptionError, ShapeError, UnknownNameError
-from undamped.networks.for_task import model_for
-from undamped.networks.irregular.gru_ode_bayes import BayesNetwork
-from undamped.networks.irregular.model import StampedModel
+from undamped.models.for_task import model_for
+from undamped.models.irregular.gru_ode_bayes import BayesNetwork
+from undamped.models.irregular.model import StampedModel
 
 VARIANTS = {
     "ode-rnn": [{}, {"steps": 3, "field_layers": 2}],

@@ -20,9 +20,9 @@ from irregular_oracles import (
 from undamped import tasks
 from undamped._base.contract import Batch, Clock, TaskShape
 from undamped._base.errors import NonFiniteError, ShapeError
-from undamped.networks.irregular.model import StampedModel
-from undamped.networks.latent.normal import Normal
-from undamped.networks.latent.points import seen_points, without
+from undamped.models.irregular.model import StampedModel
+from undamped.models.latent.normal import Normal
+from undamped.models.latent.points import seen_points, without
 from undamped.training import fit
 from undamped.training.guard import check_loss
 

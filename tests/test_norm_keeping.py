@@ -15,7 +15,7 @@ from undamped.flows.depth_gradients import adjoints, sizes
 from undamped.flows.parameter_path import RotationPath, rotation_logarithms
 from undamped.flows.shared_flow import AlongPath, SharedFlow
 from undamped.flows.waypoints import Waypoints
-from undamped.networks.continuous.antisymmetric import AntisymmetricNODE
+from undamped.models.continuous.antisymmetric import AntisymmetricNODE
 from undamped.solvers import solve
 
 N, T = 4, 1.5

@@ -12,7 +12,7 @@ from undamped._base.registry import models
 from undamped.experiments import mnist_odes
 from undamped.fields.convolutional import ConvolutionalField, ConvolutionalStart
 from undamped.fields.heavy_ball import HeavyBallField
-from undamped.networks.continuous.images import ConvHBNODE
+from undamped.models.continuous.images import ConvHBNODE
 from undamped.tasks import CIFAR10Images, MNISTImages
 
 

@@ -8,13 +8,13 @@ import torch
 
 import relational_oracles as oracles
 import undamped
-import undamped.networks.relational.normalisation
+import undamped.models.relational.normalisation
 from toy_members import PICTURES
 from undamped._base.contract import Batch, TaskShape
 from undamped._base.errors import OptionError, ShapeError, UnknownNameError
 from undamped._base.registry import models, tasks
-from undamped.networks.for_task import check_options, model_for
-from undamped.networks.relational.base import RelationalModel, decoder
+from undamped.models.for_task import check_options, model_for
+from undamped.models.relational.base import RelationalModel, decoder
 
 SMALL = {"features": 6}
 CASES = {
@@ -141,7 +141,7 @@ def test_the_encoder_and_its_normalisation_compute_their_equations():
 
 
 def test_normalisation_has_gradients_of_every_order():
-    norm = undamped.networks.relational.normalisation.TemporalContextNorm(3, (2, 3)).double()
+    norm = undamped.models.relational.normalisation.TemporalContextNorm(3, (2, 3)).double()
     codes = torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True)
     inputs = (codes, *norm.parameters())
     with torch.no_grad():

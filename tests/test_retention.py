@@ -14,7 +14,7 @@ from undamped._base.registry import tasks
 from undamped.analysis import InapplicableError, Probe, retention
 from undamped.analysis.core.linear_probe import PENALTIES, best_penalty, ridge
 from undamped.analysis.retention import Retention
-from undamped.networks.for_task import model_for
+from undamped.models.for_task import model_for
 
 
 class Leaky(nn.Module):

@@ -6,7 +6,7 @@ import torch
 
 from undamped._base.errors import DataError, OptionError
 from undamped.data.recordings.series import SeriesSet
-from undamped.networks.for_task import model_for
+from undamped.models.for_task import model_for
 from undamped.tasks.series import NO_ANSWER, SeriesTask
 from undamped.tasks.series_defaults import suggest
 from undamped.training import fit

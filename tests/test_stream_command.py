@@ -19,7 +19,7 @@ from undamped.data.recordings.series import SeriesSet
 from undamped.export import Subject
 from undamped.export.live import LiveModel
 from undamped.export.sample_lines import SampleLines
-from undamped.networks.sequence_model import SequenceModel
+from undamped.models.sequence_model import SequenceModel
 from undamped.training.prediction import predict_series
 from undamped.training.run import Run
 

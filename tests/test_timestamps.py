@@ -10,8 +10,8 @@ from member_groups import MOVING, STAMPED, WHOLE
 from undamped._base.contract import Batch, Clock, TaskShape
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.registry import models
-from undamped.networks.for_task import model_for
-from undamped.networks.irregular.gru_ode_bayes import BayesNetwork
+from undamped.models.for_task import model_for
+from undamped.models.irregular.gru_ode_bayes import BayesNetwork
 
 UNIX = 1.7e9
 TIMED = [*STAMPED, *(n for n in WHOLE if "times" in models[n].uses and n != "guess"), "gru"]

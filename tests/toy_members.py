@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Batch, StateSpace, TaskShape
 from undamped._base.options import Units
-from undamped.networks.task_model import TaskModel
+from undamped.models.task_model import TaskModel
 from undamped.solvers import odeint
 from undamped.tasks.task import Chance, GeneratedTask
 

@@ -11,12 +11,12 @@ from undamped.version import __version__ as __version__
 
 _NAMES = {
     "ContinuousFlow": "undamped.flows",
-    "Decoder": "undamped.networks.encoder_decoder",
-    "EncoderDecoder": "undamped.networks.encoder_decoder",
+    "Decoder": "undamped.models.encoder_decoder",
+    "EncoderDecoder": "undamped.models.encoder_decoder",
     "NeuralODE": "undamped.flows",
     "SequenceClassifier": "undamped.estimators",
     "SequenceForecaster": "undamped.estimators",
-    "SequenceModel": "undamped.networks.sequence_model",
+    "SequenceModel": "undamped.models.sequence_model",
     "SequenceRegressor": "undamped.estimators",
     "StableResidual": "undamped.flows",
     "__version__": "undamped.version",

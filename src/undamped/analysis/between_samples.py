@@ -16,7 +16,7 @@ from undamped.analysis.core.layout import Layout, reference
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
-from undamped.networks.latent.latent_model import LatentModel
+from undamped.models.latent.latent_model import LatentModel
 from undamped.tasks.task import Task
 
 Array = NDArray[Any]
@@ -143,7 +143,7 @@ def between_samples(
 
 
 def _told(model: LatentModel, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    from undamped.networks.latent.points import seen_points
+    from undamped.models.latent.points import seen_points
 
     points = seen_points(batch, model.gap, torch.float64)
     return points.values, points.times, points.known

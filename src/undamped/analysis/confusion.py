@@ -15,7 +15,7 @@ from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Judgement, Result
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import evaluating
-from undamped.networks.task_model import TaskModel
+from undamped.models.task_model import TaskModel
 from undamped.tasks.task import Task
 
 SEQUENCES, SIZE = 1000, 50

@@ -15,7 +15,7 @@ from undamped.analysis.core.motion import Motion, follow
 from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace, positive
-from undamped.networks.physics.state_model import StateModel
+from undamped.models.physics.state_model import StateModel
 from undamped.tasks.task import Task
 
 

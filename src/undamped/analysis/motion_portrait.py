@@ -15,7 +15,7 @@ from undamped.analysis.core.motion import Motion, follow, joined
 from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
-from undamped.networks.physics.state_model import StateModel
+from undamped.models.physics.state_model import StateModel
 from undamped.tasks.physics.scores import valid_time
 from undamped.tasks.task import Task
 

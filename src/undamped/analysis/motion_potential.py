@@ -14,7 +14,7 @@ from undamped.analysis.core.motion import Motion, at_rest, follow, pairs
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
-from undamped.networks.physics.state_model import StateModel
+from undamped.models.physics.state_model import StateModel
 from undamped.tasks.task import Task
 
 

@@ -15,7 +15,7 @@ from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import evaluating
-from undamped.networks.physics.state_model import StateModel
+from undamped.models.physics.state_model import StateModel
 from undamped.tasks.task import Task
 
 STARTS = 2

@@ -21,8 +21,8 @@ from undamped._base.errors import OptionError
 from undamped._base.registry import benchmarks
 from undamped.bench.tables import markdown_table, step_bars, terminal_table
 from undamped.bench.timing import Timing, interleaved
-from undamped.networks.irregular.neural_cde import NeuralCDE
-from undamped.networks.irregular.ode_rnn import ODERNN
+from undamped.models.irregular.neural_cde import NeuralCDE
+from undamped.models.irregular.ode_rnn import ODERNN
 
 FEATURES, HIDDEN = 2, 20
 OURS, UNION = "ode-rnn", "ode-rnn on one grid for all"

@@ -19,7 +19,7 @@ from undamped._base.contract import Batch
 from undamped._base.registry import benchmarks, tasks
 from undamped.bench.tables import markdown_table, step_bars, terminal_table
 from undamped.bench.timing import Timing, interleaved
-from undamped.networks.for_task import model_for
+from undamped.models.for_task import model_for
 
 SIZE, QUICK = 96, 8
 BASELINE = "corelnet"

@@ -50,10 +50,10 @@ def _asked_of(name: str, options: dict[str, Any]) -> dict[str, str]:
 def rivals(model: str) -> list[str]:
     """Return the models that one is usually compared with: they read and answer the same."""
     from undamped._base.registry import models
-    from undamped.networks.continuous.images import ImageModel
-    from undamped.networks.irregular.network import StampedNetwork
+    from undamped.models.continuous.images import ImageModel
+    from undamped.models.irregular.network import StampedNetwork
+    from undamped.models.task_model import TaskModel, answers_of
     from undamped.networks.recurrent import Recurrent
-    from undamped.networks.task_model import TaskModel, answers_of
 
     def kind(member: Any) -> tuple[Any, ...]:
         whole = issubclass(member, TaskModel)

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
     from undamped.data.recordings.preparation import Preparation
     from undamped.data.recordings.series import SeriesSet
-    from undamped.networks.latent.latent_model import LatentModel
-    from undamped.networks.task_model import TaskModel
+    from undamped.models.latent.latent_model import LatentModel
+    from undamped.models.task_model import TaskModel
 
 MOST_SERIES, MOST_CHANNELS = 4, 4
 POINTS = 300
@@ -27,7 +27,7 @@ def check_curves(model: TaskModel, path: Path | None, future: bool = False) -> N
     """
     from undamped._base.errors import OptionError
     from undamped.cli.picture import check_picture
-    from undamped.networks.latent.latent_model import LatentModel
+    from undamped.models.latent.latent_model import LatentModel
 
     check_picture(path)
     if path is not None and not future and not isinstance(model, LatentModel):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from undamped.data.recordings.bands import Bands
     from undamped.data.recordings.preparation import Preparation
     from undamped.data.recordings.series import SeriesSet
-    from undamped.networks.task_model import TaskModel
+    from undamped.models.task_model import TaskModel
     from undamped.training.run import Run
 
 

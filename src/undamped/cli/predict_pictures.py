@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from undamped.networks.relational.base import RelationalModel
+from undamped.models.relational.base import RelationalModel
 from undamped.training.run import Run
 
 AT_ONCE = 256

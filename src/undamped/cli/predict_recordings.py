@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from undamped.data.recordings.preparation import Preparation
     from undamped.data.recordings.series import SeriesSet
-    from undamped.networks.latent.latent_model import LatentModel
-    from undamped.networks.task_model import TaskModel
+    from undamped.models.latent.latent_model import LatentModel
+    from undamped.models.task_model import TaskModel
     from undamped.training.run import Run
 
 SHOWN = 20

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from undamped.networks.physics.state_model import StateModel
+    from undamped.models.physics.state_model import StateModel
     from undamped.training.run import Run
 
 

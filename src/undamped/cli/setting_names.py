@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from undamped._base.errors import UndampedError, UnknownNameError, explain
 from undamped._base.options import nearest, options_of
 from undamped._base.registry import models, tasks
-from undamped.networks.for_task import model_options
+from undamped.models.for_task import model_options
 from undamped.training.options import TrainOptions
 
 PARTS = ("task", "model", "train")

@@ -71,7 +71,7 @@ def tune_all(
 
 def _own(model: str, all_models: list[str], varies: dict[str, str]) -> dict[str, Any]:
     """Return what varies in a model: what was said of it, and what was said of all and it has."""
-    from undamped.networks.for_task import model_options
+    from undamped.models.for_task import model_options
 
     found = {}
     for key, value in varies.items():

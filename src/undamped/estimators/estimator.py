@@ -26,7 +26,7 @@ from undamped.estimators.inputs import Collection
 from undamped.estimators.options import EstimatorOptions
 from undamped.estimators.selection import EstimatorTask
 from undamped.estimators.settings import starting_from
-from undamped.networks.task_model import TaskModel
+from undamped.models.task_model import TaskModel
 from undamped.training import Run, fit
 from undamped.training.fit import AUTO
 from undamped.training.prediction import answers_to

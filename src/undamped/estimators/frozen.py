@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from undamped._base.contract import TaskShape
-from undamped.networks.for_task import model_for
-from undamped.networks.task_model import TaskModel
+from undamped.models.for_task import model_for
+from undamped.models.task_model import TaskModel
 
 Frozen = dict[str, Any]
 

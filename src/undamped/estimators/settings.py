@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from undamped.data.recordings.preparation import Kind
-from undamped.networks.for_task import model_options
+from undamped.models.for_task import model_options
 from undamped.tasks.series_defaults import suggest
 
 _FEWEST_UPDATES, _MOST_UPDATES = 300, 3000

@@ -122,7 +122,7 @@ def gradients_and_memory(
 def _training_step(model: str, options: dict[str, Any], length: int) -> Callable[[], None]:
     """Prepare a pass in a fresh process: libraries and kernels are there before it is measured."""
     from undamped._base.registry import tasks
-    from undamped.networks.for_task import model_for
+    from undamped.models.for_task import model_for
 
     task: Any = tasks.build("denoise", delay=length - 20)
     built = model_for(task.task_shape, model, options)

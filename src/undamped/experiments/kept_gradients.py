@@ -23,8 +23,8 @@ from undamped._base.registry import experiments, models, tasks
 from undamped.analysis.kept_gradient import KeptGradient, kept_gradient
 from undamped.experiments.kept_runs import kept_fit
 from undamped.flows.gradient_keeping import KEPT
-from undamped.networks.continuous.base import ContinuousModel
-from undamped.networks.point_model import PointModel
+from undamped.models.continuous.base import ContinuousModel
+from undamped.models.point_model import PointModel
 from undamped.training import Run
 
 TESTED = 1024

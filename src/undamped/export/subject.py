@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from undamped._base.errors import OptionError, explain
+from undamped.models.sequence_model import SequenceModel
+from undamped.models.task_model import StreamingModel
 from undamped.networks.recurrent import Recurrent
-from undamped.networks.sequence_model import SequenceModel
-from undamped.networks.task_model import StreamingModel
 from undamped.version import __version__
 
 if TYPE_CHECKING:

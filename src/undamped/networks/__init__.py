@@ -4,11 +4,11 @@ from undamped._base.lazy import lazy_names
 from undamped._base.registry import models
 
 _NAMES = {
-    "Decoder": "undamped.networks.encoder_decoder",
-    "EncoderDecoder": "undamped.networks.encoder_decoder",
-    "PointModel": "undamped.networks.point_model",
+    "Decoder": "undamped.models.encoder_decoder",
+    "EncoderDecoder": "undamped.models.encoder_decoder",
+    "PointModel": "undamped.models.point_model",
     "Recurrent": "undamped.networks.recurrent",
-    "SequenceModel": "undamped.networks.sequence_model",
+    "SequenceModel": "undamped.models.sequence_model",
     "build": "undamped.networks.models",
 }
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from undamped._base.contract import Batch, TaskShape
 from undamped._base.errors import OptionError, explain
 from undamped._base.promises import Promise
-from undamped.networks.task_model import TaskModel
+from undamped.models.task_model import TaskModel
 
 Part = Iterable[Batch]
 """A part of a task's data: batches, the same ones however often one goes through them."""

@@ -21,11 +21,11 @@ from undamped.cells.lstm import LSTMCell
 from undamped.cells.registry import Unrolled
 from undamped.cells.rnn import RNNCell
 from undamped.cells.unicornn import UnICORNNCell
+from undamped.models.for_task import check_options, model_for
+from undamped.models.task_model import TaskModel
 from undamped.networks.cell_stack import CellStack
-from undamped.networks.for_task import check_options, model_for
 from undamped.networks.oscillators import OscillatorNetwork
 from undamped.networks.recurrent import Recurrent
-from undamped.networks.task_model import TaskModel
 from undamped.networks.torch_like import TorchLike
 
 UNROLLED_BY: tuple[tuple[type[Cell], type[Recurrent]], ...] = (

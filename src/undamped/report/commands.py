@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from undamped._base.registry import models
-from undamped.networks.for_task import model_options
+from undamped.models.for_task import model_options
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from undamped._base.errors import OptionError, UndampedError, explain
 from undamped._base.options import check
 from undamped._base.registry import tasks
-from undamped.networks.for_task import check_options
+from undamped.models.for_task import check_options
 from undamped.sweeps.best import write_best
 from undamped.sweeps.folder import SweepFolder
 from undamped.sweeps.samplers import grid_size, pruner_for, sampler_for

@@ -10,7 +10,7 @@ import torch
 
 from undamped._base.errors import DataError, explain
 from undamped.data.recordings.alarm import Alarm
-from undamped.networks.task_model import TaskModel
+from undamped.models.task_model import TaskModel
 from undamped.tasks.series import SeriesTask
 from undamped.tasks.task import Split, Task
 from undamped.training.run import Run

@@ -10,7 +10,7 @@ import torch
 
 from undamped._base.errors import UndampedError
 from undamped.data.recordings.bands import Bands
-from undamped.networks.task_model import TaskModel
+from undamped.models.task_model import TaskModel
 from undamped.tasks.series import SeriesTask
 from undamped.tasks.task import Split, Task
 from undamped.training.past import as_seen_by

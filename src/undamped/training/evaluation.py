@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from undamped._base.contract import Batch
-from undamped.networks.task_model import TaskModel
+from undamped.models.task_model import TaskModel
 from undamped.tasks.task import Split, Task
 from undamped.training.batches import disk_workers, made
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Batch
 from undamped._base.errors import NonFiniteError
-from undamped.networks.task_model import TaskModel
+from undamped.models.task_model import TaskModel
 
 REMEDY = (
     "Try a smaller train.learning_rate, train.clip=1, or for oscillators a smaller model.dt; the "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from undamped.networks.task_model import TaskModel
+from undamped.models.task_model import TaskModel
 from undamped.tasks.task import Task
 from undamped.training.budget import Budget
 from undamped.training.carried import gathered, state_of

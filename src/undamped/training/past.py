@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from undamped._base.registry import models
-from undamped.networks.task_model import TaskModel
+from undamped.models.task_model import TaskModel
 from undamped.tasks.series import SeriesTask
 from undamped.tasks.task import Task
 

@@ -10,7 +10,7 @@ from undamped.data.recordings.bands import Bands
 from undamped.data.recordings.preparation import Preparation, middle_of
 from undamped.data.recordings.prepared import PreparedSeries, batch_of
 from undamped.data.recordings.series import SeriesSet
-from undamped.networks.task_model import TaskModel
+from undamped.models.task_model import TaskModel
 
 _AT_ONCE = 1 << 23  # outputs of a network held at once, 32 MB
 

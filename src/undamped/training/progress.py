@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from undamped.networks.task_model import EVALUATIONS
+from undamped.models.task_model import EVALUATIONS
 from undamped.tasks.task import Task
 from undamped.training.evaluation import Scores
 from undamped.training.update import Update

@@ -13,7 +13,7 @@ from typing import Any
 from undamped._base.errors import OptionError
 from undamped._base.options import Option, convert, options_of
 from undamped._base.registry import models
-from undamped.networks.for_task import model_options
+from undamped.models.for_task import model_options
 from undamped.tasks.task import Settings, Task
 
 ANY = "*"

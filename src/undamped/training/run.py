@@ -32,8 +32,8 @@ from undamped._base.options import NonNegativeInt, check, convert, options_of
 from undamped._base.registry import models, tasks
 from undamped.data.recordings.bands import Bands
 from undamped.data.recordings.preparation import Preparation
-from undamped.networks.for_task import model_for, model_options
-from undamped.networks.task_model import TaskModel
+from undamped.models.for_task import model_for, model_options
+from undamped.models.task_model import TaskModel
 from undamped.tasks.task import Task
 from undamped.training.options import TrainOptions
 from undamped.training.origins import check_origins

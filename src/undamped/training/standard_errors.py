@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from undamped.data.recordings.preparation import Preparation
-from undamped.networks.task_model import TaskModel
+from undamped.models.task_model import TaskModel
 
 
 def with_standard_error(

@@ -13,8 +13,8 @@ from torch import Tensor
 from undamped._base.errors import DataError, OptionError, explain
 from undamped.data.recordings.preparation import Preparation
 from undamped.data.recordings.prepared import PreparedSamples
-from undamped.networks.model_stream import Leaf
-from undamped.networks.task_model import StreamingModel, TaskModel
+from undamped.models.model_stream import Leaf
+from undamped.models.task_model import StreamingModel, TaskModel
 
 BLOCK = 256
 """Samples that wait for each other at most, where nobody asks for an answer."""

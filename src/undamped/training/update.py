@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Batch
 from undamped._base.errors import OptionError
+from undamped.models.task_model import TaskModel
 from undamped.networks.penalty import penalty
-from undamped.networks.task_model import TaskModel
 from undamped.tasks.task import Task
 from undamped.training.crew import all_together
 from undamped.training.evaluation import detach_state

@@ -14,7 +14,7 @@ from undamped._base.contract import StateSpace
 from undamped._base.errors import OptionError
 from undamped.analysis.core.unrolled import evaluating
 from undamped.fields.physics.coordinates import split_inputs
-from undamped.networks.physics.state_model import StateModel
+from undamped.models.physics.state_model import StateModel
 from undamped.tasks.physics.scores import RolloutScores, relative_error
 from undamped.tasks.physics.system import System
 from undamped.tasks.task import Task

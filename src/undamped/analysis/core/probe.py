@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from undamped._base.errors import OptionError
 from undamped.analysis.core.time_axis import layout_of
+from undamped.models.physics.state_model import StateModel
+from undamped.models.point_model import PointModel
 from undamped.networks import Recurrent, SequenceModel
-from undamped.networks.physics.state_model import StateModel
-from undamped.networks.point_model import PointModel
 from undamped.tasks.task import Task
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Batch
 from undamped._base.errors import ShapeError, explain
+from undamped.models.task_model import TaskModel
 from undamped.networks import SequenceModel
-from undamped.networks.task_model import TaskModel
 
 
 class WithBatch(nn.Module):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from undamped._base.errors import UndampedError
 from undamped.analysis.core.input_gradients import first_tensor
 from undamped.analysis.core.unrolled import evaluating
-from undamped.networks.task_model import TaskModel
+from undamped.models.task_model import TaskModel
 
 Source = Literal["argument", "module", "trial", "submodule", "default"]
 

@@ -30,7 +30,7 @@ def animate(
     from undamped.analysis.motion_picture import motion_picture
     from undamped.cli.members import ticking
     from undamped.cli.screen import console, print_json
-    from undamped.networks.physics.state_model import StateModel
+    from undamped.models.physics.state_model import StateModel
     from undamped.report.animation import animate as write
     from undamped.report.animation import refuse_path
     from undamped.training.run import Run

@@ -116,7 +116,7 @@ def _compare(
     import undamped.tasks
     from undamped._base.registry import tasks
     from undamped.cli.settings import read_settings
-    from undamped.networks.for_task import refuse_misfit
+    from undamped.models.for_task import refuse_misfit
     from undamped.training.at_once import refuse_data
     from undamped.training.fit import AUTO
     from undamped.training.options import TrainOptions

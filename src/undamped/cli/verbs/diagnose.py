@@ -133,7 +133,7 @@ def _fresh(words: list[str], steps: int, memory: bool, measured: list[str] | Non
     from undamped._base.registry import models
     from undamped.cli.settings import read_settings
     from undamped.cli.stages import stages
-    from undamped.networks.point_model import refuse_condition
+    from undamped.models.point_model import refuse_condition
 
     settings = read_settings(words)
     task, model = _names(settings)
@@ -164,7 +164,7 @@ def _on_noise(
     import torch
 
     from undamped._base.registry import models
-    from undamped.networks.task_model import TaskModel
+    from undamped.models.task_model import TaskModel
     from undamped.report import diagnose as measure
 
     inputs = None
@@ -191,7 +191,7 @@ def _on_example(
     import torch
 
     from undamped._base.registry import models
-    from undamped.networks.for_task import model_for
+    from undamped.models.for_task import model_for
     from undamped.report import diagnose as measure
 
     shape = models[model].example_shape()
@@ -212,7 +212,7 @@ def _on_task(
 ) -> ModelReport:
     from undamped._base.registry import tasks
     from undamped.cli.setting_names import OWN_DATA
-    from undamped.networks.for_task import model_for
+    from undamped.models.for_task import model_for
     from undamped.report.runs import diagnose_task
     from undamped.training.recipes import merged
 
@@ -234,7 +234,7 @@ def _small(model: str, given: dict[str, Any]) -> dict[str, int]:
     """Return sizes for a model that works in depth, such that it is measured within a minute."""
     from undamped._base.options import options_of
     from undamped._base.registry import models
-    from undamped.networks.continuous.images import ImageModel
+    from undamped.models.continuous.images import ImageModel
 
     sizes = {"input_size": 2, "output_size": 2}
     if issubclass(models[model], ImageModel):

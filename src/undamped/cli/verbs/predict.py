@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from undamped._base.errors import UndampedError
-    from undamped.networks.sequence_model import SequenceModel
-    from undamped.networks.task_model import TaskModel
+    from undamped.models.sequence_model import SequenceModel
+    from undamped.models.task_model import TaskModel
     from undamped.tasks.characters import Characters
     from undamped.training.run import Run
 
@@ -52,9 +52,9 @@ def predict(
     Example: `undamped predict runs/digits-unicornn-1`
     """
     from undamped._base.errors import OptionError
-    from undamped.networks.physics.state_model import StateModel
-    from undamped.networks.relational.base import RelationalModel
-    from undamped.networks.sequence_model import SequenceModel
+    from undamped.models.physics.state_model import StateModel
+    from undamped.models.relational.base import RelationalModel
+    from undamped.models.sequence_model import SequenceModel
     from undamped.training.run import Run
 
     opened = Run.open(run)

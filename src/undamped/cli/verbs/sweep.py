@@ -87,7 +87,7 @@ def _sweep(
     from undamped._base.registry import tasks
     from undamped.cli.sweep_progress import sweep_progress
     from undamped.cli.sweep_settings import read_sweep
-    from undamped.networks.for_task import refuse_misfit
+    from undamped.models.for_task import refuse_misfit
     from undamped.sweeps import SweepFolder, sweep
     from undamped.sweeps.samplers import grid_size
     from undamped.training.recipes import merged

@@ -22,7 +22,7 @@ from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.registry import experiments, models
 from undamped.experiments.physics.goals import Goal, short, table
 from undamped.experiments.physics.trained import trained
-from undamped.networks.physics.energy_shaping import EnergyShaping, control_loop
+from undamped.models.physics.energy_shaping import EnergyShaping, control_loop
 
 MODELS: dict[str, dict[str, Any]] = {
     "delan": {"activation": "tanh"},

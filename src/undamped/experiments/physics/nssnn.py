@@ -21,7 +21,7 @@ from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.registry import experiments
 from undamped.experiments.physics.goals import Goal, table
 from undamped.experiments.physics.trained import trained
-from undamped.networks.physics.base import MotionModel
+from undamped.models.physics.base import MotionModel
 
 START = (0.0, -3.0)
 MODELS = ("nssnn", "hnn")

@@ -13,7 +13,7 @@ from undamped._base.options import NonNegativeFloat, PositiveInt
 from undamped._base.registry import experiments
 from undamped.experiments.physics.goals import Goal, table
 from undamped.experiments.physics.trained import trained
-from undamped.networks.physics.ssinn import SSINN
+from undamped.models.physics.ssinn import SSINN
 
 TRUE = {"px²": 0.5, "py²": 0.5, "x²": 0.5, "y²": 0.5, "x² y": 1.0, "y³": -1 / 3}
 

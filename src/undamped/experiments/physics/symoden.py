@@ -23,7 +23,7 @@ from undamped._base.registry import experiments
 from undamped.analysis.motion_picture import MotionPicture
 from undamped.experiments.physics.goals import Goal, short, table
 from undamped.experiments.physics.trained import trained
-from undamped.networks.physics.energy_shaping import EnergyShaping, control_loop
+from undamped.models.physics.energy_shaping import EnergyShaping, control_loop
 
 MODELS = ("symoden", "plain-ode")
 PRINTED = {"symoden": 0.0948, "plain-ode": 221.0}

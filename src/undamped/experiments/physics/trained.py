@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from undamped.experiments.kept_runs import kept_fit
-from undamped.networks.physics.state_model import StateModel
+from undamped.models.physics.state_model import StateModel
 from undamped.tasks.physics.motion_task import MotionTask
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from undamped._base.options import PositiveInt, unknown_name
 from undamped._base.registry import experiments
 from undamped.experiments.relational.grid import Case, Contestant, Grid, Score, Tick, play
-from undamped.networks.for_task import model_options
+from undamped.models.for_task import model_options
 
 PLAIN = "as it is"
 REMEDIES: dict[str, dict[str, Any]] = {

@@ -15,13 +15,14 @@ from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.kernels.bank.pools import Pools, feature_count, turned
 from undamped.kernels.dispatch import implementation
+from undamped.models.model_stream import ModelStream
+from undamped.models.task_model import StreamingModel
 from undamped.networks.bank.early import PRIOR, WHOLE, EarlyReadouts
 from undamped.networks.bank.fixed_network import FixedNetwork
 from undamped.networks.bank.listeners import BankState, Listeners
 from undamped.networks.bank.oscillators import Oscillators
 from undamped.networks.bank.stream import BankStream
 from undamped.networks.learns_at_once import LearnsAtOnce, Part, check_one_answer
-from undamped.networks.model_stream import ModelStream
 from undamped.networks.ridge import (
     error_covariance,
     fit_ridge,
@@ -29,7 +30,6 @@ from undamped.networks.ridge import (
     sharpness,
     wanted_answers,
 )
-from undamped.networks.task_model import StreamingModel
 
 OSCILLATORS = "oscillators"
 _EXAMPLES = 16  # sequences on whose responses thresholds are chosen

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from undamped.kernels.bank.stream import PoolStream
+from undamped.models.model_stream import Leaf, ModelStream, check_leaves
 from undamped.networks.bank.early import PRIOR, WHOLE, EarlyReadouts
-from undamped.networks.model_stream import Leaf, ModelStream, check_leaves
 
 if TYPE_CHECKING:
     from undamped.networks.bank.oscillator_bank import OscillatorBank

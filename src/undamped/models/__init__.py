@@ -1,0 +1,1 @@
+"""Models beyond recurrent layers: physics, continuous depth, irregular time, latent, relational."""

@@ -1,0 +1,132 @@
+"""Neural ODE whose field keeps seeing the input, with a linear readout."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import torch
+from torch import Tensor, nn
+
+from undamped._base.checked import checked
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveInt
+from undamped._base.registry import models
+from undamped.fields.data_controlled import Controlled, DepthNetwork
+from undamped.fields.perceptron import Activation, PerceptronField
+from undamped.flows.neural_ode import NeuralODE
+from undamped.models.continuous.base import ContinuousModel
+from undamped.models.continuous.options import DepthOptions, flow_of
+from undamped.solvers.settings import choose_solver
+
+_OWN_DEPTHS = "With depths of their own samples share no times at which to add up y."
+
+
+@models.register("data-controlled-node")
+class DataControlledNODE(ContinuousModel):
+    """A neural ODE whose field keeps seeing the input, to a depth that may depend on it.
+
+    Equation:
+        ż = f(t, [z, x]),  z(0) = x,  ŷ = W z(g(x)) + b;  g = T unless adaptive
+
+    Symbols:
+        x input, z state, T depth, g learned depth, which starts near T.
+
+    Promise:
+        For every input the flow it controls is a homeomorphism of the state; states of different
+        inputs, each in a flow of its own, may meet.
+
+    Args:
+        input_size: Features of the input.
+        output_size: Classes or targets.
+        hidden_size: Width of the field.
+        adaptive_depth: Whether every sample is integrated to a depth g(x) of its own.
+        activation: Activation of the field.
+        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
+        gradient: How gradients are taken; with adaptive depth all but `reversible`.
+
+    Example:
+        >>> model = undamped.DataControlledNODE(2, 2, adaptive_depth=True)
+
+    Reference:
+        S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.
+    """
+
+    @checked
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        output_size: PositiveInt,
+        *,
+        hidden_size: PositiveInt = 32,
+        adaptive_depth: bool = False,
+        activation: Activation = "tanh",
+        **solve: Unpack[DepthOptions],
+    ) -> None:
+        super().__init__()
+        field = PerceptronField(
+            input_size, hidden_size, input_size=2 * input_size, activation=activation
+        )
+        self.start = nn.Identity()
+        self.flow = flow_of(field, solve)
+        alone = adaptive_depth
+        self.keep(solve, **({"parameters": _OWN_DEPTHS, "direction": _OWN_DEPTHS} if alone else {}))
+        if adaptive_depth:
+            _check_adaptive(self._ode)
+        self.depth = DepthNetwork(input_size, self.end_of_depth) if adaptive_depth else None
+        self.head = nn.Linear(input_size, output_size)
+        self.input_size = input_size
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the state at the sample's depth, (batch, input)."""
+        return self.carry(x, x)
+
+    def carry(self, state: Tensor, given: Tensor | None = None) -> Tensor:
+        """Return the state at the sample's depth from one at the start.
+
+        Args:
+            state: Where it starts.
+            given: The input that controls the field.
+        """
+        return self._ode.solve(state, **self._controlled(given)).final
+
+    def carry_back(self, state: Tensor, given: Tensor | None = None) -> Tensor:
+        """Return the state at the start that flows to this one at the sample's depth."""
+        return self._ode.inverse(state, **self._controlled(given))
+
+    def example(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """Return random inputs, as states and as what controls the field."""
+        x, _ = super().example(count, generator)
+        return x, x
+
+    @property
+    def _ode(self) -> NeuralODE:
+        assert isinstance(self.flow, NeuralODE)
+        return self.flow
+
+    def _controlled(self, x: Tensor | None) -> dict[str, Any]:
+        assert x is not None
+        times = None if self.depth is None else self.depth.times(x)
+        return {"times": times, "field": Controlled(self._ode.field, x)}
+
+
+def _check_adaptive(flow: NeuralODE) -> None:
+    solver = choose_solver(flow.method)
+    if flow.gradient == "reversible":
+        wrong, got = "gradient", "'reversible', which undoes the steps of all samples together"
+    elif flow.step_size is not None:
+        wrong, got = "step_size", f"{flow.step_size:g} for all samples"
+    elif solver.implicit and flow.gradient == "adjoint":
+        wrong, got = "gradient", f"'adjoint' with '{solver.name}'"
+    elif not (solver.per_sample and solver.adaptive):
+        wrong, got = "method", f"'{solver.name}'"
+    else:
+        return
+    raise OptionError(
+        explain(
+            f"DataControlledNODE.{wrong}",
+            expected="with adaptive_depth, steps of its own for every sample",
+            got=got,
+            remedy="Use 'dopri5', 'tsit5', 'bosh3', 'heun', 'dopri8', or 'radau5' where it is "
+            "stiff, gradient='checkpoint' and no step_size, or leave out adaptive_depth.",
+        )
+    )

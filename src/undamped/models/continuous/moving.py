@@ -1,0 +1,80 @@
+"""Models whose field has parameters that flow with depth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from undamped.fields.moving import MovingField
+from undamped.flows.neural_ode import NeuralODE
+from undamped.flows.parameter_path import StillPath
+from undamped.flows.shared_flow import AlongPath, SharedFlow, TurningAlongPath
+from undamped.models.continuous.base import ContinuousModel
+from undamped.models.continuous.options import DepthOptions, flow_of
+
+SHARE_OF_TOLERANCE = 0.1
+"""How much finer the parameters are solved than the samples that read them."""
+FIXED_TOLERANCE = 1e-6
+"""How finely they are solved where the samples' steps are fixed."""
+
+
+class MovingModel(ContinuousModel):
+    """A model of samples that flow along a field with a motion of its own, or with none."""
+
+    shared: SharedFlow | None
+    turning = False
+    """Whether samples only turn, so that Lie-group methods may take their steps."""
+
+    def _build(
+        self,
+        sizes: tuple[int, int, int],
+        field: MovingField,
+        moves: bool,
+        solve: DepthOptions,
+        group: type,
+        matrix_method: str | None,
+        matrix_steps: int | None,
+    ) -> None:
+        input_size, state_size, output_size = sizes
+        self.start = nn.Linear(input_size, state_size)
+        self.flow = flow_of(field, solve, group)
+        self.keep(solve)
+        self.shared = None
+        if moves:
+            rtol = self.flow.rtol
+            self.shared = SharedFlow(
+                field,
+                depth=self.end_of_depth,
+                method=matrix_method,
+                steps=matrix_steps,
+                tolerance=FIXED_TOLERANCE if rtol is None else SHARE_OF_TOLERANCE * rtol,
+            )
+        self.head = nn.Linear(state_size, output_size)
+        self.input_size = input_size
+
+    @property
+    def _ode(self) -> NeuralODE:
+        assert isinstance(self.flow, NeuralODE)
+        return self.flow
+
+    @property
+    def field(self) -> Any:
+        """The field, with its parameters as they are at the beginning."""
+        return self._ode.field
+
+    def field_now(self) -> Any:
+        """Return the field of the samples, its parameters solved over all of depth."""
+        if self.shared is None and not self.turning:
+            return self.field
+        path = self.shared.path() if self.shared else StillPath(self.field.beginning())
+        along = AlongPath(self.field, path)
+        return TurningAlongPath(along) if self.turning else along
+
+    def carry(self, state: Tensor, given: Tensor | None = None) -> Tensor:
+        """Return the state at the end of depth from one at its start."""
+        return self._ode.solve(state, field=self.field_now()).final
+
+    def carry_back(self, state: Tensor, given: Tensor | None = None) -> Tensor:
+        """Return the state at the start of depth that flows to this one at its end."""
+        return self._ode.inverse(state, field=self.field_now())

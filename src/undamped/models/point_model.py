@@ -1,0 +1,110 @@
+"""A whole model for single vectors: what `SequenceModel` is for sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from undamped._base.contract import Batch, InputKind, TaskShape
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.registry import models
+from undamped.flows.continuous_flow import ContinuousFlow
+from undamped.models.task_model import TaskModel, answers_of, refuse_unfit
+from undamped.networks.recurrent import Recurrent
+
+
+class PointModel(TaskModel):
+    """A model of the registry that reads vectors, with the interface training expects.
+
+    Args:
+        network: The registry name of the model.
+        input_size: Features of the input.
+        output_size: Features of the answer: classes, or regression targets; 0 where the answer is
+            the log-density of the input, which takes a flow.
+        network_options: The options of the model.
+
+    Example:
+        >>> model = PointModel("hbnode", input_size=2, output_size=2, hidden_size=16)
+        >>> model(torch.randn(8, 2)).shape
+        torch.Size([8, 2])
+    """
+
+    input_kinds = frozenset[InputKind]({"vectors", "pixels", "states"})
+    sequential = False
+
+    def __init__(
+        self,
+        network: str,
+        input_size: PositiveInt,
+        output_size: NonNegativeInt,
+        **network_options: Any,
+    ) -> None:
+        super().__init__()
+        member = models[network]
+        refuse_recurrent(network)
+        answer = "number" if output_size else "density"
+        shape = TaskShape(input_size, output_size, sequential=False, answer=answer)
+        refuse_unfit(network, PointModel, shape, answers_of(member))
+        refuse_condition(network, network_options)
+        sizes = {"input_size": input_size}
+        if output_size:
+            sizes["output_size"] = output_size
+        self.network: nn.Module = models.build(network, **sizes, **network_options)
+
+    @classmethod
+    def for_task(cls, shape: TaskShape, name: str, options: Mapping[str, Any]) -> PointModel:
+        """Build the model that answers tasks of a shape with the network called `name`."""
+        refuse_recurrent(name)
+        refuse_unfit(name, cls, shape, answers_of(models[name]))
+        outputs = 0 if shape.answer == "density" else shape.output_size
+        return cls(name, shape.input_size, outputs, **options)
+
+    def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
+        """Return answers (batch, output) to points (batch, input), or log-densities (batch,)."""
+        inputs = batch.expanded().inputs
+        if isinstance(self.network, ContinuousFlow):
+            return self.network.log_prob(inputs), None
+        return self.network(inputs), None
+
+    def parts_for_guard(self, batch: Batch) -> Iterator[tuple[str, Any]]:
+        """There is one part."""
+        yield "the output of network", self.run(batch)[0]
+
+
+def refuse_recurrent(network: str) -> None:
+    """Refuse a network that reads sequences.
+
+    Args:
+        network: Its registry name.
+    """
+    member = models[network]
+    if isinstance(member, type) and issubclass(member, Recurrent):
+        raise OptionError(
+            explain(
+                network,
+                expected="a model that reads single vectors, as this task has no sequences",
+                got="a recurrent one",
+                remedy="Choose another; 'undamped list' shows all.",
+            )
+        )
+
+
+def refuse_condition(network: str, options: Mapping[str, Any]) -> None:
+    """Refuse a conditional flow where there are points alone.
+
+    Args:
+        network: The registry name of the model.
+        options: Its options.
+    """
+    if options.get("context_size"):
+        raise OptionError(
+            explain(
+                f"{network}.context_size",
+                expected="0, as there is nothing here to condition on",
+                got=options["context_size"],
+                remedy="Leave it out, or call the flow from Python: flow.log_prob(x, context).",
+            )
+        )

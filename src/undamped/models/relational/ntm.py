@@ -1,0 +1,121 @@
+"""Neural Turing machine (Graves, Wayne and Danihelka, 2014) over the codes of pictures."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Unpack
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from undamped._base.checked import checked
+from undamped._base.contract import TaskShape
+from undamped._base.options import Units
+from undamped._base.registry import models
+from undamped.models.relational.base import RelationalModel, SightOptions, start, start_gates
+
+SHIFTS = (-1, 0, 1)
+
+
+class _Address(nn.Module):
+    """Where a head looks: by content, mixed with where it looked before, shifted, sharpened."""
+
+    def __init__(self, hidden_size: int, width: int) -> None:
+        super().__init__()
+        self.key = start(nn.Linear(hidden_size, width), 5 / 3)
+        self.strength = start(nn.Linear(hidden_size, 1), "relu")
+        self.gate = start(nn.Linear(hidden_size, 1))
+        self.shift = start(nn.Linear(hidden_size, len(SHIFTS)))
+        self.sharpness = start(nn.Linear(hidden_size, 1), "relu")
+
+    def forward(self, hidden: Tensor, memory: Tensor, before: Tensor | None) -> Tensor:
+        """Return weights (batch, rows) over a memory (batch, rows, width)."""
+        key = torch.tanh(self.key(hidden)).unsqueeze(1)
+        likeness = F.cosine_similarity(key, memory, dim=2)
+        weights = torch.softmax(F.softplus(self.strength(hidden)) * likeness, 1)
+        if before is not None:
+            gate = torch.sigmoid(self.gate(hidden))
+            weights = gate * weights + (1 - gate) * before
+        shifted = torch.stack([torch.roll(weights, by, 1) for by in SHIFTS], 1)
+        weights = (shifted * torch.softmax(self.shift(hidden), 1).unsqueeze(2)).sum(1)
+        weights = weights ** (F.softplus(self.sharpness(hidden)) + 1)
+        return weights / weights.sum(1, keepdim=True)
+
+
+@models.register("ntm")
+class NTM(RelationalModel):
+    """An LSTM that reads and writes a memory by content and by shifts.
+
+    Equation:
+        h_t = LSTM([z_t, r_{t−1}]),  r_t = Σ_i a_t(i) M_{t−1}(i),  y = W h_{T+1}
+        M_t(i) = M_{t−1}(i) (1 − w_t(i) e_t) + w_t(i) c_t
+
+    Symbols:
+        z_t normalised code of picture t (zero after the last), M memory, a and w where the reading
+        and the writing head look, e and c what is erased and added; r_1 is zero.
+
+    Promise:
+        None: the controller sees the pictures themselves.
+
+    Args:
+        shape: The shape of the task.
+        hidden_size: Units of the LSTM.
+        memory_size: Rows of the memory.
+        memory_width: Numbers of a row.
+        sight: How pictures are seen; see `SightOptions`.
+
+    Example:
+        >>> task = undamped.tasks.build("rmts", holdout=95)
+        >>> model = undamped.NTM(task.task_shape, hidden_size=32)
+        >>> model(task.batch("test", 0, 4)).shape
+        torch.Size([4, 2])
+
+    Reference:
+        A. Graves, G. Wayne, I. Danihelka. Neural Turing machines. 2014; as T. W. Webb and others
+        have it.
+    """
+
+    fixed_length = False
+    recipe: ClassVar = {"model": {"hidden_size": 512}}
+
+    @checked
+    def __init__(
+        self,
+        shape: TaskShape,
+        *,
+        hidden_size: Units = 512,
+        memory_size: Units = 10,
+        memory_width: Units = 256,
+        **sight: Unpack[SightOptions],
+    ) -> None:
+        super().__init__(shape, **sight)
+        self.lstm = nn.LSTMCell(self.features + memory_width, hidden_size)
+        start_gates(self.lstm)
+        self.read, self.write = (_Address(hidden_size, memory_width) for _ in range(2))
+        self.erase = start(nn.Linear(hidden_size, memory_width))
+        self.add = start(nn.Linear(hidden_size, memory_width), 5 / 3)
+        self.memory = nn.Parameter(torch.empty(memory_size, memory_width))
+        nn.init.xavier_normal_(self.memory)
+        self.head = start(nn.Linear(hidden_size, shape.output_size))
+
+    def decide(self, codes: Tensor) -> Tensor:
+        """Return the answers (batch, output) to codes (time, batch, features)."""
+        z = self.normalise(codes)
+        batch = z.shape[1]
+        memory = self.memory.expand(batch, -1, -1)
+        retrieved = z.new_zeros(batch, self.memory.shape[1])
+        looked: Tensor | None = None
+        wrote: Tensor | None = None
+        state: Any = None
+        for t, code in enumerate(z):
+            state = self.lstm(torch.cat([code, retrieved], 1), state)
+            hidden = state[0]
+            if t > 0:  # there is nothing to read before the first picture is written
+                looked = self.read(hidden, memory, looked)
+                retrieved = torch.einsum("bi,biw->bw", looked, memory)
+            place: Tensor = self.write(hidden, memory, wrote)
+            wrote, at = place, place.unsqueeze(2)
+            erased = memory * (1 - at * torch.sigmoid(self.erase(hidden)).unsqueeze(1))
+            memory = erased + at * torch.tanh(self.add(hidden)).unsqueeze(1)
+        last = torch.cat([torch.zeros_like(z[0]), retrieved], 1)
+        return self.head(self.lstm(last, state)[0])
