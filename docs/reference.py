@@ -38,7 +38,7 @@ def packages() -> list[str]:
     for module in pkgutil.iter_modules(undamped.__path__, "undamped."):
         if module.ispkg and module.name not in HIDDEN:
             found.append(module.name)
-    found.append("undamped.fields.physics")
+    found.append("undamped.models.physics.fields")
     return [name for name in found if public_names(name) or name in MORE]
 
 

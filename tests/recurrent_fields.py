@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.errors import OptionError
-from undamped.solvers import Solver
-from undamped.solvers.settings import choose_solver
+from undamped.ode import Solver
+from undamped.ode.settings import choose_solver
 
 
 class AntisymmetricField(nn.Module):

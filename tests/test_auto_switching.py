@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from undamped._base.errors import OptionError
-from undamped.solvers import Auto, solve
-from undamped.solvers.methods.implicit.auto import AutoStepper
+from undamped.ode import Auto, solve
+from undamped.ode.methods.implicit.auto import AutoStepper
 
 START = torch.tensor([[2.0, 0.0]], dtype=torch.float64)
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-7}

@@ -7,7 +7,7 @@ import torch
 from undamped.bench import ode
 from undamped.bench.ode_tables import FieldTiming, OdeBenchmark
 from undamped.bench.timing import Timing
-from undamped.solvers import solve
+from undamped.ode import solve
 
 
 def test_reports():

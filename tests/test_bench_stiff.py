@@ -8,7 +8,7 @@ import torch
 
 from undamped.bench import stiff
 from undamped.bench.stiff_problems import problems
-from undamped.solvers import solve
+from undamped.ode import solve
 
 
 @pytest.mark.parametrize("problem", problems(quick=False), ids=lambda problem: problem.name)

@@ -11,8 +11,8 @@ from member_groups import WHOLE
 from undamped._base.errors import OptionError, UndampedError, UnknownNameError
 from undamped._base.options import PositiveInt, options_of
 from undamped._base.registry import models
-from undamped.fields import HeavyBallField, NeuralODE, PerceptronField
 from undamped.models.continuous import ContinuousModel
+from undamped.ode.fields import HeavyBallField, NeuralODE, PerceptronField
 
 
 def sizes(name):

@@ -50,7 +50,7 @@ from undamped.models.task_model import TaskModel
 from undamped.models.irregular.network import StampedNetwork
 from undamped._base.options import options_of
 from undamped._base.registry import models, solvers
-from undamped.solvers import LinearRotating
+from undamped.ode import LinearRotating
 
 def train(module, loss):
     step = torch.optim.SGD(module.parameters(), lr=0.01)
@@ -93,7 +93,7 @@ for name in solvers:
         field = LinearRotating(lambda t: t * (weight - weight.mT))
     path = undamped.odeint(field, start, times, method=name, **how)
     path[-1].sum().backward()
-from undamped.fields import PerceptronField
+from undamped.ode.fields import PerceptronField
 ode = undamped.NeuralODE(PerceptronField(2, 4))
 train(ode, lambda: ode(torch.randn(5, 2)).square().mean())
 import tempfile, pathlib

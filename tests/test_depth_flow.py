@@ -9,8 +9,8 @@ import undamped
 from undamped._base.errors import OptionError
 from undamped.analysis import depth_flow, kept_gradient
 from undamped.analysis.depth_flow import flows_in_depth
-from undamped.flows.neural_ode import NeuralODE
 from undamped.models.point_model import PointModel
+from undamped.ode.flows.neural_ode import NeuralODE
 
 
 class LinearField(nn.Module):

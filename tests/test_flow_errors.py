@@ -9,7 +9,7 @@ from torch import nn
 
 import undamped
 from undamped._base.errors import OptionError, ShapeError
-from undamped.fields import PerceptronField
+from undamped.ode.fields import PerceptronField
 
 
 class Foreign(nn.Module):
@@ -75,7 +75,7 @@ def test_what_a_field_itself_raises_later_stays():
 def test_a_solve_does_not_load_the_compiler():
     code = """
 import sys, torch, undamped
-from undamped.fields import PerceptronField
+from undamped.ode.fields import PerceptronField
 undamped.NeuralODE(PerceptronField(2, 4))(torch.ones(1, 2))
 print("torch._dynamo" in sys.modules)
 """

@@ -11,14 +11,14 @@ from scipy.integrate import trapezoid
 
 import undamped
 from undamped._base.errors import OptionError
-from undamped.flows.depth_gradients import adjoints, coherence, parameter_gradients, spans
-from undamped.flows.gradient_keeping import (
+from undamped.ode.flows.depth_gradients import adjoints, coherence, parameter_gradients, spans
+from undamped.ode.flows.gradient_keeping import (
     KEPT,
     direction_penalty,
     every_direction_penalty,
     parameter_penalty,
 )
-from undamped.flows.waypoints import Waypoint, Waypoints
+from undamped.ode.flows.waypoints import Waypoint, Waypoints
 from undamped.training import Run, fit, resume
 
 T = 2.0

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from undamped.solvers import CorrectionNetwork, HyperSolver
-from undamped.solvers.methods.hyper.fitting import fit
+from undamped.ode import CorrectionNetwork, HyperSolver
+from undamped.ode.methods.hyper.fitting import fit
 
 RATE = torch.tensor([[0.0, 1.0], [-1.0, -0.2]], dtype=torch.float64)
 

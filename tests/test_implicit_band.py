@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from undamped._base.errors import OptionError
-from undamped.solvers import SDIRK4, Radau5, solve
-from undamped.solvers.methods.implicit.band import Band, BandFactors, solve_stages
-from undamped.solvers.methods.implicit.linearization import Linearization
+from undamped.ode import SDIRK4, Radau5, solve
+from undamped.ode.methods.implicit.band import Band, BandFactors, solve_stages
+from undamped.ode.methods.implicit.linearization import Linearization
 
 D = torch.float64
 BAND, SIZE = Band(2, 1), 11

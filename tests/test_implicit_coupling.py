@@ -12,7 +12,7 @@ from torch import nn
 
 from undamped._base.errors import SolveError
 from undamped._base.registry import solvers
-from undamped.solvers import Radau5, solve
+from undamped.ode import Radau5, solve
 
 IMPLICIT = [n for n in solvers if solvers[n].implicit and not solvers[n].switches]
 GRADIENTS = ["checkpoint", "backprop", "adjoint"]

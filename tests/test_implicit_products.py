@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from undamped._base.registry import solvers
-from undamped.solvers import solve
-from undamped.solvers.methods.implicit import linearization
-from undamped.solvers.methods.implicit.factors import FullFactors, Inverses
-from undamped.solvers.methods.implicit.local_field import LocalField
+from undamped.ode import solve
+from undamped.ode.methods.implicit import linearization
+from undamped.ode.methods.implicit.factors import FullFactors, Inverses
+from undamped.ode.methods.implicit.local_field import LocalField
 
 ONE = torch.ones(2, 1, dtype=torch.float64)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from undamped._base.errors import OptionError
-from undamped.solvers import solve
+from undamped.ode import solve
 
 METHODS = ["radau5", "sdirk4", "trbdf2"]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from undamped._base.registry import solvers
-from undamped.solvers import Rodas5P, solve
+from undamped.ode import Rodas5P, solve
 
 IMPLICIT = [n for n in solvers if solvers[n].implicit and not solvers[n].switches]
 # A symmetric method keeps fast modes: |R(∞)| = 1.

@@ -9,11 +9,11 @@ from test_motion_oracles import compare, made, slope, states
 from undamped._base.contract import Batch, StateSpace
 from undamped._base.errors import NonFiniteError, OptionError
 from undamped.analysis.promises import measure
-from undamped.fields.physics import LagrangianField
-from undamped.fields.physics.curvature import Curvature
-from undamped.fields.physics.perceptron_lagrangian import PerceptronLagrangian
-from undamped.fields.physics.smooth_perceptron import SmoothPerceptron
-from undamped.solvers import solve
+from undamped.models.physics.fields import LagrangianField
+from undamped.models.physics.fields.curvature import Curvature
+from undamped.models.physics.fields.perceptron_lagrangian import PerceptronLagrangian
+from undamped.models.physics.fields.smooth_perceptron import SmoothPerceptron
+from undamped.ode import solve
 from undamped.tasks.physics.links import angles_of, plane_of
 from undamped.training import fit
 
@@ -176,7 +176,7 @@ def test_promises_with_fewer_inputs_and_friction():
 
 
 def test_power_that_does_not_balance_would_not_pass(monkeypatch):
-    from undamped.fields.physics.mass_lagrangian import MassLagrangian
+    from undamped.models.physics.fields.mass_lagrangian import MassLagrangian
 
     plain = MassLagrangian.acceleration
     torch.manual_seed(0)

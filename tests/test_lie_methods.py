@@ -13,7 +13,7 @@ import undamped
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.registry import solvers
 from undamped.kernels.skew_exponential import skew_exponential
-from undamped.solvers import LinearRotating, Rotating, solve
+from undamped.ode import LinearRotating, Rotating, solve
 
 D = torch.float64
 NAMES = [name for name in solvers if solvers[name].rotates]

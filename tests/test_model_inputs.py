@@ -6,7 +6,7 @@ from torch import nn
 
 import undamped
 from undamped._base.errors import OptionError, ShapeError
-from undamped.fields import BottleneckField, ConcatSquashField, ContinuousFlow
+from undamped.ode.fields import BottleneckField, ConcatSquashField, ContinuousFlow
 
 VECTORS = [
     "node", "hbnode", "ghbnode", "sonode", "depth-variant-node", "data-controlled-node",

@@ -6,7 +6,7 @@ import torch
 
 from undamped._base.contract import StateSpace
 from undamped._base.errors import NonFiniteError, OptionError
-from undamped.fields.physics import (
+from undamped.models.physics.fields import (
     ConstantInput,
     Coordinates,
     Driven,
@@ -17,8 +17,8 @@ from undamped.fields.physics import (
     Ports,
     SmoothPerceptron,
 )
-from undamped.fields.physics.hamiltonian import by_autograd
-from undamped.solvers import solve
+from undamped.models.physics.fields.hamiltonian import by_autograd
+from undamped.ode import solve
 
 ACTIVATIONS = ("tanh", "softplus", "sigmoid", "silu")
 

@@ -21,7 +21,7 @@ from undamped.analysis.motion_picture import motion_picture
 from undamped.analysis.motion_portrait import motion_portrait
 from undamped.analysis.motion_potential import motion_potential
 from undamped.analysis.motion_volume import motion_volume
-from undamped.fields.physics import LagrangianField
+from undamped.models.physics.fields import LagrangianField
 from undamped.report import animate
 from undamped.tasks import build
 from undamped.training import fit

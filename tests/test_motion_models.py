@@ -153,7 +153,7 @@ def test_a_promise_belongs_to_field_and_solver():
 
 
 def test_a_wrong_gradient_would_not_pass(monkeypatch):
-    from undamped.fields.physics import PerceptronHamiltonian
+    from undamped.models.physics.fields import PerceptronHamiltonian
 
     plain = PerceptronHamiltonian.gradient
 

@@ -9,7 +9,7 @@ import torch
 import undamped
 from undamped._base.contract import Batch, StateSpace
 from undamped._base.errors import OptionError, ShapeError
-from undamped.fields.physics import LagrangianField
+from undamped.models.physics.fields import LagrangianField
 
 GENERATOR = np.random.default_rng(0)
 

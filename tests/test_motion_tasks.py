@@ -6,8 +6,8 @@ import torch
 from undamped._base.contract import StateSpace
 from undamped._base.errors import DataError, OptionError
 from undamped._base.registry import tasks
-from undamped.fields.physics.hamiltonian import by_autograd
-from undamped.fields.physics.lagrangian import LagrangianField
+from undamped.models.physics.fields.hamiltonian import by_autograd
+from undamped.models.physics.fields.lagrangian import LagrangianField
 from undamped.tasks.physics.motion_task import MotionTask
 from undamped.tasks.physics.scores import relative_error, valid_time
 

@@ -13,7 +13,8 @@ from member_groups import OF_VECTORS
 from undamped._base.errors import OptionError
 from undamped._base.options import options_of
 from undamped._base.registry import models
-from undamped.fields import (
+from undamped.ode import solve
+from undamped.ode.fields import (
     Augmentation,
     BottleneckField,
     ConcatSquashField,
@@ -28,8 +29,7 @@ from undamped.fields import (
     StackedODE,
     WithIntegral,
 )
-from undamped.fields.depth_variant import basis_values
-from undamped.solvers import solve
+from undamped.ode.fields.depth_variant import basis_values
 
 CONTINUOUS = [
     "node", "hbnode", "ghbnode", "sonode", "depth-variant-node", "data-controlled-node",

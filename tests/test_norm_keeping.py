@@ -9,14 +9,14 @@ import torch
 
 import undamped
 from undamped._base.errors import OptionError, SolveError
-from undamped.fields.antisymmetric import IsospectralAntisymmetricField
-from undamped.fields.orthogonal import GatedOrthogonalField, IsospectralOrthogonalField
-from undamped.flows.depth_gradients import adjoints, sizes
-from undamped.flows.parameter_path import RotationPath, rotation_logarithms
-from undamped.flows.shared_flow import AlongPath, SharedFlow
-from undamped.flows.waypoints import Waypoints
 from undamped.models.continuous.antisymmetric import AntisymmetricNODE
-from undamped.solvers import solve
+from undamped.ode import solve
+from undamped.ode.fields.antisymmetric import IsospectralAntisymmetricField
+from undamped.ode.fields.orthogonal import GatedOrthogonalField, IsospectralOrthogonalField
+from undamped.ode.flows.depth_gradients import adjoints, sizes
+from undamped.ode.flows.parameter_path import RotationPath, rotation_logarithms
+from undamped.ode.flows.shared_flow import AlongPath, SharedFlow
+from undamped.ode.flows.waypoints import Waypoints
 
 N, T = 4, 1.5
 KINDS = [
@@ -262,7 +262,7 @@ def test_a_path_stays_orthogonal_and_is_as_exact_as_asked(field):
     path = SharedFlow(moving, depth=3.0, tolerance=1e-6).path()
     assert isinstance(path, RotationPath)
     times = [0.0, 0.1234, 1.5, 2.9999, 3.0]
-    turning = undamped.solvers.Rotating(moving.motion)
+    turning = undamped.ode.Rotating(moving.motion)
     with torch.no_grad():
         exact = solve(turning, moving.beginning(), times, rtol=1e-10, atol=1e-11).values
         found = torch.stack([path.at(t) for t in times])

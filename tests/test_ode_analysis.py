@@ -18,7 +18,7 @@ from undamped.analysis.stiffness import (
     heavy_ball_matrix,
     stiffness,
 )
-from undamped.fields import PerceptronField
+from undamped.ode.fields import PerceptronField
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = (DOCS / "continuous.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from torch import nn
 
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.registry import solvers
-from undamped.solvers import Status, solve
+from undamped.ode import Status, solve
 
 RATES = torch.tensor([[1.0], [4.0], [0.3]], dtype=torch.float64)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from undamped._base.errors import SolveError
-from undamped.solvers import solve
+from undamped.ode import solve
 
 D = torch.float64
 

@@ -7,8 +7,8 @@ from torch import nn
 import undamped
 from undamped._base.errors import OptionError
 from undamped._base.registry import solvers
-from undamped.solvers import solve
-from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
+from undamped.ode import solve
+from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 
 D = torch.float64
 EXPLICIT = [name for name in solvers if issubclass(solvers[name], RungeKutta)]
@@ -266,7 +266,7 @@ def test_no_false_alarm_at_zero_and_in_mixed_precision(gradient):
 
 def test_undoing_steps_that_leads_elsewhere_is_refused():
     # Undoing n steps magnifies rounding by coupling^(−n).
-    method = undamped.solvers.McCallumFoster("midpoint", coupling=0.5)
+    method = undamped.ode.McCallumFoster("midpoint", coupling=0.5)
     start = torch.ones(2, 2, requires_grad=True)
     options = {"step_size": 0.01}
     values = solve(

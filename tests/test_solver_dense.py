@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from undamped._base.errors import OptionError, ShapeError
-from undamped.solvers import solve
+from undamped.ode import solve
 
 ONE = torch.ones(1, dtype=torch.float64)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from undamped._base.errors import OptionError
-from undamped.solvers import Event, Status, solve
+from undamped.ode import Event, Status, solve
 
 WAYS = ["checkpoint", "backprop", "adjoint"]
 

@@ -12,7 +12,7 @@ from undamped._base.errors import (
     SolveError,
     UnknownNameError,
 )
-from undamped.solvers import Status, iterate, solve
+from undamped.ode import Status, iterate, solve
 
 ONE = torch.ones(2, 1, dtype=torch.float64)
 

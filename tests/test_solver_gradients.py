@@ -10,7 +10,7 @@ from torch import nn
 
 from undamped._base.errors import OptionError
 from undamped._base.registry import solvers
-from undamped.solvers import HyperSolver, McCallumFoster, Separable, solve
+from undamped.ode import HyperSolver, McCallumFoster, Separable, solve
 
 torch.manual_seed(0)
 START = torch.randn(3, 2, dtype=torch.float64)

@@ -7,9 +7,9 @@ from torch.func import functional_call
 
 import undamped
 from undamped._base.errors import OptionError, ShapeError
-from undamped.fields import NeuralODE, PerceptronField
-from undamped.solvers import solve
-from undamped.solvers.methods.explicit.dopri5 import Dopri5
+from undamped.ode import solve
+from undamped.ode.fields import NeuralODE, PerceptronField
+from undamped.ode.methods.explicit.dopri5 import Dopri5
 
 D = torch.float64
 TIMES = [0.0, 1.0]

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import undamped.solvers as ours
+import undamped.ode as ours
 from undamped._base.errors import OptionError
-from undamped.solvers import Status, solve
+from undamped.ode import Status, solve
 
 START = torch.tensor([[1.0, 0.0], [0.0, 2.0]], dtype=torch.float64)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from undamped._base.registry import solvers
-from undamped.solvers import LinearRotating, Rotating, Separable, solve
+from undamped.ode import LinearRotating, Rotating, Separable, solve
 
 torch.manual_seed(0)
 START = torch.tensor([[0.9, 0.3], [-0.4, 0.7]], dtype=torch.float64)

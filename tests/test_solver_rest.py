@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from undamped._base.registry import solvers
-from undamped.solvers import iterate, solve
+from undamped.ode import iterate, solve
 
 D = torch.float64
 ADAPTIVE = [name for name in solvers if solvers[name]().adaptive]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from undamped.solvers import solve
+from undamped.ode import solve
 
 ONE = torch.ones(1, dtype=torch.float64)
 

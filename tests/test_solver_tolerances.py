@@ -7,7 +7,7 @@ import torch
 
 import undamped
 from undamped._base.errors import OptionError, ShapeError, SolveError
-from undamped.solvers import StepControl, solve
+from undamped.ode import StepControl, solve
 
 D = torch.float64
 

@@ -545,7 +545,7 @@ def test_complex_states(method, interface):
     ],
 )
 def test_names_of_methods(theirs, ours):
-    from undamped.solvers.settings import choose_solver
+    from undamped.ode.settings import choose_solver
 
     assert choose_solver(theirs).name == ours
     with pytest.raises(LookupError, match="dopri"):

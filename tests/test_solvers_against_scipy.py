@@ -6,7 +6,7 @@ import scipy.integrate
 import torch
 from torch import nn
 
-import undamped.solvers as ours
+import undamped.ode as ours
 from detest import EXACT, PROBLEMS
 
 TIMES = [0.0, 1.3, 4.0, 10.0]

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from undamped.solvers import solve
-from undamped.solvers.methods.stage_times import MANY, StageClock, stage_times
+from undamped.ode import solve
+from undamped.ode.methods.stage_times import MANY, StageClock, stage_times
 
 NODES = (0.0, 0.2, 1 / 3, 1.0)
 

@@ -13,8 +13,8 @@ import torch
 import undamped
 from undamped.kernels import runge_kutta_sums as weighted_sums
 from undamped.kernels.runge_kutta_sums import WeightedSums
-from undamped.solvers import solve
-from undamped.solvers.loop.norm import ErrorNorm
+from undamped.ode import solve
+from undamped.ode.loop.norm import ErrorNorm
 
 TYPES = {torch.float32: 2e-6, torch.float64: 1e-14}
 

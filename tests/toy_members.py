@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from undamped._base.contract import Batch, StateSpace, TaskShape
 from undamped._base.options import Units
 from undamped.models.task_model import TaskModel
-from undamped.solvers import odeint
+from undamped.ode import odeint
 from undamped.tasks.task import Chance, GeneratedTask
 
 PICTURES = TaskShape(

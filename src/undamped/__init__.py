@@ -1,6 +1,6 @@
 """undamped: networks that carry information a long way.
 
-Public names, nothing else. All of them, and the rooms (`undamped.analysis`, `undamped.solvers`,
+Public names, nothing else. All of them, and the rooms (`undamped.analysis`, `undamped.ode`,
 `undamped.data`, …), are loaded when they are asked for; the models among the names are those of
 the registry. `__init__.pyi` tells editors and type checkers what there is.
 """
@@ -10,21 +10,21 @@ from undamped._base.registry import models
 from undamped.version import __version__ as __version__
 
 _NAMES = {
-    "ContinuousFlow": "undamped.flows",
+    "ContinuousFlow": "undamped.ode.flows",
     "Decoder": "undamped.models.encoder_decoder",
     "EncoderDecoder": "undamped.models.encoder_decoder",
-    "NeuralODE": "undamped.flows",
+    "NeuralODE": "undamped.ode.flows",
     "SequenceClassifier": "undamped.estimators",
     "SequenceForecaster": "undamped.estimators",
     "SequenceModel": "undamped.models.sequence_model",
     "SequenceRegressor": "undamped.estimators",
-    "StableResidual": "undamped.flows",
+    "StableResidual": "undamped.ode.flows",
     "__version__": "undamped.version",
     "build": "undamped.networks.models",
-    "odeint": "undamped.solvers",
-    "odeint_adjoint": "undamped.solvers",
-    "odeint_dense": "undamped.solvers",
-    "odeint_event": "undamped.solvers",
+    "odeint": "undamped.ode",
+    "odeint_adjoint": "undamped.ode",
+    "odeint_dense": "undamped.ode",
+    "odeint_event": "undamped.ode",
     "penalty": "undamped.networks.penalty",
     "plain_loops": "undamped.kernels.dispatch",
 }

@@ -16,9 +16,9 @@ from undamped._base import errors as errors
 from undamped import estimators as estimators
 from undamped import experiments as experiments
 from undamped import export as export
-from undamped import fields as fields
+from undamped.ode import fields as fields
 from undamped._base import files as files
-from undamped import flows as flows
+from undamped.ode import flows as flows
 from undamped import kernels as kernels
 from undamped._base import lazy as lazy
 from undamped._base import memory as memory
@@ -41,9 +41,9 @@ from undamped import version as version
 from undamped.estimators import SequenceClassifier as SequenceClassifier
 from undamped.estimators import SequenceForecaster as SequenceForecaster
 from undamped.estimators import SequenceRegressor as SequenceRegressor
-from undamped.flows import ContinuousFlow as ContinuousFlow
-from undamped.flows import NeuralODE as NeuralODE
-from undamped.flows import StableResidual as StableResidual
+from undamped.ode.flows import ContinuousFlow as ContinuousFlow
+from undamped.ode.flows import NeuralODE as NeuralODE
+from undamped.ode.flows import StableResidual as StableResidual
 from undamped.kernels.dispatch import plain_loops as plain_loops
 from undamped.networks import AdamLSTM as AdamLSTM
 from undamped.networks import AdamRNN as AdamRNN
@@ -155,8 +155,8 @@ from undamped.networks.rivals.nearest_dtw import NearestDTW as NearestDTW
 from undamped.networks.rivals.ridge_lags import RidgeOnLags as RidgeOnLags
 from undamped.networks.rivals.seasonal_naive import SeasonalNaive as SeasonalNaive
 from undamped.models.sequence_model import SequenceModel as SequenceModel
-from undamped.solvers import odeint as odeint
-from undamped.solvers import odeint_adjoint as odeint_adjoint
-from undamped.solvers import odeint_dense as odeint_dense
-from undamped.solvers import odeint_event as odeint_event
+from undamped.ode import odeint as odeint
+from undamped.ode import odeint_adjoint as odeint_adjoint
+from undamped.ode import odeint_dense as odeint_dense
+from undamped.ode import odeint_event as odeint_event
 from undamped.version import __version__ as __version__

@@ -184,7 +184,7 @@ def import_modules(package: str) -> None:
 
 models: Registry[Any] = Registry("model", package=("undamped.cells", "undamped.networks"))
 tasks: Registry[Any] = Registry("task", package="undamped.tasks")
-solvers: Registry[Any] = Registry("solver", package="undamped.solvers")
+solvers: Registry[Any] = Registry("solver", package="undamped.ode")
 instruments: Registry[Any] = Registry("instrument", package="undamped.analysis")
 experiments: Registry[Any] = Registry("experiment", package="undamped.experiments")
 benchmarks: Registry[Any] = Registry("benchmark", package="undamped.bench")

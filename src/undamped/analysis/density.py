@@ -17,7 +17,7 @@ from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace, numbers
 from undamped.analysis.core.unrolled import evaluating
-from undamped.flows.continuous_flow import ContinuousFlow
+from undamped.ode.flows.continuous_flow import ContinuousFlow
 
 Array = NDArray[Any]
 SHOWN = 200

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from undamped._base.errors import OptionError, explain
 from undamped.analysis.core.unrolled import State, evaluating, separate
 from undamped.analysis.gradient_flow import GradientFlow, Loss, projection, summarise
-from undamped.flows.continuous_flow import ContinuousFlow, FlowResult
-from undamped.flows.solving import SolvingModule
-from undamped.flows.stable_residual import StableResidual
-from undamped.flows.waypoints import Waypoint, Waypoints
+from undamped.ode.flows.continuous_flow import ContinuousFlow, FlowResult
+from undamped.ode.flows.solving import SolvingModule
+from undamped.ode.flows.stable_residual import StableResidual
+from undamped.ode.flows.waypoints import Waypoint, Waypoints
 
 Points = list[State]
 

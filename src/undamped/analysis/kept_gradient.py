@@ -23,15 +23,15 @@ from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace, positive
 from undamped.analysis.core.unrolled import evaluating
 from undamped.analysis.gradient_flow import Loss, projection
-from undamped.flows.depth_gradients import (
+from undamped.ode.flows.depth_gradients import (
     adjoints,
     coherence,
     parameter_gradients,
     sizes,
     spans,
 )
-from undamped.flows.neural_ode import NeuralODE
-from undamped.flows.waypoints import Waypoints
+from undamped.ode.flows.neural_ode import NeuralODE
+from undamped.ode.flows.waypoints import Waypoints
 
 Array = NDArray[np.float64]
 

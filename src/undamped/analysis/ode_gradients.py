@@ -21,12 +21,12 @@ from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Record, Result, plain
 from undamped.analysis.core.style import Style, Trace
-from undamped.flows.continuous_flow import FlowResult
-from undamped.flows.neural_ode import NeuralODE
-from undamped.flows.solving import SolvingModule
-from undamped.solvers import McCallumFoster, Solver
-from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
-from undamped.solvers.settings import Gradient, Settings, choose_solver
+from undamped.ode import McCallumFoster, Solver
+from undamped.ode.flows.continuous_flow import FlowResult
+from undamped.ode.flows.neural_ode import NeuralODE
+from undamped.ode.flows.solving import SolvingModule
+from undamped.ode.methods.explicit.runge_kutta import RungeKutta
+from undamped.ode.settings import Gradient, Settings, choose_solver
 
 WAYS: tuple[Gradient, ...] = ("checkpoint", "backprop", "adjoint", "reversible")
 LONG_ENOUGH = 1.0  # seconds of one pass that are measured well enough by it

@@ -194,7 +194,7 @@ class _HeavyBall(nn.Module):
 
 
 def _left(field: nn.Module, start: Tensor, end: float) -> float:
-    from undamped.solvers import solve
+    from undamped.ode import solve
 
     leaf = start.detach().clone().requires_grad_()
     final = solve(field, leaf, [0.0, end], method="dopri8", rtol=1e-8, atol=1e-10).final

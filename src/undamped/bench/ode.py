@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from undamped._base.registry import benchmarks
 from undamped.bench.ode_tables import FieldTiming, OdeBenchmark
 from undamped.bench.timing import interleaved, own_clock, peak_memory
-from undamped.solvers import solve
-from undamped.solvers.methods.explicit.dopri5 import Dopri5
+from undamped.ode import solve
+from undamped.ode.methods.explicit.dopri5 import Dopri5
 
 Tick = Callable[[str], None] | None
 TOLERANCE = 1e-5

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from undamped.bench.physics_sections import Section, timing_rows
 from undamped.bench.timing import interleaved, peak_memory
-from undamped.fields.physics.energies import PerceptronHamiltonian
+from undamped.models.physics.fields.energies import PerceptronHamiltonian
 from undamped.models.physics.srnn import SRNN
 
 Tick = Callable[[str], None] | None

@@ -11,8 +11,8 @@ from torch.func import grad, hessian, jacfwd, vmap
 
 from undamped.bench.physics_sections import Section, timing_rows
 from undamped.bench.timing import interleaved
-from undamped.fields.physics.lagrangian import LagrangianField
-from undamped.fields.physics.perceptron_lagrangian import PerceptronLagrangian
+from undamped.models.physics.fields.lagrangian import LagrangianField
+from undamped.models.physics.fields.perceptron_lagrangian import PerceptronLagrangian
 
 Tick = Callable[[str], None] | None
 FREEDOMS, WIDTH, LAYERS, STATES = 2, 64, 3, 256

@@ -19,7 +19,7 @@ from undamped._base.registry import benchmarks
 from undamped.bench.stiff_problems import StiffProblem, problems
 from undamped.bench.stiff_tables import StiffBenchmark, StiffTiming
 from undamped.bench.timing import interleaved, own_clock
-from undamped.solvers import solve
+from undamped.ode import solve
 
 Tick = Callable[[str], None] | None
 BATCH = 16

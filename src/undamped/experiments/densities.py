@@ -12,8 +12,8 @@ from torch import Tensor
 
 from undamped._base.options import PositiveFloat
 from undamped._base.registry import experiments
-from undamped.fields.concat_squash import ConcatSquashField
-from undamped.flows.continuous_flow import ContinuousFlow
+from undamped.ode.fields.concat_squash import ConcatSquashField
+from undamped.ode.flows.continuous_flow import ContinuousFlow
 from undamped.tasks.continuous_data import density
 
 

@@ -11,9 +11,9 @@ from undamped._base.contract import Batch, InputKind, TaskShape
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.registry import models
-from undamped.flows.continuous_flow import ContinuousFlow
 from undamped.models.task_model import TaskModel, answers_of, refuse_unfit
 from undamped.networks.recurrent import Recurrent
+from undamped.ode.flows.continuous_flow import ContinuousFlow
 
 
 class PointModel(TaskModel):

@@ -13,7 +13,7 @@ from torch import Tensor
 from undamped._base.contract import StateSpace
 from undamped._base.errors import OptionError
 from undamped.analysis.core.unrolled import evaluating
-from undamped.fields.physics.coordinates import split_inputs
+from undamped.models.physics.fields.coordinates import split_inputs
 from undamped.models.physics.state_model import StateModel
 from undamped.tasks.physics.scores import RolloutScores, relative_error
 from undamped.tasks.physics.system import System

@@ -19,10 +19,10 @@ from undamped._base.promises import (
     HasVolumeRate,
 )
 from undamped.analysis.promises.result import Result
-from undamped.flows.shared_flow import SharedFlow
-from undamped.flows.solving import SolvingModule
-from undamped.solvers import solve
-from undamped.solvers.settings import choose_solver
+from undamped.ode import solve
+from undamped.ode.flows.shared_flow import SharedFlow
+from undamped.ode.flows.solving import SolvingModule
+from undamped.ode.settings import choose_solver
 
 STATES = 4
 FINE = 1e-8

@@ -16,8 +16,8 @@ from undamped._base.promises import (
 )
 from undamped.analysis.promises.flow import SOLVED, STATES, jacobian_of_flow, solve_finely
 from undamped.analysis.promises.result import Result
-from undamped.flows.depth_gradients import adjoints, sizes
-from undamped.flows.waypoints import Waypoints
+from undamped.ode.flows.depth_gradients import adjoints, sizes
+from undamped.ode.flows.waypoints import Waypoints
 
 ROUNDED = 1e-12
 """How far from exact what only rounding changes may be."""

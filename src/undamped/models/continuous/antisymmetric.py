@@ -12,16 +12,16 @@ from undamped._base.errors import OptionError, explain
 from undamped._base.options import Default, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.fields.antisymmetric import (
+from undamped.models.continuous.base import ContinuousModel
+from undamped.models.continuous.moving import MovingModel
+from undamped.models.continuous.options import DepthOptions
+from undamped.ode.fields.antisymmetric import (
     AntisymmetricField,
     BoundedAntisymmetricField,
     IsospectralAntisymmetricField,
 )
-from undamped.flows.shared_flow import AlongPath
-from undamped.models.continuous.base import ContinuousModel
-from undamped.models.continuous.moving import MovingModel
-from undamped.models.continuous.options import DepthOptions
-from undamped.solvers.settings import choose_solver
+from undamped.ode.flows.shared_flow import AlongPath
+from undamped.ode.settings import choose_solver
 
 Motion = Literal["constant", "bounded", "isospectral"]
 INVERTIBLE = ContinuousModel.promises

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.promises import Kind, Promise
-from undamped.flows.input_checks import fitting, type_of
-from undamped.flows.neural_ode import NeuralODE
-from undamped.flows.stacked import StackedODE
 from undamped.models.continuous.keeping import GradientKeeping
+from undamped.ode.flows.input_checks import fitting, type_of
+from undamped.ode.flows.neural_ode import NeuralODE
+from undamped.ode.flows.stacked import StackedODE
 
 
 class ContinuousModel(GradientKeeping):

@@ -11,12 +11,12 @@ from undamped._base.checked import checked
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
-from undamped.fields.data_controlled import Controlled, DepthNetwork
-from undamped.fields.perceptron import Activation, PerceptronField
-from undamped.flows.neural_ode import NeuralODE
 from undamped.models.continuous.base import ContinuousModel
 from undamped.models.continuous.options import DepthOptions, flow_of
-from undamped.solvers.settings import choose_solver
+from undamped.ode.fields.data_controlled import Controlled, DepthNetwork
+from undamped.ode.fields.perceptron import Activation, PerceptronField
+from undamped.ode.flows.neural_ode import NeuralODE
+from undamped.ode.settings import choose_solver
 
 _OWN_DEPTHS = "With depths of their own samples share no times at which to add up y."
 

@@ -9,12 +9,12 @@ from torch import nn
 from undamped._base.checked import checked
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.registry import models
-from undamped.fields.augmented import Augmentation
-from undamped.fields.depth_variant import Basis, GalerkinField
-from undamped.fields.perceptron import PerceptronField
-from undamped.flows.stacked import StackedODE
 from undamped.models.continuous.base import ContinuousModel
 from undamped.models.continuous.options import DepthOptions, flow_arguments, flow_of
+from undamped.ode.fields.augmented import Augmentation
+from undamped.ode.fields.depth_variant import Basis, GalerkinField
+from undamped.ode.fields.perceptron import PerceptronField
+from undamped.ode.flows.stacked import StackedODE
 
 _OWN_PARAMETERS = "Each piece has parameters of its own, whose directions cannot agree."
 

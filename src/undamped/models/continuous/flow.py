@@ -17,11 +17,11 @@ from undamped._base.options import (
     PositiveInt,
 )
 from undamped._base.registry import models
-from undamped.fields.bottleneck import BottleneckField
-from undamped.fields.concat_squash import ConcatSquashField
-from undamped.flows.continuous_flow import ContinuousFlow, FlowResult
-from undamped.flows.jacobian_trace import NoiseKind, TraceKind
-from undamped.flows.solve_options import TOLERANCE, SolveOptions, solver_arguments
+from undamped.ode.fields.bottleneck import BottleneckField
+from undamped.ode.fields.concat_squash import ConcatSquashField
+from undamped.ode.flows.continuous_flow import ContinuousFlow, FlowResult
+from undamped.ode.flows.jacobian_trace import NoiseKind, TraceKind
+from undamped.ode.flows.solve_options import TOLERANCE, SolveOptions, solver_arguments
 
 
 class DensitySolveOptions(SolveOptions, total=False):

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from undamped._base.promises import Kind, Promise
-from undamped.fields.heavy_ball import HeavyBallField
 from undamped.models.continuous.base import ContinuousModel
+from undamped.ode.fields.heavy_ball import HeavyBallField
 
 HEAVY_BALL = (
     *ContinuousModel.promises,

@@ -13,10 +13,6 @@ from undamped._base.checked import checked
 from undamped._base.errors import ShapeError, explain
 from undamped._base.options import Default, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import models
-from undamped.fields.convolutional import ConvolutionalField, ConvolutionalStart, ZeroChannels
-from undamped.fields.heavy_ball import HeavyBallField, SecondOrderField
-from undamped.flows.input_checks import fitting_pictures, type_of
-from undamped.flows.solve_options import TOLERANCE
 from undamped.models.continuous.base import ContinuousModel
 from undamped.models.continuous.heavy_ball import (
     GENERAL_HEAVY_BALL,
@@ -25,6 +21,10 @@ from undamped.models.continuous.heavy_ball import (
     HeavyBall,
 )
 from undamped.models.continuous.options import DepthOptions, flow_of
+from undamped.ode.fields.convolutional import ConvolutionalField, ConvolutionalStart, ZeroChannels
+from undamped.ode.fields.heavy_ball import HeavyBallField, SecondOrderField
+from undamped.ode.flows.input_checks import fitting_pictures, type_of
+from undamped.ode.flows.solve_options import TOLERANCE
 
 SMALL = 3
 """Side of the pictures on which promises are measured."""

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError, explain
 from undamped.cells.bases.penalised import Penalised
-from undamped.flows.gradient_keeping import (
+from undamped.models.continuous.options import KeepOptions, check_keeping
+from undamped.ode.flows.gradient_keeping import (
     KEPT,
     Kept,
     direction_penalty,
@@ -22,8 +23,7 @@ from undamped.flows.gradient_keeping import (
     norm_penalty,
     parameter_penalty,
 )
-from undamped.flows.waypoints import Waypoints
-from undamped.models.continuous.options import KeepOptions, check_keeping
+from undamped.ode.flows.waypoints import Waypoints
 
 
 class GradientKeeping(Penalised):

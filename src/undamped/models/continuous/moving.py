@@ -6,12 +6,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from undamped.fields.moving import MovingField
-from undamped.flows.neural_ode import NeuralODE
-from undamped.flows.parameter_path import StillPath
-from undamped.flows.shared_flow import AlongPath, SharedFlow, TurningAlongPath
 from undamped.models.continuous.base import ContinuousModel
 from undamped.models.continuous.options import DepthOptions, flow_of
+from undamped.ode.fields.moving import MovingField
+from undamped.ode.flows.neural_ode import NeuralODE
+from undamped.ode.flows.parameter_path import StillPath
+from undamped.ode.flows.shared_flow import AlongPath, SharedFlow, TurningAlongPath
 
 SHARE_OF_TOLERANCE = 0.1
 """How much finer the parameters are solved than the samples that read them."""

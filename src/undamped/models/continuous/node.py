@@ -10,10 +10,10 @@ from undamped._base.checked import checked
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.registry import models
-from undamped.fields.augmented import Augmentation
-from undamped.fields.perceptron import Activation, PerceptronField
 from undamped.models.continuous.base import ContinuousModel
 from undamped.models.continuous.options import DepthOptions, flow_of
+from undamped.ode.fields.augmented import Augmentation
+from undamped.ode.fields.perceptron import Activation, PerceptronField
 
 
 @models.register("node")

@@ -11,14 +11,14 @@ from undamped._base.errors import OptionError, explain
 from undamped._base.options import PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.fields.orthogonal import (
+from undamped.models.continuous.base import ContinuousModel
+from undamped.models.continuous.moving import MovingModel
+from undamped.models.continuous.options import DepthOptions
+from undamped.ode.fields.orthogonal import (
     GatedOrthogonalField,
     IsospectralOrthogonalField,
     OrthogonalActivation,
 )
-from undamped.models.continuous.base import ContinuousModel
-from undamped.models.continuous.moving import MovingModel
-from undamped.models.continuous.options import DepthOptions
 
 GATES = {"gates": 4, "gate_size": 8}
 

@@ -8,9 +8,9 @@ from torch import nn
 
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import Default, PositiveFloat, PositiveInt, Range, options_in
-from undamped.flows.gradient_keeping import Kept
-from undamped.flows.neural_ode import NeuralODE
-from undamped.flows.solve_options import SolveOptions, solver_arguments
+from undamped.ode.flows.gradient_keeping import Kept
+from undamped.ode.flows.neural_ode import NeuralODE
+from undamped.ode.flows.solve_options import SolveOptions, solver_arguments
 
 DEPTH = "Time T at the end of depth."
 Cosine = Annotated[float, Range(low=0, high=1, open_low=True)]

@@ -8,8 +8,8 @@ from undamped._base.checked import checked
 from undamped._base.options import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.promises import Promise
 from undamped._base.registry import models
-from undamped.flows.input_checks import fitting, type_of
-from undamped.flows.stable_residual import StableKind, StableLayers, StableResidual
+from undamped.ode.flows.input_checks import fitting, type_of
+from undamped.ode.flows.stable_residual import StableKind, StableLayers, StableResidual
 
 
 @models.register("resnet")

@@ -9,11 +9,11 @@ from torch import nn
 from undamped._base.checked import checked
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import models
-from undamped.fields.augmented import Augmentation
-from undamped.fields.perceptron import PerceptronField
-from undamped.flows.neural_ode import NeuralODE
 from undamped.models.continuous.base import ContinuousModel
 from undamped.models.continuous.options import KeepOptions
+from undamped.ode.fields.augmented import Augmentation
+from undamped.ode.fields.perceptron import PerceptronField
+from undamped.ode.flows.neural_ode import NeuralODE
 
 
 @models.register("rk-net")

@@ -9,9 +9,6 @@ from torch import Tensor, nn
 from undamped._base.checked import checked, with_fixed
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import models
-from undamped.fields.augmented import Augmentation
-from undamped.fields.heavy_ball import HeavyBallField, InitialMomentum, SecondOrderField
-from undamped.fields.perceptron import Activation, PerceptronField
 from undamped.models.continuous.base import ContinuousModel
 from undamped.models.continuous.heavy_ball import (
     GENERAL_HEAVY_BALL,
@@ -20,6 +17,9 @@ from undamped.models.continuous.heavy_ball import (
     HeavyBall,
 )
 from undamped.models.continuous.options import DepthOptions, flow_of
+from undamped.ode.fields.augmented import Augmentation
+from undamped.ode.fields.heavy_ball import HeavyBallField, InitialMomentum, SecondOrderField
+from undamped.ode.fields.perceptron import Activation, PerceptronField
 
 
 class _SecondOrder(ContinuousModel):

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import PositiveFloat, PositiveInt
-from undamped.solvers import solve
-from undamped.solvers.methods.combine import Terms
-from undamped.solvers.methods.explicit.runge_kutta import RungeKutta
-from undamped.solvers.methods.explicit.tableau import Tableau
-from undamped.solvers.settings import choose_solver
+from undamped.ode import solve
+from undamped.ode.methods.combine import Terms
+from undamped.ode.methods.explicit.runge_kutta import RungeKutta
+from undamped.ode.methods.explicit.tableau import Tableau
+from undamped.ode.settings import choose_solver
 
 SLOWEST, FASTEST = 0.01, 1.0
 """Rates at which decays and rotations start, per usual gap: from a hundred gaps to one."""

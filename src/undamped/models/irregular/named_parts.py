@@ -12,12 +12,12 @@ from undamped._base.options import check_against, options_of, unknown_name
 from undamped._base.registry import models
 from undamped.cells.bases.cell import Cell
 from undamped.cells.registry import Unrolled
-from undamped.fields.bottleneck import BottleneckField
-from undamped.fields.concat_squash import ConcatSquashField
-from undamped.fields.gru_field import GRUField
-from undamped.fields.heavy_ball import HeavyBallField
-from undamped.fields.perceptron import PerceptronField
-from undamped.fields.rotating import RotatingField
+from undamped.ode.fields.bottleneck import BottleneckField
+from undamped.ode.fields.concat_squash import ConcatSquashField
+from undamped.ode.fields.gru_field import GRUField
+from undamped.ode.fields.heavy_ball import HeavyBallField
+from undamped.ode.fields.perceptron import PerceptronField
+from undamped.ode.fields.rotating import RotatingField
 
 FieldName = Literal["perceptron", "rotating", "gru", "heavy-ball", "bottleneck", "concat-squash"]
 

@@ -13,10 +13,10 @@ from undamped._base.contract.clock import LONGEST_GAP
 from undamped._base.options import PositiveFloat, PositiveInt, Units
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.fields.gru_field import GRUField
 from undamped.models.irregular.cell_network import CellNetwork
 from undamped.models.irregular.gap_flows import STABLE_STEP, SolvedFlow
 from undamped.models.irregular.named_parts import FieldName, field_named
+from undamped.ode.fields.gru_field import GRUField
 
 
 @models.register("ode-rnn")

@@ -19,13 +19,13 @@ from undamped._base.options import (
 )
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.fields.perceptron import PerceptronField
-from undamped.fields.rotating import RotatingField
 from undamped.models.latent.encoder import BackwardEncoder, remembering
 from undamped.models.latent.latent_model import Bound, LatentModel
 from undamped.models.latent.normal import Normal
 from undamped.models.latent.path import UNITS, LatentFlow, integral
 from undamped.models.latent.points import Points
+from undamped.ode.fields.perceptron import PerceptronField
+from undamped.ode.fields.rotating import RotatingField
 
 
 @models.register("latent-ode")

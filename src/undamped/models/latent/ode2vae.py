@@ -20,7 +20,6 @@ from undamped._base.options import (
 )
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.fields.bayesian_acceleration import BayesianAcceleration
 from undamped.models.irregular.modes_rnn import ModesRNN
 from undamped.models.latent.encoder import BackwardEncoder, remembering
 from undamped.models.latent.latent_model import LatentModel
@@ -28,6 +27,7 @@ from undamped.models.latent.normal import Normal, standard
 from undamped.models.latent.path import UNITS, LatentFlow, integral
 from undamped.models.latent.points import Points
 from undamped.models.task_model import Aim, TaskLoss
+from undamped.ode.fields.bayesian_acceleration import BayesianAcceleration
 
 
 @models.register("ode2vae")

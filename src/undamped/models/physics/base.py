@@ -17,16 +17,16 @@ from torch import Tensor, nn
 from undamped._base.contract import StateSpace
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import Default, PositiveFloat
-from undamped.fields.physics.coordinates import Coordinates
-from undamped.fields.physics.ports import Driven, Paced
-from undamped.flows.neural_ode import NeuralODE
-from undamped.flows.solve_options import TOLERANCE, SolveOptions
+from undamped.models.physics.fields.coordinates import Coordinates
+from undamped.models.physics.fields.ports import Driven, Paced
 from undamped.models.physics.promised import cautions, promises_of
 from undamped.models.physics.state_model import StateModel, output_times
 from undamped.models.task_model import EVALUATIONS
-from undamped.solvers import Solver, solve
-from undamped.solvers.settings import choose_solver
-from undamped.solvers.solve import OnFailure
+from undamped.ode import Solver, solve
+from undamped.ode.flows.neural_ode import NeuralODE
+from undamped.ode.flows.solve_options import TOLERANCE, SolveOptions
+from undamped.ode.settings import choose_solver
+from undamped.ode.solve import OnFailure
 
 
 class MotionSolveOptions(SolveOptions, total=False):

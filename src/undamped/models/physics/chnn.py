@@ -12,13 +12,13 @@ from undamped._base.errors import OptionError, explain
 from undamped._base.options import PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.fields.physics.constrained import RodField
-from undamped.fields.physics.smooth_perceptron import SmoothActivation
-from undamped.flows.solve_options import solver_arguments
 from undamped.models.physics.base import MotionModel, MotionSolveOptions
+from undamped.models.physics.fields.constrained import RodField
+from undamped.models.physics.fields.smooth_perceptron import SmoothActivation
 from undamped.models.physics.lagrangian_model import velocity_coordinates
 from undamped.models.physics.promised import ENERGY
 from undamped.models.physics.state_model import shape_of
+from undamped.ode.flows.solve_options import solver_arguments
 
 LENGTHS = Promise(
     Kind.KEPT_CONSTRAINTS, "rods keep their lengths: the field keeps |r|² and its rate"

@@ -12,11 +12,10 @@ from undamped._base.errors import OptionError, explain
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.fields.physics.angles import PositionFeatures
-from undamped.fields.physics.mass_lagrangian import Forces, MassLagrangian
-from undamped.fields.physics.smooth_perceptron import SmoothActivation
-from undamped.flows.solve_options import solver_arguments
 from undamped.models.physics.base import MotionSolveOptions
+from undamped.models.physics.fields.angles import PositionFeatures
+from undamped.models.physics.fields.mass_lagrangian import Forces, MassLagrangian
+from undamped.models.physics.fields.smooth_perceptron import SmoothActivation
 from undamped.models.physics.hnn import Angles
 from undamped.models.physics.lagrangian_model import (
     Actuation,
@@ -25,6 +24,7 @@ from undamped.models.physics.lagrangian_model import (
     velocity_coordinates,
 )
 from undamped.models.physics.promised import BALANCE, ENERGY, PASSIVE
+from undamped.ode.flows.solve_options import solver_arguments
 
 MASS = Promise(Kind.POSITIVE_MASS, "masses are positive: no eigenvalue of M below its bound")
 

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from undamped._base.checked import checked
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import NonNegativeFloat
-from undamped.fields.physics.ports import Driven, Mechanics, times
 from undamped.models.physics.base import MotionModel
-from undamped.solvers import solve
+from undamped.models.physics.fields.ports import Driven, Mechanics, times
+from undamped.ode import solve
 
 _TURNS = ("angle", "cosine")
 _STATES = 64

@@ -12,7 +12,7 @@ from undamped._base.contract import Answer, Batch, InputKind, TaskShape, Use
 from undamped._base.errors import OptionError, ShapeError, explain
 from undamped._base.options import NonNegativeFloat, PositiveInt, Units
 from undamped._base.registry import models
-from undamped.fields.physics.smooth_perceptron import SmoothActivation
+from undamped.models.physics.fields.smooth_perceptron import SmoothActivation
 from undamped.models.physics.promised import ENERGY, SYMPLECTIC, VOLUME
 from undamped.models.physics.srnn import SRNN
 from undamped.models.physics.step_options import StepOptions

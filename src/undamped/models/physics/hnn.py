@@ -8,13 +8,13 @@ from undamped._base.checked import checked
 from undamped._base.contract import StateSpace, TaskShape
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
-from undamped.fields.physics.coordinates import Coordinates
-from undamped.fields.physics.energies import PerceptronHamiltonian
-from undamped.fields.physics.smooth_perceptron import SmoothActivation
-from undamped.flows.solve_options import solver_arguments
 from undamped.models.physics.base import MotionModel, MotionSolveOptions
+from undamped.models.physics.fields.coordinates import Coordinates
+from undamped.models.physics.fields.energies import PerceptronHamiltonian
+from undamped.models.physics.fields.smooth_perceptron import SmoothActivation
 from undamped.models.physics.promised import ENERGY, SYMPLECTIC, VOLUME
 from undamped.models.physics.state_model import space_of
+from undamped.ode.flows.solve_options import solver_arguments
 
 Angles = Literal["plain", "embedded"]
 

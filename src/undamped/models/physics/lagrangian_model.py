@@ -8,13 +8,13 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Batch, StateSpace, TaskShape
 from undamped._base.errors import OptionError, explain
-from undamped.fields.physics.angles import PositionFeatures
-from undamped.fields.physics.coordinates import Coordinates
-from undamped.fields.physics.mechanical import LearnedInput
-from undamped.fields.physics.ports import ConstantInput, Ports
-from undamped.fields.physics.positive_matrix import PositiveMatrix
-from undamped.fields.physics.smooth_perceptron import SmoothActivation
 from undamped.models.physics.base import MotionModel
+from undamped.models.physics.fields.angles import PositionFeatures
+from undamped.models.physics.fields.coordinates import Coordinates
+from undamped.models.physics.fields.mechanical import LearnedInput
+from undamped.models.physics.fields.ports import ConstantInput, Ports
+from undamped.models.physics.fields.positive_matrix import PositiveMatrix
+from undamped.models.physics.fields.smooth_perceptron import SmoothActivation
 from undamped.models.physics.state_model import shape_of, space_of
 
 Actuation = Literal["auto", "given", "learned"]

@@ -11,11 +11,10 @@ from undamped._base.checked import checked
 from undamped._base.contract import Batch, StateSpace, TaskShape
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped._base.registry import models
-from undamped.fields.physics.angles import PositionFeatures
-from undamped.fields.physics.perceptron_lagrangian import Masses, PerceptronLagrangian
-from undamped.fields.physics.smooth_perceptron import SmoothActivation
-from undamped.flows.solve_options import solver_arguments
 from undamped.models.physics.base import MotionSolveOptions
+from undamped.models.physics.fields.angles import PositionFeatures
+from undamped.models.physics.fields.perceptron_lagrangian import Masses, PerceptronLagrangian
+from undamped.models.physics.fields.smooth_perceptron import SmoothActivation
 from undamped.models.physics.hnn import Angles
 from undamped.models.physics.lagrangian_model import (
     Actuation,
@@ -24,6 +23,7 @@ from undamped.models.physics.lagrangian_model import (
     velocity_coordinates,
 )
 from undamped.models.physics.promised import BALANCE, ENERGY, PASSIVE
+from undamped.ode.flows.solve_options import solver_arguments
 
 MARGIN = 0.1
 """Where an eigenvalue of L_q̇q̇, which begin near 1, counts as small."""

@@ -15,17 +15,17 @@ from undamped._base.errors import OptionError, explain
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.fields.physics.coordinates import Coordinates
-from undamped.fields.physics.energies import PerceptronHamiltonian
-from undamped.fields.physics.smooth_perceptron import SmoothActivation
 from undamped.models.physics.base import MotionModel
+from undamped.models.physics.fields.coordinates import Coordinates
+from undamped.models.physics.fields.energies import PerceptronHamiltonian
+from undamped.models.physics.fields.smooth_perceptron import SmoothActivation
 from undamped.models.physics.hnn import Angles
 from undamped.models.physics.promised import ENERGY, VOLUME
 from undamped.models.physics.state_model import output_times, space_of
-from undamped.solvers import solve as solve_field
-from undamped.solvers.methods.symplectic.tao import TaoOfCopies
-from undamped.solvers.settings import Gradient
-from undamped.solvers.solve import OnFailure
+from undamped.ode import solve as solve_field
+from undamped.ode.methods.symplectic.tao import TaoOfCopies
+from undamped.ode.settings import Gradient
+from undamped.ode.solve import OnFailure
 
 DOUBLED = Promise(Kind.SYMPLECTIC, "every step is symplectic on both copies together: DᵀJD = J")
 

@@ -9,12 +9,12 @@ from undamped._base.contract import StateSpace, TaskShape
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
-from undamped.fields.physics.plain import PlainField
-from undamped.fields.physics.smooth_perceptron import SmoothActivation
-from undamped.flows.solve_options import solver_arguments
 from undamped.models.physics.base import MotionModel, MotionSolveOptions
+from undamped.models.physics.fields.plain import PlainField
+from undamped.models.physics.fields.smooth_perceptron import SmoothActivation
 from undamped.models.physics.hnn import Angles
 from undamped.models.physics.state_model import space_of
+from undamped.ode.flows.solve_options import solver_arguments
 
 
 @models.register("plain-ode")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import nn
 
 from undamped._base.promises import Kind, Promise
-from undamped.fields.physics.hamiltonian import HamiltonianField
-from undamped.solvers import Solver
+from undamped.models.physics.fields.hamiltonian import HamiltonianField
+from undamped.ode import Solver
 
 ENERGY = Promise(Kind.KEPT_ENERGY, "the field keeps its energy: ∇E · f = 0")
 VOLUME = Promise(Kind.DIVERGENCE_FREE, "the field keeps phase volume: div f = 0")

@@ -11,10 +11,10 @@ from undamped._base.contract import Batch, StateSpace, TaskShape
 from undamped._base.errors import ShapeError, explain
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.registry import models
-from undamped.fields.physics.coordinates import Coordinates
-from undamped.fields.physics.energies import PerceptronSeparable
-from undamped.fields.physics.smooth_perceptron import SmoothActivation
 from undamped.models.physics.base import MotionModel
+from undamped.models.physics.fields.coordinates import Coordinates
+from undamped.models.physics.fields.energies import PerceptronSeparable
+from undamped.models.physics.fields.smooth_perceptron import SmoothActivation
 from undamped.models.physics.hnn import Angles
 from undamped.models.physics.promised import ENERGY, SYMPLECTIC, VOLUME
 from undamped.models.physics.starts import better_starts

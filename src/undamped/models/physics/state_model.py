@@ -12,10 +12,10 @@ from torch import Tensor
 from undamped._base.contract import Answer, Batch, InputKind, StateSpace, TaskShape, Use
 from undamped._base.errors import OptionError, ShapeError, explain
 from undamped._base.promises import Promise
-from undamped.fields.physics.coordinates import split_inputs
-from undamped.flows.input_checks import fitting, type_of
+from undamped.models.physics.fields.coordinates import split_inputs
 from undamped.models.task_model import TaskModel
-from undamped.solvers.solve import OnFailure
+from undamped.ode.flows.input_checks import fitting, type_of
+from undamped.ode.solve import OnFailure
 
 
 class StateModel(TaskModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, TypedDict
 
 from undamped._base.options import Default, PositiveFloat
-from undamped.solvers.settings import Gradient
+from undamped.ode.settings import Gradient
 
 STEP = "Size of all steps; readings that lie further apart are reached in several."
 

@@ -11,12 +11,11 @@ from undamped._base.checked import checked
 from undamped._base.contract import StateSpace, TaskShape
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.registry import models
-from undamped.fields.physics.coordinates import Coordinates
-from undamped.fields.physics.embedded import EmbeddedSpace
-from undamped.fields.physics.mechanical import MassHamiltonian, VelocityField
-from undamped.fields.physics.smooth_perceptron import SmoothActivation
-from undamped.flows.solve_options import solver_arguments
 from undamped.models.physics.base import MotionModel, MotionSolveOptions
+from undamped.models.physics.fields.coordinates import Coordinates
+from undamped.models.physics.fields.embedded import EmbeddedSpace
+from undamped.models.physics.fields.mechanical import MassHamiltonian, VelocityField
+from undamped.models.physics.fields.smooth_perceptron import SmoothActivation
 from undamped.models.physics.hnn import Angles
 from undamped.models.physics.promised import (
     BALANCE,
@@ -28,6 +27,7 @@ from undamped.models.physics.promised import (
     VOLUME,
 )
 from undamped.models.physics.state_model import space_of
+from undamped.ode.flows.solve_options import solver_arguments
 
 
 @models.register("symoden")

@@ -15,10 +15,10 @@ from undamped._base.errors import OptionError, explain
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.fields.physics.coordinates import Coordinates
-from undamped.fields.physics.smooth_perceptron import CURVES, SmoothActivation
+from undamped.models.physics.fields.coordinates import Coordinates
+from undamped.models.physics.fields.smooth_perceptron import CURVES, SmoothActivation
 from undamped.models.physics.state_model import StateModel, output_times, space_of
-from undamped.solvers.solve import OnFailure
+from undamped.ode.solve import OnFailure
 
 Size = float | Tensor
 

@@ -8,9 +8,9 @@ from undamped._base.checked import checked
 from undamped._base.contract import StateSpace, TaskShape
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
-from undamped.fields.physics.coordinates import Coordinates
-from undamped.fields.physics.taylor import TaylorField
 from undamped.models.physics.base import MotionModel
+from undamped.models.physics.fields.coordinates import Coordinates
+from undamped.models.physics.fields.taylor import TaylorField
 from undamped.models.physics.promised import ENERGY, SYMPLECTIC, VOLUME
 from undamped.models.physics.state_model import space_of
 from undamped.models.physics.step_options import FourthOrderOptions, step_arguments

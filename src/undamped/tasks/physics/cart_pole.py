@@ -12,8 +12,8 @@ from undamped._base.checked import checked
 from undamped._base.contract import StateSpace
 from undamped._base.options import NonNegativeFloat, NonNegativeInt, PositiveFloat
 from undamped._base.registry import tasks
-from undamped.fields.physics.lagrangian import LagrangianField
-from undamped.fields.physics.ports import ConstantInput, Ports
+from undamped.models.physics.fields.lagrangian import LagrangianField
+from undamped.models.physics.fields.ports import ConstantInput, Ports
 from undamped.tasks.physics.drawing import Drawing
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.tasks.physics.system import System, levels, uniform

@@ -12,7 +12,7 @@ from undamped._base.checked import checked
 from undamped._base.contract import StateSpace
 from undamped._base.options import NonNegativeFloat, NonNegativeInt, PositiveFloat
 from undamped._base.registry import tasks
-from undamped.fields.physics.hamiltonian import HamiltonianField
+from undamped.models.physics.fields.hamiltonian import HamiltonianField
 from undamped.tasks.physics.drawing import Drawing, hanging
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.tasks.physics.partners import Exchange

@@ -11,7 +11,7 @@ from undamped._base.checked import checked
 from undamped._base.contract import Coordinate, StateSpace
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import tasks
-from undamped.fields.physics.lagrangian import LagrangianField
+from undamped.models.physics.fields.lagrangian import LagrangianField
 from undamped.tasks.physics.drawing import Drawing, hanging
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.tasks.physics.system import System, follow

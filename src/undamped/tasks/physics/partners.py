@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Coordinate
 from undamped._base.errors import OptionError, explain
-from undamped.fields.physics.hamiltonian import HamiltonianField, by_autograd
-from undamped.fields.physics.lagrangian import LagrangianField
+from undamped.models.physics.fields.hamiltonian import HamiltonianField, by_autograd
+from undamped.models.physics.fields.lagrangian import LagrangianField
 from undamped.tasks.physics.drawing import Drawing
 from undamped.tasks.physics.system import System
 

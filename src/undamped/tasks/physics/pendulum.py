@@ -13,8 +13,8 @@ from undamped._base.checked import checked
 from undamped._base.contract import Coordinate, StateSpace
 from undamped._base.options import NonNegativeInt, PositiveFloat
 from undamped._base.registry import tasks
-from undamped.fields.physics.hamiltonian import SeparableField
-from undamped.fields.physics.ports import ConstantInput, Ports
+from undamped.models.physics.fields.hamiltonian import SeparableField
+from undamped.models.physics.fields.ports import ConstantInput, Ports
 from undamped.tasks.physics.drawing import Drawing, hanging
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.tasks.physics.system import System, on_rings, uniform

@@ -11,7 +11,7 @@ from undamped._base.checked import checked
 from undamped._base.contract import StateSpace
 from undamped._base.options import NonNegativeInt
 from undamped._base.registry import tasks
-from undamped.fields.physics.hamiltonian import SeparableField
+from undamped.models.physics.fields.hamiltonian import SeparableField
 from undamped.tasks.physics.drawing import Drawing
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.tasks.physics.system import System, on_rings

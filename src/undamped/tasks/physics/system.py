@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from undamped._base.contract import StateSpace
 from undamped._base.errors import DataError, SolveError, explain
-from undamped.fields.physics.coordinates import split_inputs
-from undamped.fields.physics.ports import Driven
-from undamped.solvers import solve
+from undamped.models.physics.fields.coordinates import split_inputs
+from undamped.models.physics.fields.ports import Driven
+from undamped.ode import solve
 from undamped.tasks.physics.drawing import Drawing, in_phase_plane
 
 FieldT = TypeVar("FieldT", bound=nn.Module)

@@ -14,7 +14,7 @@ from undamped._base.contract import StateSpace
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import NonNegativeInt
 from undamped._base.registry import tasks
-from undamped.fields.physics.hamiltonian import HamiltonianField
+from undamped.models.physics.fields.hamiltonian import HamiltonianField
 from undamped.tasks.physics.drawing import Drawing
 from undamped.tasks.physics.motion_task import MotionOptions, MotionTask
 from undamped.tasks.physics.system import System, uniform

@@ -1,0 +1,149 @@
+"""Calling the field: counted, packed, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from undamped._base.errors import NonFiniteError, OptionError, explain
+from undamped._base.torch_internals import version_of
+from undamped.kernels.dispatch import inside_transform
+from undamped.ode.loop.jumps import Window, inside
+from undamped.ode.state.packing import Packing
+
+if TYPE_CHECKING:
+    from undamped.ode.gradients.unchanged import FieldSamples
+
+WATCHED = 16
+"""Evaluations at the start of a solve that are watched for answers written over."""
+
+
+class CountedField:
+    """A user's field on packed states, with a count of its evaluations.
+
+    Args:
+        function: f(t, y), on the user's form of the state.
+        packing: How that form became one tensor.
+    """
+
+    def __init__(self, function: Callable[..., Any], packing: Packing) -> None:
+        self.function = function
+        self.packing = packing
+        self.count = 0
+        # The common case, one tensor, must cost little beyond the call.
+        self.plain = packing.single and packing.exact
+        self._last: Tensor | None = None
+        self._version = 0
+        self.window: Window | None = None
+        """Times within which to evaluate, where a step ends at a jump."""
+        self.samples: FieldSamples | None = None
+        """Where evaluations are offered to be kept."""
+
+    def __call__(self, t: Any, y: Tensor) -> Tensor:
+        """Evaluate the field on a packed state."""
+        self.count += 1
+        if self.window is not None:
+            t = inside(t, self.window)
+        version = -1 if y.is_inference() else version_of(y)
+        if self.plain:
+            value = self.function(t, y)
+            if type(value) is not Tensor or value.shape != y.shape:
+                self.packing.check(value, y.shape)
+            if self.count <= WATCHED:
+                self._watch(value)
+        else:
+            packing = self.packing
+            value = packing.pack(self.function(packing.time(t), packing.unpack(y)))
+        if version >= 0 and version_of(y) != version:
+            raise _changed_input()
+        if self.samples is not None:
+            self.samples.offer(t, y, value)
+        return value
+
+    @contextmanager
+    def within(self, window: Window | None) -> Iterator[None]:
+        """Evaluate on one side of a jump only."""
+        self.window = window
+        try:
+            yield
+        finally:
+            self.window = None
+
+    def _watch(self, value: Tensor) -> None:
+        """Refuse a field that writes its answers over each other; it does so from the start."""
+        if value is self._last and version_of(value) != self._version:
+            raise OptionError(
+                explain(
+                    "value of the field",
+                    expected="a new tensor at every call, since a step needs several at once",
+                    got="one that is written over",
+                    remedy="Return a copy: value.clone().",
+                )
+            )
+        watched = not (value.requires_grad or value.is_inference() or self.count == WATCHED)
+        self._last, self._version = (value, version_of(value)) if watched else (None, 0)
+
+    def first(self, t: Tensor, y: Tensor) -> Tensor:
+        """Evaluate for the first time in a solve, checking type and finiteness too."""
+        # Tensors of inference mode do not count their changes.
+        before = y.clone() if y.is_inference() else None
+        try:
+            value = self(t, y)
+        except RuntimeError as error:
+            if "in-place" in str(error):
+                raise _changed_input() from error
+            raise
+        if before is not None and not torch.equal(before, y):
+            raise _changed_input()
+        self.packing.check_type(value, y)
+        if not all_finite(value):
+            where = _first_bad_sample(value, self.packing)
+            raise NonFiniteError(
+                explain(
+                    f"the field at the start, t = {_mean_time(t):.6g}{where}",
+                    expected="finite numbers",
+                    got="NaN or infinity",
+                    remedy="Look at the initial state and at logarithms, roots and divisions in "
+                    "the field.",
+                )
+            )
+        return value
+
+
+def _changed_input() -> OptionError:
+    return OptionError(
+        explain(
+            "the state given to the field",
+            expected="to be read only",
+            got="a field that changes it in place",
+            remedy="Make new tensors: y = y * 2 in place of y *= 2, or begin with y = y.clone().",
+        )
+    )
+
+
+def all_finite(value: Tensor) -> bool:
+    """Whether all numbers are finite; one pass where they are.
+
+    Inside transforms of `torch.func` numbers cannot be looked at, and pass for finite.
+    """
+    if inside_transform():
+        return True
+    value = value.detach()
+    # What is not finite makes the sum so. The sum of huge numbers may be infinite by itself.
+    return math.isfinite(value.sum().item()) or bool(torch.isfinite(value).all())
+
+
+def _mean_time(t: Tensor) -> float:
+    return float(t.detach().double().mean())
+
+
+def _first_bad_sample(value: Tensor, packing: Packing) -> str:
+    if not packing.batched:
+        return ""
+    bad = ~torch.isfinite(value).flatten(1).all(1)
+    return f", sample {int(bad.nonzero()[0])}"

@@ -1,0 +1,287 @@
+"""Continuous normalising flows and FFJORD (Grathwohl and others, 2019)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Unpack
+
+import torch
+from torch import Tensor, nn
+
+from undamped._base.checked import checked
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt, convert
+from undamped._base.promises import Kind, Promise
+from undamped.ode.fields.bottleneck import BottleneckField
+from undamped.ode.fields.concat_squash import ConcatSquashField
+from undamped.ode.flows.input_checks import check_context, fitting, type_of
+from undamped.ode.flows.jacobian_trace import (
+    Narrowing,
+    NoiseKind,
+    TraceKind,
+    bottleneck_trace,
+    draw_noise,
+    field_and_trace,
+)
+from undamped.ode.flows.solve_options import FlowOptions
+from undamped.ode.flows.solving import SolvingModule
+
+TOLERANCE = 1e-5
+"""Fine enough for densities, where nobody says."""
+
+
+class _Dynamics(nn.Module):
+    """State, log-density and regularisers together, with the noise of one solve.
+
+    Args:
+        field: f.
+        noise: What the trace is estimated from; None for the exact one.
+        wide: Noise like the data, where a bottleneck's is not; None without a bottleneck.
+        context: Condition.
+    """
+
+    def __init__(
+        self,
+        field: nn.Module,
+        noise: Tensor | None,
+        wide: Tensor | None = None,
+        context: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        self.field, self.noise, self.wide, self.context = field, noise, wide, context
+
+    def context_tensors(self) -> list[Tensor]:
+        return [] if self.context is None else [self.context]
+
+    def _field(self, t: Any, z: Tensor) -> Tensor:
+        if self.context is None:
+            return self.field(t, z)
+        return self.field(t, torch.cat((z, self.context), dim=1))
+
+    def forward(self, t: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        z = state[0]
+        if self.wide is not None:
+            assert isinstance(self.field, Narrowing) and self.noise is not None
+            value, trace, frobenius = bottleneck_trace(self.field, t, z, self.noise, self.wide)
+        else:
+            value, trace, frobenius = field_and_trace(self._field, t, z, self.noise)
+        return value, -trace, value.pow(2).sum(1), frobenius
+
+
+@dataclass(frozen=True)
+class FlowResult:
+    """What a flow gives for samples.
+
+    Args:
+        base: Where they go, or come from, under the base distribution, (batch, features).
+        log_prob: Their log-density, (batch,).
+        kinetic: ∫ ‖f‖² dt, (batch,).
+        jacobian: ∫ ‖∂f/∂z‖² dt, or its estimate, (batch,).
+    """
+
+    base: Tensor
+    log_prob: Tensor
+    kinetic: Tensor
+    jacobian: Tensor
+
+
+class ContinuousFlow(SolvingModule):
+    """A continuous normalising flow between a normal distribution at 0 and the data at T.
+
+    Equation:
+        d log p(z(t))/dt = −tr ∂f/∂z
+
+    Symbols:
+        z state, f field, T end time. The trace is exact, Hutchinson's εᵀ(∂f/∂z)ε with the noise
+        ε fixed during a solve, or the same inside a bottleneck.
+
+    Promise:
+        Invertible: samples and densities come from the same field, solved either way. Evaluated,
+        the log-density changes by the log-determinant of the flow's Jacobian, and the density
+        integrates to one.
+
+    Args:
+        field: f, on (t, (batch, features)), or with the condition beside the state.
+        size: Features of the data.
+        trace: How the trace is had while training; evaluation always uses the exact one.
+        noise: Distribution of ε.
+        end: T.
+        train_end: Whether T is learned.
+        how: Method, rtol and atol (1e-5 if not said) or step_size, max_steps and gradient: see
+            `FlowOptions`.
+
+    Example:
+        >>> flow = undamped.ContinuousFlow(ConcatSquashField(2), 2)
+        >>> loss = -flow.log_prob(torch.randn(64, 2)).mean()
+
+    Reference:
+        R. Chen and others. Neural ordinary differential equations. NeurIPS, 2018. W. Grathwohl
+        and others. FFJORD. ICLR, 2019. Regularisers: C. Finlay and others. How to train your
+        neural ODE. ICML, 2020.
+    """
+
+    answers: ClassVar[frozenset[str]] = frozenset({"density"})
+    promises: tuple[Promise, ...] = (
+        Promise(Kind.INVERTIBLE_FLOW, "data and base are carried into each other"),
+        Promise(Kind.LOG_DETERMINANT, "log p changes by the log-determinant of the flow"),
+        Promise(Kind.NORMALISED_DENSITY, "the density integrates to one"),
+    )
+
+    @checked
+    def __init__(
+        self,
+        field: nn.Module,
+        size: PositiveInt,
+        *,
+        trace: TraceKind = "hutchinson",
+        noise: NoiseKind = "gaussian",
+        end: PositiveFloat = 0.5,
+        train_end: bool = False,
+        **how: Unpack[FlowOptions],
+    ) -> None:
+        super().__init__(how)
+        if self.step_size is None:
+            self.rtol, self.atol = self.rtol or TOLERANCE, self.atol or TOLERANCE
+        if trace == "bottleneck" and not isinstance(field, Narrowing):
+            raise OptionError(
+                explain(
+                    "trace='bottleneck'",
+                    expected="a field with `narrow` and `widen`",
+                    got=type(field).__name__,
+                    remedy="Use BottleneckField, or trace='hutchinson'.",
+                )
+            )
+        if trace == "exact" and noise != "gaussian":
+            raise OptionError(
+                explain(
+                    "noise",
+                    expected="to be left out with trace='exact', which draws none",
+                    got=f"'{noise}'",
+                    remedy="Choose trace='hutchinson' to use it.",
+                )
+            )
+        self.field, self.size = field, size
+        if size > 2:  # No grid of more dimensions is fine enough to add the density up on.
+            kind = Kind.NORMALISED_DENSITY
+            self.promises = tuple(p for p in self.promises if p.kind is not kind)
+        self.trace: TraceKind = trace
+        self.noise: NoiseKind = noise
+        self.root_end = nn.Parameter(torch.tensor(math.sqrt(end)), requires_grad=train_end)
+
+    @property
+    def end(self) -> Tensor:
+        """T, positive whatever training does."""
+        return self.root_end**2
+
+    def _dynamics(self, x: Tensor, context: Tensor | None, generator: Any) -> _Dynamics:
+        if not self.training or self.trace == "exact":
+            return _Dynamics(self.field, None, None, context)
+        through = self.trace == "bottleneck"
+        width = self.field.bottleneck_size if through else self.size
+        shape = torch.Size((x.shape[0], int(width)))  # type: ignore[arg-type]
+        noise = draw_noise(self.noise, shape, x, generator)
+        wide = draw_noise(self.noise, x.shape, x, generator) if through else None
+        return _Dynamics(self.field, noise, wide, context)
+
+    def _own_type(self) -> torch.dtype | None:
+        """Return the type the field wants; fields from elsewhere may convert as they like."""
+        known = isinstance(self.field, ConcatSquashField | BottleneckField)
+        return type_of(self.field) if known else None
+
+    def _flow(self, x: Tensor, forwards: bool, context: Any, generator: Any) -> tuple[Tensor, ...]:
+        if context is not None and self.trace == "bottleneck":
+            raise OptionError(
+                explain(
+                    "context",
+                    expected="none with trace='bottleneck', whose field does not see it",
+                    got="one",
+                    remedy="Use ConcatSquashField with context_size and trace='hutchinson'.",
+                )
+            )
+        check_context(context, x, getattr(self.field, "context_size", None), self._own_type())
+        zeros = x.new_zeros(x.shape[0])
+        end = self.end.to(x.dtype)
+        ends = [torch.zeros_like(end), end]
+        times = torch.stack(ends if forwards else ends[::-1])
+        dynamics = self._dynamics(x, context, generator)
+        return self.integrate(dynamics, (x, zeros, zeros, zeros), times)
+
+    def integrate(
+        self, dynamics: nn.Module, state: tuple[Tensor, ...], times: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Solve for points, log-densities and costs together; return them at the last time.
+
+        Args:
+            dynamics: Their field, with the noise of this solve.
+            state: Where they start.
+            times: First and last time.
+        """
+        return self.solve_through(dynamics, state, times).final
+
+    def base_log_prob(self, z: Tensor) -> Tensor:
+        """Return the log-density of a normal distribution, (batch,)."""
+        return -0.5 * (z.pow(2).sum(1) + self.size * math.log(2 * math.pi))
+
+    def forward(
+        self, x: Tensor, context: Tensor | None = None, generator: torch.Generator | None = None
+    ) -> FlowResult:
+        """Carry data (batch, features) to the base distribution; return densities and costs.
+
+        Args:
+            x: Data.
+            context: Condition, (batch, context features).
+            generator: Where the noise of the trace comes from.
+        """
+        x = fitting(x, self.size, self._own_type(), f"{type(self).__name__} data", rows=True)
+        z, change, kinetic, jacobian = self._flow(x, False, context, generator)
+        # Going back in time the integrals come out negative: change = +∫₀ᵀ tr.
+        return FlowResult(z, self.base_log_prob(z) - change, -kinetic, -jacobian)
+
+    def carry(self, state: Tensor, given: Tensor | None = None) -> Tensor:
+        """Return where data (batch, features) goes under the base distribution.
+
+        Args:
+            state: Data.
+            given: Condition, (batch, context features).
+        """
+        return self._flow(state, False, given, None)[0]
+
+    def carry_back(self, state: Tensor, given: Tensor | None = None) -> Tensor:
+        """Return the data that points of the base distribution come from."""
+        return self._flow(state, True, given, None)[0]
+
+    def example(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """Return random data, and random conditions where the field takes one."""
+        like = self.root_end
+        x = torch.randn(count, self.size, generator=generator).to(like)
+        width = getattr(self.field, "context_size", 0)
+        return x, torch.randn(count, width, generator=generator).to(like) if width else None
+
+    def log_prob(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """Return log p(x), (batch,)."""
+        return self(x, context).log_prob
+
+    def sample(
+        self,
+        count: NonNegativeInt,
+        *,
+        context: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Draw samples (count, features) and return them with their log-densities (count,).
+
+        Args:
+            count: How many.
+            context: Condition, (count, context features).
+            generator: Where the random numbers come from.
+        """
+        z = torch.randn(
+            convert(NonNegativeInt, count, f"{type(self).__name__}.sample.count"),
+            self.size,
+            generator=generator,
+            dtype=type_of(self.field) or self.root_end.dtype,
+            device=self.root_end.device,
+        )
+        x, change, _, _ = self._flow(z, True, context, generator)
+        return x, self.base_log_prob(z) + change

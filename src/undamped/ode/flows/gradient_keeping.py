@@ -1,0 +1,127 @@
+"""Penalties on what gradients do along depth: how fast ‖a‖ or ‖y‖ change, how far y turns.
+
+Equation:
+    ȧ = −a J,  d log‖a‖/dt = −a J aᵀ/‖a‖²,  y = (a ∂f/∂θ)ᵀ,  dL/dθ = ∫ y dt
+
+Training on them takes gradients of gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from undamped.ode.flows.depth_gradients import (
+    adjoints,
+    parameter_gradients,
+    sizes,
+    spans,
+    trapezium,
+)
+from undamped.ode.flows.waypoints import State, Waypoints
+
+Kept = Literal["none", "norm", "parameters", "direction", "every-direction"]
+KEPT: tuple[Kept, ...] = ("norm", "parameters", "direction", "every-direction")
+
+
+def change_penalty(pulls: Sequence[State], lengths: Tensor) -> Tensor:
+    """Return ∫ (d log‖a‖/dt)² dt, the mean over samples, for what is straight between waypoints.
+
+    Straight lines make it as small as it can be for the same values at the waypoints: it is at
+    most the integral, and becomes the integral as the waypoints become many. Samples without any
+    gradient at some waypoint are left out.
+
+    Args:
+        pulls: a at the waypoints.
+        lengths: Of the pieces between, (pieces, 1 or samples).
+    """
+    with torch.no_grad():
+        scale = torch.stack([_largest(pull) for pull in pulls])  # (waypoints, batch)
+        there = (scale > torch.finfo(scale.dtype).tiny).all(0)
+        last = scale[-1][there]
+    if not bool(there.any()):
+        return sum(part.sum() for part in pulls[0]) * 0.0  # type: ignore[return-value]
+    # Relative to its end, since the squares of a small gradient would be zero.
+    chosen = [
+        tuple(part[there] / last.reshape(-1, *(1,) * (part.dim() - 1)) for part in pull)
+        for pull in pulls
+    ]
+    own = lengths[:, there] if lengths.shape[1] > 1 else lengths
+    return (sizes(chosen).log().diff(dim=0).square() / own).sum(0).mean()
+
+
+def norm_penalty(loss: Tensor, waypoints: Waypoints) -> Tensor:
+    """Return ∫ (a J aᵀ/‖a‖²)² dt, the mean over samples: zero where ‖a‖ does not change.
+
+    Args:
+        loss: L.
+        waypoints: Where the solve passed.
+    """
+    pulls = adjoints(loss, waypoints, create_graph=True)
+    return change_penalty(pulls, spans(waypoints))
+
+
+def parameter_penalty(
+    loss: Tensor, waypoints: Waypoints, parameters: Sequence[nn.Parameter]
+) -> Tensor:
+    """Return ∫ (y·ẏ/‖y‖²)² dt: zero where ‖y‖ does not change.
+
+    Args:
+        loss: L.
+        waypoints: Where the solve passed.
+        parameters: θ.
+    """
+    pulls = adjoints(loss, waypoints, create_graph=True)
+    y = parameter_gradients(waypoints, pulls, parameters, create_graph=True)
+    return change_penalty([(row[None],) for row in y], spans(waypoints))
+
+
+def direction_penalty(
+    loss: Tensor, waypoints: Waypoints, parameters: Sequence[nn.Parameter], cosine: float
+) -> Tensor:
+    """Return ∫ relu(γ − cos(y(t), y(T)))² dt: zero where y never turns away from where it ends.
+
+    Args:
+        loss: L.
+        waypoints: Where the solve passed.
+        parameters: θ.
+        cosine: γ.
+    """
+    pulls = adjoints(loss, waypoints, create_graph=True)
+    y = parameter_gradients(waypoints, pulls, parameters, create_graph=True)
+    with torch.no_grad():
+        scale = y.abs().amax(1, keepdim=True).clamp_min(torch.finfo(y.dtype).tiny)
+    cosines = torch.nn.functional.cosine_similarity(y / scale, (y / scale)[-1:])
+    return trapezium(torch.relu(cosine - cosines).square()[:, None], spans(waypoints)).mean()
+
+
+def every_direction_penalty(waypoints: Waypoints) -> Tensor:
+    """Return an estimate of ∫ (v J vᵀ)² dt for directions v that are drawn, one for each sample.
+
+    Its mean over directions is (tr(J)² + 2‖Sym J‖²)/(n(n + 2)): rotation costs nothing.
+
+    Args:
+        waypoints: Where the solve passed.
+    """
+    state = waypoints[0].state
+    drawn = [torch.randn_like(part.detach()) for part in state]
+    length = sizes([tuple(drawn)])[0]
+    probe = [part / length.reshape(-1, *(1,) * (part.dim() - 1)) for part in drawn]
+    rates = []
+    for waypoint in waypoints:
+        with torch.enable_grad():
+            slope = waypoint.slope()
+        slopes = (slope,) if isinstance(slope, Tensor) else tuple(slope)
+        rows = torch.autograd.grad(
+            slopes, waypoint.state, probe, create_graph=True, materialize_grads=True
+        )
+        rate = sum((r * v).reshape(len(r), -1).sum(1) for r, v in zip(rows, probe, strict=True))
+        rates.append(rate)
+    return trapezium(torch.stack(rates).square(), spans(waypoints)).mean()
+
+
+def _largest(pull: State) -> Tensor:
+    return torch.stack([part.reshape(len(part), -1).abs().amax(1) for part in pull]).amax(0)

@@ -1,0 +1,148 @@
+"""What modules have in common that solve an ODE: their choices, and the last solution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from undamped._base.errors import OptionError, UndampedError
+from undamped.ode import Solution, solve
+from undamped.ode.compiler import left_alone
+from undamped.ode.flows.field_checks import explain_failed_field
+from undamped.ode.flows.solve_options import FlowOptions
+from undamped.ode.flows.waypoints import Waypoints
+from undamped.ode.settings import Gradient, choose_solver
+
+
+class SolvingModule(nn.Module):
+    """A module that solves an ODE in its forward pass.
+
+    Args:
+        how: Method, tolerances or step size, most steps and gradient, as `checked` completes them.
+    """
+
+    def __init__(self, how: FlowOptions) -> None:
+        super().__init__()
+        chosen: dict[str, Any] = dict(how)
+        self.method = chosen["method"]
+        self.rtol: float | None = chosen["rtol"]
+        self.atol: float | None = chosen["atol"]
+        self.step_size: float | None = chosen["step_size"]
+        self.max_steps: int = chosen["max_steps"]
+        self.gradient: Gradient = chosen["gradient"]
+        self.solution: Solution | None = None
+        self._before: tuple[Solution, ...] = ()
+        self._waypoints: Waypoints | None = None
+        solver = choose_solver(self.method)
+        if not solver.adaptive and self.step_size is None:
+            raise OptionError(
+                f"{type(self).__name__}.step_size: expected a number for '{solver.name}', which "
+                "takes fixed steps, got none. Give step_size=0.1, or choose method='dopri5'."
+            )
+        if self.step_size is not None and (self.rtol is not None or self.atol is not None):
+            raise OptionError(
+                f"{type(self).__name__}.step_size: expected to be left out beside rtol and atol, "
+                f"got {self.step_size:g}. Leave out step_size, which fixes the steps, or the "
+                "tolerances."
+            )
+
+    @contextmanager
+    def passing_through(self, waypoints: Waypoints) -> Iterator[None]:
+        """Let solves go from point to point while this lasts, and note where they pass.
+
+        Args:
+            waypoints: Into how many pieces, and where to note them.
+        """
+        self._waypoints = waypoints
+        try:
+            yield
+        finally:
+            self._waypoints = None
+
+    def solve_through(self, field: Any, state: Any, times: Any, **more: Any) -> Solution:
+        """Solve as `run_solver` does, from point to point where somebody is watching.
+
+        Args:
+            field: dy/dt.
+            state: Tensor or tuple of tensors.
+            times: When. Where somebody is watching, the solution is that of the last piece.
+            more: Further arguments of `undamped.ode.solve`.
+        """
+        waypoints = self._waypoints
+        if waypoints is None:
+            return self.run_solver(field, state, times, **more)
+        if waypoints.gradient is not None:
+            more["gradient"] = waypoints.gradient
+        ends: list[Any] = waypoints.cuts(times, self.step_size)
+        pieces: list[Solution] = []
+        for begin, end in pairwise(ends):
+            state = waypoints.arrive(begin, state, field)
+            apart = isinstance(begin, Tensor) and isinstance(end, Tensor)
+            both = torch.stack((begin, end)) if apart else (begin, end)
+            pieces.append(self.run_solver(field, state, both, **more))
+            state = pieces[-1].final
+        arrived = waypoints.arrive(ends[-1], state, field)
+        single = isinstance(arrived, Tensor)
+        last = arrived[None] if single else tuple(part[None] for part in arrived)
+        self._before = tuple(pieces[:-1])
+        self.solution = whole = replace(pieces[-1], values=last, times=pieces[-1].times[-1:])
+        return whole
+
+    def run_solver(self, field: Any, state: Any, times: Any, **more: Any) -> Solution:
+        """Solve as this module was told to; return the solution, which is also kept.
+
+        Args:
+            field: dy/dt.
+            state: Tensor or tuple of tensors.
+            times: When.
+            more: Further arguments of `undamped.ode.solve`.
+        """
+        return left_alone(self._solve)(field, state, times, more)
+
+    def _solve(self, field: Any, state: Any, times: Any, more: dict[str, Any]) -> Solution:
+        options: dict[str, Any] = {"max_steps": self.max_steps}
+        how = {"gradient": self.gradient, **more}
+        if self.step_size is not None:
+            options["step_size"] = self.step_size
+        try:
+            self.solution = solve(
+                field,
+                state,
+                times,
+                method=self.method,
+                rtol=self.rtol,
+                atol=self.atol,
+                options=options,
+                **how,
+            )
+        except (RuntimeError, TypeError) as error:
+            if not isinstance(error, UndampedError):
+                explain_failed_field(type(self).__name__, field, times, state, error)
+            raise
+        self._before = ()
+        return self.solution
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The last solution belongs to a pass, not to the model, and its graph cannot be copied.
+        return {**self.__dict__, "solution": None, "_before": (), "_waypoints": None}
+
+    @property
+    def _solutions(self) -> tuple[Solution, ...]:
+        """The solutions of the last forward pass, one for each piece of it."""
+        return self._before if self.solution is None else (*self._before, self.solution)
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of the field in the last forward pass (NFE)."""
+        return sum(solution.evaluations for solution in self._solutions)
+
+    @property
+    def evaluations_backward(self) -> int:
+        """Evaluations for the gradients of the last forward pass, once they have been taken."""
+        return sum(solution.evaluations_backward for solution in self._solutions)

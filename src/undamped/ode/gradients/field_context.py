@@ -1,0 +1,146 @@
+"""What an evaluation depends on besides its arguments, so that the backward pass meets the same.
+
+A backward pass that evaluates the field again differentiates what it evaluates: with the parameters
+of the forward pass, in its precision, and without anything drawn by chance.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from undamped._base.errors import explain
+from undamped.ode.dependencies import NeedsGraphError
+from undamped.ode.field import CountedField
+
+
+@dataclass(frozen=True)
+class FieldContext:
+    """The precision of a solve, and the parameters its field had.
+
+    Args:
+        device: Kind of device.
+        mixed: Whether operations chose their precision.
+        precision: The shorter one they chose.
+        parameters: Those of a field that is a module, by name.
+    """
+
+    device: str
+    mixed: bool
+    precision: torch.dtype
+    parameters: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], y: Tensor) -> FieldContext:
+        """Take down what holds now."""
+        device = y.device.type
+        named = dict(function.named_parameters()) if isinstance(function, nn.Module) else {}
+        precision = torch.get_autocast_dtype(device)
+        return cls(device, torch.is_autocast_enabled(device), precision, named)
+
+    @contextmanager
+    def restored(self, field: CountedField) -> Iterator[None]:
+        """Let the field be evaluated as it was."""
+        function = field.function
+        if isinstance(function, nn.Module) and not self._has_mine(function):
+            # `torch.func.functional_call` lends a module other parameters for one pass.
+            field.function = lambda t, y: torch.func.functional_call(
+                function, dict(self.parameters), (t, y)
+            )
+        try:
+            with self.precisely():
+                yield
+        finally:
+            field.function = function
+
+    def precisely(self) -> AbstractContextManager[Any]:
+        """Evaluate in the precision of the forward pass, converting parameters each time.
+
+        Converted ones that PyTorch keeps would belong to whichever graph needed them first.
+        """
+        return torch.autocast(
+            self.device, dtype=self.precision, enabled=self.mixed, cache_enabled=False
+        )
+
+    def rounding(self, dtype: torch.dtype) -> float:
+        """Return the relative rounding of evaluations on states of a type."""
+        eps = torch.finfo(dtype).eps
+        return max(eps, torch.finfo(self.precision).eps) if self.mixed else eps
+
+    def _has_mine(self, module: nn.Module) -> bool:
+        return all(self.parameters.get(name) is p for name, p in module.named_parameters())
+
+
+@contextmanager
+def normalizations(function: Callable[..., Any], into: list[nn.Module]) -> Iterator[None]:
+    """Collect the modules with running statistics that evaluations in this context update.
+
+    Args:
+        function: The field.
+        into: Where to put them.
+    """
+
+    def look(module: nn.Module, _: Any) -> None:
+        if module.training and isinstance(getattr(module, "running_mean", None), Tensor):
+            into.append(module)
+
+    if isinstance(function, nn.Module):
+        for module in function.modules():
+            look(module, None)
+        yield
+        return
+    hook = register_module_forward_pre_hook(look)
+    try:
+        with warnings.catch_warnings():
+            # A compiled module calls it twice, which does no harm.
+            warnings.filterwarnings("ignore", message="Using `torch.compile", category=UserWarning)
+            yield
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def frozen_statistics(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Let modules update copies of their buffers: the forward pass alone counts."""
+    before = [(module, dict(module.named_buffers(recurse=False))) for module in set(modules)]
+    for module, buffers in before:
+        for name, buffer in buffers.items():
+            setattr(module, name, buffer.clone())
+    try:
+        yield
+    finally:
+        for module, buffers in before:
+            for name, buffer in buffers.items():
+                setattr(module, name, buffer)
+
+
+def refuse_randomness(before: Tensor, y: Tensor, gradient: str) -> None:
+    """Refuse an evaluation that drew random numbers: evaluated again, it would draw others.
+
+    Args:
+        before: `random_state` before it.
+        y: The state.
+        gradient: The way to the gradient that was chosen.
+    """
+    if not torch.equal(before, random_state(y)):
+        raise NeedsGraphError(
+            explain(
+                f"the field of a solve with gradient='{gradient}'",
+                expected="the same value whenever it is evaluated at the same place",
+                got="one that draws random numbers, as dropout does",
+                remedy="Draw them before the solve and keep them, call eval(), or choose "
+                "gradient='backprop', which differentiates what was drawn.",
+            )
+        )
+
+
+def random_state(y: Tensor) -> Tensor:
+    """Return the state of the generator that fields draw from where y is."""
+    return torch.cuda.get_rng_state(y.device) if y.is_cuda else torch.get_rng_state()

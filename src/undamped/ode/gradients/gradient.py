@@ -1,0 +1,69 @@
+"""The contract of a gradient method: how the gradient of a solve is had.
+
+`backprop` keeps the graph of the forward pass; the others run it without one and evaluate the
+field again in the backward pass. A method is one file, entered by name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from torch import Tensor
+
+from undamped._base.registry import Registry
+
+if TYPE_CHECKING:
+    from undamped.ode.methods.solver import Solver
+    from undamped.ode.problem import Problem
+
+gradients: Registry[type[GradientMethod]] = Registry("gradient", package="undamped.ode.gradients")
+Found = tuple[Tensor, list[Tensor | None]]
+"""Gradients with respect to the start and to every tensor the field depends on."""
+MethodClass = TypeVar("MethodClass", bound="type[GradientMethod]")
+
+
+class GradientMethod(ABC):
+    """One way of differentiating a solve."""
+
+    name: ClassVar[str] = ""
+    keeps_graph: ClassVar[bool] = False
+    """Autograd records the forward pass; there is no backward pass of our own."""
+    keeps_states: ClassVar[bool] = False
+    """The states at the start of every piece are kept."""
+    records_steps: ClassVar[bool] = False
+    """Times and sizes of the steps are kept."""
+    solves_back: ClassVar[bool] = False
+    """The backward pass is a solve of its own, of another equation."""
+    samples_field: ClassVar[bool] = False
+    """Some evaluations of the forward pass are kept, to hold the field to in the backward pass."""
+
+    def check(self, solver: Solver) -> None:
+        """Refuse a solver this method cannot differentiate."""
+        return
+
+    def saved(self, problem: Problem, values: Tensor) -> Sequence[Tensor]:
+        """Return what is held for the backward pass."""
+        return ()
+
+    @abstractmethod
+    def backward(self, problem: Problem, y0: Tensor, values: Tensor, incoming: Tensor) -> Found:
+        """Return the gradients with respect to y0 and the tensors of the problem.
+
+        Args:
+            problem: The solve, with its run.
+            y0: The start value.
+            values: The outputs, (outputs, …).
+            incoming: The gradients of the outputs.
+        """
+
+
+def register(name: str) -> Callable[[MethodClass], MethodClass]:
+    """Return a decorator that names a gradient method and enters it in the registry."""
+
+    def enter(method: MethodClass) -> MethodClass:
+        method.name = name
+        return gradients.register(name)(method)
+
+    return enter

@@ -1,0 +1,145 @@
+"""Step control: how the next step size follows from the error of an attempt.
+
+Every formula is written once, for one step size or for one of every sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from undamped.ode.loop.numbers import Number, choose, clip, finite, larger
+from undamped.ode.methods.combine import Terms, terms_of
+
+ALONE, DIFFERENCE = terms_of((1.0,)), terms_of((1.0, -1.0))
+SMALLEST_ERROR = 1e-10
+"""No error counts as smaller than this, in units of the tolerance."""
+
+
+@dataclass(frozen=True)
+class StepControl:
+    """PID control of the step size (Söderlind); the derivative part is off by default.
+
+    Equation:
+        factor = safety · e_n^{−(I+P+D)/k} · e_{n−1}^{(P+2D)/k} · e_{n−2}^{−D/k}
+
+    Symbols:
+        e_n error of step n in units of the tolerance, k order of the estimate plus one.
+
+    Args:
+        integral: I.
+        proportional: P.
+        derivative: D.
+        safety: Aim below the tolerance by this factor.
+        shrink: A step shrinks at most to this fraction.
+        grow: A step grows at most by this factor.
+    """
+
+    integral: float = 0.9
+    proportional: float = 0.1
+    derivative: float = 0.0
+    safety: float = 0.9
+    shrink: float = 0.2
+    grow: float = 8.0
+
+
+@dataclass
+class ControlMemory:
+    """What the next factor depends on: one number each, or one for every sample.
+
+    Args:
+        control: The rule.
+        order: Order of the error estimate.
+        before: Error of the last accepted step.
+        earlier: Error of the one before.
+        rejected: Whether the last attempt was rejected: the next step must not grow then.
+    """
+
+    control: StepControl
+    order: int
+    before: Any = 1.0
+    earlier: Any = 1.0
+    rejected: Any = False
+
+    def next_factor(self, error: Any, accepted: Any) -> Any:
+        """Return what the step size is to be multiplied by, and remember the attempt.
+
+        Args:
+            error: Of the attempt, in units of the tolerance; may be infinite or NaN.
+            accepted: Whether it was accepted.
+        """
+        control, k = self.control, self.order + 1
+        p, i, d = control.proportional, control.integral, control.derivative
+        lanes = isinstance(error, Tensor)
+        counted = (
+            choose(error > SMALLEST_ERROR, error, SMALLEST_ERROR)
+            if lanes
+            else max(SMALLEST_ERROR, error)
+        )
+        onward = (
+            control.safety
+            * counted ** (-(i + p + d) / k)
+            * self.before ** ((p + 2 * d) / k)
+            * self.earlier ** (-d / k)
+        )
+        again = control.safety * counted ** (-1 / k)
+        if not lanes:
+            self.rejected, rejected = not accepted, self.rejected
+            if not accepted:
+                return min(max(control.shrink, again), 0.9) if finite(error) else control.shrink
+            self.earlier, self.before = self.before, counted
+            return min(max(control.shrink, onward), 1.0 if rejected else control.grow)
+        onward = clip(onward, control.shrink, choose(self.rejected, 1.0, control.grow))
+        again = choose(finite(error), clip(again, control.shrink, 0.9), control.shrink)
+        self.earlier = choose(accepted, self.before, self.earlier)
+        self.before = choose(accepted, counted, self.before)
+        self.rejected = ~accepted
+        return choose(accepted, onward, again)
+
+    def of(self, rows: Tensor) -> ControlMemory:
+        """Return the memory of some samples."""
+        parts = (self.before[rows], self.earlier[rows], self.rejected[rows])
+        return ControlMemory(self.control, self.order, *parts)
+
+    def put(self, rows: Tensor, part: ControlMemory) -> None:
+        """Take over the memory of some samples."""
+        self.before = self.before.index_copy(0, rows, part.before)
+        self.earlier = self.earlier.index_copy(0, rows, part.earlier)
+        self.rejected = self.rejected.index_copy(0, rows, part.rejected)
+
+
+@torch.no_grad()
+def first_step(
+    y: Tensor,
+    slope: Tensor,
+    *,
+    order: int,
+    measure: Callable[[Terms, Sequence[Tensor]], Any],
+    ahead: Callable[[Any], Tensor],
+) -> Number:
+    """Choose the first step size from two evaluations (Hairer, Nørsett, Wanner, II.4).
+
+    Args:
+        y: Start value.
+        slope: f at the start.
+        order: Order of the error estimate.
+        measure: Returns the size of Σ a_j part_j in units of the tolerance at y.
+        ahead: Returns f after an Euler step of a size.
+    """
+    d0, d1 = measure(ALONE, [y]), measure(ALONE, [slope])
+    usual = (d0 >= 1e-5) & (d1 >= 1e-5) & (d1 < math.inf)
+    h0 = choose(usual, 0.01 * d0 / choose(usual, d1, 1.0), 1e-6)
+    d2 = measure(DIFFERENCE, [ahead(h0), slope]) / h0
+    largest = larger(d1, d2)
+    still = largest <= 1e-15
+    h1 = choose(
+        still,
+        larger(h0 * 1e-3, 1e-6),
+        (0.01 / choose(still, 1.0, largest)) ** (1 / (order + 1)),
+    )
+    return choose(finite(d2), choose(h1 < 100 * h0, h1, 100 * h0), h0)

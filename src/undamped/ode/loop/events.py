@@ -1,0 +1,244 @@
+"""Events: the times at which a function of the state crosses zero, and their gradients.
+
+Written once for both clocks: an event of the whole batch has one time, one of every sample as many
+as there are samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.options import convert
+from undamped.ode.field import CountedField
+from undamped.ode.state.packing import Packing
+from undamped.ode.state.time_gradients import drift
+
+EPS = 2.3e-16
+Direction = Literal["any", "rising", "falling"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """A function g(t, y) whose change of sign is an event.
+
+    A step is looked at in four parts: a g that changes its sign twice within one of them is missed
+    there. Where g is faster than the state, `options={"max_step": …}` bounds the steps.
+
+    Args:
+        function: g, on the user's form of the state; numbers, or whether something holds.
+        direction: Which changes of sign count: any, from below zero, or from above.
+        terminal: Whether the solve ends there; else it goes on, and all events are returned.
+
+    Example:
+        >>> landing = Event(lambda t, y: y[0], direction="falling")
+    """
+
+    function: Callable[[Any, Any], Any]
+    direction: Direction = "any"
+    terminal: bool = True
+
+    def __post_init__(self) -> None:
+        convert(Direction, self.direction, "Event.direction")
+        if not callable(self.function):
+            raise OptionError(
+                explain(
+                    "Event.function",
+                    expected="a function of time and state",
+                    got=f"a {type(self.function).__name__}",
+                    remedy="Write it as lambda t, y: …",
+                )
+            )
+
+
+class EventFunction:
+    """An event as the loops need it: on packed states, one number or one for every sample.
+
+    Args:
+        event: What the user gave.
+        packing: Of the state.
+        each: Whether every sample has an event of its own.
+    """
+
+    def __init__(self, event: Event, packing: Packing, *, each: bool) -> None:
+        self.event, self.packing, self.each = event, packing, each
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the solve ends there."""
+        return self.event.terminal
+
+    def __call__(self, t: float | Tensor, y: Tensor) -> Tensor:
+        """Return g in double precision, without dimensions or (batch,)."""
+        if not isinstance(t, Tensor):
+            t = torch.full((), t, dtype=y.dtype, device=y.device)
+        packing = self.packing
+        value = self.event.function(packing.time(t.to(y.dtype)), packing.unpack(y))
+        if isinstance(value, Real):
+            value = torch.as_tensor(value)
+        wanted = y.shape[0] if self.each else 1
+        if not isinstance(value, Tensor) or value.numel() != wanted:
+            raise ShapeError(
+                explain(
+                    "value of the event",
+                    expected=f"one number for each of the {wanted} samples"
+                    if self.each
+                    else "one number",
+                    got=tuple(value.shape) if isinstance(value, Tensor) else value,
+                    remedy="With a step size for every sample an event belongs to samples too; "
+                    "use steps='batch' for an event of the whole batch."
+                    if self.each
+                    else "Reduce it, for example with .min() for the first of a batch.",
+                )
+            )
+        # What holds is 1, what does not is −1.
+        number = value.double() * 2 - 1 if value.dtype == torch.bool else value.double()
+        return number.reshape(-1) if self.each else number.reshape(())
+
+    def crossed(self, before: Any, after: Any) -> Any:
+        """Whether g, which has left zero before, comes to zero or past it; never where it is NaN.
+
+        Args:
+            before: A number, or a tensor of them.
+            after: Likewise.
+        """
+        # By signs: the product of two small numbers is zero.
+        falling = (before > 0) & (after <= 0)
+        rising = (before < 0) & (after >= 0)
+        direction = self.event.direction
+        return (
+            falling | rising if direction == "any" else rising if direction == "rising" else falling
+        )
+
+
+@torch.no_grad()
+def locate(
+    at: Callable[[Tensor], Tensor],
+    size: Tensor,
+    low_value: Tensor,
+    high_value: Tensor,
+    tolerance: Tensor,
+) -> Tensor:
+    """Return how far into its step each has its event.
+
+    The event is found with true steps of the method, not with a polynomial, so that its state is
+    as accurate as any other. Illinois' variant of false position, which halves the interval where
+    it is slow, for functions that jump. Where g is NaN there is no sign to change. A zero is the
+    event only if g is not zero just before it: functions may rest there.
+
+    Args:
+        at: From step sizes to g at their ends, by true steps of the method.
+        size: The step sizes within which g changes sign, (events,); 0 where it does not.
+        low_value: g at the start of the step.
+        high_value: g at its end.
+        tolerance: How closely to find it, what times can tell apart.
+    """
+    low, high = torch.zeros_like(size), size.clone()
+    g_low, g_high = low_value.to(size.dtype), high_value.to(size.dtype)
+    rising = g_low < 0
+    side, before = torch.zeros_like(size), size.abs()
+    half = torch.full_like(size, 0.5)
+    rests = torch.zeros_like(size, dtype=torch.bool)
+    # Three rounds halve the interval at least; it has 52 bits.
+    for round_ in range(1, 160):
+        width = (high - low).abs()
+        done = width <= tolerance
+        if bool(done.all()):
+            break
+        part = g_low / (g_low - g_high)
+        if round_ % 3 == 0:
+            part = torch.where(width > before / 2, half, part)
+            before = width
+        part = torch.where(rests & (g_high == 0), half, part)
+        margin = torch.where(done, half, tolerance / (2 * width)).clamp_max(0.5)
+        # Not a number where g is infinite.
+        part = torch.where((part >= 0) & (part <= 1), part, half)
+        part = torch.minimum(torch.maximum(part, margin), 1 - margin)
+        # One that is done keeps its place.
+        middle = torch.where(done, high, low + (high - low) * part)
+        g = at(middle).to(size.dtype)
+        beyond = ~done & torch.where(rising, g >= 0, g <= 0)
+        short = ~done & ~beyond
+        rests = rests | (beyond & (g == 0) & (g_high == 0))
+        g_low = torch.where(beyond & (side == 1), g_low / 2, g_low)
+        g_high = torch.where(short & (side == -1), g_high / 2, g_high)
+        high, g_high = torch.where(beyond, middle, high), torch.where(beyond, g, g_high)
+        low = torch.where(short, middle, low)
+        g_low = torch.where(short & ~g.isnan(), g, g_low)
+        side = torch.where(beyond, 1.0, -1.0).to(size.dtype)
+    return high
+
+
+def _slopes(
+    event: EventFunction, field: CountedField, t: Tensor, y: Tensor
+) -> tuple[Tensor, Tensor] | None:
+    """Return ∂g/∂t and ∂g/∂y · f, number by number, or None where g has no derivative."""
+    moment, leaf = t.detach().requires_grad_(), y.detach().requires_grad_()
+    value = event(moment, leaf).sum()
+    if not value.requires_grad:
+        return None
+    by_time, by_state = torch.autograd.grad(
+        value, (moment, leaf), allow_unused=True, materialize_grads=True
+    )
+    with torch.no_grad():
+        return by_time, by_state * field(t.detach(), y.detach())
+
+
+def with_event_gradient(
+    event: EventFunction,
+    field: CountedField,
+    times: Tensor,
+    y: Tensor,
+    start: tuple[Tensor, Tensor],
+    *,
+    exact: bool,
+) -> tuple[Tensor, Tensor]:
+    """Return event times and states as functions of everything they depend on.
+
+    A g without a derivative gives a time without one.
+
+    Equation:
+        dt = −dg / (∂g/∂t + ∂g/∂y · f), where dg is what y and the parameters of g change in g
+
+    Args:
+        event: g.
+        field: f.
+        times: Event times, without dimensions or (batch,); NaN for samples without an event.
+        y: States there, NaN likewise.
+        start: Time and state at the start, where f is known to be finite: f and g look at samples
+            without an event there, so that no NaN comes back from them.
+        exact: Whether derivatives of derivatives are wanted: then Newton's method, whose every
+            step with a fixed slope makes one more derivative right, goes on for another step.
+    """
+    moments = times.to(y.dtype)
+    if not torch.is_grad_enabled():
+        return moments, y
+    column = (len(times),) + (1,) * (y.dim() - 1) if event.each else ()
+    happened = ~times.isnan()
+    keep = happened.view(column)
+    safe = torch.where(keep, y, start[1].detach())
+    time = torch.where(happened, moments, start[0].to(y)).view(column)
+    found = _slopes(event, field, time, safe)
+    if found is None:
+        return moments, y
+    by_state = found[1].unsqueeze(1).flatten(1).sum(1) if event.each else found[1].sum()
+    rate = found[0].reshape(times.shape) + by_state
+    moving = happened & (rate != 0)
+    rate = torch.where(moving, rate, torch.ones_like(rate))
+
+    def change(at: Tensor, state: Tensor) -> Tensor:
+        g = event(at, state)
+        part = torch.where(moving, (g - g.detach()) / rate, torch.zeros_like(g))
+        return part.to(y.dtype).view(column)
+
+    shift = -change(time, safe)
+    if exact:
+        shift = shift - change(time + shift, drift(field, time, safe, shift, exact=True))
+    state = drift(field, time, safe, shift, exact=exact)
+    return moments + shift.reshape(times.shape), torch.where(keep, state, torch.nan)

@@ -1,0 +1,146 @@
+"""How large an error counts: the norm of an attempt's error in units of the tolerance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from undamped._base.errors import OptionError, explain
+from undamped.ode.state.packing import Packing, Part
+
+if TYPE_CHECKING:
+    from undamped.ode.settings import Settings
+
+
+class ErrorNorm:
+    """The error of an attempt in units of the tolerance.
+
+    Equation:
+        max over members ‖e / (atol + rtol max(|y|, |y'|))‖, root mean square
+
+    A norm over all members at once would hide the error of a small one beside a large one. The mean
+    of a complex member is over its numbers, not over the two reals of each.
+
+    Args:
+        rtol: Relative tolerance; one, or one for every number of the packed state.
+        atol: Absolute tolerance, likewise.
+        parts: Where the members that count lie; all of the state, as one, by default.
+        function: Takes the place of the root mean square, on packed errors.
+        leading: How many leading numbers of the flattened state count, in place of parts.
+    """
+
+    def __init__(
+        self,
+        rtol: float | Tensor,
+        atol: float | Tensor,
+        parts: tuple[Part, ...] | None = None,
+        function: Callable[[Tensor], Any] | None = None,
+        leading: int | None = None,
+    ) -> None:
+        self.rtol, self.atol, self.parts, self.function = rtol, atol, parts, function
+        self.leading = leading
+        allowed = (rtol + atol) > 0
+        if not (bool(allowed.all()) if isinstance(allowed, Tensor) else allowed):
+            raise OptionError(
+                explain(
+                    "rtol and atol",
+                    expected="at least one above 0",
+                    got="0 for both",
+                    remedy="No step is without error: allow some, such as rtol=1e-10.",
+                )
+            )
+        uniform = not isinstance(rtol, Tensor) and not isinstance(atol, Tensor)
+        self.uniform = (float(rtol), float(atol)) if uniform else (0.0, 0.0)
+        """Both tolerances, where one holds for every number."""
+        self.compiled = uniform and parts is None and function is None
+        """Whether a kernel can take it: one tolerance, and no members."""
+
+    @classmethod
+    def of(cls, settings: Settings, packing: Packing) -> ErrorNorm:
+        """Return the norm of a solve."""
+        chosen = settings.norm
+        if chosen is None:
+            return cls(settings.rtol, settings.atol, packing.parts)
+        return cls(settings.rtol, settings.atol, packing.parts, lambda r: chosen(packing.unpack(r)))
+
+    @torch.no_grad()
+    def weights(self, y: Tensor) -> Tensor:
+        """Return what makes units of the tolerance at y of every number."""
+        return self._at_least_tiny(y.abs().mul_(self.rtol).add_(self.atol)).reciprocal_()
+
+    @torch.no_grad()
+    def ratio(self, error: Tensor, y: Tensor, y1: Tensor) -> Tensor:
+        """Return the error of every number of a step from y to y1."""
+        scale = torch.maximum(y.abs(), y1.abs()).mul_(self.rtol).add_(self.atol)
+        scale = self._at_least_tiny(scale)
+        # The last term is zero, or NaN where the step ended in infinity: no error is small in
+        # units of that.
+        return error.div(scale).add_(y1 - y1)
+
+    @staticmethod
+    def _at_least_tiny(scale: Tensor) -> Tensor:
+        """Give a scale to what stays zero without an atol: its error is zero, not 0/0."""
+        return scale.clamp_min_(torch.finfo(scale.dtype).tiny)
+
+    def __call__(self, error: Tensor, y: Tensor, y1: Tensor) -> float:
+        """Return the norm for a step from y to y1; none of the three may carry a graph."""
+        return self.reduce(self.ratio(error, y, y1))
+
+    def reduce(self, ratio: Tensor) -> float:
+        """Return one number for the errors of all."""
+        if self.function is not None:
+            found = self.function(ratio)
+            if isinstance(found, Tensor) and found.numel() != 1:
+                raise OptionError(
+                    explain(
+                        "options.norm",
+                        expected="one number for the whole state",
+                        got=f"shape {tuple(found.shape)}",
+                        remedy="Reduce it: errors.pow(2).mean().sqrt() is the usual norm.",
+                    )
+                )
+            return float(found)
+        if self.parts is None:
+            return _root_mean_square(ratio.reshape(-1)[: self.leading])
+        return largest(
+            _root_mean_square(ratio[..., part.low : part.high], part.reals) for part in self.parts
+        )
+
+    def of_rows(self, rows: Tensor) -> ErrorNorm:
+        """Return the norm for some samples of the batch."""
+        if not isinstance(self.rtol, Tensor) and not isinstance(self.atol, Tensor):
+            return self
+        rtol, atol = (x[rows] if isinstance(x, Tensor) else x for x in (self.rtol, self.atol))
+        return ErrorNorm(rtol, atol, self.parts, self.function)
+
+    def each(self, error: Tensor, y: Tensor, y1: Tensor) -> Tensor:
+        """Return the norm of every sample, in double precision."""
+        ratio = self.ratio(error, y, y1)
+        if self.parts is None:
+            return sample_norms(ratio)
+        norms = [sample_norms(ratio[..., part.low : part.high], part.reals) for part in self.parts]
+        return torch.stack(norms).amax(0)
+
+
+def largest(sizes: Iterable[float]) -> float:
+    """Return the largest number, NaN if there is one: max() would pass over it."""
+    return max(sizes, key=lambda size: (size != size, size))
+
+
+def _root_mean_square(value: Tensor, reals: int = 1) -> float:
+    return torch.linalg.vector_norm(value).item() / math.sqrt(max(value.numel() / reals, 1))
+
+
+def sample_norms(value: Tensor, reals: int = 1) -> Tensor:
+    """Return the root mean square of every sample's numbers, in double precision.
+
+    Args:
+        value: The numbers, a sample to a row.
+        reals: How many of them make up one number of the state.
+    """
+    rows = value.reshape(len(value), -1).double()
+    return torch.linalg.vector_norm(rows, dim=1) / math.sqrt(max(rows.shape[1] / reals, 1))

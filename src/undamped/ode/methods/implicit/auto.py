@@ -1,0 +1,246 @@
+"""A method for fields of which nobody knows whether they are stiff: explicit until they are.
+
+After every explicit step two stages at one time say how fast the field changes. Where the step is
+held at the limit of stability, again and again, accuracy would allow longer ones: an implicit
+method goes on. It hands back where the derivative says that explicit steps of its size are stable.
+
+Reference:
+    E. Hairer, G. Wanner. Solving ordinary differential equations II, section IV.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from undamped._base.errors import OptionError, explain
+from undamped._base.registry import solvers
+from undamped.ode.gradients.transforms import transformed
+from undamped.ode.loop.control import ControlMemory, StepControl
+from undamped.ode.loop.norm import ErrorNorm
+from undamped.ode.methods.explicit.runge_kutta import RungeKutta
+from undamped.ode.methods.implicit.method import ImplicitMethod
+from undamped.ode.methods.implicit.stepper import ImplicitStepper
+from undamped.ode.methods.solver import Field, Number, Solver, SolverState, Stepper, register
+
+LIMIT = 2.8
+"""h·rate above which an explicit step is held back by stability."""
+STIFF_STEPS, MILD_STEPS = 12, 6
+"""Such steps before the field counts as stiff, less one for every few that are not."""
+STABLE = 1.0
+"""h·‖J‖ below which an implicit step could have been explicit, and steps of that kind in a row."""
+BACK = 10
+
+
+@register("auto")
+class Auto(Solver):
+    """Explicit steps while the field is mild, implicit ones while it is stiff.
+
+    Of order five with the methods it has by default. Gradients are those of the steps that were
+    taken, each by the method that took it.
+
+    Args:
+        explicit: The explicit method.
+        implicit: The implicit method.
+    """
+
+    order = 5
+    error_order = 4
+    implicit = True
+    switches = True
+
+    def __init__(self, explicit: str = "tsit5", implicit: str = "radau5") -> None:
+        mild, stiff = solvers[explicit](), solvers[implicit]()
+        if not (isinstance(mild, RungeKutta) and mild.adaptive and mild.tableau.end_pair):
+            raise _unfit("explicit", "an explicit method that notices stiffness", explicit, "tsit5")
+        if not (isinstance(stiff, ImplicitMethod) and stiff.adaptive):
+            raise _unfit(
+                "implicit", "an implicit method that chooses its steps", implicit, "radau5"
+            )
+        self.mild, self.stiff = mild, stiff
+        self.order = min(mild.order, stiff.order)
+        self._stiff_at: dict[float, bool | None] = {}
+
+    def note(self, t: Number, stiff: bool) -> None:
+        """Remember by which method the step from t is taken."""
+        known = self._stiff_at.setdefault(float(t), stiff)
+        if known is not stiff:  # another solve with the same object went another way
+            self._stiff_at[float(t)] = None
+
+    def _method(self, t: Number) -> Solver:
+        stiff = self._stiff_at.get(float(t), False)
+        if stiff is None:
+            raise OptionError(
+                explain(
+                    "method",
+                    expected="an Auto() of its own for every solve whose gradient is wanted",
+                    got="one that several solves used, each in its own way",
+                    remedy="Write method='auto', which makes one each time.",
+                )
+            )
+        return self.stiff if stiff else self.mild
+
+    def step(
+        self, field: Field, t: Number, h: Number, state: SolverState
+    ) -> tuple[SolverState, Tensor | None]:
+        """Step by the method of the step from t; by the explicit one where there was none."""
+        return self._method(t).step(field, t, h, state)
+
+    def repeat(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
+        """Repeat a step as it was taken."""
+        return self._method(t).repeat(field, t, h, state)
+
+    def replay(
+        self, field: Field, t: Number, h: Number, state: SolverState, inside: Sequence[float] = ()
+    ) -> tuple[SolverState, list[Tensor]]:
+        """Repeat a step by the method that took it."""
+        return self._method(t).replay(field, t, h, state, inside)
+
+    def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:
+        """Return the stepper that switches."""
+        return AutoStepper(self, field, t, y, first)
+
+
+class AutoStepper(Stepper):
+    """Two steppers, of which one is in use."""
+
+    solver: Auto
+
+    def __init__(
+        self, solver: Auto, field: Field, t: Number, y: Tensor, first: Tensor | None
+    ) -> None:
+        self.solver, self.field = solver, field
+        self.using: Stepper = solver.mild.stepper(field, t, y, first)
+        self._memory: ControlMemory | None = None
+        self._before: ControlMemory | None = None
+        self._asked: tuple[StepControl, ErrorNorm] | None = None
+        self._stiff = self._mild = 0
+        self._measured = False
+        self._step: tuple[Number, Number] = 0.0, 0.0
+        self._tangent_rate: float | None = None
+
+    @property
+    def state(self) -> SolverState:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The state so far."""
+        return self.using.state
+
+    @property
+    def active(self) -> Stepper:
+        """The stepper in use."""
+        return self.using
+
+    @property
+    def is_stiff(self) -> bool:
+        """Whether the implicit method is in use."""
+        return isinstance(self.using, ImplicitStepper)
+
+    @property
+    def jacobians(self) -> int:
+        """How often the derivative was taken by the implicit method in use."""
+        return self.using.jacobians if isinstance(self.using, ImplicitStepper) else 0
+
+    def memory(self, control: StepControl, norm: ErrorNorm) -> ControlMemory:
+        """Return what asks the memory of the method in use."""
+        self._asked = control, norm
+        self._memory = self.using.memory(control, norm)
+        return _AutoMemory(control, 0, stepper=self)
+
+    def next_factor(self, error: float, accepted: bool) -> float:
+        """Ask the memory of the method that made the last attempt."""
+        memory = self._before or self._memory
+        assert memory is not None
+        self._before = None
+        return memory.next_factor(error, accepted)
+
+    def attempt(self, t: Number, h: Number) -> Tensor:
+        """Attempt a step."""
+        self._step, self._measured, self._tangent_rate = (t, h), False, None
+        self.solver.note(t, self.is_stiff)
+        return self.using.attempt(t, h)
+
+    def error(self) -> Tensor:
+        """Return the error estimate of the last attempt."""
+        return self.using.error()
+
+    def error_norm(self, norm: ErrorNorm) -> float:
+        """Return the same in units of the tolerance."""
+        self._measured = True
+        return self.using.error_norm(norm)
+
+    def movement(self, norm: ErrorNorm, y1: Tensor) -> float:
+        """Return how far the last attempt went in units of the tolerance."""
+        return self.using.movement(norm, y1)
+
+    def measure(self, norm: ErrorNorm, y: Tensor, terms: Any, parts: Sequence[Tensor]) -> float:
+        """Return the size of a sum in units of the tolerance at y."""
+        return self.using.measure(norm, y, terms, parts)
+
+    def fastest_rate(self) -> float | None:
+        """Return how fast the field changes, as the method in use sees it."""
+        return self.using.fastest_rate()
+
+    def note_rate(self, rate: float | None) -> None:
+        """Take into account how fast the field is known to change, at the last attempt."""
+        self._tangent_rate = rate
+
+    def accept(self) -> None:
+        """Keep the attempt, and choose the method of the next step."""
+        t, h = self._step
+        size = abs(float(h))
+        if self.is_stiff:
+            self.using.accept()
+            norm = self._norm_of_derivative()
+            self._mild = self._mild + 1 if norm is not None and size * norm < STABLE else 0
+            if self._mild >= BACK:
+                self._switch(self.solver.mild, t + h)
+            return
+        # A step whose error nobody asked for, as fixed ones, says nothing about what holds it back.
+        rate = self.using.fastest_rate() if self._measured else None
+        self.using.accept()
+        rate = max(rate or 0.0, self._tangent_rate or 0.0)
+        if not rate * size > LIMIT:
+            self._mild += 1
+            if self._mild >= MILD_STEPS:
+                self._stiff, self._mild = 0, 0
+            return
+        self._stiff, self._mild = self._stiff + 1, 0
+        # A transform sees through explicit steps alone: slow ones are better than wrong ones.
+        if self._stiff >= STIFF_STEPS and not transformed(self.using.state[0]):
+            self._switch(self.solver.stiff, t + h)
+
+    def _norm_of_derivative(self) -> float | None:
+        line = self.using.line if isinstance(self.using, ImplicitStepper) else None
+        return None if line is None else line.norm
+
+    def _switch(self, solver: Solver, t: Number) -> None:
+        self.using = solver.stepper(self.field, t, self.using.state[0], None)
+        self._stiff = self._mild = 0
+        if self._asked is not None:
+            # The size of the next step is still up to the method of this one.
+            self._before = self._memory
+            self._memory = self.using.memory(*self._asked)
+
+
+class _AutoMemory(ControlMemory):
+    """The memory of whichever method made the last attempt."""
+
+    def __init__(self, control: StepControl, order: int, *, stepper: AutoStepper) -> None:
+        super().__init__(control, order)
+        self._stepper = stepper
+
+    def next_factor(self, error: Any, accepted: Any) -> Any:
+        """Return the factor for the next step."""
+        return self._stepper.next_factor(error, accepted)
+
+
+def _unfit(name: str, expected: str, got: str, instead: str) -> OptionError:
+    return OptionError(
+        explain(
+            f"option '{name}' of 'auto'",
+            expected=expected,
+            got=f"'{got}'",
+            remedy=f"Use '{instead}'.",
+        )
+    )
