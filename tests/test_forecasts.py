@@ -687,7 +687,7 @@ def test_plain_forecasters_take_missing_values(share, tmp_path):
 
 
 def test_ets_fits_what_it_is_asked_twice_once(monkeypatch):
-    from undamped.networks.rivals import ets
+    from undamped.lab.baselines import ets
 
     fits = []
     once = ets._fitted

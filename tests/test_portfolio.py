@@ -11,7 +11,7 @@ import undamped
 from test_rivals import task_of, waves
 from undamped.__main__ import main
 from undamped._base.errors import OptionError
-from undamped.networks.rivals.guess import Guess
+from undamped.lab.baselines.guess import Guess
 from undamped.training import Run, TrainOptions, fit
 from undamped.training.portfolio import at_once_members, networks
 from undamped.training.portfolio.at_once_members import try_at_once

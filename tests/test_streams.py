@@ -15,11 +15,11 @@ from undamped.data.recordings.preparation import Preparation
 from undamped.estimators import SequenceClassifier, SequenceRegressor
 from undamped.export import Subject
 from undamped.export.live import LiveModel
+from undamped.lab.baselines.bank.early import PRIOR, WHOLE
 from undamped.models.for_task import model_for
 from undamped.models.irregular.network import StampedNetwork
 from undamped.models.sequence_model import SequenceModel
 from undamped.models.task_model import StreamingModel
-from undamped.networks.bank.early import PRIOR, WHOLE
 from undamped.networks.recurrent import Recurrent
 from undamped.training import fit
 from undamped.training.streaming import SampleStream

@@ -19,7 +19,7 @@ from undamped.estimators.estimator import SequenceEstimator
 from undamped.estimators.future_index import following, index_of, seconds_of
 from undamped.estimators.inputs import Collection, collect, one_or_many
 from undamped.estimators.selection import ChangesToCome, EstimatorTask, ValuesToCome
-from undamped.networks.learns_at_once import LearnsAtOnce
+from undamped.lab.baselines.learns_at_once import LearnsAtOnce
 from undamped.training import Run
 from undamped.training.fit import AUTO
 

@@ -251,7 +251,7 @@ def _answers(
     from undamped._base.errors import DataError, MissingPackageError, NonFiniteError, OptionError
     from undamped._base.registry import models
     from undamped.experiments.kept_runs import kept_fit
-    from undamped.networks.learns_at_once import LearnsAtOnce
+    from undamped.lab.baselines.learns_at_once import LearnsAtOnce
     from undamped.training.fit import AUTO
 
     train: dict[str, Any] = {"minutes": minutes} if model == AUTO else {}

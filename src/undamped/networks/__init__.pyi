@@ -6,7 +6,7 @@ Written by `python -m undamped._base.stubs`; do not edit.
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from undamped.networks.bank.oscillator_bank import OscillatorBank as OscillatorBank
+from undamped.lab.baselines.bank.oscillator_bank import OscillatorBank as OscillatorBank
 from undamped.models.continuous.antisymmetric import AntisymmetricNODE as AntisymmetricNODE
 from undamped.models.continuous.antisymmetric import LinearAntisymmetricNODE as LinearAntisymmetricNODE
 from undamped.models.continuous.data_controlled import DataControlledNODE as DataControlledNODE
@@ -62,15 +62,15 @@ from undamped.models.relational.picture_rnn import PictureRNN as PictureRNN
 from undamped.models.relational.predinet import PrediNet as PrediNet
 from undamped.models.relational.relation_net import RelationNet as RelationNet
 from undamped.models.relational.transformer import PictureTransformer as PictureTransformer
-from undamped.networks.rivals.boosting import SummaryBoosting as SummaryBoosting
-from undamped.networks.rivals.combination import Combination as Combination
-from undamped.networks.rivals.ets import ETS as ETS
-from undamped.networks.rivals.guess import Guess as Guess
-from undamped.networks.rivals.minirocket import MiniROCKET as MiniROCKET
-from undamped.networks.rivals.multirocket_hydra import MultiROCKETHydra as MultiROCKETHydra
-from undamped.networks.rivals.nearest_dtw import NearestDTW as NearestDTW
-from undamped.networks.rivals.ridge_lags import RidgeOnLags as RidgeOnLags
-from undamped.networks.rivals.seasonal_naive import SeasonalNaive as SeasonalNaive
+from undamped.lab.baselines.boosting import SummaryBoosting as SummaryBoosting
+from undamped.lab.baselines.combination import Combination as Combination
+from undamped.lab.baselines.ets import ETS as ETS
+from undamped.lab.baselines.guess import Guess as Guess
+from undamped.lab.baselines.minirocket import MiniROCKET as MiniROCKET
+from undamped.lab.baselines.multirocket_hydra import MultiROCKETHydra as MultiROCKETHydra
+from undamped.lab.baselines.nearest_dtw import NearestDTW as NearestDTW
+from undamped.lab.baselines.ridge_lags import RidgeOnLags as RidgeOnLags
+from undamped.lab.baselines.seasonal_naive import SeasonalNaive as SeasonalNaive
 from undamped.models.sequence_model import SequenceModel as SequenceModel
 from undamped.networks.torch_like import TorchLike as TorchLike
 

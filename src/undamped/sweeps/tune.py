@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from undamped._base.registry import models
-from undamped.networks.learns_at_once import LearnsAtOnce
+from undamped.lab.baselines.learns_at_once import LearnsAtOnce
 from undamped.sweeps.folder import SweepFolder
 from undamped.sweeps.plan import Plan
 from undamped.sweeps.sweep import Progress, sweep

@@ -18,7 +18,7 @@ from undamped._base.contract import Batch
 from undamped._base.errors import OptionError, explain
 from undamped.data.recordings.prepared import batch_of
 from undamped.data.recordings.series import SeriesSet
-from undamped.networks.bank.oscillator_bank import OscillatorBank
+from undamped.lab.baselines.bank.oscillator_bank import OscillatorBank
 from undamped.tasks.series import SeriesTask
 
 UNLIKELY = 0.1

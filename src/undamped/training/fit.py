@@ -21,9 +21,9 @@ from undamped._base.memory import memory_use, reset_peak_memory
 from undamped._base.options import check, options_of
 from undamped._base.registry import tasks
 from undamped.data.recordings.formats.kept import IN_MEMORY
+from undamped.lab.baselines.learns_at_once import LearnsAtOnce
 from undamped.models.for_task import check_options, model_for, model_options
 from undamped.models.task_model import TaskModel
-from undamped.networks.learns_at_once import LearnsAtOnce
 from undamped.tasks.task import Task
 from undamped.training.alarm import alarm_scores, alarm_sentences, keep_alarm
 from undamped.training.calibration import band_scores, keep_bands

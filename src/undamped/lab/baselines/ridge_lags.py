@@ -14,9 +14,9 @@ from undamped._base.errors import DataError, explain
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
 from undamped.data.recordings.gaps import interpolate
-from undamped.networks.learns_at_once import Part
-from undamped.networks.ridge import PENALTIES, fit_ridge
-from undamped.networks.rivals.continuation import Continuation, Pasts, refuse_short, repeat_season
+from undamped.lab.baselines.continuation import Continuation, Pasts, refuse_short, repeat_season
+from undamped.lab.baselines.learns_at_once import Part
+from undamped.lab.baselines.ridge import PENALTIES, fit_ridge
 
 _FOLDS = (0.4, 0.6, 0.8)  # of the windows, in time: learnt from while the next fifth is asked
 _SCALES = ("values", "roots", "logarithms")

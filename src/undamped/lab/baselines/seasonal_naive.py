@@ -7,8 +7,8 @@ import numpy as np
 from undamped._base.checked import checked
 from undamped._base.contract import TaskShape
 from undamped._base.registry import models
-from undamped.networks.learns_at_once import Part
-from undamped.networks.rivals.continuation import Continuation, Pasts, refuse_short, repeat_season
+from undamped.lab.baselines.continuation import Continuation, Pasts, refuse_short, repeat_season
+from undamped.lab.baselines.learns_at_once import Part
 
 
 @models.register("seasonal-naive")

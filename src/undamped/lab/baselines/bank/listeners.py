@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from undamped.kernels.bank.pools import Pools, Rates, advance
+from undamped.lab.baselines.bank.kernels.pools import Pools, Rates, advance
 
 STEPS_AT_ONCE = 64
 

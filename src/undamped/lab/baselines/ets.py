@@ -13,8 +13,8 @@ from undamped._base.contract import TaskShape
 from undamped._base.errors import DataError, OptionError, explain
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
-from undamped.networks.learns_at_once import Part
-from undamped.networks.rivals.continuation import Continuation, Pasts, repeat_season
+from undamped.lab.baselines.continuation import Continuation, Pasts, repeat_season
+from undamped.lab.baselines.learns_at_once import Part
 
 LONGEST = 60
 """Steps of the longest season that is taken from the task: every one is a number to be fitted."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from undamped.kernels.bank.stream import PoolStream
+from undamped.lab.baselines.bank.early import PRIOR, WHOLE, EarlyReadouts
+from undamped.lab.baselines.bank.kernels.stream import PoolStream
 from undamped.models.model_stream import Leaf, ModelStream, check_leaves
-from undamped.networks.bank.early import PRIOR, WHOLE, EarlyReadouts
 
 if TYPE_CHECKING:
-    from undamped.networks.bank.oscillator_bank import OscillatorBank
-    from undamped.networks.bank.oscillators import Oscillators
+    from undamped.lab.baselines.bank.oscillator_bank import OscillatorBank
+    from undamped.lab.baselines.bank.oscillators import Oscillators
 
 
 class BankStream(ModelStream):

@@ -11,8 +11,8 @@ from undamped._base.checked import checked
 from undamped._base.contract import TaskShape
 from undamped._base.errors import OptionError, explain
 from undamped._base.registry import models
-from undamped.networks.learns_at_once import Part
-from undamped.networks.rivals.continuation import Continuation, Pasts
+from undamped.lab.baselines.continuation import Continuation, Pasts
+from undamped.lab.baselines.learns_at_once import Part
 
 
 @models.register("combination")

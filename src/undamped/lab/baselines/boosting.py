@@ -12,10 +12,10 @@ from undamped._base.checked import checked
 from undamped._base.contract import TaskShape, Use
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.registry import models
-from undamped.networks.ridge import row_weights
-from undamped.networks.rivals.summaries import summary
-from undamped.networks.rivals.trees import NAMES, tree_arrays, tree_values
-from undamped.networks.rivals.whole_series import Collected, WholeSeriesModel
+from undamped.lab.baselines.ridge import row_weights
+from undamped.lab.baselines.summaries import summary
+from undamped.lab.baselines.trees import NAMES, tree_arrays, tree_values
+from undamped.lab.baselines.whole_series import Collected, WholeSeriesModel
 
 _NEVER = -10.0  # the logit of a class that no training series had
 

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.kernels.bank.compiled import kernel
-from undamped.kernels.bank.pools import Pools, Rates, turned
 from undamped.kernels.shared.jit import njit
 from undamped.kernels.unicornn.compiled import OPTIONS
+from undamped.lab.baselines.bank.kernels.compiled import kernel
+from undamped.lab.baselines.bank.kernels.pools import Pools, Rates, turned
 
 
 class PoolStream:

@@ -14,8 +14,8 @@ from undamped._base.contract import TaskShape
 from undamped._base.errors import DataError, OptionError, explain
 from undamped._base.options import Fraction
 from undamped._base.registry import models
-from undamped.networks.rivals.undisturbed import undisturbed
-from undamped.networks.rivals.whole_series import Collected, WholeSeriesModel
+from undamped.lab.baselines.undisturbed import undisturbed
+from undamped.lab.baselines.whole_series import Collected, WholeSeriesModel
 
 _ASKED = 100  # training series whose nearest other one tells how far to trust an answer
 

@@ -186,8 +186,8 @@ def _compiled(
     rates: Rates,
     thresholds: Tensor,
 ) -> Pools:
-    from undamped.kernels.bank.compiled import kernel
     from undamped.kernels.shared.threads import run_in_parallel, split_batch
+    from undamped.lab.baselines.bank.kernels.compiled import kernel
 
     steps, batch = drive.shape[:2]
     moved = Pools(*[part.contiguous().clone() for part in pools])

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Answer, Batch, Forecast, InputKind, TaskShape
 from undamped._base.errors import DataError, OptionError, explain
-from undamped.networks.learns_at_once import LearnsAtOnce
-from undamped.networks.rivals.learnt_arrays import LearntArrays
-from undamped.networks.rivals.whole_series import lengths_of
+from undamped.lab.baselines.learns_at_once import LearnsAtOnce
+from undamped.lab.baselines.learnt_arrays import LearntArrays
+from undamped.lab.baselines.whole_series import lengths_of
 
 
 class Pasts(NamedTuple):

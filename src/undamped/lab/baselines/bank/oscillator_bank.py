@@ -13,23 +13,23 @@ from undamped._base.errors import DataError, OptionError, explain
 from undamped._base.options import PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.kernels.bank.pools import Pools, feature_count, turned
 from undamped.kernels.dispatch import implementation
-from undamped.models.model_stream import ModelStream
-from undamped.models.task_model import StreamingModel
-from undamped.networks.bank.early import PRIOR, WHOLE, EarlyReadouts
-from undamped.networks.bank.fixed_network import FixedNetwork
-from undamped.networks.bank.listeners import BankState, Listeners
-from undamped.networks.bank.oscillators import Oscillators
-from undamped.networks.bank.stream import BankStream
-from undamped.networks.learns_at_once import LearnsAtOnce, Part, check_one_answer
-from undamped.networks.ridge import (
+from undamped.lab.baselines.bank.early import PRIOR, WHOLE, EarlyReadouts
+from undamped.lab.baselines.bank.fixed_network import FixedNetwork
+from undamped.lab.baselines.bank.kernels.pools import Pools, feature_count, turned
+from undamped.lab.baselines.bank.listeners import BankState, Listeners
+from undamped.lab.baselines.bank.oscillators import Oscillators
+from undamped.lab.baselines.bank.stream import BankStream
+from undamped.lab.baselines.learns_at_once import LearnsAtOnce, Part, check_one_answer
+from undamped.lab.baselines.ridge import (
     error_covariance,
     fit_ridge,
     row_weights,
     sharpness,
     wanted_answers,
 )
+from undamped.models.model_stream import ModelStream
+from undamped.models.task_model import StreamingModel
 
 OSCILLATORS = "oscillators"
 _EXAMPLES = 16  # sequences on whose responses thresholds are chosen

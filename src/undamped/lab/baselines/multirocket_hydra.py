@@ -12,7 +12,7 @@ from undamped._base.checked import checked
 from undamped._base.contract import TaskShape
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
-from undamped.networks.rivals.rocket import RocketModel
+from undamped.lab.baselines.rocket import RocketModel
 
 _ONE_CHANNEL = ("dilations", "features_per_dilation", "biases")
 _CHANNELS = ("channels_per_kernel", "channel_numbers", *_ONE_CHANNEL)

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from undamped._base.errors import DataError, OptionError, explain
-from undamped.networks.learns_at_once import Part
-from undamped.networks.ridge import error_covariance, fit_ridge, row_weights, sharpness
-from undamped.networks.rivals.undisturbed import undisturbed
-from undamped.networks.rivals.whole_series import Collected, WholeSeriesModel, lengths_of
+from undamped.lab.baselines.learns_at_once import Part
+from undamped.lab.baselines.ridge import error_covariance, fit_ridge, row_weights, sharpness
+from undamped.lab.baselines.undisturbed import undisturbed
+from undamped.lab.baselines.whole_series import Collected, WholeSeriesModel, lengths_of
 
 PENALTIES = 10.0 ** torch.linspace(-3, 3, 10, dtype=torch.float64)
 """Those that aeon's classifiers choose from."""

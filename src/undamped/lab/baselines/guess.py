@@ -11,8 +11,8 @@ from undamped._base.checked import checked
 from undamped._base.contract import Answer, Batch, InputKind, TaskShape, Use
 from undamped._base.options import PositiveFloat
 from undamped._base.registry import models
+from undamped.lab.baselines.learns_at_once import LearnsAtOnce, Part
 from undamped.models.task_model import StreamingModel
-from undamped.networks.learns_at_once import LearnsAtOnce, Part
 
 
 @models.register("guess")

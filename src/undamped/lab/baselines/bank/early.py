@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.contract import TaskShape
-from undamped.networks.ridge import class_shares, fit_ridge, sharpness
+from undamped.lab.baselines.ridge import class_shares, fit_ridge, sharpness
 
 Scales = Callable[[Tensor, Tensor], Tensor]
 """Returns scales of features (features,) from their means and standard deviations."""

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Answer, Batch, InputKind, TaskShape
 from undamped._base.errors import DataError, explain
-from undamped.networks.learns_at_once import LearnsAtOnce, Part, check_one_answer
-from undamped.networks.ridge import row_weights, wanted_answers
-from undamped.networks.rivals.learnt_arrays import LearntArrays
+from undamped.lab.baselines.learns_at_once import LearnsAtOnce, Part, check_one_answer
+from undamped.lab.baselines.learnt_arrays import LearntArrays
+from undamped.lab.baselines.ridge import row_weights, wanted_answers
 
 
 class Collected(NamedTuple):

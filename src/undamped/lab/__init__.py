@@ -1,0 +1,1 @@
+"""The workbench: tasks, data, training, estimators, instruments, reports and the command line."""
