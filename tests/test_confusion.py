@@ -6,8 +6,8 @@ import torch
 
 import undamped
 from test_rivals import task_of, waves
-from undamped.analysis.confusion import Confusion, confusion
 from undamped.analysis.core.probe import InapplicableError
+from undamped.lab.instruments.confusion import Confusion, confusion
 from undamped.report.page import page
 from undamped.report.runs import diagnose_task
 from undamped.tasks import build

@@ -14,13 +14,13 @@ import undamped
 from undamped import cli
 from undamped._base.errors import OptionError
 from undamped._base.registry import instruments
-from undamped.analysis.core.motion import follow
 from undamped.analysis.core.probe import InapplicableError, Probe
-from undamped.analysis.motion_energy import motion_energy
-from undamped.analysis.motion_picture import motion_picture
-from undamped.analysis.motion_portrait import motion_portrait
-from undamped.analysis.motion_potential import motion_potential
-from undamped.analysis.motion_volume import motion_volume
+from undamped.lab.instruments.motion import follow
+from undamped.lab.instruments.motion_energy import motion_energy
+from undamped.lab.instruments.motion_picture import motion_picture
+from undamped.lab.instruments.motion_portrait import motion_portrait
+from undamped.lab.instruments.motion_potential import motion_potential
+from undamped.lab.instruments.motion_volume import motion_volume
 from undamped.models.physics.fields import LagrangianField
 from undamped.report import animate
 from undamped.tasks import build

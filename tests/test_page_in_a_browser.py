@@ -192,7 +192,7 @@ def test_the_policy_stops_scripts_that_are_not_the_page_s(opened, tmp_path):
 
 
 def test_a_motion_plays_and_names_run_nothing(browser, tmp_path):
-    from undamped.analysis.motion_picture import MotionPicture
+    from undamped.lab.instruments.motion_picture import MotionPicture
 
     times = np.linspace(0, 1, 20)
     path = np.stack([np.cos(times), np.sin(times)], axis=-1)[:, None]

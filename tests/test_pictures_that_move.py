@@ -11,8 +11,8 @@ import undamped
 from test_motion_oracles import leapfrog, perceptron, slope
 from undamped._base.contract import Batch
 from undamped._base.errors import OptionError, ShapeError
-from undamped.analysis.films import films
 from undamped.analysis.promises import measure
+from undamped.lab.instruments.films import films
 from undamped.tasks.physics.pendulum_pictures import angle_of, draw
 from undamped.training import fit
 

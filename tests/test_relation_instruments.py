@@ -9,8 +9,8 @@ from undamped._base.errors import OptionError
 from undamped._base.registry import tasks
 from undamped.analysis import relations
 from undamped.analysis.core.probe import InapplicableError
-from undamped.analysis.encoder_probe import encoder_probe
-from undamped.analysis.generalisation import Generalisation, generalisation
+from undamped.lab.instruments.encoder_probe import encoder_probe
+from undamped.lab.instruments.generalisation import Generalisation, generalisation
 from undamped.report.diagnose import diagnose
 
 

@@ -22,9 +22,7 @@ from undamped.analysis.core.trend import Trend
 from undamped.analysis.cost import Cost, cost, count_flops, count_parameters
 from undamped.analysis.density import Density, density
 from undamped.analysis.depth_flow import depth_flow
-from undamped.analysis.encoder_probe import EncoderProbe, encoder_probe
 from undamped.analysis.fisher_memory import FisherMemory, fisher_memory
-from undamped.analysis.generalisation import Generalisation, generalisation
 from undamped.analysis.gradient_flow import GradientFlow, gradient_flow
 from undamped.analysis.jacobian import (
     JacobianProduct,
@@ -77,6 +75,8 @@ from undamped.analysis.retention import Retention, retention
 from undamped.analysis.stability import EulerStability, euler_stability
 from undamped.analysis.stiffness import adjoint_decay, compare_stiffness, eigenvalue_pairs
 from undamped.analysis.unicornn import gradient_bound, long_term_gradient, state_bound
+from undamped.lab.instruments.encoder_probe import EncoderProbe, encoder_probe
+from undamped.lab.instruments.generalisation import Generalisation, generalisation
 
 __all__ = [
     "Attention",

@@ -15,7 +15,7 @@ from undamped._base.errors import OptionError, explain
 from undamped._base.files import refuse_folder, write_atomically, write_text
 from undamped.analysis.core.figures import PALETTE
 from undamped.analysis.core.result import plain
-from undamped.analysis.motion_picture import MotionPicture
+from undamped.lab.instruments.motion_picture import MotionPicture
 from undamped.report.page import embedded, policy
 
 KINDS = (".gif", ".html")

@@ -17,7 +17,7 @@ from undamped.networks import Recurrent, SequenceModel
 from undamped.tasks.task import Task
 
 if TYPE_CHECKING:
-    from undamped.analysis.core.motion import Motion
+    from undamped.lab.instruments.motion import Motion
 
 
 class InapplicableError(OptionError):
@@ -71,7 +71,7 @@ class Probe:
     @cached_property
     def motion(self) -> Motion:
         """The model's motion beside the true one of its task, followed once for all who ask."""
-        from undamped.analysis.core.motion import Motion
+        from undamped.lab.instruments.motion import Motion
 
         return Motion.of(self)
 

@@ -27,9 +27,9 @@ def animate(
 
     Example: `undamped animate runs/pendulum-hnn-1 --out pendulum.gif`
     """
-    from undamped.analysis.motion_picture import motion_picture
     from undamped.cli.members import ticking
     from undamped.cli.screen import console, print_json
+    from undamped.lab.instruments.motion_picture import motion_picture
     from undamped.models.physics.state_model import StateModel
     from undamped.report.animation import animate as write
     from undamped.report.animation import refuse_path

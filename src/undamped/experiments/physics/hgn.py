@@ -18,8 +18,8 @@ import torch
 
 from undamped._base.options import PositiveInt
 from undamped._base.registry import experiments
-from undamped.analysis.films import Films, films
 from undamped.experiments.physics.goals import Goal, short, table
+from undamped.lab.instruments.films import Films, films
 
 FRAMES = 10
 """Frames of a film that are drawn."""

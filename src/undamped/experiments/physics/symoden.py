@@ -20,9 +20,9 @@ from torch import Tensor
 
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.registry import experiments
-from undamped.analysis.motion_picture import MotionPicture
 from undamped.experiments.physics.goals import Goal, short, table
 from undamped.experiments.physics.trained import trained
+from undamped.lab.instruments.motion_picture import MotionPicture
 from undamped.models.physics.energy_shaping import EnergyShaping, control_loop
 
 MODELS = ("symoden", "plain-ode")

@@ -11,10 +11,10 @@ from torch import Tensor
 from undamped._base.errors import OptionError
 from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout
-from undamped.analysis.core.motion import Motion, follow
 from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace, positive
+from undamped.lab.instruments.motion import Motion, follow
 from undamped.models.physics.state_model import StateModel
 from undamped.tasks.task import Task
 

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout, reference
-from undamped.analysis.core.motion import Motion, at_rest, follow, pairs
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
+from undamped.lab.instruments.motion import Motion, at_rest, follow, pairs
 from undamped.models.physics.state_model import StateModel
 from undamped.tasks.task import Task
 

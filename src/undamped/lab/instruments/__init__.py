@@ -1,0 +1,1 @@
+"""Instruments that need a task: confusion, generalisation, motion of physical systems."""
