@@ -173,7 +173,7 @@ def trials() -> Any:
     ]
     figure = Figure(figsize=(10, 9), layout="constrained")
     for axis, (name, options) in zip(figure.subplots(3, 4).ravel(), shown, strict=True):
-        (trial,) = some_trials(undamped.tasks.build(name, **options), 1)
+        (trial,) = some_trials(undamped.lab.tasks.build(name, **options), 1)
         axis.imshow(mosaic(trial), interpolation="nearest")
         axis.set(xticks=[], yticks=[], frame_on=False, xlabel=trial.answer)
         said = [f"{key}={value}" for key, value in options.items()]
@@ -195,7 +195,7 @@ def relation_matrices() -> Any:
     ]
     figure = Figure(figsize=(10, 3.6), layout="constrained")
     for axis, (name, options, title) in zip(figure.subplots(1, 3), cases, strict=True):
-        task = undamped.tasks.build(name, **options)
+        task = undamped.lab.tasks.build(name, **options)
         torch.manual_seed(0)
         temperature = 30.0 if "temperature" in title else 1.0
         model = undamped.CoRelNet(task.task_shape, encoder="frozen", temperature=temperature)

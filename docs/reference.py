@@ -15,12 +15,12 @@ from undamped._base.registry import models
 HIDDEN = {"undamped.cli", "undamped.bench", "undamped.experiments"}
 """Programs, which are described by their help."""
 MORE = {
-    "undamped.data": (
-        "undamped.data.recordings.read.read_recordings",
-        "undamped.data.recordings.series.SeriesSet",
-        "undamped.data.recordings.findings.look_at",
-        "undamped.data.recordings.preparation.Preparation",
-        "undamped.data.published.fetch.fetch",
+    "undamped.lab.data": (
+        "undamped.lab.data.recordings.read.read_recordings",
+        "undamped.lab.data.recordings.series.SeriesSet",
+        "undamped.lab.data.recordings.findings.look_at",
+        "undamped.lab.data.recordings.preparation.Preparation",
+        "undamped.lab.data.published.fetch.fetch",
     ),
     "undamped.estimators": (
         "undamped.estimators.aeon.UndampedClassifier",

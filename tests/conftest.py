@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from undamped.tasks.relations.games.task import RelationalGames
-from undamped.tasks.relations.trials import RelationTask
-from undamped.tasks.task import GeneratedTask
+from undamped.lab.tasks.relations.games.task import RelationalGames
+from undamped.lab.tasks.relations.trials import RelationTask
+from undamped.lab.tasks.task import GeneratedTask
 
 GENERATED = (GeneratedTask, RelationTask, RelationalGames)
 ALL_HELD_OUT = {task: task.held_out for task in GENERATED}

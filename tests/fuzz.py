@@ -41,10 +41,10 @@ from canonical_files import idx
 from undamped._base.errors import UndampedError
 from undamped._base.files import _CHECKSUM, _checksum
 from undamped.cli.settings import read_settings
-from undamped.data.published.formats.images import _cifar_pickle, read_idx
-from undamped.data.recordings.read import read_recordings
 from undamped.export import subject_of
 from undamped.export.live import LiveModel
+from undamped.lab.data.published.formats.images import _cifar_pickle, read_idx
+from undamped.lab.data.recordings.read import read_recordings
 from undamped.report.model_report import ModelReport
 from undamped.report.plots import plots
 from undamped.report.watch import Watch

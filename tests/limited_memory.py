@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from undamped._base.memory import memory_use, reset_peak_memory
-from undamped.data.recordings import series as recordings
-from undamped.data.recordings.read import read_recordings
-from undamped.tasks import series, series_tensors
-from undamped.tasks.series import SeriesTask
+from undamped.lab.data.recordings import series as recordings
+from undamped.lab.data.recordings.read import read_recordings
+from undamped.lab.tasks import series, series_tensors
+from undamped.lab.tasks.series import SeriesTask
 from undamped.training import fit
 
 LIMIT = 80 << 20

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from archive_makers import deb_bytes, tar_bytes, tar_member, zip_bytes
 from undamped._base.errors import DataError
-from undamped.data.published.sources import Pick
-from undamped.data.published.transport.archives import Limits, unpack
+from undamped.lab.data.published.sources import Pick
+from undamped.lab.data.published.transport.archives import Limits, unpack
 
 WANTED = (Pick("good.txt", "good.txt"),)
 

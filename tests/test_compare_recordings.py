@@ -9,9 +9,9 @@ import pytest
 from test_portfolio import invoke
 from test_rivals import waves
 from undamped._base.errors import DataError, OptionError, UnknownNameError
-from undamped.data.recordings.series import SeriesSet
-from undamped.data.recordings.splits import hold_out
-from undamped.tasks.series import SeriesTask
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.data.recordings.splits import hold_out
+from undamped.lab.tasks.series import SeriesTask
 
 
 def grouped(count=24, groups=4):

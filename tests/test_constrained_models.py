@@ -47,7 +47,7 @@ def test_chnn_is_the_projected_hamiltonian_field():
 
 
 def test_with_gravity_it_is_the_pendulum_of_links():
-    system = undamped.tasks.build("links", links=3, coordinates="plane").system
+    system = undamped.lab.tasks.build("links", links=3, coordinates="plane").system
     model = undamped.CHNN(system.space).double()
     down = torch.tensor([0.0, 1.0]).double().repeat(3)
     model.field.of_positions.linearise = lambda x: type(
@@ -64,7 +64,7 @@ def test_rods_that_make_no_sense_are_refused():
     with pytest.raises(OptionError, match=r"numbers from 0 to 2 for each, such as 0-1, got 1-3"):
         undamped.CHNN(free, rods=("0-1", "1-3"))
     with pytest.raises(OptionError, match=r"2 numbers each, and no angles.*coordinates=plane"):
-        undamped.CHNN(undamped.tasks.build("links").task_shape, rods=("0-1",))
+        undamped.CHNN(undamped.lab.tasks.build("links").task_shape, rods=("0-1",))
     twice = undamped.CHNN(free, rods=("0-1", "1-2", "0-2")).double()
     flat = torch.tensor([[1.0, 0.0, 2.0, 0.0] + [0.0] * 4]).double()
     with pytest.raises(NonFiniteError, match=r"no rod that follows.*at sample 0 of 1"):
@@ -82,5 +82,5 @@ def test_links_teach_it_by_name_alone(tmp_path):
     assert run.settings["task"]["options"]["coordinates"] == "plane"
     for found in measure(run.model()):
         assert found.kept, found.to_dict()
-    shape = undamped.tasks.build("links", coordinates="plane").task_shape
+    shape = undamped.lab.tasks.build("links", coordinates="plane").task_shape
     assert TaskShape.from_dict(json.loads(json.dumps(shape.to_dict()))) == shape

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from undamped import tasks
 from undamped._base.errors import UnknownNameError
-from undamped.tasks.continuous_data import (
+from undamped.lab import tasks
+from undamped.lab.tasks.continuous_data import (
     DENSITIES,
     annuli,
     density,

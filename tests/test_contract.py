@@ -22,9 +22,9 @@ from undamped._base.errors import OptionError, ShapeError
 from undamped._base.registry import models, tasks
 from undamped._base.source import OWN
 from undamped.analysis import gradient_flow
+from undamped.lab.tasks.task import known_answers
 from undamped.models.for_task import check_options, model_for
 from undamped.networks import SequenceModel
-from undamped.tasks.task import known_answers
 from undamped.training import Run, fit
 from undamped.training.evaluation import evaluate
 

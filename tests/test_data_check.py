@@ -10,9 +10,9 @@ import pytest
 from undamped._base.errors import DataError
 from undamped.cli import main
 from undamped.cli.verbs.data_check import sparkline
-from undamped.data.recordings.findings import look_at
-from undamped.data.recordings.series import SeriesSet
-from undamped.tasks.series import SeriesTask
+from undamped.lab.data.recordings.findings import look_at
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.tasks.series import SeriesTask
 
 
 def check(monkeypatch, capsys, *words):

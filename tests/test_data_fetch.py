@@ -22,11 +22,11 @@ from archive_makers import deb_bytes
 from pages_server import serving
 from undamped import cli
 from undamped._base.errors import DataError, UndampedError, UnknownNameError
-from undamped.data.published import cache, catalogue
-from undamped.data.published.fetch import fetch, fetch_all
-from undamped.data.published.progress import Listener
-from undamped.data.published.sources import Address, DataSet, File, Package, Pick, Source
-from undamped.data.published.transport import package_index
+from undamped.lab.data.published import cache, catalogue
+from undamped.lab.data.published.fetch import fetch, fetch_all
+from undamped.lab.data.published.progress import Listener
+from undamped.lab.data.published.sources import Address, DataSet, File, Package, Pick, Source
+from undamped.lab.data.published.transport import package_index
 
 TEXT = b"the quick brown fox\n" * 50
 
@@ -386,9 +386,9 @@ def test_two_processes_fetch_once(only, tool, tmp_path):
     driver.write_text(
         textwrap.dedent(
             f"""
-            from undamped.data.published import catalogue
-            from undamped.data.published.fetch import fetch
-            from undamped.data.published.sources import *
+            from undamped.lab.data.published import catalogue
+            from undamped.lab.data.published.fetch import fetch
+            from undamped.lab.data.published.sources import *
             part = Package("npm", "tiny", "1.0", "tiny-1.0.tgz",
                            (Pick("package/words", "words.txt"),), 1, {digest(PACKAGE)!r})
             tiny = DataSet("tiny", "", "", (Source((part,)),), "tiny")

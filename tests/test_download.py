@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from undamped.data.published.progress import Listener, human
-from undamped.data.published.transport import web
-from undamped.data.published.transport.download import download
-from undamped.data.published.transport.web import DownloadError, UnreachableError, read_page
+from undamped.lab.data.published.progress import Listener, human
+from undamped.lab.data.published.transport import web
+from undamped.lab.data.published.transport.download import download
+from undamped.lab.data.published.transport.web import DownloadError, UnreachableError, read_page
 
 CONTENT = bytes(range(256)) * 4000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()

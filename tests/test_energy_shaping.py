@@ -8,8 +8,8 @@ import torch
 import undamped
 from undamped._base.contract import StateSpace
 from undamped._base.errors import OptionError
+from undamped.lab.tasks.physics.pendulum import EmbeddedPendulumField, PendulumField
 from undamped.models.physics.energy_shaping import EnergyShaping, control_loop
-from undamped.tasks.physics.pendulum import EmbeddedPendulumField, PendulumField
 
 EMBEDDED = StateSpace(("c", "s", "w"), ("cosine", "sine", "velocity"), ("u",))
 KINETIC, GRAVITY = 1.5, 5.0
@@ -116,7 +116,7 @@ def test_lagrangians_are_shaped_by_their_slope_at_rest(name):
 @pytest.mark.parametrize("kind", [undamped.DeLaN, undamped.LNN])
 def test_an_arm_with_two_motors_is_brought_upright_by_a_lagrangian(kind):
     """A model that knows the arm, whatever it was built as: the field is the truth."""
-    system = undamped.tasks.build("acrobot", shoulder=True).system
+    system = undamped.lab.tasks.build("acrobot", shoulder=True).system
     model = kind(system.space, hidden_size=4).double()
     model.flow.field = system.field
     model.register_parameter("unused", torch.nn.Parameter(torch.zeros(1).double()))
@@ -143,6 +143,6 @@ def test_the_inputs_of_a_lagrangian_are_those_of_the_formula():
 
 @pytest.mark.parametrize("kind", [undamped.DeLaN, undamped.LNN])
 def test_an_acrobot_cannot_be_shaped(kind):
-    space = undamped.tasks.build("acrobot").system.space
+    space = undamped.lab.tasks.build("acrobot").system.space
     with pytest.raises(OptionError, match=r"an input for every one of 2 freedoms.*got 1"):
         EnergyShaping(kind(space), [math.pi, 0.0])

@@ -14,11 +14,11 @@ from undamped._base.contract import Batch, Forecast, TaskShape
 from undamped._base.errors import DataError, MissingPackageError, OptionError, UndampedError
 from undamped.cli import main
 from undamped.cli.next_steps import next_steps
-from undamped.data.recordings.bands import Bands
-from undamped.data.recordings.grid import stamps_ahead
-from undamped.data.recordings.season import calendar_seasons, find_season
-from undamped.data.recordings.series import SeriesSet
-from undamped.tasks.series import SeriesTask
+from undamped.lab.data.recordings.bands import Bands
+from undamped.lab.data.recordings.grid import stamps_ahead
+from undamped.lab.data.recordings.season import calendar_seasons, find_season
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.tasks.series import SeriesTask
 from undamped.training import Run, fit
 from undamped.training.backtest import backtest
 from undamped.training.portfolio import at_once_members, networks
@@ -580,7 +580,7 @@ def test_the_experiment_at_its_smallest(tmp_path, monkeypatch):
 
 
 def test_series_are_read_from_packages_without_running_them(tmp_path):
-    from undamped.data.published.conversions import series_to_forecast
+    from undamped.lab.data.published.conversions import series_to_forecast
 
     raw, files = tmp_path / "raw", tmp_path / "files"
     raw.mkdir()

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from canonical_files import cifar10, cifar_arrays, idx, mnist
 from undamped._base.errors import DataError
-from undamped.data.published.formats.images import read_cifar10, read_idx, read_idx_folder
-from undamped.data.published.formats.pickles import read_pickled
+from undamped.lab.data.published.formats.images import read_cifar10, read_idx, read_idx_folder
+from undamped.lab.data.published.formats.pickles import read_pickled
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "float32", "float64"])

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from canonical_files import everything, ucr
-from undamped import tasks
 from undamped.experiments import rotating_digits
 from undamped.experiments.irregular_series import run
-from undamped.tasks.irregular.hopper import falls
-from undamped.tasks.irregular.rotating_digits import RotatingDigits, turned
-from undamped.tasks.ucr import archive_set, with_steps_dropped
+from undamped.lab import tasks
+from undamped.lab.tasks.irregular.hopper import falls
+from undamped.lab.tasks.irregular.rotating_digits import RotatingDigits, turned
+from undamped.lab.tasks.ucr import archive_set, with_steps_dropped
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def test_steps_are_dropped_and_what_is_left_keeps_its_time(data):
 
 
 def test_the_experiment_trains_all_and_has_a_table(data, monkeypatch):
-    monkeypatch.setattr("undamped.data.published.cache.folder", lambda name: data / name)
-    monkeypatch.setattr("undamped.tasks.ucr.folder", lambda name: data / name)
+    monkeypatch.setattr("undamped.lab.data.published.cache.folder", lambda name: data / name)
+    monkeypatch.setattr("undamped.lab.tasks.ucr.folder", lambda name: data / name)
     result = run(
         sets=("Waves",),
         dropped=(0.5,),

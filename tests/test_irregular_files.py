@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from undamped import tasks
 from undamped._base.errors import DataError
+from undamped.lab import tasks
 from undamped.models.for_task import model_for
 
 

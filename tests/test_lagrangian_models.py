@@ -9,12 +9,12 @@ from test_motion_oracles import compare, made, slope, states
 from undamped._base.contract import Batch, StateSpace
 from undamped._base.errors import NonFiniteError, OptionError
 from undamped.analysis.promises import measure
+from undamped.lab.tasks.physics.links import angles_of, plane_of
 from undamped.models.physics.fields import LagrangianField
 from undamped.models.physics.fields.curvature import Curvature
 from undamped.models.physics.fields.perceptron_lagrangian import PerceptronLagrangian
 from undamped.models.physics.fields.smooth_perceptron import SmoothPerceptron
 from undamped.ode import solve
-from undamped.tasks.physics.links import angles_of, plane_of
 from undamped.training import fit
 
 MIXED = StateSpace(
@@ -237,8 +237,8 @@ def test_momenta_are_refused_and_the_way_out_is_named():
 
 def test_a_double_pendulum_is_two_links():
     """Two programs of one system, in momenta and in velocities, end in the same place."""
-    momenta = undamped.tasks.build("double-pendulum", gravity=1.0, partners="velocities").system
-    links = undamped.tasks.build("links", gravity=1.0).system
+    momenta = undamped.lab.tasks.build("double-pendulum", gravity=1.0, partners="velocities").system
+    links = undamped.lab.tasks.build("links", gravity=1.0).system
     z = torch.randn(3, 4).double()
     times = torch.tensor([0.0, 1.0]).double()
     torch.testing.assert_close(momenta.simulate(z, times), links.simulate(z, times))
@@ -249,8 +249,8 @@ def test_a_double_pendulum_is_two_links():
 def test_links_in_the_plane_are_links_in_angles():
     z = torch.randn(4, 6).double()
     torch.testing.assert_close(angles_of(plane_of(z)), z - _turns(z))
-    plane = undamped.tasks.build("links", links=3, coordinates="plane").system
-    angles = undamped.tasks.build("links", links=3).system
+    plane = undamped.lab.tasks.build("links", links=3, coordinates="plane").system
+    angles = undamped.lab.tasks.build("links", links=3).system
     given = plane_of(z)
     torch.testing.assert_close(plane.energy(given), angles.energy(z))
     times = torch.tensor([0.0, 0.1]).double()

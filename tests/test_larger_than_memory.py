@@ -14,11 +14,11 @@ import pytest
 
 from limited_memory import LIMIT
 from undamped._base.errors import DataError
-from undamped.data.recordings import series
-from undamped.data.recordings.formats import large_arrays
-from undamped.data.recordings.on_disk import mapped_from
-from undamped.data.recordings.read import read_recordings
-from undamped.tasks.series import SeriesTask
+from undamped.lab.data.recordings import series
+from undamped.lab.data.recordings.formats import large_arrays
+from undamped.lab.data.recordings.on_disk import mapped_from
+from undamped.lab.data.recordings.read import read_recordings
+from undamped.lab.tasks.series import SeriesTask
 from undamped.training.batches import batches
 
 

@@ -17,9 +17,9 @@ from irregular_oracles import (
     read_backwards,
     rotating,
 )
-from undamped import tasks
 from undamped._base.contract import Batch, Clock, TaskShape
 from undamped._base.errors import NonFiniteError, ShapeError
+from undamped.lab import tasks
 from undamped.models.irregular.model import StampedModel
 from undamped.models.latent.normal import Normal
 from undamped.models.latent.points import seen_points, without

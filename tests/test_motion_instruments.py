@@ -21,9 +21,9 @@ from undamped.lab.instruments.motion_picture import motion_picture
 from undamped.lab.instruments.motion_portrait import motion_portrait
 from undamped.lab.instruments.motion_potential import motion_potential
 from undamped.lab.instruments.motion_volume import motion_volume
+from undamped.lab.tasks import build
 from undamped.models.physics.fields import LagrangianField
 from undamped.report import animate
-from undamped.tasks import build
 from undamped.training import fit
 
 OF_MOTION = [name for name in instruments if name.startswith("motion_")]
@@ -151,7 +151,7 @@ def test_every_system_can_be_drawn():
     links = build("links", links=3, trajectories=2).system
     plane = build("links", links=3, coordinates="plane", trajectories=2).system
     states = links.starts(4, torch.Generator().manual_seed(0))
-    from undamped.tasks.physics.links import plane_of
+    from undamped.lab.tasks.physics.links import plane_of
 
     torch.testing.assert_close(links.picture(states).bodies, plane.picture(plane_of(states)).bodies)
 

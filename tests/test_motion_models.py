@@ -180,7 +180,7 @@ def test_a_trajectory_that_breaks_off_is_lost_and_not_an_error(tmp_path):
             super().__init__(shape, hidden_size=4)
             self.flow.max_steps = 3
 
-    task = undamped.tasks.build("spring", **FEW)
+    task = undamped.lab.tasks.build("spring", **FEW)
     run = fit(Wild(task.task_shape), task, train=QUICK, out=tmp_path, progress=False)
     assert 0 < run.result["to t = 12"]["lost"] <= 1
 

@@ -6,10 +6,10 @@ import torch
 from undamped._base.contract import StateSpace
 from undamped._base.errors import DataError, OptionError
 from undamped._base.registry import tasks
+from undamped.lab.tasks.physics.motion_task import MotionTask
+from undamped.lab.tasks.physics.scores import relative_error, valid_time
 from undamped.models.physics.fields.hamiltonian import by_autograd
 from undamped.models.physics.fields.lagrangian import LagrangianField
-from undamped.tasks.physics.motion_task import MotionTask
-from undamped.tasks.physics.scores import relative_error, valid_time
 
 SYSTEMS = [name for name in tasks if issubclass(tasks[name], MotionTask)]
 

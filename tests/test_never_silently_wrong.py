@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from undamped._base.errors import DataError
-from undamped.data.recordings.findings import look_at
-from undamped.data.recordings.labels import sorted_labels
-from undamped.data.recordings.read import read_recordings
-from undamped.data.recordings.series import SeriesSet
 from undamped.estimators import SequenceClassifier
+from undamped.lab.data.recordings.findings import look_at
+from undamped.lab.data.recordings.labels import sorted_labels
+from undamped.lab.data.recordings.read import read_recordings
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.tasks.series import SeriesTask
 from undamped.networks import SequenceModel
-from undamped.tasks.series import SeriesTask
 from undamped.training.prediction import predict_series
 
 
@@ -67,7 +67,7 @@ def test_rows_that_are_series_may_have_their_channels_in_any_order(tmp_path):
 def test_classes_have_one_order_in_every_process():
     program = (
         "import json, numpy as np\n"
-        "from undamped.data.recordings.labels import sorted_labels\n"
+        "from undamped.lab.data.recordings.labels import sorted_labels\n"
         "print(json.dumps([sorted_labels(np.array(x)) for x in "
         "(['01', '1', '1.0', '2'], ['nan', 'inf', '1', '2'])]))"
     )

@@ -7,10 +7,10 @@ import torch
 import undamped
 from undamped._base.contract import Batch, Clock, TaskShape
 from undamped._base.errors import OptionError
-from undamped.data.recordings.series import SeriesSet
 from undamped.lab.baselines.bank.oscillators import DAMPINGS
 from undamped.lab.baselines.ridge import PENALTIES, fit_ridge
-from undamped.tasks.series import SeriesTask
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.tasks.series import SeriesTask
 from undamped.training import Run, fit
 
 

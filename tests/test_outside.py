@@ -25,8 +25,8 @@ from torch import nn
 from undamped.cells import Cell, network
 from undamped._base.options import Fraction, PositiveInt
 from undamped._base.registry import tasks
-from undamped.tasks import Batch, Chance
-from undamped.tasks.task import GeneratedTask
+from undamped.lab.tasks import Batch, Chance
+from undamped.lab.tasks.task import GeneratedTask
 
 
 @network("leaky", "LeakyRNN")

@@ -10,7 +10,7 @@ import pytest
 
 from undamped.cli import main
 from undamped.cli.next_steps import next_steps
-from undamped.data.recordings.series import SeriesSet
+from undamped.lab.data.recordings.series import SeriesSet
 from undamped.training import Run, fit
 
 QUICK = ["model.hidden_size=4", "train.steps=3", "train.batch_size=4"]
@@ -253,7 +253,7 @@ def test_predict_says_what_does_not_fit(tmp_path, monkeypatch, capsys):
 
 
 def test_windows_are_averaged_and_answers_do_not_depend_on_the_batch(tmp_path):
-    from undamped.tasks.series import SeriesTask
+    from undamped.lab.tasks.series import SeriesTask
     from undamped.training.prediction import predict_series
 
     random = np.random.default_rng(0)
@@ -291,9 +291,9 @@ def counted(monkeypatch, calls, module, name):
 
 @pytest.mark.parametrize("baseline", [(), ("--baseline", "rnn")])
 def test_a_training_reads_splits_and_prepares_its_file_once(baseline, monkeypatch, capsys):
-    from undamped.data.recordings import splits
-    from undamped.data.recordings.preparation import Preparation
-    from undamped.tasks import recordings
+    from undamped.lab.data.recordings import splits
+    from undamped.lab.data.recordings.preparation import Preparation
+    from undamped.lab.tasks import recordings
     from undamped.training import run as runs
 
     walks(12).to_csv("walks.csv", index=False)
@@ -313,7 +313,7 @@ def test_a_training_reads_splits_and_prepares_its_file_once(baseline, monkeypatc
 
 
 def test_the_models_of_a_comparison_share_the_data_of_a_seed(monkeypatch, capsys):
-    from undamped.tasks import recordings
+    from undamped.lab.tasks import recordings
 
     walks(12).to_csv("walks.csv", index=False)
     calls: list[str] = []

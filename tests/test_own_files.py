@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from undamped._base.errors import DataError, OptionError, UnknownNameError
-from undamped.data.recordings.formats.table.read import read_table
-from undamped.data.recordings.read import looks_like_data, read_recordings
+from undamped.lab.data.recordings.formats.table.read import read_table
+from undamped.lab.data.recordings.read import looks_like_data, read_recordings
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from undamped import cli
 from undamped._base.errors import DataError, OptionError
 from undamped._base.registry import tasks
-from undamped.data.recordings.series import SeriesSet
-from undamped.tasks.physics.own_trajectories import _times
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.tasks.physics.own_trajectories import _times
 from undamped.training import Run
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from undamped import cli
 from undamped._base.errors import DataError, OptionError
 from undamped._base.registry import tasks
-from undamped.data.pictures.sequences import read_picture_sequences
+from undamped.lab.data.pictures.sequences import read_picture_sequences
 
 
 def some_pictures(count=6, side=9):

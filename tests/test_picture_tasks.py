@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from canonical_files import cifar_arrays, everything
-from undamped import tasks
 from undamped._base.errors import DataError, OptionError
-from undamped.data.published.formats.images import read_idx_folder
-from undamped.tasks.psmnist import pixel_order
+from undamped.lab import tasks
+from undamped.lab.data.published.formats.images import read_idx_folder
+from undamped.lab.tasks.psmnist import pixel_order
 
 FIRST = {
     "exprnn": [319, 576, 323, 107, 355, 716],

@@ -13,7 +13,7 @@ from undamped._base.contract import Batch
 from undamped._base.errors import OptionError, ShapeError
 from undamped.analysis.promises import measure
 from undamped.lab.instruments.films import films
-from undamped.tasks.physics.pendulum_pictures import angle_of, draw
+from undamped.lab.tasks.physics.pendulum_pictures import angle_of, draw
 from undamped.training import fit
 
 
@@ -104,6 +104,6 @@ def test_films_that_do_not_fit_are_refused(model):
     with pytest.raises(ShapeError, match="sides of a multiple of 4"):
         undamped.HGN(replace(undamped.HGN.example_shape(), picture_shape=(1, 18, 16)))
     with pytest.raises(OptionError, match=r"task.size: expected a multiple of 4, got 18"):
-        undamped.tasks.build("pendulum-pictures", size=18)
+        undamped.lab.tasks.build("pendulum-pictures", size=18)
     with pytest.raises(OptionError, match=r"task.asked: expected at least 5.*got 3"):
-        undamped.tasks.build("pendulum-pictures", asked=3)
+        undamped.lab.tasks.build("pendulum-pictures", asked=3)

@@ -71,7 +71,7 @@ def test_the_run_is_an_ordinary_run_of_the_winner(small, tmp_path):
 
 
 def test_the_test_part_is_looked_at_once_and_at_the_end(small, tmp_path, monkeypatch):
-    from undamped.tasks.series import SeriesTask
+    from undamped.lab.tasks.series import SeriesTask
 
     seen = []
     take = SeriesTask.take
@@ -163,8 +163,8 @@ def test_validation_data_are_drawn_anew_without_the_test_part():
 
 
 def test_groups_stay_on_one_side_when_validation_data_are_drawn_anew():
-    from undamped.data.recordings.series import SeriesSet
-    from undamped.tasks.series import SeriesTask
+    from undamped.lab.data.recordings.series import SeriesSet
+    from undamped.lab.tasks.series import SeriesTask
 
     series, classes = waves(60)
     groups = np.arange(60) // 5
@@ -261,7 +261,7 @@ def test_means_over_different_draws_are_not_shown_alone(capsys):
             Attempt("ridge-lags", 0.91, 0.1, 0.87, 3).to_dict(),
             Attempt("ets", 0.89, 0.1, 0.88, draws).to_dict(),
         ]
-        Console(width=120).print(tried_table(tried, undamped.tasks.build("digits")))
+        Console(width=120).print(tried_table(tried, undamped.lab.tasks.build("digits")))
         return capsys.readouterr().out
 
     assert "first draw" in shown(1) and "both have seen" in shown(1) and "87.0 %" in shown(1)

@@ -47,11 +47,11 @@ def test_rooms_are_loaded_when_they_are_asked_for():
     code = (
         "import sys, json, undamped\n"
         "before = [m for m in sys.modules if m.startswith('undamped.')]\n"
-        "undamped.analysis.gradient_flow, undamped.ode.odeint, undamped.data, undamped.tasks\n"
+        "undamped.analysis.gradient_flow, undamped.ode.odeint, undamped.lab.data, undamped.lab.tasks\n"
         "print(json.dumps(before))"
     )
     before = json.loads(fresh(code))
-    assert not {"undamped.analysis", "undamped.ode", "undamped.tasks"} & set(before)
+    assert not {"undamped.analysis", "undamped.ode", "undamped.lab.tasks"} & set(before)
 
 
 def test_a_network_made_of_a_declaration_can_be_pickled_into_a_fresh_process(tmp_path):

@@ -9,7 +9,7 @@ from canonical_files import everything, record, ucr
 from undamped._base.errors import DataError, NonFiniteError, UnknownNameError
 from undamped.experiments import lorenz96
 from undamped.experiments import ucr as archive
-from undamped.tasks import build
+from undamped.lab.tasks import build
 from undamped.training import fit
 
 
@@ -113,8 +113,8 @@ def test_unequal_lengths_are_warped(data, monkeypatch):
 
 def test_lorenz_table_and_picture(monkeypatch, tmp_path):
     original = lorenz96._linear_map
-    monkeypatch.setattr("undamped.tasks.lorenz96.SEQUENCES", 4)
-    from undamped.tasks import Lorenz96
+    monkeypatch.setattr("undamped.lab.tasks.lorenz96.SEQUENCES", 4)
+    from undamped.lab.tasks import Lorenz96
 
     monkeypatch.setitem(Lorenz96.recipes, "lstm", {"model": {"hidden_size": 3}})
     monkeypatch.setattr(lorenz96, "WINDOW", 1000)

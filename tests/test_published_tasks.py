@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from canonical_files import everything, imdb_folders, record, ucr
-from undamped import tasks
 from undamped._base.errors import DataError, OptionError
-from undamped.data.published.formats.vital_signs import heart_rate, respiratory_rate
-from undamped.tasks.lorenz96 import integrate
-from undamped.tasks.ucr import lem_parts
+from undamped.lab import tasks
+from undamped.lab.data.published.formats.vital_signs import heart_rate, respiratory_rate
+from undamped.lab.tasks.lorenz96 import integrate
+from undamped.lab.tasks.ucr import lem_parts
 from undamped.training import fit
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from undamped._base.errors import DataError, OptionError
 from undamped._base.registry import readers
-from undamped.data.recordings.read import looks_like_data, read_recordings
-from undamped.data.recordings.reader import reads
-from undamped.data.recordings.sequences import read_sequences
-from undamped.data.recordings.series import SeriesSet
+from undamped.lab.data.recordings.read import looks_like_data, read_recordings
+from undamped.lab.data.recordings.reader import reads
+from undamped.lab.data.recordings.sequences import read_sequences
+from undamped.lab.data.recordings.series import SeriesSet
 
 
 @pytest.fixture
@@ -64,8 +64,8 @@ def test_a_reader_from_outside_trains_and_predicts(tmp_path):
     (tmp_path / "my_reader.py").write_text(
         "import sys\n"
         "import numpy as np\n"
-        "from undamped.data.recordings.reader import reads\n"
-        "from undamped.data.recordings.series import SeriesSet\n"
+        "from undamped.lab.data.recordings.reader import reads\n"
+        "from undamped.lab.data.recordings.series import SeriesSet\n"
         "@reads('.toy')\n"
         "def read_toy(path):\n"
         "    blocks = [block.split() for block in path.read_text().split('\\n\\n')]\n"

@@ -9,8 +9,8 @@ from PIL import Image
 
 from undamped._base.errors import DataError, OptionError
 from undamped._base.registry import tasks
-from undamped.tasks.relations.games.objects import COLOURS, family, polyominoes
-from undamped.tasks.relations.glyphs import GLYPHS, LEAST_DISTANCE, glyph_pictures
+from undamped.lab.tasks.relations.games.objects import COLOURS, family, polyominoes
+from undamped.lab.tasks.relations.glyphs import GLYPHS, LEAST_DISTANCE, glyph_pictures
 
 PLAIN = {
     "same-different": (2, 2, 98),

@@ -363,7 +363,7 @@ def test_advice_that_is_taken_already_is_not_given():
     from undamped.report.runs import _applied
 
     exploding = flow(2.0 ** np.arange(100)[::-1])
-    task = undamped.tasks.build("adding", length=30)
+    task = undamped.lab.tasks.build("adding", length=30)
     assert _applied(trained_settings(1, 1), task) == set()
     assert _applied(trained_settings(1, 1, clip=1.0), task) == {"train.clip"}
 

@@ -10,10 +10,10 @@ import undamped
 from undamped.__main__ import main
 from undamped._base.contract import Batch, TaskShape
 from undamped._base.errors import DataError, MissingPackageError, OptionError
-from undamped.data.recordings.series import SeriesSet
 from undamped.lab.baselines.summaries import summary
 from undamped.lab.baselines.undisturbed import undisturbed
-from undamped.tasks.series import SeriesTask
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.tasks.series import SeriesTask
 from undamped.training import Run, fit
 from undamped.training.streaming import SampleStream
 

@@ -9,9 +9,9 @@ import pytest
 
 from undamped._base.errors import DataError, OptionError
 from undamped.cli import main
-from undamped.data.recordings.alarm import Alarm
-from undamped.data.recordings.series import SeriesSet
-from undamped.tasks.series import SeriesTask
+from undamped.lab.data.recordings.alarm import Alarm
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.tasks.series import SeriesTask
 from undamped.training import Run, fit
 from undamped.training.prediction import predict_series
 from undamped.training.standard_errors import with_standard_error

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from undamped._base.errors import DataError, OptionError, ShapeError, UnknownNameError
-from undamped.data.recordings.preparation import Preparation
-from undamped.data.recordings.series import SeriesSet
-from undamped.data.recordings.splits import choose, hash_of, split
+from undamped.lab.data.recordings.preparation import Preparation
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.data.recordings.splits import choose, hash_of, split
 
 
 def some(count=20, seed=0, **more):

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from undamped._base.errors import DataError, OptionError
-from undamped.data.recordings.series import SeriesSet
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.tasks.series import NO_ANSWER, SeriesTask
+from undamped.lab.tasks.series_defaults import suggest
 from undamped.models.for_task import model_for
-from undamped.tasks.series import NO_ANSWER, SeriesTask
-from undamped.tasks.series_defaults import suggest
 from undamped.training import fit
 from undamped.training.evaluation import evaluate
 from undamped.training.run import Run

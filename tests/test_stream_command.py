@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 from undamped import cli
 from undamped._base.errors import OptionError, UndampedError
 from undamped._base.files import read_json, write_json
-from undamped.data.recordings.preparation import Preparation
-from undamped.data.recordings.prepared import batch_of
-from undamped.data.recordings.series import SeriesSet
 from undamped.export import Subject
 from undamped.export.live import LiveModel
 from undamped.export.sample_lines import SampleLines
+from undamped.lab.data.recordings.preparation import Preparation
+from undamped.lab.data.recordings.prepared import batch_of
+from undamped.lab.data.recordings.series import SeriesSet
 from undamped.models.sequence_model import SequenceModel
 from undamped.training.prediction import predict_series
 from undamped.training.run import Run

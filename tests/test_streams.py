@@ -11,11 +11,11 @@ from test_stream_command import invoke, live
 from undamped._base.contract import Batch, TaskShape
 from undamped._base.errors import DataError, ShapeError, UndampedError
 from undamped._base.registry import models
-from undamped.data.recordings.preparation import Preparation
 from undamped.estimators import SequenceClassifier, SequenceRegressor
 from undamped.export import Subject
 from undamped.export.live import LiveModel
 from undamped.lab.baselines.bank.early import PRIOR, WHOLE
+from undamped.lab.data.recordings.preparation import Preparation
 from undamped.models.for_task import model_for
 from undamped.models.irregular.network import StampedNetwork
 from undamped.models.sequence_model import SequenceModel
@@ -261,8 +261,8 @@ def test_states_of_others_and_damaged_ones_are_refused(tmp_path):
 
 @pytest.fixture(scope="module")
 def bank_run(tmp_path_factory):
-    from undamped.data.recordings.series import SeriesSet
-    from undamped.tasks.series import SeriesTask
+    from undamped.lab.data.recordings.series import SeriesSet
+    from undamped.lab.tasks.series import SeriesTask
 
     series, classes = bumps(40, 0, steps=32)
     task = SeriesTask(SeriesSet.of(list(series[:, :, None]), targets=list(classes)))

@@ -9,12 +9,12 @@ import pytest
 
 from undamped._base.errors import DataError, DataWarning
 from undamped.cli import main
-from undamped.data.recordings.findings import look_at
-from undamped.data.recordings.read import read_recordings
-from undamped.data.recordings.series import SeriesSet
-from undamped.data.recordings.splits import split
-from undamped.data.recordings.suspicions import find_leaks, find_suspicions, without_leaks
-from undamped.tasks.recordings import Recordings
+from undamped.lab.data.recordings.findings import look_at
+from undamped.lab.data.recordings.read import read_recordings
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.data.recordings.splits import split
+from undamped.lab.data.recordings.suspicions import find_leaks, find_suspicions, without_leaks
+from undamped.lab.tasks.recordings import Recordings
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,11 @@ import pytest
 
 from undamped._base.errors import DataError, OptionError
 from undamped.cli.predict_recordings import read_for
-from undamped.data.recordings.findings import look_at
-from undamped.data.recordings.formats.table.read import read_table
-from undamped.data.recordings.read import read_recordings
-from undamped.tasks.recordings import Recordings
-from undamped.tasks.series_choices import irregular
+from undamped.lab.data.recordings.findings import look_at
+from undamped.lab.data.recordings.formats.table.read import read_table
+from undamped.lab.data.recordings.read import read_recordings
+from undamped.lab.tasks.recordings import Recordings
+from undamped.lab.tasks.series_choices import irregular
 from undamped.training import Run, fit
 from undamped.training.prediction import predict_series, windows_of
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from canonical_files import everything
-from undamped import tasks
 from undamped._base.errors import DataError, OptionError
 from undamped._base.options import options_of
 from undamped._base.registry import tasks as registry
+from undamped.lab import tasks
 
 SMALL = {
     "copy": {"delay": 7},

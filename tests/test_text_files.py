@@ -5,7 +5,7 @@ import pytest
 
 from canonical_files import REVIEWS, glove, imdb_folders, imdb_half, ptb
 from undamped._base.errors import DataError
-from undamped.data.published.formats.text import (
+from undamped.lab.data.published.formats.text import (
     Reviews,
     divide_reviews,
     read_glove,

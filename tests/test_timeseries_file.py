@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from undamped._base.errors import DataError
-from undamped.data.recordings.formats.ts import parse_ts, read_ts
-from undamped.data.recordings.formats.ucr import read_ucr, read_ucr_file
+from undamped.lab.data.recordings.formats.ts import parse_ts, read_ts
+from undamped.lab.data.recordings.formats.ucr import read_ucr, read_ucr_file
 
 PLAIN = """# a comment
 @problemName Example

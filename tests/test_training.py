@@ -11,8 +11,8 @@ from torch.nn.utils.parametrizations import orthogonal
 
 from undamped._base.errors import NonFiniteError, OptionError, RunError
 from undamped._base.files import read_tensors, write_text
+from undamped.lab.tasks import Adding
 from undamped.networks import SequenceModel
-from undamped.tasks import Adding
 from undamped.training import Run, TrainOptions, fit, resume
 from undamped.training.checkpoint import load_checkpoint
 from undamped.training.optimizers import (
@@ -393,7 +393,7 @@ def test_a_run_in_use_is_not_trained_twice(tmp_path):
     run.update(status="interrupted")
     with run.locked():
         code = (
-            "import sys, undamped.tasks; from undamped.training import resume\n"
+            "import sys, undamped.lab.tasks; from undamped.training import resume\n"
             "from undamped._base.errors import RunError\n"
             "try: resume(sys.argv[1], progress=False)\n"
             "except RunError as error: print(error)\n"

@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 from undamped import cli
 from undamped._base.errors import OptionError
 from undamped._base.registry import tasks
-from undamped.tasks.relations.games.objects import BLANK
-from undamped.tasks.relations.games.rules import LINES
-from undamped.tasks.relations.trivial import best_rule, distinct
+from undamped.lab.tasks.relations.games.objects import BLANK
+from undamped.lab.tasks.relations.games.rules import LINES
+from undamped.lab.tasks.relations.trivial import best_rule, distinct
 
 pytestmark = pytest.mark.usefixtures("all_held_out")
 

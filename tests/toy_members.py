@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Batch, StateSpace, TaskShape
 from undamped._base.options import Units
+from undamped.lab.tasks.task import Chance, GeneratedTask
 from undamped.models.task_model import TaskModel
 from undamped.ode import odeint
-from undamped.tasks.task import Chance, GeneratedTask
 
 PICTURES = TaskShape(
     3 * 9 * 8,

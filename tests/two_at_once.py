@@ -10,8 +10,8 @@ from typing import ClassVar
 import torch
 
 from undamped._base.contract import Batch
-from undamped.tasks.characters import Characters
-from undamped.tasks.task import ArrayTask, Chance
+from undamped.lab.tasks.characters import Characters
+from undamped.lab.tasks.task import ArrayTask, Chance
 from undamped.training import fit, resume
 
 TEXT = "a state goes on from batch to batch, and every process has its own. "

@@ -1,7 +1,7 @@
 """undamped: networks that carry information a long way.
 
 Public names, nothing else. All of them, and the rooms (`undamped.analysis`, `undamped.ode`,
-`undamped.data`, …), are loaded when they are asked for; the models among the names are those of
+`undamped.lab.data`, …), are loaded when they are asked for; the models among the names are those of
 the registry. `__init__.pyi` tells editors and type checkers what there is.
 """
 

@@ -9,7 +9,7 @@ from undamped import cells as cells
 from undamped._base import checked as checked
 from undamped import cli as cli
 from undamped._base import contract as contract
-from undamped import data as data
+from undamped.lab import data as data
 from undamped._base import describe as describe
 from undamped._base import docstrings as docstrings
 from undamped._base import errors as errors
@@ -34,7 +34,7 @@ from undamped import solvers as solvers
 from undamped._base import source as source
 from undamped._base import stubs as stubs
 from undamped import sweeps as sweeps
-from undamped import tasks as tasks
+from undamped.lab import tasks as tasks
 from undamped._base import torch_internals as torch_internals
 from undamped import training as training
 from undamped import version as version

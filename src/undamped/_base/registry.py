@@ -31,9 +31,9 @@ class Registry(Generic[T]):
             the first look-up, so that registering costs nothing where nobody asks.
 
     Example:
-        >>> tasks = Registry("task", package="undamped.tasks")
+        >>> tasks = Registry("task", package="undamped.lab.tasks")
         >>> tasks["copy"]
-        <class 'undamped.tasks.copying.Copy'>
+        <class 'undamped.lab.tasks.copying.Copy'>
     """
 
     def __init__(self, kind: str, package: str | tuple[str, ...] = ()) -> None:
@@ -183,9 +183,9 @@ def import_modules(package: str) -> None:
 
 
 models: Registry[Any] = Registry("model", package=("undamped.cells", "undamped.networks"))
-tasks: Registry[Any] = Registry("task", package="undamped.tasks")
+tasks: Registry[Any] = Registry("task", package="undamped.lab.tasks")
 solvers: Registry[Any] = Registry("solver", package="undamped.ode")
 instruments: Registry[Any] = Registry("instrument", package="undamped.analysis")
 experiments: Registry[Any] = Registry("experiment", package="undamped.experiments")
 benchmarks: Registry[Any] = Registry("benchmark", package="undamped.bench")
-readers: Registry[Any] = Registry("reader", package="undamped.data.recordings.formats")
+readers: Registry[Any] = Registry("reader", package="undamped.lab.data.recordings.formats")

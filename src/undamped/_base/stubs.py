@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from undamped._base.describe import summary
 from undamped._base.options import Option, options_of
 
-PACKAGES = ("undamped", "undamped.cells", "undamped.networks", "undamped.tasks")
+PACKAGES = ("undamped", "undamped.cells", "undamped.networks", "undamped.lab.tasks")
 MADE = "undamped.networks.models"
 """The module whose classes are made of declarations and stand in no file."""
 

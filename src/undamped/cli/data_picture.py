@@ -10,8 +10,8 @@ import numpy as np
 from undamped.cli.picture import COLOURS
 
 if TYPE_CHECKING:
-    from undamped.data.recordings.findings import Findings
-    from undamped.data.recordings.series import SeriesSet
+    from undamped.lab.data.recordings.findings import Findings
+    from undamped.lab.data.recordings.series import SeriesSet
 
 SERIES, POINTS, PARTS = 4, 2000, 50
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from undamped.data.published.progress import Listener
+from undamped.lab.data.published.progress import Listener
 
 
 class ScreenListener(Listener):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from undamped.tasks.task import Task
+    from undamped.lab.tasks.task import Task
     from undamped.training.run import Run
 
 KINDS = (".png", ".svg")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-    from undamped.data.recordings.preparation import Preparation
-    from undamped.data.recordings.series import SeriesSet
+    from undamped.lab.data.recordings.preparation import Preparation
+    from undamped.lab.data.recordings.series import SeriesSet
     from undamped.models.latent.latent_model import LatentModel
     from undamped.models.task_model import TaskModel
 
@@ -53,7 +53,7 @@ def draw_recordings(
     from matplotlib.figure import Figure
 
     from undamped._base.files import write_atomically
-    from undamped.data.recordings.prepared import batch_of
+    from undamped.lab.data.recordings.prepared import batch_of
 
     arranged = preparation.arrange(series_set)
     chosen = range(min(MOST_SERIES, len(arranged)))

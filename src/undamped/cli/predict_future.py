@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-    from undamped.data.recordings.bands import Bands
-    from undamped.data.recordings.preparation import Preparation
-    from undamped.data.recordings.series import SeriesSet
+    from undamped.lab.data.recordings.bands import Bands
+    from undamped.lab.data.recordings.preparation import Preparation
+    from undamped.lab.data.recordings.series import SeriesSet
     from undamped.models.task_model import TaskModel
     from undamped.training.run import Run
 
@@ -22,7 +22,7 @@ def own_recordings(run: Run) -> SeriesSet | None:
         run: The run.
     """
     from undamped._base.registry import tasks
-    from undamped.tasks.series import SeriesTask
+    from undamped.lab.tasks.series import SeriesTask
 
     task = run.task() if run.settings["task"]["name"] in tasks else None
     return task.recordings if isinstance(task, SeriesTask) else None
@@ -39,7 +39,7 @@ def bands_of(run: Run, model: TaskModel, *, follow: bool) -> Bands | None:
     """
     import numpy as np
 
-    from undamped.tasks.series import SeriesTask
+    from undamped.lab.tasks.series import SeriesTask
     from undamped.training.calibration import answers_and_truth
 
     bands = run.bands()
@@ -70,7 +70,7 @@ def with_times(
     """
     import numpy as np
 
-    from undamped.data.recordings.grid import stamps_ahead
+    from undamped.lab.data.recordings.grid import stamps_ahead
 
     times, steps = series_set.times, preparation.horizon
     if times is None:

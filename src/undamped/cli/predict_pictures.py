@@ -24,7 +24,7 @@ def answer_pictures(run: Run, model: RelationalModel, path: Path, as_json: bool)
 
     from undamped._base.contract import Batch
     from undamped.cli.screen import console, print_json
-    from undamped.data.pictures.sequences import read_picture_sequences
+    from undamped.lab.data.pictures.sequences import read_picture_sequences
 
     found = read_picture_sequences(path, labelled=False)
     pictures = torch.from_numpy(np.ascontiguousarray(found.pictures))

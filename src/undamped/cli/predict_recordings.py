@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from undamped.data.recordings.preparation import Preparation
-    from undamped.data.recordings.series import SeriesSet
+    from undamped.lab.data.recordings.preparation import Preparation
+    from undamped.lab.data.recordings.series import SeriesSet
     from undamped.models.latent.latent_model import LatentModel
     from undamped.models.task_model import TaskModel
     from undamped.training.run import Run
@@ -39,7 +39,7 @@ def answer_recordings(
         with_times,
     )
     from undamped.cli.screen import console, print_json
-    from undamped.data.recordings.suspicions import in_words, strange_series
+    from undamped.lab.data.recordings.suspicions import in_words, strange_series
     from undamped.training.prediction import predict_series
     from undamped.training.standard_errors import with_standard_error
 
@@ -105,8 +105,8 @@ def read_for(run: Run, preparation: Preparation, path: Path) -> SeriesSet:
         preparation: Its preparation, which knows the channels.
         path: The file or folder.
     """
-    from undamped.data.recordings.formats.table import rows as table_rows
-    from undamped.data.recordings.read import WRITTEN, read_recordings
+    from undamped.lab.data.recordings.formats.table import rows as table_rows
+    from undamped.lab.data.recordings.read import WRITTEN, read_recordings
 
     named = run.settings.get("columns") or {}
     how: dict[str, Any] = {name: named[name] for name in WRITTEN if name in named}
@@ -132,7 +132,7 @@ def read_for(run: Run, preparation: Preparation, path: Path) -> SeriesSet:
 def _test_part(run: Run) -> SeriesSet:
     from undamped._base.errors import OptionError
     from undamped._base.registry import tasks
-    from undamped.tasks.series import SeriesTask
+    from undamped.lab.tasks.series import SeriesTask
 
     task = run.task() if run.settings["task"]["name"] in tasks else None
     if not isinstance(task, SeriesTask) or not len(task.parts["test"]):

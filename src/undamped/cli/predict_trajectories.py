@@ -23,8 +23,8 @@ def follow_file(run: Run, model: StateModel, data: Path, out: Path | None, as_js
     import torch
 
     from undamped.cli.screen import console, print_json
-    from undamped.tasks.physics.own_trajectories import read_trajectories
-    from undamped.tasks.physics.scores import relative_error
+    from undamped.lab.tasks.physics.own_trajectories import read_trajectories
+    from undamped.lab.tasks.physics.scores import relative_error
 
     own = read_trajectories(str(data), _columns(run, model))
     names, dtype = model.space.names, next(model.parameters()).dtype
@@ -65,7 +65,7 @@ def follow_file(run: Run, model: StateModel, data: Path, out: Path | None, as_js
 def _columns(run: Run, model: StateModel) -> dict[str, Any]:
     """Return which column is what: as in training, or by the names of the state space."""
     from undamped._base.options import options_in
-    from undamped.tasks.physics.own_trajectories import OwnColumns
+    from undamped.lab.tasks.physics.own_trajectories import OwnColumns
 
     declared = {name: option.default for name, option in options_in(OwnColumns).items()}
     entry, space = run.settings["task"], model.space

@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.table import Table
 
 from undamped._base.errors import printable
-from undamped.tasks.task import Task
+from undamped.lab.tasks.task import Task
 
 BAR = 32
 

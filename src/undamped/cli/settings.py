@@ -17,7 +17,7 @@ from undamped._base.errors import OptionError, explain
 from undamped._base.options import NonNegativeInt, check, convert, options_of, unknown_name
 from undamped._base.registry import models, tasks
 from undamped.cli.setting_names import OWN_DATA, PARTS, without_part
-from undamped.data.recordings.read import looks_like_data
+from undamped.lab.data.recordings.read import looks_like_data
 from undamped.models.for_task import check_options
 from undamped.training.fit import AUTO
 from undamped.training.options import TrainOptions

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from undamped._base.registry import models, tasks
-from undamped.data.recordings.read import looks_like_data
-from undamped.tasks.task import Task
+from undamped.lab.data.recordings.read import looks_like_data
+from undamped.lab.tasks.task import Task
 
 
 def files_of(words: list[str]) -> tuple[list[str], list[str]]:

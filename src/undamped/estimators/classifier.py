@@ -11,12 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import unknown_name
-from undamped.data.recordings.labels import label_of
-from undamped.data.recordings.series import SeriesSet
 from undamped.estimators.estimator import SequenceEstimator
 from undamped.estimators.inputs import collect
 from undamped.estimators.options import ClassifierOptions
 from undamped.estimators.targets import check_weights, groups_of, labels, weights_of
+from undamped.lab.data.recordings.labels import label_of
+from undamped.lab.data.recordings.series import SeriesSet
 
 
 class SequenceClassifier(ClassifierMixin, ClassifierOptions, SequenceEstimator):

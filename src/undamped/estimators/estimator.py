@@ -18,14 +18,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from undamped._base.errors import DataError, DataWarning, OptionError, explain
 from undamped._base.options import Range, convert
-from undamped.data.recordings.preparation import Kind, Missing, Preparation
-from undamped.data.recordings.series import SeriesSet
-from undamped.data.recordings.suspicions import find_suspicions, in_words, strange_series
 from undamped.estimators.frozen import freeze, thaw
 from undamped.estimators.inputs import Collection
 from undamped.estimators.options import EstimatorOptions
 from undamped.estimators.selection import EstimatorTask
 from undamped.estimators.settings import starting_from
+from undamped.lab.data.recordings.preparation import Kind, Missing, Preparation
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.data.recordings.suspicions import find_suspicions, in_words, strange_series
 from undamped.models.task_model import TaskModel
 from undamped.training import Run, fit
 from undamped.training.fit import AUTO

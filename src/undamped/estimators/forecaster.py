@@ -12,14 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 from undamped._base.errors import DataError, OptionError, explain
 from undamped._base.options import PositiveInt, convert
 from undamped._base.registry import models
-from undamped.data.recordings.bands import Bands
-from undamped.data.recordings.preparation import Missing
-from undamped.data.recordings.series import SeriesSet
 from undamped.estimators.estimator import SequenceEstimator
 from undamped.estimators.future_index import following, index_of, seconds_of
 from undamped.estimators.inputs import Collection, collect, one_or_many
 from undamped.estimators.selection import ChangesToCome, EstimatorTask, ValuesToCome
 from undamped.lab.baselines.learns_at_once import LearnsAtOnce
+from undamped.lab.data.recordings.bands import Bands
+from undamped.lab.data.recordings.preparation import Missing
+from undamped.lab.data.recordings.series import SeriesSet
 from undamped.training import Run
 from undamped.training.fit import AUTO
 

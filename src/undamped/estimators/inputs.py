@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undamped._base.errors import DataError, explain
-from undamped.data.recordings.resolution import Resolution
-from undamped.data.recordings.series import SeriesSet
+from undamped.lab.data.recordings.resolution import Resolution
+from undamped.lab.data.recordings.series import SeriesSet
 
 if TYPE_CHECKING:
     import pandas as pd

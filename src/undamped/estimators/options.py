@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from undamped.data.recordings.preparation import Missing
+from undamped.lab.data.recordings.preparation import Missing
 from undamped.training.fit import AUTO
 
 

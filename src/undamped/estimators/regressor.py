@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from undamped.data.recordings.series import SeriesSet
 from undamped.estimators.estimator import SequenceEstimator
 from undamped.estimators.inputs import collect
 from undamped.estimators.targets import groups_of, numbers, weights_of
+from undamped.lab.data.recordings.series import SeriesSet
 
 
 class SequenceRegressor(RegressorMixin, SequenceEstimator):

@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from undamped._base.errors import DataError, explain
-from undamped.tasks.series import SeriesTask
-from undamped.tasks.series_chance import class_counts
-from undamped.tasks.series_tensors import SeriesTensors
-from undamped.tasks.task import Batch, Chance, Split, TaskShape
+from undamped.lab.tasks.series import SeriesTask
+from undamped.lab.tasks.series_chance import class_counts
+from undamped.lab.tasks.series_tensors import SeriesTensors
+from undamped.lab.tasks.task import Batch, Chance, Split, TaskShape
 
 
 class EstimatorTask(SeriesTask):

@@ -1,4 +1,4 @@
-"""Settings an estimator starts from, over those that `undamped.tasks.series_defaults` suggests.
+"""Settings an estimator starts from, over those that `undamped.lab.tasks.series_defaults` suggests.
 
 An estimator counts its budget in updates and stops early; few series make one batch.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from undamped.data.recordings.preparation import Kind
+from undamped.lab.data.recordings.preparation import Kind
+from undamped.lab.tasks.series_defaults import suggest
 from undamped.models.for_task import model_options
-from undamped.tasks.series_defaults import suggest
 
 _FEWEST_UPDATES, _MOST_UPDATES = 300, 3000
 _SEQUENCE_STEPS = 3_000_000  # steps of sequences that a training reads, within those limits

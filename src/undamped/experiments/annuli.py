@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.registry import experiments, models
-from undamped.tasks.continuous_data import annuli
+from undamped.lab.tasks.continuous_data import annuli
 
 CONTESTANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "NODE": ("node", {}),

@@ -214,7 +214,7 @@ def run(
     """
     from undamped._base.registry import models as known
     from undamped._base.registry import tasks
-    from undamped.data.published.cache import folder
+    from undamped.lab.data.published.cache import folder
     from undamped.training.fit import AUTO
 
     for name in sets:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from undamped._base.options import PositiveFloat
 from undamped._base.registry import experiments
+from undamped.lab.tasks.continuous_data import density
 from undamped.ode.fields.concat_squash import ConcatSquashField
 from undamped.ode.flows.continuous_flow import ContinuousFlow
-from undamped.tasks.continuous_data import density
 
 
 @dataclass(frozen=True)

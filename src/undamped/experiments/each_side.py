@@ -175,8 +175,8 @@ def run(
     """
     from undamped._base.registry import models as known
     from undamped._base.registry import tasks as asked
-    from undamped.data.published.cache import folder
     from undamped.lab.baselines.learns_at_once import LearnsAtOnce
+    from undamped.lab.data.published.cache import folder
 
     for name in sets:
         folder(f"ucr/{name}")  # a missing set should be said before an hour of training

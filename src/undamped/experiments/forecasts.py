@@ -115,7 +115,7 @@ def run(
         Forecasting, 2000.
     """
     from undamped._base.registry import models as known
-    from undamped.data.recordings.series import SeriesSet
+    from undamped.lab.data.recordings.series import SeriesSet
     from undamped.training.backtest import backtest
     from undamped.training.fit import AUTO
 
@@ -163,8 +163,8 @@ def series_of(name: str, seed: int) -> np.ndarray:
         raise unknown_name("set of this experiment", name, list(HORIZONS))
     if name == "load":
         return grid_load(seed)
-    from undamped.data.published.cache import folder
-    from undamped.data.recordings.read import read_recordings
+    from undamped.lab.data.published.cache import folder
+    from undamped.lab.data.recordings.read import read_recordings
 
     read = read_recordings(folder("forecasts") / f"{name}.csv", forecast=True)
     return np.asarray(read.series[0][:, 0], dtype=np.float64)

@@ -70,7 +70,7 @@ def recall_gradient(run: Any) -> Any:
     from torch.nn.functional import cross_entropy
 
     from undamped.analysis import gradient_flow
-    from undamped.tasks.copying import RECALLED
+    from undamped.lab.tasks.copying import RECALLED
 
     batch = run.task().batch("test", 0, 16)
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from undamped._base.registry import tasks
+from undamped.lab.tasks.copying import RECALLED
 from undamped.networks import SequenceModel
-from undamped.tasks.copying import RECALLED
 
 
 def hidden_gradients(model: SequenceModel, task: str, delay: int, sequences: int) -> list[float]:

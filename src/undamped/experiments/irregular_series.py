@@ -118,7 +118,7 @@ def run(
         >>> result = run(sets=("BasicMotions",), dropped=(0.5,), steps=200)
     """
     from undamped._base.registry import models, tasks
-    from undamped.data.published.cache import folder
+    from undamped.lab.data.published.cache import folder
 
     for name in sets:
         folder(f"ucr/{name}")  # a missing set should be said before an hour of training

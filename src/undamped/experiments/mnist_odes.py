@@ -20,7 +20,7 @@ from undamped._base.errors import OptionError
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.registry import experiments, models
 from undamped.experiments.annuli import COLOURS
-from undamped.tasks.images import MNISTImages
+from undamped.lab.tasks.images import MNISTImages
 
 
 @dataclass(frozen=True)

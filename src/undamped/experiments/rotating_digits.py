@@ -18,8 +18,8 @@ import torch
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.registry import experiments, models
 from undamped.experiments.kept_runs import kept_fit
-from undamped.tasks.irregular.curves import Ask
-from undamped.tasks.irregular.rotating_digits import SIDE, RotatingDigits
+from undamped.lab.tasks.irregular.curves import Ask
+from undamped.lab.tasks.irregular.rotating_digits import SIDE, RotatingDigits
 
 OPTIONS = {"decoder_size": 128, "noise": 0.1}
 """Of all models. The noise is given: of pixels that are always black it would become nothing."""

@@ -226,7 +226,7 @@ def symbols_kept(model: Any, inputs: Any) -> float:
     """
     import torch
 
-    from undamped.tasks.denoise import MARKER
+    from undamped.lab.tasks.denoise import MARKER
 
     cell, x = model.network.cell(0), model.encode(inputs)
     with torch.no_grad():

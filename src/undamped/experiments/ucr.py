@@ -146,7 +146,7 @@ def run(
         2019.
     """
     from undamped._base.registry import models
-    from undamped.data.published.cache import folder
+    from undamped.lab.data.published.cache import folder
     from undamped.training import fit
 
     for name in sets:

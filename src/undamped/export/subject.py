@@ -17,7 +17,7 @@ from undamped.networks.recurrent import Recurrent
 from undamped.version import __version__
 
 if TYPE_CHECKING:
-    from undamped.data.recordings.preparation import Preparation
+    from undamped.lab.data.recordings.preparation import Preparation
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def build(name: str, **options: Any) -> Any:
                 name,
                 expected="the shape of its task",
                 got="none" if shape is None else type(shape).__name__,
-                remedy="For example shape=undamped.tasks.build('rmts').task_shape.",
+                remedy="For example shape=undamped.lab.tasks.build('rmts').task_shape.",
             )
         )
     return model_for(shape, name, check_options(name, options))

@@ -12,10 +12,10 @@ from typing import Any, Literal
 from torch import nn
 
 from undamped.analysis.core.stamped_model import for_instruments
+from undamped.lab.tasks.task import Task
 from undamped.report.commands import Commands
 from undamped.report.diagnose import AT_ONCE, diagnose
 from undamped.report.model_report import ModelReport, Note, Remedy, Score
-from undamped.tasks.task import Task
 from undamped.training.recipes import recommended
 from undamped.training.run import Run
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from undamped._base.errors import OptionError, explain
-from undamped.tasks.task import Split, Task
+from undamped.lab.tasks.task import Split, Task
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from undamped._base.errors import OptionError, UndampedError, explain
 from undamped._base.options import check
 from undamped._base.registry import tasks
+from undamped.lab.tasks.task import Task
 from undamped.models.for_task import check_options
 from undamped.sweeps.best import write_best
 from undamped.sweeps.folder import SweepFolder
@@ -27,7 +28,6 @@ from undamped.sweeps.samplers import grid_size, pruner_for, sampler_for
 from undamped.sweeps.space import distributions
 from undamped.sweeps.storage import STUDY, database_errors, held, open_storage
 from undamped.sweeps.trials import ERROR, MACHINE, SURPLUS, TOKEN, Trial, best_of, trials_of
-from undamped.tasks.task import Task
 from undamped.training import fit, resume
 from undamped.training.options import TrainOptions
 from undamped.training.run import Run

@@ -8,11 +8,11 @@ from typing import Any
 
 from undamped._base.registry import models
 from undamped.lab.baselines.learns_at_once import LearnsAtOnce
+from undamped.lab.tasks.task import Task
 from undamped.sweeps.folder import SweepFolder
 from undamped.sweeps.plan import Plan
 from undamped.sweeps.sweep import Progress, sweep
 from undamped.sweeps.trials import Trial, best_of
-from undamped.tasks.task import Task
 
 RATES = {"train.learning_rate": "3e-4..3e-2:log"}
 """What is looked for in every model that learns step by step."""

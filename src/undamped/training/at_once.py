@@ -15,8 +15,8 @@ from undamped._base.contract import Batch
 from undamped._base.errors import OptionError, explain, printable
 from undamped._base.registry import models
 from undamped.lab.baselines.learns_at_once import LearnsAtOnce
+from undamped.lab.tasks.task import ArrayTask, Split, Task
 from undamped.models.task_model import TaskModel
-from undamped.tasks.task import ArrayTask, Split, Task
 from undamped.training.alarm import keep_alarm
 from undamped.training.batches import to_double
 from undamped.training.budget import Budget

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from undamped._base.errors import DataError, OptionError, UndampedError, explain
-from undamped.data.recordings.preparation import middle_of
-from undamped.data.recordings.series import SeriesSet
-from undamped.tasks.series import SeriesTask
+from undamped.lab.data.recordings.preparation import middle_of
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.tasks.series import SeriesTask
 from undamped.training.calibration import answers_and_truth, spread
 from undamped.training.fit import fit
 from undamped.training.forecast_scores import Ahead, seasonal_change, together

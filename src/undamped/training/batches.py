@@ -9,7 +9,7 @@ from itertools import count
 
 from undamped._base.contract import Batch
 from undamped._base.errors import DataError, explain
-from undamped.tasks.task import Task
+from undamped.lab.tasks.task import Task
 
 DISK_WORKERS = 2
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from undamped._base.errors import OptionError
-from undamped.tasks.task import Task
+from undamped.lab.tasks.task import Task
 from undamped.training.options import TrainOptions
 
 _STEPS_BETWEEN_VALIDATIONS = 50  # where neither the budget nor the data say more

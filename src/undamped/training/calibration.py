@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from undamped._base.errors import UndampedError
-from undamped.data.recordings.bands import Bands
+from undamped.lab.data.recordings.bands import Bands
+from undamped.lab.tasks.series import SeriesTask
+from undamped.lab.tasks.task import Split, Task
 from undamped.models.task_model import TaskModel
-from undamped.tasks.series import SeriesTask
-from undamped.tasks.task import Split, Task
 from undamped.training.past import as_seen_by
 from undamped.training.run import Run
 

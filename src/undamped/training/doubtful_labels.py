@@ -16,10 +16,10 @@ import torch
 
 from undamped._base.contract import Batch
 from undamped._base.errors import OptionError, explain
-from undamped.data.recordings.prepared import batch_of
-from undamped.data.recordings.series import SeriesSet
 from undamped.lab.baselines.bank.oscillator_bank import OscillatorBank
-from undamped.tasks.series import SeriesTask
+from undamped.lab.data.recordings.prepared import batch_of
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.tasks.series import SeriesTask
 
 UNLIKELY = 0.1
 """A label with less than this chance is listed."""

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from undamped._base.contract import Batch
+from undamped.lab.tasks.task import Split, Task
 from undamped.models.task_model import TaskModel
-from undamped.tasks.task import Split, Task
 from undamped.training.batches import disk_workers, made
 
 

@@ -20,11 +20,11 @@ from undamped._base.errors import OptionError, RunError, UndampedError, explain,
 from undamped._base.memory import memory_use, reset_peak_memory
 from undamped._base.options import check, options_of
 from undamped._base.registry import tasks
-from undamped.data.recordings.formats.kept import IN_MEMORY
 from undamped.lab.baselines.learns_at_once import LearnsAtOnce
+from undamped.lab.data.recordings.formats.kept import IN_MEMORY
+from undamped.lab.tasks.task import Task
 from undamped.models.for_task import check_options, model_for, model_options
 from undamped.models.task_model import TaskModel
-from undamped.tasks.task import Task
 from undamped.training.alarm import alarm_scores, alarm_sentences, keep_alarm
 from undamped.training.calibration import band_scores, keep_bands
 from undamped.training.crew import Crew, check_launched, is_follower, is_launched, lost

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from undamped.lab.tasks.task import Task
 from undamped.models.task_model import TaskModel
-from undamped.tasks.task import Task
 from undamped.training.budget import Budget
 from undamped.training.carried import gathered, state_of
 from undamped.training.checkpoint import Checkpoint, restore, save_checkpoint

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from undamped._base.registry import models
+from undamped.lab.tasks.series import SeriesTask
+from undamped.lab.tasks.task import Task
 from undamped.models.task_model import TaskModel
-from undamped.tasks.series import SeriesTask
-from undamped.tasks.task import Task
 
 
 def as_seen_by(model: str | TaskModel, task: Task) -> Task:

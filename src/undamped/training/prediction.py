@@ -6,10 +6,10 @@ import numpy as np
 import torch
 
 from undamped._base.contract import Batch
-from undamped.data.recordings.bands import Bands
-from undamped.data.recordings.preparation import Preparation, middle_of
-from undamped.data.recordings.prepared import PreparedSeries, batch_of
-from undamped.data.recordings.series import SeriesSet
+from undamped.lab.data.recordings.bands import Bands
+from undamped.lab.data.recordings.preparation import Preparation, middle_of
+from undamped.lab.data.recordings.prepared import PreparedSeries, batch_of
+from undamped.lab.data.recordings.series import SeriesSet
 from undamped.models.task_model import TaskModel
 
 _AT_ONCE = 1 << 23  # outputs of a network held at once, 32 MB

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from undamped.lab.tasks.task import Task
 from undamped.models.task_model import EVALUATIONS
-from undamped.tasks.task import Task
 from undamped.training.evaluation import Scores
 from undamped.training.update import Update
 

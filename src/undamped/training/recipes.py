@@ -13,8 +13,8 @@ from typing import Any
 from undamped._base.errors import OptionError
 from undamped._base.options import Option, convert, options_of
 from undamped._base.registry import models
+from undamped.lab.tasks.task import Settings, Task
 from undamped.models.for_task import model_options
-from undamped.tasks.task import Settings, Task
 
 ANY = "*"
 FOR_ALL: Settings = {"model": {"hidden_size": 128}, "train": {}}

@@ -30,11 +30,11 @@ from undamped._base.files import (
 )
 from undamped._base.options import NonNegativeInt, check, convert, options_of
 from undamped._base.registry import models, tasks
-from undamped.data.recordings.bands import Bands
-from undamped.data.recordings.preparation import Preparation
+from undamped.lab.data.recordings.bands import Bands
+from undamped.lab.data.recordings.preparation import Preparation
+from undamped.lab.tasks.task import Task
 from undamped.models.for_task import model_for, model_options
 from undamped.models.task_model import TaskModel
-from undamped.tasks.task import Task
 from undamped.training.options import TrainOptions
 from undamped.training.origins import check_origins
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from undamped.data.recordings.preparation import Preparation
+from undamped.lab.data.recordings.preparation import Preparation
 from undamped.models.task_model import TaskModel
 
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from undamped._base.errors import DataError, OptionError, explain
-from undamped.data.recordings.preparation import Preparation
-from undamped.data.recordings.prepared import PreparedSamples
+from undamped.lab.data.recordings.preparation import Preparation
+from undamped.lab.data.recordings.prepared import PreparedSamples
 from undamped.models.model_stream import Leaf
 from undamped.models.task_model import StreamingModel, TaskModel
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Batch
 from undamped._base.errors import OptionError
+from undamped.lab.tasks.task import Task
 from undamped.models.task_model import TaskModel
 from undamped.networks.penalty import penalty
-from undamped.tasks.task import Task
 from undamped.training.crew import all_together
 from undamped.training.evaluation import detach_state
 from undamped.training.guard import check_gradient, check_loss

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from undamped._base.errors import OptionError
 from undamped.analysis.core.time_axis import layout_of
+from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
 from undamped.models.point_model import PointModel
 from undamped.networks import Recurrent, SequenceModel
-from undamped.tasks.task import Task
 
 if TYPE_CHECKING:
     from undamped.lab.instruments.motion import Motion

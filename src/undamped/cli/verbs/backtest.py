@@ -68,8 +68,8 @@ def _backtest(
     from undamped._base.registry import models
     from undamped.cli.setting_names import OWN_DATA
     from undamped.cli.settings import read_settings
-    from undamped.data.recordings.options import ReadingOptions, SeriesOptions
-    from undamped.data.recordings.read import read_recordings
+    from undamped.lab.data.recordings.options import ReadingOptions, SeriesOptions
+    from undamped.lab.data.recordings.read import read_recordings
     from undamped.training.backtest import backtest as run
     from undamped.training.fit import AUTO
 

@@ -14,7 +14,7 @@ import typer
 
 if TYPE_CHECKING:
     from undamped.cli.settings import Settings
-    from undamped.tasks.task import Task
+    from undamped.lab.tasks.task import Task
     from undamped.training.run import Run
 
 
@@ -113,7 +113,7 @@ def _compare(
     leave_one_out: bool,
     sweep: int | None,
 ) -> Comparison:
-    import undamped.tasks
+    import undamped.lab.tasks
     from undamped._base.registry import tasks
     from undamped.cli.settings import read_settings
     from undamped.models.for_task import refuse_misfit
@@ -142,7 +142,7 @@ def _compare(
         }
         for name in names
     }
-    built = undamped.tasks.build(task, **task_options)
+    built = undamped.lab.tasks.build(task, **task_options)
     for name in names:
         if name != AUTO:
             refuse_misfit(built.task_shape, name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from undamped.data.published.sources import DataSet
+    from undamped.lab.data.published.sources import DataSet
 
 LARGE = 50_000_000
 
@@ -28,8 +28,8 @@ def list_sets(
     Example: `undamped data list`
     """
     from undamped.cli.screen import console, print_json
-    from undamped.data.published import cache, catalogue
-    from undamped.data.published.progress import human
+    from undamped.lab.data.published import cache, catalogue
+    from undamped.lab.data.published.progress import human
 
     sets = list(catalogue.all_sets().values())
     here = {each.name: not cache.quick_problems(each) for each in sets}
@@ -69,7 +69,7 @@ def info(
     Example: `undamped data info mnist`
     """
     from undamped.cli.screen import console, print_json
-    from undamped.data.published import cache, catalogue
+    from undamped.lab.data.published import cache, catalogue
 
     sets = catalogue.members(name)
     found = [_state(each) for each in sets]
@@ -106,9 +106,9 @@ def fetch(
     """
     from undamped.cli.data_progress import ScreenListener
     from undamped.cli.screen import console, print_json
-    from undamped.data.published import catalogue
-    from undamped.data.published.fetch import fetch_all
-    from undamped.data.published.progress import human
+    from undamped.lab.data.published import catalogue
+    from undamped.lab.data.published.fetch import fetch_all
+    from undamped.lab.data.published.progress import human
 
     sets = [found for name in names for found in catalogue.members(name)]
     listener = ScreenListener()
@@ -133,8 +133,8 @@ def fetch(
 
 def _ask(sets: list[DataSet]) -> None:
     """Ask before a large download."""
-    from undamped.data.published import cache
-    from undamped.data.published.progress import human
+    from undamped.lab.data.published import cache
+    from undamped.lab.data.published.progress import human
 
     missing = [each for each in sets if cache.quick_problems(each)]
     size = sum(each.download_size or 0 for each in missing)
@@ -162,7 +162,7 @@ def _facts(data_set: DataSet) -> dict[str, Any]:
 
 def _state(data_set: DataSet) -> dict[str, Any]:
     """Return what the catalogue knows and what is in the cache, verified."""
-    from undamped.data.published import cache
+    from undamped.lab.data.published import cache
 
     record = cache.manifest(data_set)
     there = cache.place(data_set).exists()
@@ -182,7 +182,7 @@ def _card(data_set: DataSet, state: dict[str, Any]) -> Any:
     from rich.markup import escape
     from rich.table import Table
 
-    from undamped.data.published.progress import human
+    from undamped.lab.data.published.progress import human
 
     table = Table(title=f"[bold]{data_set.name}[/]", title_justify="left", box=None)
     table.show_header = False

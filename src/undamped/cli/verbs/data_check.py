@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from undamped.data.recordings.options import ReadingOptions
+from undamped.lab.data.recordings.options import ReadingOptions
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from undamped.data.recordings.findings import Findings
-    from undamped.data.recordings.series import SeriesSet
+    from undamped.lab.data.recordings.findings import Findings
+    from undamped.lab.data.recordings.series import SeriesSet
     from undamped.training.doubtful_labels import LabelCheck
 
 WIDTH, SHOWN, MOST_LABELS = 60, 3, 20
@@ -52,8 +52,8 @@ def check(
     """
     from undamped.cli.picture import check_picture
     from undamped.cli.screen import print_json
-    from undamped.data.recordings.findings import look_at
-    from undamped.data.recordings.read import read_recordings
+    from undamped.lab.data.recordings.findings import look_at
+    from undamped.lab.data.recordings.read import read_recordings
 
     check_picture(picture)
     file, options, forecast = _read_words(words)

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from undamped._base.errors import UndampedError
+    from undamped.lab.tasks.characters import Characters
     from undamped.models.sequence_model import SequenceModel
     from undamped.models.task_model import TaskModel
-    from undamped.tasks.characters import Characters
     from undamped.training.run import Run
 
 
@@ -205,7 +205,7 @@ def _answer_file(model: SequenceModel, answer: str, path: Path, as_json: bool) -
     import torch
 
     from undamped.cli.screen import console, print_json
-    from undamped.data.recordings.sequences import read_sequences
+    from undamped.lab.data.recordings.sequences import read_sequences
 
     symbols = model.input_kind == "symbols"
     inputs = torch.from_numpy(read_sequences(path, model.input_size, symbols=symbols))

@@ -83,7 +83,7 @@ def _sweep(
     pruner: str | None,
     config: Path | None,
 ) -> tuple[SweepFolder, list[Trial]]:
-    import undamped.tasks
+    import undamped.lab.tasks
     from undamped._base.registry import tasks
     from undamped.cli.sweep_progress import sweep_progress
     from undamped.cli.sweep_settings import read_sweep
@@ -98,7 +98,7 @@ def _sweep(
         grid_size(plan)  # says which setting has no steps
     said = {"task": asked.settings.task_options(plan.task)}
     options = merged(tasks[plan.task], plan.model, said)["task"]
-    task = undamped.tasks.build(plan.task, **{"seed": plan.seed, **options})
+    task = undamped.lab.tasks.build(plan.task, **{"seed": plan.seed, **options})
     refuse_misfit(task.task_shape, plan.model)
     place = out or Path("sweeps") / f"{plan.task}-{plan.model}"
     folder = SweepFolder.join(place, plan, task.metric, task.higher_is_better, storage)

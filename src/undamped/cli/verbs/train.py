@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from undamped.tasks.task import Task
+    from undamped.lab.tasks.task import Task
     from undamped.training.run import Run
 
 DEFAULT_TASK, DEFAULT_MODEL, DEFAULT_BASELINE = "digits", "unicornn", "lstm"

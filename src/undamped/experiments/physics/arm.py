@@ -208,7 +208,7 @@ def run(
 
 def _refused() -> str:
     """Return what energy shaping says to an arm that has a motor in the elbow alone."""
-    from undamped.tasks.physics.acrobot import AcrobotSystem
+    from undamped.lab.tasks.physics.acrobot import AcrobotSystem
 
     model = models["delan"](AcrobotSystem().space, hidden_size=4)
     try:

@@ -143,7 +143,7 @@ def run(
     Reference:
         P. Toth and others. Hamiltonian generative networks. ICLR, 2020.
     """
-    from undamped.tasks.physics.pendulum_pictures import PendulumPictures
+    from undamped.lab.tasks.physics.pendulum_pictures import PendulumPictures
     from undamped.training import fit
 
     outcomes, task = [], None

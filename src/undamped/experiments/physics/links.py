@@ -21,7 +21,7 @@ from undamped._base.options import PositiveInt, unknown_name
 from undamped._base.registry import experiments
 from undamped.experiments.physics.goals import Goal, short, table
 from undamped.experiments.physics.trained import trained
-from undamped.tasks.physics.links import plane_of
+from undamped.lab.tasks.physics.links import plane_of
 
 STEP = 0.03
 MODELS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {

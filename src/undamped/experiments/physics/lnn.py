@@ -23,7 +23,7 @@ from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.registry import experiments
 from undamped.experiments.physics.goals import Goal, short, table
 from undamped.experiments.physics.trained import trained
-from undamped.tasks.physics.double_pendulum import DoublePendulumSystem
+from undamped.lab.tasks.physics.double_pendulum import DoublePendulumSystem
 
 MODELS: dict[str, dict[str, Any]] = {
     "lnn": {"activation": "silu", "speed": 6.0, "masses": "learned"},

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from undamped.experiments.kept_runs import kept_fit
+from undamped.lab.tasks.physics.motion_task import MotionTask
 from undamped.models.physics.state_model import StateModel
-from undamped.tasks.physics.motion_task import MotionTask
 
 
 @dataclass(frozen=True)

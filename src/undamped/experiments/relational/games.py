@@ -12,7 +12,7 @@ from undamped._base.options import PositiveInt
 from undamped._base.registry import experiments
 from undamped.experiments.relational.contestants import chosen
 from undamped.experiments.relational.grid import Case, Grid, Tick, play
-from undamped.tasks.relations.games.rules import SHAPE_GAMES, Game
+from undamped.lab.tasks.relations.games.rules import SHAPE_GAMES, Game
 
 GAMES: tuple[Game, ...] = get_args(Game)
 _TABLE = {

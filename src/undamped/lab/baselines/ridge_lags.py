@@ -13,10 +13,10 @@ from undamped._base.contract import TaskShape
 from undamped._base.errors import DataError, explain
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
-from undamped.data.recordings.gaps import interpolate
 from undamped.lab.baselines.continuation import Continuation, Pasts, refuse_short, repeat_season
 from undamped.lab.baselines.learns_at_once import Part
 from undamped.lab.baselines.ridge import PENALTIES, fit_ridge
+from undamped.lab.data.recordings.gaps import interpolate
 
 _FOLDS = (0.4, 0.6, 0.8)  # of the windows, in time: learnt from while the next fifth is asked
 _SCALES = ("values", "roots", "logarithms")

@@ -16,8 +16,8 @@ from undamped.analysis.core.layout import Layout, reference
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
+from undamped.lab.tasks.task import Task
 from undamped.models.latent.latent_model import LatentModel
-from undamped.tasks.task import Task
 
 Array = NDArray[Any]
 SERIES = 64

@@ -15,8 +15,8 @@ from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Judgement, Result
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import evaluating
+from undamped.lab.tasks.task import Task
 from undamped.models.task_model import TaskModel
-from undamped.tasks.task import Task
 
 SEQUENCES, SIZE = 1000, 50
 WEAK = 0.5

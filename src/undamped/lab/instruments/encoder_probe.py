@@ -18,7 +18,7 @@ from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import evaluating
-from undamped.tasks.task import Task
+from undamped.lab.tasks.task import Task
 
 PICTURES = 1000
 """How many pictures are looked at."""

@@ -14,8 +14,8 @@ from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace, numbers
 from undamped.analysis.core.unrolled import evaluating
+from undamped.lab.tasks.task import Task
 from undamped.models.task_model import TaskModel
-from undamped.tasks.task import Task
 
 SHOWN = 10
 """Frames that are drawn, evenly over time."""

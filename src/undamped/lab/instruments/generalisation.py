@@ -16,7 +16,7 @@ from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Judgement, Result
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import evaluating
-from undamped.tasks.task import Task
+from undamped.lab.tasks.task import Task
 
 SEQUENCES, SIZE = 1000, 100
 SMALL = 0.05

@@ -13,11 +13,11 @@ from torch import Tensor
 from undamped._base.contract import StateSpace
 from undamped._base.errors import OptionError
 from undamped.analysis.core.unrolled import evaluating
+from undamped.lab.tasks.physics.scores import RolloutScores, relative_error
+from undamped.lab.tasks.physics.system import System
+from undamped.lab.tasks.task import Task
 from undamped.models.physics.fields.coordinates import split_inputs
 from undamped.models.physics.state_model import StateModel
-from undamped.tasks.physics.scores import RolloutScores, relative_error
-from undamped.tasks.physics.system import System
-from undamped.tasks.task import Task
 
 if TYPE_CHECKING:
     from undamped.analysis.core.probe import Probe

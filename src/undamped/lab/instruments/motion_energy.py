@@ -15,8 +15,8 @@ from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace, positive
 from undamped.lab.instruments.motion import Motion, follow
+from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
-from undamped.tasks.task import Task
 
 
 @instruments.register("motion_energy")

@@ -16,9 +16,9 @@ from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
 from undamped.lab.instruments.motion import Motion, follow, joined
+from undamped.lab.tasks.physics.drawing import Drawing, in_phase_plane
+from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
-from undamped.tasks.physics.drawing import Drawing, in_phase_plane
-from undamped.tasks.task import Task
 
 Rods = tuple[tuple[int, int], ...]
 

@@ -14,8 +14,8 @@ from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
 from undamped.lab.instruments.motion import Motion, at_rest, follow, pairs
+from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
-from undamped.tasks.task import Task
 
 
 @instruments.register("motion_potential")

@@ -15,8 +15,8 @@ from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import evaluating
 from undamped.lab.instruments.motion import Motion, follow
+from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
-from undamped.tasks.task import Task
 
 STARTS = 2
 MOMENTS = 6

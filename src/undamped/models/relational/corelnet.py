@@ -45,7 +45,7 @@ class CoRelNet(ComparingModel):
         options: How pictures are seen and compared; see `SightOptions` and `SimilarityOptions`.
 
     Example:
-        >>> task = undamped.tasks.build("rmts", holdout=95)
+        >>> task = undamped.lab.tasks.build("rmts", holdout=95)
         >>> model = undamped.CoRelNet(task.task_shape)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])

@@ -39,7 +39,7 @@ class CoRelNetDiff(RelationalModel):
         sight: How pictures are seen; see `SightOptions`.
 
     Example:
-        >>> task = undamped.tasks.build("comparison", transitive=True)
+        >>> task = undamped.lab.tasks.build("comparison", transitive=True)
         >>> model = undamped.CoRelNetDiff(task.task_shape)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])

@@ -46,7 +46,7 @@ class CoRelNetMix(RelationalModel):
         options: How pictures are seen and compared; see `SightOptions` and `SimilarityOptions`.
 
     Example:
-        >>> task = undamped.tasks.build("comparison")
+        >>> task = undamped.lab.tasks.build("comparison")
         >>> model = undamped.CoRelNetMix(task.task_shape)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])

@@ -43,7 +43,7 @@ class ESBN(ComparingModel):
         options: How pictures are seen and compared; see `SightOptions` and `SimilarityOptions`.
 
     Example:
-        >>> task = undamped.tasks.build("rmts", holdout=95)
+        >>> task = undamped.lab.tasks.build("rmts", holdout=95)
         >>> model = undamped.ESBN(task.task_shape, hidden_size=32)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])

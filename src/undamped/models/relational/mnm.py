@@ -42,7 +42,7 @@ class MNM(RelationalModel):
         sight: How pictures are seen; see `SightOptions`.
 
     Example:
-        >>> task = undamped.tasks.build("rmts", holdout=95)
+        >>> task = undamped.lab.tasks.build("rmts", holdout=95)
         >>> model = undamped.MNM(task.task_shape, hidden_size=32)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])

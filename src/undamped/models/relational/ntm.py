@@ -65,7 +65,7 @@ class NTM(RelationalModel):
         sight: How pictures are seen; see `SightOptions`.
 
     Example:
-        >>> task = undamped.tasks.build("rmts", holdout=95)
+        >>> task = undamped.lab.tasks.build("rmts", holdout=95)
         >>> model = undamped.NTM(task.task_shape, hidden_size=32)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])

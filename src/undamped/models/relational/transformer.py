@@ -51,7 +51,7 @@ class PictureTransformer(RelationalModel):
         sight: How pictures are seen; see `SightOptions`.
 
     Example:
-        >>> task = undamped.tasks.build("rmts", holdout=95)
+        >>> task = undamped.lab.tasks.build("rmts", holdout=95)
         >>> model = undamped.PictureTransformer(task.task_shape)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])

@@ -10,8 +10,8 @@ import torch
 from undamped._base.contract import Batch
 from undamped._base.errors import UndampedError
 from undamped.lab.baselines.learns_at_once import LearnsAtOnce
+from undamped.lab.tasks.task import ArrayTask, Task
 from undamped.models.for_task import check_options, model_for
-from undamped.tasks.task import ArrayTask, Task
 from undamped.training.at_once import TaskPart, refuse_data
 from undamped.training.evaluation import evaluate
 from undamped.training.options import TrainOptions

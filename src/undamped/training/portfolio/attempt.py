@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from undamped.tasks.task import Task
+from undamped.lab.tasks.task import Task
 
 
 @dataclass(frozen=True)

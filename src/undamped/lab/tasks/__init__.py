@@ -1,0 +1,20 @@
+"""Tasks: data, loss, metric, and what a guess would score."""
+
+from undamped._base.packages import require
+
+require("undamped.lab.tasks", "pandas", "scipy", "sklearn")
+
+from undamped._base.lazy import lazy_names
+from undamped._base.registry import tasks
+
+_NAMES = {
+    "Batch": "undamped.lab.tasks.task",
+    "Baseline": "undamped.lab.tasks.task",
+    "Chance": "undamped.lab.tasks.task",
+    "SeriesTask": "undamped.lab.tasks.series",
+    "Split": "undamped.lab.tasks.task",
+    "Task": "undamped.lab.tasks.task",
+    "build": "undamped.lab.tasks.task",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _NAMES, tasks.by_class_name)

@@ -1,0 +1,64 @@
+"""Tasks: data, loss, metric, and what a guess would score.
+
+Written by `python -m undamped._base.stubs`; do not edit.
+"""
+
+from undamped.lab.tasks.adding import Adding as Adding
+from undamped.lab.tasks.breast_cancer import BreastCancer as BreastCancer
+from undamped.lab.tasks.characters import Characters as Characters
+from undamped.lab.tasks.copying import Copy as Copy
+from undamped.lab.tasks.copying import TransferCopy as TransferCopy
+from undamped.lab.tasks.denoise import Denoise as Denoise
+from undamped.lab.tasks.densities import PlanarDensity as PlanarDensity
+from undamped.lab.tasks.densities import PointCloud as PointCloud
+from undamped.lab.tasks.digits import NoisePaddedDigits as NoisePaddedDigits
+from undamped.lab.tasks.first_cue import FirstCue as FirstCue
+from undamped.lab.tasks.images import CIFAR10Images as CIFAR10Images
+from undamped.lab.tasks.images import MNISTImages as MNISTImages
+from undamped.lab.tasks.imdb import IMDB as IMDB
+from undamped.lab.tasks.irregular.brusselator import Brusselator as Brusselator
+from undamped.lab.tasks.irregular.double_ou import DoubleOU as DoubleOU
+from undamped.lab.tasks.irregular.hopper import Hopper as Hopper
+from undamped.lab.tasks.irregular.periodic import Periodic as Periodic
+from undamped.lab.tasks.irregular.rotating_digits import RotatingDigits as RotatingDigits
+from undamped.lab.tasks.lorenz96 import Lorenz96 as Lorenz96
+from undamped.lab.tasks.noise_cifar import NoisePaddedCIFAR10 as NoisePaddedCIFAR10
+from undamped.lab.tasks.physics.acrobot import Acrobot as Acrobot
+from undamped.lab.tasks.physics.bodies import ThreeBody as ThreeBody
+from undamped.lab.tasks.physics.bodies import TwoBody as TwoBody
+from undamped.lab.tasks.physics.cart_pole import CartPole as CartPole
+from undamped.lab.tasks.physics.chain import Chain as Chain
+from undamped.lab.tasks.physics.double_pendulum import DoublePendulum as DoublePendulum
+from undamped.lab.tasks.physics.henon_heiles import HenonHeiles as HenonHeiles
+from undamped.lab.tasks.physics.links import Links as Links
+from undamped.lab.tasks.physics.nonseparable import Nonseparable as Nonseparable
+from undamped.lab.tasks.physics.pendulum import Pendulum as Pendulum
+from undamped.lab.tasks.physics.pendulum_pictures import PendulumPictures as PendulumPictures
+from undamped.lab.tasks.physics.spring import Spring as Spring
+from undamped.lab.tasks.physics.trajectories import Trajectories as Trajectories
+from undamped.lab.tasks.physics.vortices import Vortices as Vortices
+from undamped.lab.tasks.picture_sequences import PictureSequences as PictureSequences
+from undamped.lab.tasks.points import Annuli as Annuli
+from undamped.lab.tasks.points import Spirals as Spirals
+from undamped.lab.tasks.psmnist import PermutedMNIST as PermutedMNIST
+from undamped.lab.tasks.ptb import PennTreebank as PennTreebank
+from undamped.lab.tasks.recordings import Recordings as Recordings
+from undamped.lab.tasks.relations.comparison import Comparison as Comparison
+from undamped.lab.tasks.relations.distribution import DistributionOfN as DistributionOfN
+from undamped.lab.tasks.relations.games.task import RelationalGames as RelationalGames
+from undamped.lab.tasks.relations.identity_rules import IdentityRules as IdentityRules
+from undamped.lab.tasks.relations.identity_rules import IdentityRules4 as IdentityRules4
+from undamped.lab.tasks.relations.rmts import RMTS as RMTS
+from undamped.lab.tasks.relations.rmts import RMTS3 as RMTS3
+from undamped.lab.tasks.relations.same_different import SameDifferent as SameDifferent
+from undamped.lab.tasks.relations.same_different import SameDifferent6 as SameDifferent6
+from undamped.lab.tasks.series import SeriesTask as SeriesTask
+from undamped.lab.tasks.smnist import SequentialMNIST as SequentialMNIST
+from undamped.lab.tasks.task import Baseline as Baseline
+from undamped.lab.tasks.task import Batch as Batch
+from undamped.lab.tasks.task import Chance as Chance
+from undamped.lab.tasks.task import Split as Split
+from undamped.lab.tasks.task import Task as Task
+from undamped.lab.tasks.task import build as build
+from undamped.lab.tasks.ucr import ArchiveSeries as ArchiveSeries
+from undamped.lab.tasks.vitals import VitalSigns as VitalSigns
