@@ -22,10 +22,10 @@ MORE = {
         "undamped.lab.data.recordings.preparation.Preparation",
         "undamped.lab.data.published.fetch.fetch",
     ),
-    "undamped.estimators": (
-        "undamped.estimators.aeon.UndampedClassifier",
-        "undamped.estimators.aeon.UndampedRegressor",
-        "undamped.estimators.aeon.UndampedForecaster",
+    "undamped.lab.estimators": (
+        "undamped.lab.estimators.aeon.UndampedClassifier",
+        "undamped.lab.estimators.aeon.UndampedRegressor",
+        "undamped.lab.estimators.aeon.UndampedForecaster",
     ),
     "undamped.report": ("undamped.report.watch.Watch", "undamped.report.runs.report_run"),
 }

@@ -16,7 +16,7 @@ from undamped.lab.data.recordings import series as recordings
 from undamped.lab.data.recordings.read import read_recordings
 from undamped.lab.tasks import series, series_tensors
 from undamped.lab.tasks.series import SeriesTask
-from undamped.training import fit
+from undamped.lab.training import fit
 
 LIMIT = 80 << 20
 STEPS = 11 << 20  # of two channels in double precision

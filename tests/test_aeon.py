@@ -11,7 +11,11 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # aeon and what it imports talk while they are imported
     from aeon.testing.estimator_checking import parametrize_with_checks
 
-    from undamped.estimators.aeon import UndampedClassifier, UndampedForecaster, UndampedRegressor
+    from undamped.lab.estimators.aeon import (
+        UndampedClassifier,
+        UndampedForecaster,
+        UndampedRegressor,
+    )
 
     every_check = parametrize_with_checks(
         [UndampedClassifier, UndampedRegressor, UndampedForecaster]

@@ -7,9 +7,9 @@ import torch
 from test_rivals import SMALL, task_of, waves
 from undamped._base.contract import TaskShape
 from undamped._base.errors import DataError, OptionError, UnknownNameError
-from undamped.estimators import SequenceClassifier, SequenceRegressor
+from undamped.lab.estimators import SequenceClassifier, SequenceRegressor
+from undamped.lab.training import Run, fit
 from undamped.models.for_task import model_for
-from undamped.training import Run, fit
 
 
 def rare(count=60):

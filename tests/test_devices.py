@@ -18,8 +18,8 @@ from member_groups import CELLS, STAMPED, WHOLE, small_whole
 from undamped._base.errors import OptionError
 from undamped._base.options import options_of
 from undamped._base.registry import models
-from undamped.training.devices import make_fabric
-from undamped.training.options import TrainOptions
+from undamped.lab.training.devices import make_fabric
+from undamped.lab.training.options import TrainOptions
 
 
 def build(name):

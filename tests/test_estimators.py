@@ -20,8 +20,8 @@ from sklearn.preprocessing import FunctionTransformer
 import undamped
 from undamped import SequenceClassifier, SequenceForecaster, SequenceRegressor
 from undamped._base.errors import DataError, OptionError, UndampedError, UnknownNameError
-from undamped.estimators.inputs import collect
-from undamped.training.portfolio import at_once_members, networks
+from undamped.lab.estimators.inputs import collect
+from undamped.lab.training.portfolio import at_once_members, networks
 
 TINY = {"model": "unicornn", "hidden_size": 6, "num_layers": 1, "steps": 4, "random_state": 0}
 
@@ -309,7 +309,7 @@ def test_other_networks(model):
 
 
 def parts_of(monkeypatch, X, y, **options):
-    from undamped.estimators import estimator as module
+    from undamped.lab.estimators import estimator as module
 
     seen = {}
     original = module.fit
@@ -428,7 +428,7 @@ def test_grid_search_alone_and_in_processes():
 def test_runs_are_removed_or_kept(tmp_path, monkeypatch):
     import tempfile
 
-    from undamped.training import Run
+    from undamped.lab.training import Run
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()

@@ -32,7 +32,7 @@ def test_a_small_run(tmp_path, task):
 
 def test_only_constrained_matrices_get_the_second_learning_rate():
     import undamped
-    from undamped.training.optimizers import constrained_parameters
+    from undamped.lab.training.optimizers import constrained_parameters
 
     nnrnn = undamped.nnRNN(3, 4)
     assert constrained_parameters(nnrnn) == {nnrnn.cell(0).free_parameters()[0]}

@@ -22,9 +22,9 @@ from undamped.export import Subject, check, export_onnx, onnx_file, subject_of
 from undamped.export.sequence import sequence_model
 from undamped.export.step import step_model
 from undamped.lab.data.recordings.preparation import Preparation
+from undamped.lab.training.run import Run
 from undamped.models.sequence_model import SequenceModel
 from undamped.networks.recurrent import Recurrent
-from undamped.training.run import Run
 
 NETWORKS = [
     name

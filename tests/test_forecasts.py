@@ -19,10 +19,10 @@ from undamped.lab.data.recordings.grid import stamps_ahead
 from undamped.lab.data.recordings.season import calendar_seasons, find_season
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series import SeriesTask
-from undamped.training import Run, fit
-from undamped.training.backtest import backtest
-from undamped.training.portfolio import at_once_members, networks
-from undamped.training.prediction import bounds_around, predict_series, values_ahead
+from undamped.lab.training import Run, fit
+from undamped.lab.training.backtest import backtest
+from undamped.lab.training.portfolio import at_once_members, networks
+from undamped.lab.training.prediction import bounds_around, predict_series, values_ahead
 
 RIVALS = ("seasonal-naive", "ridge-lags", "combination", "ets")
 

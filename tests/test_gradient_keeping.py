@@ -11,6 +11,7 @@ from scipy.integrate import trapezoid
 
 import undamped
 from undamped._base.errors import OptionError
+from undamped.lab.training import Run, fit, resume
 from undamped.ode.flows.depth_gradients import adjoints, coherence, parameter_gradients, spans
 from undamped.ode.flows.gradient_keeping import (
     KEPT,
@@ -19,7 +20,6 @@ from undamped.ode.flows.gradient_keeping import (
     parameter_penalty,
 )
 from undamped.ode.flows.waypoints import Waypoint, Waypoints
-from undamped.training import Run, fit, resume
 
 T = 2.0
 MODELS = [

@@ -15,8 +15,8 @@ import torch
 from undamped import cli
 from undamped._base.files import read_tensors
 from undamped.bench.forks import forks
-from undamped.training.checkpoint import load_checkpoint
-from undamped.training.run import Run
+from undamped.lab.training.checkpoint import load_checkpoint
+from undamped.lab.training.run import Run
 
 pytestmark = pytest.mark.usefixtures("all_held_out")
 

@@ -10,12 +10,12 @@ from undamped._base.contract import Batch, StateSpace
 from undamped._base.errors import NonFiniteError, OptionError
 from undamped.analysis.promises import measure
 from undamped.lab.tasks.physics.links import angles_of, plane_of
+from undamped.lab.training import fit
 from undamped.models.physics.fields import LagrangianField
 from undamped.models.physics.fields.curvature import Curvature
 from undamped.models.physics.fields.perceptron_lagrangian import PerceptronLagrangian
 from undamped.models.physics.fields.smooth_perceptron import SmoothPerceptron
 from undamped.ode import solve
-from undamped.training import fit
 
 MIXED = StateSpace(
     ("x", "a", "v", "w"), ("position", "angle", "velocity", "velocity"), inputs=("f", "t")

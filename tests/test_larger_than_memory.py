@@ -19,7 +19,7 @@ from undamped.lab.data.recordings.formats import large_arrays
 from undamped.lab.data.recordings.on_disk import mapped_from
 from undamped.lab.data.recordings.read import read_recordings
 from undamped.lab.tasks.series import SeriesTask
-from undamped.training.batches import batches
+from undamped.lab.training.batches import batches
 
 
 @pytest.fixture(autouse=True)

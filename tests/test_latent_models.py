@@ -20,11 +20,11 @@ from irregular_oracles import (
 from undamped._base.contract import Batch, Clock, TaskShape
 from undamped._base.errors import NonFiniteError, ShapeError
 from undamped.lab import tasks
+from undamped.lab.training import fit
+from undamped.lab.training.guard import check_loss
 from undamped.models.irregular.model import StampedModel
 from undamped.models.latent.normal import Normal
 from undamped.models.latent.points import seen_points, without
-from undamped.training import fit
-from undamped.training.guard import check_loss
 
 CLOCK = Clock(gap=0.4, span=3.0)
 ASKED = TaskShape(

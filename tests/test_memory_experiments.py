@@ -12,8 +12,8 @@ from undamped._base.registry import tasks
 from undamped.experiments import copy_long, denoise, screening, transfer_copy
 from undamped.experiments.hidden_gradients import hidden_gradients
 from undamped.experiments.kept_runs import kept_fit
+from undamped.lab.training import Run
 from undamped.models.for_task import model_for
-from undamped.training import Run
 
 SMALL = {"steps": 2, "batch_size": 512, "units": 4, "tests": 4}
 

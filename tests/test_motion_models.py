@@ -13,8 +13,8 @@ from undamped._base.errors import OptionError, ShapeError
 from undamped._base.options import options_of
 from undamped._base.registry import models
 from undamped.analysis.promises import measure
+from undamped.lab.training import Run, fit, resume
 from undamped.models.physics.state_model import shape_of
-from undamped.training import Run, fit, resume
 
 QUICK = {"steps": 30, "batch_size": 32, "validate_every": 10}
 FEW = {"trajectories": 6, "readings": 8}

@@ -116,7 +116,7 @@ def test_nssnn_is_taos_method_on_both_copies():
 
 def test_both_copies_of_nssnn_are_in_the_loss(tmp_path):
     from undamped.lab.tasks import build
-    from undamped.training.update import Objective
+    from undamped.lab.training.update import Objective
 
     task = build("nonseparable", trajectories=2, readings=3, form="trajectory", window=2)
     model = made(undamped.NSSNN(task.task_shape, hidden_size=4, step_size=0.1)).float()

@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from undamped._base.errors import DataError
-from undamped.estimators import SequenceClassifier
 from undamped.lab.data.recordings.findings import look_at
 from undamped.lab.data.recordings.labels import sorted_labels
 from undamped.lab.data.recordings.read import read_recordings
 from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.estimators import SequenceClassifier
 from undamped.lab.tasks.series import SeriesTask
+from undamped.lab.training.prediction import predict_series
 from undamped.networks import SequenceModel
-from undamped.training.prediction import predict_series
 
 
 def waves(count=24, seed=0):

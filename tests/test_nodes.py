@@ -16,10 +16,10 @@ from undamped._base.errors import OptionError, RunError
 from undamped._base.files import read_tensors
 from undamped.bench.forks import forks
 from undamped.cli.settings import read_settings
-from undamped.training import Run, fit, resume
-from undamped.training.checkpoint import load_checkpoint
-from undamped.training.crew import check_launched, is_follower, is_silent, lost
-from undamped.training.options import TrainOptions
+from undamped.lab.training import Run, fit, resume
+from undamped.lab.training.checkpoint import load_checkpoint
+from undamped.lab.training.crew import check_launched, is_follower, is_silent, lost
+from undamped.lab.training.options import TrainOptions
 
 WORDS = [
     "train", "adding", "rnn", "task.length=8", "model.hidden_size=4", "train.steps=240",

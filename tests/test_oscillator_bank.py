@@ -11,7 +11,7 @@ from undamped.lab.baselines.bank.oscillators import DAMPINGS
 from undamped.lab.baselines.ridge import PENALTIES, fit_ridge
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series import SeriesTask
-from undamped.training import Run, fit
+from undamped.lab.training import Run, fit
 
 
 def make(channels=2, outputs=3, oscillators=12, thresholds=2, **shape):

@@ -14,7 +14,7 @@ from undamped._base import outside
 from undamped._base.errors import OptionError, RunError
 from undamped._base.registry import models, solvers, tasks
 from undamped._base.source import OWN, Source
-from undamped.training import Run, fit
+from undamped.lab.training import Run, fit
 
 MEMBERS = '''
 """Members of my own."""

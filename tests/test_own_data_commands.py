@@ -11,7 +11,7 @@ import pytest
 from undamped.cli import main
 from undamped.cli.next_steps import next_steps
 from undamped.lab.data.recordings.series import SeriesSet
-from undamped.training import Run, fit
+from undamped.lab.training import Run, fit
 
 QUICK = ["model.hidden_size=4", "train.steps=3", "train.batch_size=4"]
 
@@ -254,7 +254,7 @@ def test_predict_says_what_does_not_fit(tmp_path, monkeypatch, capsys):
 
 def test_windows_are_averaged_and_answers_do_not_depend_on_the_batch(tmp_path):
     from undamped.lab.tasks.series import SeriesTask
-    from undamped.training.prediction import predict_series
+    from undamped.lab.training.prediction import predict_series
 
     random = np.random.default_rng(0)
     series = [random.normal(size=(int(n), 1)) for n in random.integers(24, 60, 20)]
@@ -294,7 +294,7 @@ def test_a_training_reads_splits_and_prepares_its_file_once(baseline, monkeypatc
     from undamped.lab.data.recordings import splits
     from undamped.lab.data.recordings.preparation import Preparation
     from undamped.lab.tasks import recordings
-    from undamped.training import run as runs
+    from undamped.lab.training import run as runs
 
     walks(12).to_csv("walks.csv", index=False)
     calls: list[str] = []

@@ -13,7 +13,7 @@ from undamped._base.errors import DataError, OptionError
 from undamped._base.registry import tasks
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.physics.own_trajectories import _times
-from undamped.training import Run
+from undamped.lab.training import Run
 
 
 def write(path, header, rows):

@@ -9,8 +9,8 @@ import torch
 import undamped
 from test_report import big_report
 from undamped import report
+from undamped.lab.training.run import Run
 from undamped.report.watch import Watch
-from undamped.training.run import Run
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium")
@@ -243,8 +243,8 @@ def test_live_page_follows_a_run(browser, tmp_path):
 
 def test_the_page_of_a_sweep_draws_everything(opened, tmp_path):
     pytest.importorskip("optuna")
-    from undamped.sweeps import Plan, SweepFolder, Trial
-    from undamped.sweeps.page import write_page
+    from undamped.lab.sweeps import Plan, SweepFolder, Trial
+    from undamped.lab.sweeps.page import write_page
 
     space = {"train.learning_rate": "1e-3..1e-1:log", "model.kind": "a,b"}
     folder = SweepFolder.join(tmp_path / "sweep", Plan("adding", "rnn", {}, space), "mse", False)

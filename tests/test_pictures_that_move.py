@@ -14,7 +14,7 @@ from undamped._base.errors import OptionError, ShapeError
 from undamped.analysis.promises import measure
 from undamped.lab.instruments.films import films
 from undamped.lab.tasks.physics.pendulum_pictures import angle_of, draw
-from undamped.training import fit
+from undamped.lab.training import fit
 
 
 @pytest.fixture(scope="module")

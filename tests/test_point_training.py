@@ -9,8 +9,8 @@ from undamped._base.errors import OptionError
 from undamped.cli.next_steps import next_steps
 from undamped.cli.verbs.diagnose import diagnose
 from undamped.cli.verbs.predict import predict
+from undamped.lab.training import Run, fit, resume, update
 from undamped.models.continuous.flow import FFJORD
-from undamped.training import Run, fit, resume, update
 
 QUICK = {"steps": 4, "batch_size": 16, "validate_every": 2}
 

@@ -12,12 +12,12 @@ from test_rivals import task_of, waves
 from undamped.__main__ import main
 from undamped._base.errors import OptionError
 from undamped.lab.baselines.guess import Guess
-from undamped.training import Run, TrainOptions, fit
-from undamped.training.portfolio import at_once_members, networks
-from undamped.training.portfolio.at_once_members import try_at_once
-from undamped.training.portfolio.attempt import Attempt, better, in_short, standard_error
-from undamped.training.portfolio.clock import Clock
-from undamped.training.portfolio.fit_best import _why_no_networks, chosen
+from undamped.lab.training import Run, TrainOptions, fit
+from undamped.lab.training.portfolio import at_once_members, networks
+from undamped.lab.training.portfolio.at_once_members import try_at_once
+from undamped.lab.training.portfolio.attempt import Attempt, better, in_short, standard_error
+from undamped.lab.training.portfolio.clock import Clock
+from undamped.lab.training.portfolio.fit_best import _why_no_networks, chosen
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_the_last_fit_of_the_best_so_far_is_kept_in_reserve(monkeypatch):
         score = {"guess": 0.5, "bank": 0.9, "boosting": 0.8}[name]
         return Attempt(name, score, 1.0, score, 2, ((score, 1.0),) * 2, seconds=4.0)
 
-    module = importlib.import_module("undamped.training.portfolio.fit_best")
+    module = importlib.import_module("undamped.lab.training.portfolio.fit_best")
     monkeypatch.setattr(module, "try_at_once", attempt)
     monkeypatch.setattr(module, "try_networks", lambda *given: [])
     monkeypatch.setattr(at_once_members, "MEMBERS", ("guess", "bank", "boosting"))

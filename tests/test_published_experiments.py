@@ -10,7 +10,7 @@ from undamped._base.errors import DataError, NonFiniteError, UnknownNameError
 from undamped.experiments import lorenz96
 from undamped.experiments import ucr as archive
 from undamped.lab.tasks import build
-from undamped.training import fit
+from undamped.lab.training import fit
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_archive_sets_beside_the_nearest_neighbour(data):
 
 def test_all_sets_by_all_models_without_doing_anything_twice(data, monkeypatch):
     from undamped.experiments import archive as whole
-    from undamped.training.portfolio import at_once_members, networks
+    from undamped.lab.training.portfolio import at_once_members, networks
 
     monkeypatch.setattr(at_once_members, "MEMBERS", ("guess",))
     monkeypatch.setattr(networks, "_MEMBERS", ())

@@ -12,7 +12,7 @@ from undamped.lab import tasks
 from undamped.lab.data.published.formats.vital_signs import heart_rate, respiratory_rate
 from undamped.lab.tasks.lorenz96 import integrate
 from undamped.lab.tasks.ucr import lem_parts
-from undamped.training import fit
+from undamped.lab.training import fit
 
 
 @pytest.fixture

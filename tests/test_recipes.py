@@ -3,7 +3,7 @@
 import pytest
 
 from undamped._base.registry import tasks
-from undamped.training.recipes import merged, recommended
+from undamped.lab.training.recipes import merged, recommended
 
 
 @pytest.mark.parametrize("model", ["linoss", "d-linoss"])

@@ -22,12 +22,12 @@ from undamped._base.errors import OptionError, RunError, UndampedError
 from undamped._base.options import options_of
 from undamped._base.registry import models
 from undamped.analysis.gradient_flow import summarise
+from undamped.lab.training.run import Run
 from undamped.report import ModelReport, Remedy, Score
 from undamped.report.page import embedded
 from undamped.report.remedies import remedies
 from undamped.report.tables import headline
 from undamped.report.watch import Watch
-from undamped.training.run import Run
 
 
 @pytest.fixture(autouse=True)

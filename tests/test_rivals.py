@@ -14,8 +14,8 @@ from undamped.lab.baselines.summaries import summary
 from undamped.lab.baselines.undisturbed import undisturbed
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series import SeriesTask
-from undamped.training import Run, fit
-from undamped.training.streaming import SampleStream
+from undamped.lab.training import Run, fit
+from undamped.lab.training.streaming import SampleStream
 
 WITH_AEON = ("minirocket", "multirocket-hydra", "dtw")
 RIVALS = (*WITH_AEON, "boosting", "guess")

@@ -12,9 +12,9 @@ from undamped.cli import main
 from undamped.lab.data.recordings.alarm import Alarm
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series import SeriesTask
-from undamped.training import Run, fit
-from undamped.training.prediction import predict_series
-from undamped.training.standard_errors import with_standard_error
+from undamped.lab.training import Run, fit
+from undamped.lab.training.prediction import predict_series
+from undamped.lab.training.standard_errors import with_standard_error
 
 
 def waves(count, noise, steps=40, seed=0):

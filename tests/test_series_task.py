@@ -8,10 +8,10 @@ from undamped._base.errors import DataError, OptionError
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series import NO_ANSWER, SeriesTask
 from undamped.lab.tasks.series_defaults import suggest
+from undamped.lab.training import fit
+from undamped.lab.training.evaluation import evaluate
+from undamped.lab.training.run import Run
 from undamped.models.for_task import model_for
-from undamped.training import fit
-from undamped.training.evaluation import evaluate
-from undamped.training.run import Run
 
 
 def waves(count=40, unequal=True, seed=0):

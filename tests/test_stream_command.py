@@ -19,9 +19,9 @@ from undamped.export.sample_lines import SampleLines
 from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.data.recordings.prepared import batch_of
 from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.training.prediction import predict_series
+from undamped.lab.training.run import Run
 from undamped.models.sequence_model import SequenceModel
-from undamped.training.prediction import predict_series
-from undamped.training.run import Run
 
 
 def invoke(run, text, *words):

@@ -11,18 +11,18 @@ from test_stream_command import invoke, live
 from undamped._base.contract import Batch, TaskShape
 from undamped._base.errors import DataError, ShapeError, UndampedError
 from undamped._base.registry import models
-from undamped.estimators import SequenceClassifier, SequenceRegressor
 from undamped.export import Subject
 from undamped.export.live import LiveModel
 from undamped.lab.baselines.bank.early import PRIOR, WHOLE
 from undamped.lab.data.recordings.preparation import Preparation
+from undamped.lab.estimators import SequenceClassifier, SequenceRegressor
+from undamped.lab.training import fit
+from undamped.lab.training.streaming import SampleStream
 from undamped.models.for_task import model_for
 from undamped.models.irregular.network import StampedNetwork
 from undamped.models.sequence_model import SequenceModel
 from undamped.models.task_model import StreamingModel
 from undamped.networks.recurrent import Recurrent
-from undamped.training import fit
-from undamped.training.streaming import SampleStream
 
 
 def bumps(count, seed, steps=128):

@@ -165,7 +165,7 @@ def test_other_units_and_empty_series_are_warned_about(monkeypatch, capsys):
 
 
 def test_estimators_warn():
-    from undamped.estimators import SequenceClassifier
+    from undamped.lab.estimators import SequenceClassifier
 
     random = np.random.default_rng(0)
     X, y = random.normal(size=(24, 20, 2)), np.arange(24) % 2

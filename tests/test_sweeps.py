@@ -21,12 +21,12 @@ from undamped._base.errors import OptionError, RunError, UndampedError
 from undamped._base.files import read_tensors
 from undamped.bench.forks import forks
 from undamped.cli.sweep_settings import read_sweep
-from undamped.sweeps import Plan, SweepFolder, sweep
-from undamped.sweeps.samplers import grid_point, grid_size
-from undamped.sweeps.space import Choices, Range, read_space
-from undamped.sweeps.storage import _JournalLock, without_password
-from undamped.sweeps.sweep import _Worker, open_study
-from undamped.training import Run
+from undamped.lab.sweeps import Plan, SweepFolder, sweep
+from undamped.lab.sweeps.samplers import grid_point, grid_size
+from undamped.lab.sweeps.space import Choices, Range, read_space
+from undamped.lab.sweeps.storage import _JournalLock, without_password
+from undamped.lab.sweeps.sweep import _Worker, open_study
+from undamped.lab.training import Run
 
 pytestmark = pytest.mark.usefixtures("all_held_out")
 

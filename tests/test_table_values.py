@@ -13,8 +13,8 @@ from undamped.lab.data.recordings.formats.table.read import read_table
 from undamped.lab.data.recordings.read import read_recordings
 from undamped.lab.tasks.recordings import Recordings
 from undamped.lab.tasks.series_choices import irregular
-from undamped.training import Run, fit
-from undamped.training.prediction import predict_series, windows_of
+from undamped.lab.training import Run, fit
+from undamped.lab.training.prediction import predict_series, windows_of
 
 
 def read(tmp_path, text, **options):

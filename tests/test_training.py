@@ -12,14 +12,14 @@ from torch.nn.utils.parametrizations import orthogonal
 from undamped._base.errors import NonFiniteError, OptionError, RunError
 from undamped._base.files import read_tensors, write_text
 from undamped.lab.tasks import Adding
-from undamped.networks import SequenceModel
-from undamped.training import Run, TrainOptions, fit, resume
-from undamped.training.checkpoint import load_checkpoint
-from undamped.training.optimizers import (
+from undamped.lab.training import Run, TrainOptions, fit, resume
+from undamped.lab.training.checkpoint import load_checkpoint
+from undamped.lab.training.optimizers import (
     Schedule,
     constrained_parameters,
     parameter_groups,
 )
+from undamped.networks import SequenceModel
 
 QUICK = {"steps": 6, "batch_size": 8, "validate_every": 3}
 
@@ -393,7 +393,7 @@ def test_a_run_in_use_is_not_trained_twice(tmp_path):
     run.update(status="interrupted")
     with run.locked():
         code = (
-            "import sys, undamped.lab.tasks; from undamped.training import resume\n"
+            "import sys, undamped.lab.tasks; from undamped.lab.training import resume\n"
             "from undamped._base.errors import RunError\n"
             "try: resume(sys.argv[1], progress=False)\n"
             "except RunError as error: print(error)\n"
@@ -425,7 +425,7 @@ class Counting(nn.Linear):
 
 
 def test_the_trial_batch_leaves_the_model_as_it_was(tmp_path):
-    from undamped.training.fit import _try_one_batch
+    from undamped.lab.training.fit import _try_one_batch
 
     model = SequenceModel("gru", 2, 1, hidden_size=4)
     model.head = Counting(4, 1)

@@ -12,8 +12,8 @@ import two_at_once
 from two_at_once import TEXT, carried, uneven
 from undamped._base.files import read_tensors
 from undamped.bench.forks import forks
-from undamped.training import Run, fit, resume
-from undamped.training.checkpoint import load_checkpoint
+from undamped.lab.training import Run, fit, resume
+from undamped.lab.training.checkpoint import load_checkpoint
 
 pytestmark = pytest.mark.usefixtures("all_held_out")
 

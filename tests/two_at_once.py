@@ -12,7 +12,7 @@ import torch
 from undamped._base.contract import Batch
 from undamped.lab.tasks.characters import Characters
 from undamped.lab.tasks.task import ArrayTask, Chance
-from undamped.training import fit, resume
+from undamped.lab.training import fit, resume
 
 TEXT = "a state goes on from batch to batch, and every process has its own. "
 

@@ -22,9 +22,9 @@ from typing import Any
 from undamped._base.registry import benchmarks
 from undamped.bench.forks import forks
 from undamped.bench.tables import markdown_table, terminal_table
-from undamped.sweeps import Plan, SweepFolder, sweep
-from undamped.sweeps.sweep import open_study
-from undamped.sweeps.trials import trials_of
+from undamped.lab.sweeps import Plan, SweepFolder, sweep
+from undamped.lab.sweeps.sweep import open_study
+from undamped.lab.sweeps.trials import trials_of
 
 WANTED = 1.8
 """How many times the trials of one process two should do."""

@@ -131,7 +131,7 @@ def main() -> None:
     try:
         _run()
     except UndampedError as error:
-        from undamped.training.crew import is_silent
+        from undamped.lab.training.crew import is_silent
 
         if not is_silent():
             sys.stderr.write(printable(f"{error}\n"))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from undamped.training.run import Run
+    from undamped.lab.training.run import Run
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from undamped.cli.verbs.data_check import READING
 
 if TYPE_CHECKING:
-    from undamped.training.run import Run
+    from undamped.lab.training.run import Run
 
 
 def next_steps(run: Run) -> list[str]:

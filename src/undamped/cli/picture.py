@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from undamped.lab.tasks.task import Task
-    from undamped.training.run import Run
+    from undamped.lab.training.run import Run
 
 KINDS = (".png", ".svg")
 # Okabe and Ito's palette, which colour-blind readers can tell apart.

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from undamped.lab.data.recordings.bands import Bands
     from undamped.lab.data.recordings.preparation import Preparation
     from undamped.lab.data.recordings.series import SeriesSet
+    from undamped.lab.training.run import Run
     from undamped.models.task_model import TaskModel
-    from undamped.training.run import Run
 
 
 def own_recordings(run: Run) -> SeriesSet | None:
@@ -40,7 +40,7 @@ def bands_of(run: Run, model: TaskModel, *, follow: bool) -> Bands | None:
     import numpy as np
 
     from undamped.lab.tasks.series import SeriesTask
-    from undamped.training.calibration import answers_and_truth
+    from undamped.lab.training.calibration import answers_and_truth
 
     bands = run.bands()
     task = run.task() if follow else None
@@ -115,7 +115,7 @@ def with_bands(
         preparation: What was done to the data.
         bands: The bands.
     """
-    from undamped.training.prediction import bounds_around, values_ahead
+    from undamped.lab.training.prediction import bounds_around, values_ahead
 
     said = values_ahead(outputs, preparation, bands)
     around = bounds_around(outputs, preparation, bands)
@@ -150,8 +150,8 @@ def draw_forecasts(
     """
     import numpy as np
 
+    from undamped.lab.training.prediction import bounds_around, values_ahead
     from undamped.report.forecast_picture import draw_future, save
-    from undamped.training.prediction import bounds_around, values_ahead
 
     arranged = preparation.arrange(series_set)
     places = [arranged.channels.index(name) for name in preparation.forecast]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from undamped.lab.training.run import Run
 from undamped.models.relational.base import RelationalModel
-from undamped.training.run import Run
 
 AT_ONCE = 256
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from undamped.lab.data.recordings.preparation import Preparation
     from undamped.lab.data.recordings.series import SeriesSet
+    from undamped.lab.training.run import Run
     from undamped.models.latent.latent_model import LatentModel
     from undamped.models.task_model import TaskModel
-    from undamped.training.run import Run
 
 SHOWN = 20
 
@@ -40,8 +40,8 @@ def answer_recordings(
     )
     from undamped.cli.screen import console, print_json
     from undamped.lab.data.recordings.suspicions import in_words, strange_series
-    from undamped.training.prediction import predict_series
-    from undamped.training.standard_errors import with_standard_error
+    from undamped.lab.training.prediction import predict_series
+    from undamped.lab.training.standard_errors import with_standard_error
 
     refuse_folder(out)
     future = preparation.kind == "forecast" and not preparation.at_times
@@ -166,7 +166,7 @@ def _of_windows(
     name: str, preparation: Preparation, outputs: Any, length: int, truth: Any
 ) -> dict[str, Any]:
     """Return the answers to the windows of a series, with their first and last steps."""
-    from undamped.training.prediction import windows_of
+    from undamped.lab.training.prediction import windows_of
 
     found = preparation.answer(outputs)
     spans = [(one.start, one.stop - 1) for one in windows_of(length, preparation)]

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from undamped.lab.training.run import Run
     from undamped.models.physics.state_model import StateModel
-    from undamped.training.run import Run
 
 
 def follow_file(run: Run, model: StateModel, data: Path, out: Path | None, as_json: bool) -> None:

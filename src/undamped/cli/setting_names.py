@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from undamped._base.errors import UndampedError, UnknownNameError, explain
 from undamped._base.options import nearest, options_of
 from undamped._base.registry import models, tasks
+from undamped.lab.training.options import TrainOptions
 from undamped.models.for_task import model_options
-from undamped.training.options import TrainOptions
 
 PARTS = ("task", "model", "train")
 OWN_DATA = ("recordings", "trajectories", "picture-sequences")

@@ -18,11 +18,11 @@ from undamped._base.options import NonNegativeInt, check, convert, options_of, u
 from undamped._base.registry import models, tasks
 from undamped.cli.setting_names import OWN_DATA, PARTS, without_part
 from undamped.lab.data.recordings.read import looks_like_data
+from undamped.lab.training.fit import AUTO
+from undamped.lab.training.options import TrainOptions
+from undamped.lab.training.portfolio.clock import refuse_model_options
+from undamped.lab.training.printed_settings import with_printed
 from undamped.models.for_task import check_options
-from undamped.training.fit import AUTO
-from undamped.training.options import TrainOptions
-from undamped.training.portfolio.clock import refuse_model_options
-from undamped.training.printed_settings import with_printed
 
 
 @dataclass

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from undamped.sweeps import Progress
+    from undamped.lab.sweeps import Progress
 
 
 @contextlib.contextmanager

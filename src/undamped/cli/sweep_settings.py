@@ -16,10 +16,10 @@ from undamped._base.options import PositiveInt, check, convert, describe, option
 from undamped._base.registry import models, tasks
 from undamped.cli.setting_names import PARTS
 from undamped.cli.settings import Settings, read_settings, read_toml
+from undamped.lab.sweeps.plan import Plan, Pruner, Sampler
+from undamped.lab.sweeps.space import Choices, Range, read_space
+from undamped.lab.training.options import TrainOptions
 from undamped.models.for_task import check_options, model_options
-from undamped.sweeps.plan import Plan, Pruner, Sampler
-from undamped.sweeps.space import Choices, Range, read_space
-from undamped.training.options import TrainOptions
 
 TRIALS = 20
 

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from undamped.cli.screen import duration, metric_name, number
 from undamped.lab.tasks.task import Task
-from undamped.training.portfolio.attempt import in_short
+from undamped.lab.training.portfolio.attempt import in_short
 
 
 def tried_table(tried: list[dict[str, Any]], task: Task) -> Table:

@@ -31,8 +31,8 @@ def tune_all(
     """
     from undamped.cli.sweep_progress import sweep_progress
     from undamped.cli.sweep_settings import check_space
-    from undamped.sweeps import Plan
-    from undamped.sweeps.tune import tune, usual_space
+    from undamped.lab.sweeps import Plan
+    from undamped.lab.sweeps.tune import tune, usual_space
 
     plans = {}
     for model, fit in fits.items():

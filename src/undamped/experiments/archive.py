@@ -215,7 +215,7 @@ def run(
     from undamped._base.registry import models as known
     from undamped._base.registry import tasks
     from undamped.lab.data.published.cache import folder
-    from undamped.training.fit import AUTO
+    from undamped.lab.training.fit import AUTO
 
     for name in sets:
         folder(f"ucr/{name}")  # a missing set should be said before an hour of training
@@ -252,7 +252,7 @@ def _answers(
     from undamped._base.registry import models
     from undamped.experiments.kept_runs import kept_fit
     from undamped.lab.baselines.learns_at_once import LearnsAtOnce
-    from undamped.training.fit import AUTO
+    from undamped.lab.training.fit import AUTO
 
     train: dict[str, Any] = {"minutes": minutes} if model == AUTO else {}
     trained = model != AUTO and not issubclass(models[model], LearnsAtOnce)

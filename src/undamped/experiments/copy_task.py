@@ -203,7 +203,7 @@ def run(
         dependencies while improving expressivity with transient dynamics. NeurIPS, 2019.
     """
     from undamped._base.registry import tasks
-    from undamped.training import fit
+    from undamped.lab.training import fit
 
     size = {"length" if task == "adding" else "delay": delay}
     outcomes = {}

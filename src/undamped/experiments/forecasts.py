@@ -116,8 +116,8 @@ def run(
     """
     from undamped._base.registry import models as known
     from undamped.lab.data.recordings.series import SeriesSet
-    from undamped.training.backtest import backtest
-    from undamped.training.fit import AUTO
+    from undamped.lab.training.backtest import backtest
+    from undamped.lab.training.fit import AUTO
 
     for name in models:
         if name != AUTO:

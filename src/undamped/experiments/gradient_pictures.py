@@ -31,7 +31,7 @@ def denoise(
 ) -> None:
     """Train on denoise, then measure how far the recall loss reaches back."""
     from undamped.analysis.core.figures import add_line, new_figure
-    from undamped.training import fit
+    from undamped.lab.training import fit
 
     figure = new_figure(
         f"Gradient norm after training on denoise (delay {delay})",
@@ -91,7 +91,7 @@ def steps(
 ) -> None:
     """Train a UnICORNN, then show the time step each of its neurons has learned."""
     from undamped.analysis import effective_steps
-    from undamped.training import fit
+    from undamped.lab.training import fit
 
     run = fit(
         "unicornn",

@@ -22,10 +22,10 @@ from undamped._base.options import Fraction, PositiveFloat, PositiveInt, options
 from undamped._base.registry import experiments, models, tasks
 from undamped.analysis.kept_gradient import KeptGradient, kept_gradient
 from undamped.experiments.kept_runs import kept_fit
+from undamped.lab.training import Run
 from undamped.models.continuous.base import ContinuousModel
 from undamped.models.point_model import PointModel
 from undamped.ode.flows.gradient_keeping import KEPT
-from undamped.training import Run
 
 TESTED = 1024
 """How many samples of the test part are followed, at most."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from undamped._base.errors import RunError
-from undamped.training import Run, fit, resume
-from undamped.training.fit import AUTO
+from undamped.lab.training import Run, fit, resume
+from undamped.lab.training.fit import AUTO
 
 
 def kept_fit(

@@ -149,7 +149,7 @@ def run(
         dependencies. ICML, 2021, table 7.
     """
     from undamped._base.registry import tasks
-    from undamped.training import fit
+    from undamped.lab.training import fit
 
     for name in networks:
         if name not in PRINTED:

@@ -13,7 +13,7 @@ from typing import Any
 from undamped._base.registry import tasks
 from undamped.experiments.contenders import UNITS, Contender
 from undamped.experiments.kept_runs import kept_fit
-from undamped.training import Run
+from undamped.lab.training import Run
 
 MOST_NUMBERS = 40_000
 """Steps times sequences of a batch in a test: networks that remember all have T²/2 weights."""

@@ -147,7 +147,7 @@ def run(
     """
     from undamped._base.registry import models
     from undamped.lab.data.published.cache import folder
-    from undamped.training import fit
+    from undamped.lab.training import fit
 
     for name in sets:
         folder(f"ucr/{name}")  # a missing set should be said before an hour of training

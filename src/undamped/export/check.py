@@ -11,7 +11,7 @@ from torch import Tensor
 from undamped._base.contract import Batch
 from undamped.export.subject import Subject
 from undamped.lab.data.recordings.prepared import batch_of
-from undamped.training.streaming import sample_tensors
+from undamped.lab.training.streaming import sample_tensors
 
 if TYPE_CHECKING:
     import onnx

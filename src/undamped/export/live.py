@@ -12,8 +12,8 @@ from torch import Tensor
 from undamped._base.errors import OptionError, explain
 from undamped._base.files import read_tensors, write_tensors
 from undamped.export.subject import Subject
+from undamped.lab.training.streaming import SampleStream
 from undamped.models.sequence_model import SequenceModel
-from undamped.training.streaming import SampleStream
 
 _PLAIN = "stream"  # where plain values are in the metadata of a file
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from undamped._base.errors import OptionError, RunError, explain
 from undamped._base.files import write_atomically
 from undamped.export.subject import Subject
-from undamped.training.run import Run
+from undamped.lab.training.run import Run
 
 if TYPE_CHECKING:
     import onnx
@@ -71,7 +71,7 @@ def subject_of(run: Run) -> Subject:
                 str(run.path),
                 expected="a run whose model reads sequences sample by sample",
                 got=model.why_no_stream,
-                remedy="Load it with undamped.training.Run and call its model.",
+                remedy="Load it with undamped.lab.training.Run and call its model.",
             )
         )
     if shape.needs and prepared is None:

@@ -11,7 +11,7 @@ import numpy as np
 from undamped.analysis.core.figures import PALETTE
 
 if TYPE_CHECKING:
-    from undamped.training.backtest import Backtest
+    from undamped.lab.training.backtest import Backtest
 
 MOST_ORIGINS = 4
 MOST_PANELS = 6

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from undamped._base.errors import RunError, explain
+from undamped.lab.training.run import Run
 from undamped.report.page import plotly_program
-from undamped.training.run import Run
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; connect-src 'self'; "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from undamped.training.backtest import Backtest
+    from undamped.lab.training.backtest import Backtest
 
 DEFAULT_MODELS = ("seasonal-naive", "ridge-lags", "bank")
 
@@ -70,8 +70,8 @@ def _backtest(
     from undamped.cli.settings import read_settings
     from undamped.lab.data.recordings.options import ReadingOptions, SeriesOptions
     from undamped.lab.data.recordings.read import read_recordings
-    from undamped.training.backtest import backtest as run
-    from undamped.training.fit import AUTO
+    from undamped.lab.training.backtest import backtest as run
+    from undamped.lab.training.fit import AUTO
 
     settings = read_settings(words, config)
     if settings.names[:1] != [OWN_DATA[0]]:
@@ -121,7 +121,7 @@ def _print(result: Backtest) -> None:
     from rich.table import Table
 
     from undamped.cli.screen import console, duration
-    from undamped.training.portfolio.attempt import in_short
+    from undamped.lab.training.portfolio.attempt import in_short
 
     found, screen = result.to_dict(), console()
     season = f"a season of {result.season} steps" if result.season > 1 else "no season"

@@ -15,7 +15,7 @@ import typer
 if TYPE_CHECKING:
     from undamped.cli.settings import Settings
     from undamped.lab.tasks.task import Task
-    from undamped.training.run import Run
+    from undamped.lab.training.run import Run
 
 
 def compare(
@@ -116,11 +116,11 @@ def _compare(
     import undamped.lab.tasks
     from undamped._base.registry import tasks
     from undamped.cli.settings import read_settings
+    from undamped.lab.training.at_once import refuse_data
+    from undamped.lab.training.fit import AUTO
+    from undamped.lab.training.options import TrainOptions
+    from undamped.lab.training.recipes import merged
     from undamped.models.for_task import refuse_misfit
-    from undamped.training.at_once import refuse_data
-    from undamped.training.fit import AUTO
-    from undamped.training.options import TrainOptions
-    from undamped.training.recipes import merged
 
     varies: dict[str, str] = {}
     if sweep is not None:
@@ -225,7 +225,7 @@ def _fit_all(
         Runs, and what went wrong, by model.
     """
     from undamped._base.errors import NonFiniteError, printable
-    from undamped.training import Run, fit
+    from undamped.lab.training import Run, fit
 
     results: dict[str, list[Run]] = {name: [] for name in fits}
     failures: dict[str, list[str]] = {name: [] for name in fits}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from undamped.lab.data.recordings.findings import Findings
     from undamped.lab.data.recordings.series import SeriesSet
-    from undamped.training.doubtful_labels import LabelCheck
+    from undamped.lab.training.doubtful_labels import LabelCheck
 
 WIDTH, SHOWN, MOST_LABELS = 60, 3, 20
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -76,7 +76,7 @@ def check(
 
 def _check_labels(series_set: SeriesSet) -> LabelCheck:
     from undamped.cli.stages import stages
-    from undamped.training.doubtful_labels import check_labels
+    from undamped.lab.training.doubtful_labels import check_labels
 
     with stages("labels") as stage:
         stage("a bank learns all series")

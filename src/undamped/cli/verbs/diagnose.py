@@ -212,9 +212,9 @@ def _on_task(
 ) -> ModelReport:
     from undamped._base.registry import tasks
     from undamped.cli.setting_names import OWN_DATA
+    from undamped.lab.training.recipes import merged
     from undamped.models.for_task import model_for
     from undamped.report.runs import diagnose_task
-    from undamped.training.recipes import merged
 
     options = merged(tasks[task], model, {"model": given})["model"]
     data = tasks.build(task, **settings.task_options(task))

@@ -36,7 +36,7 @@ def export(
     from undamped._base.files import refuse_folder
     from undamped.cli.screen import console, print_json
     from undamped.export import export_onnx, subject_of
-    from undamped.training.run import Run
+    from undamped.lab.training.run import Run
 
     if not onnx:
         raise OptionError(explain("export", expected="a format", got="none", remedy="Add --onnx."))

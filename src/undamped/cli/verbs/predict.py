@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from undamped._base.errors import UndampedError
     from undamped.lab.tasks.characters import Characters
+    from undamped.lab.training.run import Run
     from undamped.models.sequence_model import SequenceModel
     from undamped.models.task_model import TaskModel
-    from undamped.training.run import Run
 
 
 def predict(
@@ -52,10 +52,10 @@ def predict(
     Example: `undamped predict runs/digits-unicornn-1`
     """
     from undamped._base.errors import OptionError
+    from undamped.lab.training.run import Run
     from undamped.models.physics.state_model import StateModel
     from undamped.models.relational.base import RelationalModel
     from undamped.models.sequence_model import SequenceModel
-    from undamped.training.run import Run
 
     opened = Run.open(run)
     model, preparation = opened.model(), opened.preparation()
@@ -101,7 +101,7 @@ def predict(
     else:
         raise OptionError(
             f"{data}: expected a run whose model reads sequences, got one that reads single "
-            "vectors. Load it with undamped.training.Run and call its model."
+            "vectors. Load it with undamped.lab.training.Run and call its model."
         )
 
 
@@ -144,7 +144,7 @@ def _answer_test(run: Run, model: TaskModel, as_json: bool) -> None:
     import torch
 
     from undamped.cli.screen import console, metric_name, number, print_json
-    from undamped.training.evaluation import evaluate
+    from undamped.lab.training.evaluation import evaluate
 
     task, size = run.task(), run.train_options().batch_size
     scores = evaluate(model, task, "test", size)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from undamped.lab.training.run import Run
     from undamped.report import ModelReport
-    from undamped.training.run import Run
 
 
 def report(
@@ -43,9 +43,9 @@ def report(
     from undamped.cli.picture import check_picture
     from undamped.cli.stages import stages
     from undamped.cli.verbs.diagnose import known_instruments, show
+    from undamped.lab.training.run import Run
     from undamped.report import write
     from undamped.report.runs import report_run
-    from undamped.training.run import Run
 
     check_picture(picture)
     refuse_folder(out)

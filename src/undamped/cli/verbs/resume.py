@@ -17,8 +17,8 @@ def resume(
     Example: `undamped resume runs/copy-unicornn-1`
     """
     from undamped.cli.verbs.train import report
-    from undamped.training import resume as go_on
-    from undamped.training.crew import is_follower
+    from undamped.lab.training import resume as go_on
+    from undamped.lab.training.crew import is_follower
 
     trained = go_on(run)
     if not is_follower():

@@ -55,7 +55,7 @@ def stream(
     from undamped.export import subject_of
     from undamped.export.live import LiveModel
     from undamped.export.sample_lines import SampleLines, TextLines
-    from undamped.training.run import Run
+    from undamped.lab.training.run import Run
 
     refuse_folder(state)
     opened = Run.open(run)

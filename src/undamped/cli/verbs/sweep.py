@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from undamped.sweeps import SweepFolder, Trial
+    from undamped.lab.sweeps import SweepFolder, Trial
 
 SHOWN = 10
 """Trials in the table of the terminal."""
@@ -54,16 +54,16 @@ def sweep(
     Example: `undamped sweep digits unicornn model.dt=0.01..0.5:log
     train.learning_rate=1e-4..1e-1:log train.steps=200 --trials 50`
     """
-    from undamped.sweeps import SweepFolder
-    from undamped.sweeps.sweep import open_study
+    from undamped.lab.sweeps import SweepFolder
+    from undamped.lab.sweeps.sweep import open_study
 
     words = words or []
     if words[:1] == ["show"]:
         folder = _named_folder(words[1:], trials, out, sampler, pruner, config)
         if folder.database is not None and storage is None:
             raise _needs_storage(folder)
-        from undamped.sweeps import trials_of
-        from undamped.sweeps.storage import database_errors
+        from undamped.lab.sweeps import trials_of
+        from undamped.lab.sweeps.storage import database_errors
 
         with database_errors(storage):
             study = open_study(folder, storage)
@@ -87,10 +87,10 @@ def _sweep(
     from undamped._base.registry import tasks
     from undamped.cli.sweep_progress import sweep_progress
     from undamped.cli.sweep_settings import read_sweep
+    from undamped.lab.sweeps import SweepFolder, sweep
+    from undamped.lab.sweeps.samplers import grid_size
+    from undamped.lab.training.recipes import merged
     from undamped.models.for_task import refuse_misfit
-    from undamped.sweeps import SweepFolder, sweep
-    from undamped.sweeps.samplers import grid_size
-    from undamped.training.recipes import merged
 
     asked = read_sweep(words, config, trials, sampler, pruner)
     plan = asked.plan
@@ -112,7 +112,7 @@ def _sweep(
 
 def _named_folder(words: list[str], *others: Any) -> SweepFolder:
     from undamped._base.errors import OptionError
-    from undamped.sweeps import SweepFolder
+    from undamped.lab.sweeps import SweepFolder
 
     if len(words) != 1 or any(other is not None for other in others):
         raise OptionError(
@@ -134,9 +134,9 @@ def _needs_storage(folder: SweepFolder) -> Exception:
 
 def _report(folder: SweepFolder, trials: list[Trial], study: Any, as_json: bool) -> None:
     from undamped.cli.screen import print_json
-    from undamped.sweeps import importances
-    from undamped.sweeps.page import write_page
-    from undamped.sweeps.trials import best_of
+    from undamped.lab.sweeps import importances
+    from undamped.lab.sweeps.page import write_page
+    from undamped.lab.sweeps.trials import best_of
 
     shares = importances(study)
     page = write_page(folder, trials, shares)
@@ -166,7 +166,7 @@ def _print(
     from rich.table import Table
 
     from undamped.cli.screen import console, duration
-    from undamped.sweeps.trials import in_order
+    from undamped.lab.sweeps.trials import in_order
 
     screen, plan = console(), folder.plan
     metric = folder.metric.replace("_", " ")

@@ -12,7 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from undamped.lab.tasks.task import Task
-    from undamped.training.run import Run
+    from undamped.lab.training.run import Run
 
 DEFAULT_TASK, DEFAULT_MODEL, DEFAULT_BASELINE = "digits", "unicornn", "lstm"
 
@@ -64,7 +64,7 @@ def train(
         go_on(resume, as_json)
         return
     from undamped.cli.live import live_page
-    from undamped.training.crew import is_follower
+    from undamped.lab.training.crew import is_follower
 
     with live_page(watch) as started:
         run, other = _train(words or [], out or Path("runs"), config, baseline, started)
@@ -100,8 +100,8 @@ def _train(
     from undamped._base.registry import models, tasks
     from undamped.cli.setting_names import OWN_DATA
     from undamped.cli.settings import read_settings
-    from undamped.training import fit
-    from undamped.training.fit import AUTO
+    from undamped.lab.training import fit
+    from undamped.lab.training.fit import AUTO
 
     settings = read_settings(words, config)
     if len(settings.names) > 2:
@@ -159,7 +159,7 @@ def report(run: Run, other: Run | None, as_json: bool) -> None:
         typer.Exit: With code 130, where somebody stopped it.
     """
     from undamped.cli.screen import print_json
-    from undamped.training.crew import is_launched
+    from undamped.lab.training.crew import is_launched
 
     if as_json:
         settings = run.settings
@@ -190,7 +190,7 @@ def _print(run: Run, other: Run | None) -> None:
         scores_line,
     )
     from undamped.cli.tried import tried_table
-    from undamped.training.origins import with_words
+    from undamped.lab.training.origins import with_words
 
     settings, task = run.settings, run.task()
     result, found = settings["result"], task.test_parts()

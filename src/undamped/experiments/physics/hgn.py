@@ -144,7 +144,7 @@ def run(
         P. Toth and others. Hamiltonian generative networks. ICLR, 2020.
     """
     from undamped.lab.tasks.physics.pendulum_pictures import PendulumPictures
-    from undamped.training import fit
+    from undamped.lab.training import fit
 
     outcomes, task = [], None
     for seed in seeds:

@@ -23,8 +23,8 @@ from undamped.experiments.reinforcement.environments import Environments
 from undamped.experiments.reinforcement.policy import Agent
 from undamped.experiments.reinforcement.ppo import PPO, learn
 from undamped.experiments.reinforcement.rollout import Life, collect
-from undamped.training.checkpoint import Checkpoint, load_checkpoint, restore, save_checkpoint
-from undamped.training.progress import Progress
+from undamped.lab.training.checkpoint import Checkpoint, load_checkpoint, restore, save_checkpoint
+from undamped.lab.training.progress import Progress
 
 LAST_EPISODES = 100
 """The mean return is that of so many last episodes."""

@@ -1,0 +1,104 @@
+"""The progress bar of a training: loss, metric, gradient norm, time left."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from undamped.lab.training.loop import Training
+    from undamped.lab.training.update import Update
+
+
+_NOTABLE = 0.05  # a smaller share of the time spent waiting is not worth a word
+
+
+class ProgressBar:
+    """Shows how a training goes, on standard error.
+
+    On a terminal it is a bar; in a file or a pipe it is a line per validation. Where somebody else
+    draws, lines are told to them.
+
+    Args:
+        training: The training.
+        shown: Whether this process shows anything; a training without a title shows nothing.
+    """
+
+    def __init__(self, training: Training, shown: bool) -> None:
+        self.training = training
+        self.shown = shown and training.title is not None
+        self._bar: Any = None
+        self._drawn = 0.0
+        self._rows = len(training.progress.rows)
+
+    def __enter__(self) -> ProgressBar:
+        """Draw the empty bar."""
+        if not self.shown:
+            return self
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        self._console = Console(file=sys.stderr)
+        if self._console.is_terminal:
+            self._bar = Progress(
+                SpinnerColumn(),
+                TextColumn("[bold]{task.description}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.percentage:>3.0f}%"),
+                TextColumn("{task.fields[numbers]}"),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                console=self._console,
+                transient=True,
+            )
+            self._bar.start()
+            self._line = self._bar.add_task(self.training.title, total=1.0, numbers="")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take the bar away, so that a message has the screen to itself."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def draw(self, update: Update) -> None:
+        """Move the bar, at most ten times a second; or print a line for a new validation."""
+        if not (self.shown or self.training.tell):
+            return
+        now, spent = time.perf_counter(), min(1.0, self.training.spent)
+        if self.shown and self._bar is None:
+            self._print_new_row(update)
+        elif now - self._drawn > 0.1:
+            self._drawn = now
+            if self.training.tell is not None:
+                self.training.tell(f"{100 * spent:.0f} %  {self._numbers(update)}")
+            else:
+                self._bar.update(self._line, completed=spent, numbers=self._numbers(update))
+
+    def _print_new_row(self, update: Update) -> None:
+        rows = self.training.progress.rows
+        if len(rows) > self._rows:
+            self._rows = len(rows)
+            line = f"{self.training.title}: step {rows[-1]['step']}, {self._numbers(update)}"
+            self._console.print(line, style=None, soft_wrap=True, markup=False)
+
+    def _numbers(self, update: Update) -> str:
+        progress, task = self.training.progress, self.training.task
+        name, metric = task.metric.replace("_", " "), progress.training_metric(task)
+        text = f"loss {update.loss:.4g}  {name} {metric:.4g}"
+        if progress.rows:
+            text += f"  valid {progress.rows[-1]['valid_' + task.metric]:.4g}"
+        text += f"  |grad| {update.gradient_norm:.2g}"
+        if read := progress.throughput:
+            text += f"  {read['sequences_per_second']:,.4g} sequences/s"
+            if read["waiting_for_data"] >= _NOTABLE:
+                text += f"  {read['waiting_for_data']:.0%} waiting for data"
+        return text

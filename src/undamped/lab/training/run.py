@@ -1,0 +1,393 @@
+"""A run is a folder: what was trained, how, on what, with which result.
+
+`run.json` holds everything needed to repeat it, `metrics.csv` the curves, `model.safetensors`
+the best weights, `checkpoints/` what is needed to go on. Nothing in it is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from undamped._base.contract import TaskShape
+from undamped._base.errors import OptionError, RunError, UndampedError, explain
+from undamped._base.files import (
+    read_json,
+    read_tensors,
+    write_json,
+    write_tensors,
+    write_text,
+)
+from undamped._base.options import NonNegativeInt, check, convert, options_of
+from undamped._base.registry import models, tasks
+from undamped.lab.data.recordings.bands import Bands
+from undamped.lab.data.recordings.preparation import Preparation
+from undamped.lab.tasks.task import Task
+from undamped.lab.training.options import TrainOptions
+from undamped.lab.training.origins import check_origins
+from undamped.models.for_task import model_for, model_options
+from undamped.models.task_model import TaskModel
+
+FORMAT = 1
+_ABSENT = object()
+_FORM: dict[str, Any] = {
+    "status": str,
+    "command": str | None,
+    "seed": NonNegativeInt,
+    "task": Mapping[str, Any],
+    "task.name": str,
+    "task.options": Mapping[str, Any],
+    "model": Mapping[str, Any],
+    "model.name": str,
+    "model.options": Mapping[str, Any],
+    "model.shape": Mapping[str, Any] | None,
+    "train": Mapping[str, Any],
+    "versions": Mapping[str, Any],
+    "outside": Sequence[Mapping[str, Any]],
+    "preparation": Mapping[str, Any] | None,
+    "bands": Mapping[str, Any] | None,
+    "columns": Mapping[str, Any] | None,
+    "answer_names": Sequence[str] | None,
+    "result": Mapping[str, Any] | None,
+    "found": Sequence[str],
+    "tried": Sequence[Mapping[str, Any]],
+    "why": str,
+}
+"""What the parts of run.json are, where they are there; whoever reads them goes by it."""
+_NEEDED = ("status", "seed", "task.name", "task.options", "model.name", "model.options", "train")
+
+
+@dataclass
+class _Memory:
+    """What a run object has already read or built."""
+
+    task: Task | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    stamp: tuple[int, int, int] | None = None  # of the run.json that `settings` was read from
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder.
+
+    run.json is read again only when it has changed, and the task is built once: its data may be
+    a large file.
+
+    Args:
+        path: Where it lies.
+    """
+
+    path: Path
+    _memory: _Memory = field(default_factory=_Memory, init=False, repr=False, compare=False)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """Open an existing run, or say why that cannot be."""
+        folder = Path(path)
+        if not (folder / "run.json").is_file():
+            found = "no such folder" if not folder.exists() else "something else"
+            raise RunError(
+                explain(
+                    str(folder),
+                    expected="a run folder with a run.json in it",
+                    got=found,
+                    remedy="Name a folder that 'undamped train' made.",
+                )
+            )
+        run = cls(folder)
+        settings = run.settings  # a damaged file should be found now
+        for part in _NEEDED:
+            if _entry(settings, part) is _ABSENT:
+                raise run._damaged(part, "none")
+        return run
+
+    @classmethod
+    def create(cls, out: str | Path, name: str) -> Run:
+        """Make a new, empty run folder `name-1`, `name-2`, … below `out`."""
+        parent = Path(out)
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            taken = [
+                int(p.name.rpartition("-")[2]) for p in parent.glob(f"{name}-*") if _numbered(p)
+            ]
+            number = max(taken, default=0)
+            while True:
+                number += 1
+                folder = parent / f"{name}-{number}"
+                try:
+                    folder.mkdir()
+                except FileExistsError:
+                    continue
+                (folder / "checkpoints").mkdir()
+                return cls(folder)
+        except OSError as error:
+            raise RunError(
+                explain(
+                    str(parent),
+                    expected="a folder that can be written to",
+                    got=error.strerror or "another problem",
+                    remedy="Choose another with --out.",
+                )
+            ) from None
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder while training, so that no second process trains in it.
+
+        The lock belongs to the process: it is gone with it, however it ends.
+        """
+        try:
+            import fcntl
+        except ModuleNotFoundError:  # not a POSIX system
+            yield
+            return
+        with (self.path / "checkpoints" / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise RunError(
+                    explain(
+                        str(self.path),
+                        expected="a run that nobody is training",
+                        got="one that another process holds",
+                        remedy="Wait for it, or stop it.",
+                    )
+                ) from None
+            yield
+
+    # What is in the folder
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything in run.json, as a copy of one's own."""
+        path, memory = self.path / "run.json", self._memory
+        stamp = _stamp(path)
+        if stamp is None or stamp != memory.stamp:
+            memory.settings, memory.stamp = self._read_settings(path), stamp
+        return copy.deepcopy(memory.settings)
+
+    @staticmethod
+    def _read_settings(path: Path) -> dict[str, Any]:
+        settings = read_json(path)
+        if not isinstance(settings, dict) or settings.get("format") != FORMAT:
+            raise RunError(
+                explain(
+                    str(path),
+                    expected=f"run format {FORMAT}",
+                    got=settings.get("format") if isinstance(settings, dict) else "something else",
+                    remedy="Use the version of undamped that made the run.",
+                )
+            )
+        for part, annotation in _FORM.items():
+            entry = _entry(settings, part)
+            if entry is not _ABSENT:
+                try:
+                    convert(annotation, entry, f"{path}: {part}")
+                except OptionError as error:
+                    raise RunError(str(error)) from None
+        return settings
+
+    def _damaged(self, part: str, got: str) -> RunError:
+        return RunError(
+            explain(
+                f"{self.path / 'run.json'}: {part}",
+                expected="what training writes there",
+                got=got,
+                remedy="Restore it from a copy, or train anew.",
+            )
+        )
+
+    @contextlib.contextmanager
+    def _reading(self, part: str) -> Iterator[None]:
+        """Say that a part of run.json is damaged, whatever keeps it from being read."""
+        try:
+            yield
+        except UndampedError as error:
+            raise RunError(f"{self.path / 'run.json'}: {error}") from None
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+            raise self._damaged(part, "something else") from None
+
+    def update(self, **changes: Any) -> None:
+        """Change entries of run.json."""
+        path = self.path / "run.json"
+        before = self.settings if path.exists() else {}
+        write_json(path, {"format": FORMAT, **before, **changes})
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """The result, or None while the run is not finished."""
+        return self.settings.get("result")
+
+    @property
+    def shape(self) -> TaskShape:
+        """What the model of the run was built for."""
+        stored = self.settings["model"].get("shape")
+        if not stored:
+            return self.task().task_shape
+        name = self.settings["task"]["name"]
+        with self._reading("model.shape"):
+            if "answer" not in stored and stored["output_size"] and name in tasks:
+                stored["answer"] = tasks[name].answer  # runs of before answers had a kind
+            return TaskShape.from_dict(stored)
+
+    @property
+    def checkpoint(self) -> Path:
+        """The file from which an interrupted run goes on."""
+        return self.path / "checkpoints" / "last.safetensors"
+
+    def metrics(self) -> list[dict[str, float]]:
+        """Return the rows of metrics.csv; numbers that were not measured are left out."""
+        try:
+            text = (self.path / "metrics.csv").read_text(encoding="utf-8")
+            rows = [
+                {name: float(value) for name, value in row.items() if value not in ("", None)}
+                for row in csv.DictReader(io.StringIO(text), strict=True)
+            ]
+            if not all(math.isfinite(row.get("step", 0)) for row in rows):
+                raise ValueError("a step that is no number")
+            return rows
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, TypeError, csv.Error):
+            raise RunError(
+                explain(
+                    str(self.path / "metrics.csv"),
+                    expected="a table of numbers",
+                    got="a damaged one",
+                    remedy="Restore it from a copy; the weights are not affected.",
+                )
+            ) from None
+
+    def write_metrics(self, rows: list[dict[str, float]]) -> None:
+        """Replace metrics.csv."""
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        text = io.StringIO()
+        table = csv.DictWriter(text, names, restval="", lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+        write_text(self.path / "metrics.csv", text.getvalue())
+
+    # Model and task
+
+    def task(self) -> Task:
+        """Return the task of the run; it is built from run.json when first asked for."""
+        task = self._memory.task
+        if task is None:
+            entry = self.settings["task"]
+            if entry["name"] not in tasks:
+                check_origins(str(self.path), self.settings, f"the task '{entry['name']}'")
+            task_class = tasks[entry["name"]]
+            for name, option in options_of(task_class).items():
+                if option.required and name not in entry["options"]:
+                    raise self._damaged(f"task.options.{name}", "none")
+            task = task_class(**check(entry["name"], task_class, entry["options"]))
+            self.hand_over(task)
+        return task
+
+    def hand_over(self, task: Task) -> None:
+        """Take the task that was built for the run, so that nobody has to build it again."""
+        self._memory.task = task
+
+    def empty_model(self) -> TaskModel:
+        """Build the model of the run with fresh weights."""
+        settings = self.settings
+        name = settings["model"]["name"]
+        absent = f"the model '{name}'" if name not in models else None
+        check_origins(str(self.path), settings, absent)
+        if name not in models:
+            raise RunError(
+                explain(
+                    str(self.path),
+                    expected="a model that undamped can build",
+                    got=f"'{name}'",
+                    remedy="Build the module yourself and call load_into(module).",
+                )
+            )
+        options = settings["model"]["options"]
+        try:
+            return model_for(self.shape, name, options)
+        except TypeError:
+            declared = model_options(name).items()
+            for missing in [n for n, o in declared if o.required and n not in options]:
+                if missing not in ("input_size", "output_size"):  # they are the shape's
+                    raise self._damaged(f"model.options.{missing}", "none") from None
+            raise
+
+    def preparation(self) -> Preparation | None:
+        """Return what was done to the data, for runs on recordings; None for others."""
+        stored = self.settings.get("preparation")
+        with self._reading("preparation"):
+            return None if stored is None else Preparation.from_dict(stored)
+
+    def bands(self) -> Bands | None:
+        """Return what lies around the forecasts of the run; None where there is nothing."""
+        stored = self.settings.get("bands")
+        with self._reading("bands"):
+            return None if stored is None else Bands.from_dict(stored)
+
+    def train_options(self) -> TrainOptions:
+        """Return how the run is trained."""
+        with self._reading("train"):
+            return TrainOptions(**check("train", TrainOptions, self.settings["train"]))
+
+    def model(self) -> TaskModel:
+        """Build the model of the run with its best weights, ready to predict."""
+        model = self.empty_model()
+        self.load_into(model)
+        return model.eval()
+
+    def load_into(self, module: nn.Module) -> None:
+        """Load the best weights of the run into a module of the same shape."""
+        path = self.path / "model.safetensors"
+        weights, _ = read_tensors(path)
+        load_weights(module, weights, str(path))
+
+    def save_model(self, module: nn.Module) -> None:
+        """Keep the weights of a module as the best of the run."""
+        write_tensors(self.path / "model.safetensors", module.state_dict())
+
+
+def load_weights(module: nn.Module, weights: dict[str, torch.Tensor], source: str) -> None:
+    """Load weights, or say in a sentence why they do not fit."""
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError as error:
+        first = str(error).splitlines()[-1].strip()
+        raise RunError(
+            explain(
+                source, expected="the weights of this model", got=first, remedy="Use its own run."
+            )
+        ) from None
+
+
+def _entry(settings: Mapping[str, Any], part: str) -> Any:
+    """Return a part of run.json by its path, such as "task.name"; `_ABSENT` if it is not there."""
+    entry: Any = settings
+    for name in part.split("."):
+        if not isinstance(entry, Mapping) or name not in entry:
+            return _ABSENT
+        entry = entry[name]
+    return entry
+
+
+def _numbered(path: Path) -> bool:
+    return path.name.rpartition("-")[2].isdigit()
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes whenever a file is replaced; None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
