@@ -157,7 +157,7 @@ def trials() -> Any:
     from matplotlib.figure import Figure
 
     import undamped
-    from undamped.report.trials import mosaic, some_trials
+    from undamped.lab.report.trials import mosaic, some_trials
 
     shown: list[tuple[str, dict[str, Any]]] = [
         ("same-different", {}),
@@ -211,7 +211,7 @@ def draw(figures: dict[str, Any], out: Path) -> None:
     from playwright.sync_api import sync_playwright
     from plotly.utils import PlotlyJSONEncoder
 
-    from undamped.report.page import plotly_program
+    from undamped.lab.report.page import plotly_program
 
     out.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:

@@ -27,7 +27,10 @@ MORE = {
         "undamped.lab.estimators.aeon.UndampedRegressor",
         "undamped.lab.estimators.aeon.UndampedForecaster",
     ),
-    "undamped.report": ("undamped.report.watch.Watch", "undamped.report.runs.report_run"),
+    "undamped.lab.report": (
+        "undamped.lab.report.watch.Watch",
+        "undamped.lab.report.runs.report_run",
+    ),
 }
 """What is public though its package does not name it, since it needs libraries of its own."""
 

@@ -41,10 +41,13 @@ from canonical_files import idx
 from undamped._base.errors import UndampedError
 from undamped._base.files import _CHECKSUM, _checksum
 from undamped.cli.settings import read_settings
-from undamped.export import subject_of
-from undamped.export.live import LiveModel
 from undamped.lab.data.published.formats.images import _cifar_pickle, read_idx
 from undamped.lab.data.recordings.read import read_recordings
+from undamped.lab.export import subject_of
+from undamped.lab.export.live import LiveModel
+from undamped.lab.report.model_report import ModelReport
+from undamped.lab.report.plots import plots
+from undamped.lab.report.watch import Watch
 from undamped.lab.sweeps import Plan, SweepFolder
 from undamped.lab.sweeps.sweep import open_study
 from undamped.lab.sweeps.trials import importances, trials_of
@@ -52,9 +55,6 @@ from undamped.lab.training import fit
 from undamped.lab.training.checkpoint import load_checkpoint, restore
 from undamped.lab.training.optimizers import build_optimizer
 from undamped.lab.training.run import Run
-from undamped.report.model_report import ModelReport
-from undamped.report.plots import plots
-from undamped.report.watch import Watch
 
 SECONDS = 10
 """Of the processor, after which a file counts as a hang."""

@@ -8,9 +8,9 @@ import undamped
 from test_rivals import task_of, waves
 from undamped.analysis.core.probe import InapplicableError
 from undamped.lab.instruments.confusion import Confusion, confusion
+from undamped.lab.report.page import page
+from undamped.lab.report.runs import diagnose_task
 from undamped.lab.tasks import build
-from undamped.report.page import page
-from undamped.report.runs import diagnose_task
 
 
 def asked(task, model):

@@ -15,10 +15,10 @@ from safetensors.torch import save_file
 from undamped._base import files
 from undamped._base.errors import OptionError, RunError, explain
 from undamped._base.files import read_json, read_tensors, write_tensors, write_text
+from undamped.lab.report.watch import Watch
 from undamped.lab.training import fit, resume
 from undamped.lab.training.options import TrainOptions
 from undamped.lab.training.run import Run
-from undamped.report.watch import Watch
 
 
 @pytest.fixture(scope="module")

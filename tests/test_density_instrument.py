@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import undamped
-from undamped import report
 from undamped._base.registry import instruments, tasks
 from undamped.analysis import InapplicableError, Probe, density
+from undamped.lab import report
 from undamped.models.point_model import PointModel
 
 

@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 import undamped
-from undamped import report
 from undamped._base.describe import describe_member
 from undamped._base.docstrings import sections
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.registry import instruments, tasks
 from undamped.analysis import Probe, Result
+from undamped.lab import report
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import undamped
-import undamped.report
+import undamped.lab.report
 from member_groups import CELLS, OF_VECTORS, STAMPED, WHOLE, small_whole
 from undamped._base.docstrings import sections
 from undamped._base.options import options_of
@@ -218,7 +218,7 @@ def test_a_damped_oscillator_would_not_pass(monkeypatch):
 
 
 def test_diagnose_prints_claim_and_measurement_of_a_continuous_model():
-    report = undamped.report.diagnose(
+    report = undamped.lab.report.diagnose(
         undamped.HBNODE(2, 2), torch.randn(4, 2), measured=["promises"]
     )
     rows = report.results["promises"].rows

@@ -18,10 +18,10 @@ from undamped import cli
 from undamped._base.contract import Batch
 from undamped._base.errors import OptionError, RunError
 from undamped._base.registry import models
-from undamped.export import Subject, check, export_onnx, onnx_file, subject_of
-from undamped.export.sequence import sequence_model
-from undamped.export.step import step_model
 from undamped.lab.data.recordings.preparation import Preparation
+from undamped.lab.export import Subject, check, export_onnx, onnx_file, subject_of
+from undamped.lab.export.sequence import sequence_model
+from undamped.lab.export.step import step_model
 from undamped.lab.training.run import Run
 from undamped.models.sequence_model import SequenceModel
 from undamped.networks.recurrent import Recurrent

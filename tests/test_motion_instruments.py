@@ -21,10 +21,10 @@ from undamped.lab.instruments.motion_picture import motion_picture
 from undamped.lab.instruments.motion_portrait import motion_portrait
 from undamped.lab.instruments.motion_potential import motion_potential
 from undamped.lab.instruments.motion_volume import motion_volume
+from undamped.lab.report import animate
 from undamped.lab.tasks import build
 from undamped.lab.training import fit
 from undamped.models.physics.fields import LagrangianField
-from undamped.report import animate
 
 OF_MOTION = [name for name in instruments if name.startswith("motion_")]
 

@@ -8,9 +8,9 @@ import torch
 
 import undamped
 from test_report import big_report
-from undamped import report
+from undamped.lab import report
+from undamped.lab.report.watch import Watch
 from undamped.lab.training.run import Run
-from undamped.report.watch import Watch
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium")

@@ -88,7 +88,7 @@ def test_a_model_of_pictures_is_diagnosed_on_small_ones(given, tmp_path, capsys,
         seen.update(answer=model(inputs), pictures=model.picture)
         raise OptionError("enough")
 
-    monkeypatch.setattr("undamped.report.diagnose", measure)
+    monkeypatch.setattr("undamped.lab.report.diagnose", measure)
     with pytest.raises(OptionError, match="enough"):
         diagnose(["conv-sonode", *given], tmp_path / "page.html")
     assert seen["pictures"] == (3 if given else 1, 14, 14) and seen["answer"].shape == (16, 2)

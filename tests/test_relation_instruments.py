@@ -11,7 +11,7 @@ from undamped.analysis import relations
 from undamped.analysis.core.probe import InapplicableError
 from undamped.lab.instruments.encoder_probe import encoder_probe
 from undamped.lab.instruments.generalisation import Generalisation, generalisation
-from undamped.report.diagnose import diagnose
+from undamped.lab.report.diagnose import diagnose
 
 
 @pytest.fixture(scope="module")

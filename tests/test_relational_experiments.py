@@ -13,8 +13,8 @@ from undamped._base.registry import experiments, tasks
 from undamped.bench.relations import PLAIN, PlainCoRelNet
 from undamped.bench.relations import run as bench
 from undamped.experiments.relational import comparison, games, relations, spurious
+from undamped.lab.report.trials import mosaic, some_trials
 from undamped.models.for_task import model_for
-from undamped.report.trials import mosaic, some_trials
 
 
 @pytest.fixture

@@ -17,17 +17,17 @@ from torch import nn
 
 import undamped
 from member_groups import OF_VECTORS
-from undamped import report
 from undamped._base.errors import OptionError, RunError, UndampedError
 from undamped._base.options import options_of
 from undamped._base.registry import models
 from undamped.analysis.gradient_flow import summarise
+from undamped.lab import report
+from undamped.lab.report import ModelReport, Remedy, Score
+from undamped.lab.report.page import embedded
+from undamped.lab.report.remedies import remedies
+from undamped.lab.report.tables import headline
+from undamped.lab.report.watch import Watch
 from undamped.lab.training.run import Run
-from undamped.report import ModelReport, Remedy, Score
-from undamped.report.page import embedded
-from undamped.report.remedies import remedies
-from undamped.report.tables import headline
-from undamped.report.watch import Watch
 
 
 @pytest.fixture(autouse=True)
@@ -291,7 +291,7 @@ def run(tmp_path):
 
 
 def test_a_run_becomes_a_report(run):
-    from undamped.report.runs import report_run
+    from undamped.lab.report.runs import report_run
 
     found = report_run(run.path, compare=False)
     assert found.score.value == 0.2
@@ -307,7 +307,7 @@ def test_a_run_becomes_a_report(run):
 
 
 def test_the_score_beside_a_guess_is_the_verdict_and_health_a_note():
-    from undamped.report.runs import _judged_by_score
+    from undamped.lab.report.runs import _judged_by_score
 
     exploding = flow(2.0 ** np.arange(100)[::-1])
     measured = ModelReport(
@@ -343,7 +343,7 @@ def curve_of(losses, every=10):
 
 
 def test_overfitting_is_said_with_what_stops_it():
-    from undamped.report.runs import _judged_by_score, _overfitting
+    from undamped.lab.report.runs import _judged_by_score, _overfitting
 
     falling = curve_of(0.5 ** np.arange(20))
     found = _overfitting(trained_settings(20, 200), falling)
@@ -360,7 +360,7 @@ def test_overfitting_is_said_with_what_stops_it():
 
 
 def test_advice_that_is_taken_already_is_not_given():
-    from undamped.report.runs import _applied
+    from undamped.lab.report.runs import _applied
 
     exploding = flow(2.0 ** np.arange(100)[::-1])
     task = undamped.lab.tasks.build("adding", length=30)

@@ -225,8 +225,8 @@ def test_a_run_of_a_rival_is_a_run_like_any_other(name, tmp_path):
 def test_what_is_fitted_at_once_is_judged_by_its_score(name, options, measured, tmp_path):
     task = task_of(*waves(20))
     run = fit(name, task, model_options=options, out=tmp_path, progress=False)
-    from undamped.report import page
-    from undamped.report.runs import report_run
+    from undamped.lab.report import page
+    from undamped.lab.report.runs import report_run
 
     report = report_run(run)
     assert report.verdict.startswith("test accuracy ") and ", a guess " in report.verdict
@@ -243,8 +243,8 @@ def test_the_page_of_a_forecast_opens_with_its_score(tmp_path):
     series = 10 + np.sin(days * 2 * np.pi / 7) + 0.01 * days
     task = SeriesTask(SeriesSet.of([series[:, None]]), horizon=3)
     run = fit("ridge-lags", task, out=tmp_path, progress=False)
-    from undamped.report.runs import report_run
-    from undamped.report.tables import headline
+    from undamped.lab.report.runs import report_run
+    from undamped.lab.report.tables import headline
 
     report = report_run(run)
     assert report.verdict.startswith(f"test {task.metric.replace('_', ' ')} ")

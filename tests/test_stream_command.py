@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 from undamped import cli
 from undamped._base.errors import OptionError, UndampedError
 from undamped._base.files import read_json, write_json
-from undamped.export import Subject
-from undamped.export.live import LiveModel
-from undamped.export.sample_lines import SampleLines
 from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.data.recordings.prepared import batch_of
 from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.export import Subject
+from undamped.lab.export.live import LiveModel
+from undamped.lab.export.sample_lines import SampleLines
 from undamped.lab.training.prediction import predict_series
 from undamped.lab.training.run import Run
 from undamped.models.sequence_model import SequenceModel

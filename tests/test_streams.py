@@ -11,11 +11,11 @@ from test_stream_command import invoke, live
 from undamped._base.contract import Batch, TaskShape
 from undamped._base.errors import DataError, ShapeError, UndampedError
 from undamped._base.registry import models
-from undamped.export import Subject
-from undamped.export.live import LiveModel
 from undamped.lab.baselines.bank.early import PRIOR, WHOLE
 from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.estimators import SequenceClassifier, SequenceRegressor
+from undamped.lab.export import Subject
+from undamped.lab.export.live import LiveModel
 from undamped.lab.training import fit
 from undamped.lab.training.streaming import SampleStream
 from undamped.models.for_task import model_for

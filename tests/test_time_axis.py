@@ -10,8 +10,8 @@ from torch import nn
 import undamped
 from undamped.analysis import cost, gradient_flow, recall, step_jacobians
 from undamped.analysis.core.time_axis import layout_of
+from undamped.lab.report import diagnose
 from undamped.networks import SequenceModel
-from undamped.report import diagnose
 
 STEPS, BATCH, SIZE = 60, 8, 4
 

@@ -15,7 +15,7 @@ from undamped._base import docstrings as docstrings
 from undamped._base import errors as errors
 from undamped.lab import estimators as estimators
 from undamped import experiments as experiments
-from undamped import export as export
+from undamped.lab import export as export
 from undamped.ode import fields as fields
 from undamped._base import files as files
 from undamped.ode import flows as flows
@@ -29,7 +29,7 @@ from undamped._base import packages as packages
 from undamped import parametrizations as parametrizations
 from undamped._base import promises as promises
 from undamped._base import registry as registry
-from undamped import report as report
+from undamped.lab import report as report
 from undamped import solvers as solvers
 from undamped._base import source as source
 from undamped._base import stubs as stubs

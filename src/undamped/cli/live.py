@@ -21,7 +21,7 @@ def live_page(wanted: bool) -> Iterator[Callable[[Run], None] | None]:
     if not wanted:
         yield None
         return
-    from undamped.report.watch import Watch
+    from undamped.lab.report.watch import Watch
 
     served: list[Any] = []
 

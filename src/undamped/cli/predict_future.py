@@ -150,8 +150,8 @@ def draw_forecasts(
     """
     import numpy as np
 
+    from undamped.lab.report.forecast_picture import draw_future, save
     from undamped.lab.training.prediction import bounds_around, values_ahead
-    from undamped.report.forecast_picture import draw_future, save
 
     arranged = preparation.arrange(series_set)
     places = [arranged.channels.index(name) for name in preparation.forecast]

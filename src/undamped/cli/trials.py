@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from undamped.report.trials import Trial
+    from undamped.lab.report.trials import Trial
 
 LARGEST = 14
 """Columns of a picture on a terminal, at most."""

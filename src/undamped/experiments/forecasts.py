@@ -80,7 +80,7 @@ class ForecastExperiment:
 
     def figures(self) -> dict[str, Any]:
         """Return a picture of every set: the last forecasts of every model."""
-        from undamped.report.forecast_picture import draw_backtest
+        from undamped.lab.report.forecast_picture import draw_backtest
 
         return {f"forecasts_{name}": draw_backtest(one) for name, one in self.tests.items()}
 

@@ -30,10 +30,10 @@ def animate(
     from undamped.cli.members import ticking
     from undamped.cli.screen import console, print_json
     from undamped.lab.instruments.motion_picture import motion_picture
+    from undamped.lab.report.animation import animate as write
+    from undamped.lab.report.animation import refuse_path
     from undamped.lab.training.run import Run
     from undamped.models.physics.state_model import StateModel
-    from undamped.report.animation import animate as write
-    from undamped.report.animation import refuse_path
 
     refuse_path(out)
     pictures, first = {}, None

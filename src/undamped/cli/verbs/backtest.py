@@ -43,7 +43,7 @@ def backtest(
     from undamped.cli.members import ticking
     from undamped.cli.picture import check_picture
     from undamped.cli.screen import print_json
-    from undamped.report.forecast_picture import draw_backtest, save
+    from undamped.lab.report.forecast_picture import draw_backtest, save
 
     check_picture(picture)
     with ticking("backtest") as tick:

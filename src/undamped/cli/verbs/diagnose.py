@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from undamped.analysis import Result
     from undamped.cli.settings import Settings
-    from undamped.report import ModelReport
+    from undamped.lab.report import ModelReport
 
 STEPS = 1000
 
@@ -49,8 +49,8 @@ def diagnose(
     """
     from undamped._base.files import refuse_folder
     from undamped.cli.stages import stages
-    from undamped.report import write
-    from undamped.report.runs import report_run
+    from undamped.lab.report import write
+    from undamped.lab.report.runs import report_run
 
     refuse_folder(out)
     measured = known_instruments(instrument)
@@ -85,8 +85,8 @@ def show(reports: list[ModelReport], page: Path, as_json: bool, *, asked: bool =
         asked: Whether somebody asked for instruments by name, and so wants to know why not.
     """
     from undamped.cli.screen import console, print_json
-    from undamped.report.plots import in_order
-    from undamped.report.tables import headline
+    from undamped.lab.report.plots import in_order
+    from undamped.lab.report.tables import headline
 
     if as_json:
         print_json({"page": str(page), "models": [report.to_dict() for report in reports]})
@@ -164,8 +164,8 @@ def _on_noise(
     import torch
 
     from undamped._base.registry import models
+    from undamped.lab.report import diagnose as measure
     from undamped.models.task_model import TaskModel
-    from undamped.report import diagnose as measure
 
     inputs = None
     options = {"hidden_size": 64, "input_size": 1, **given}
@@ -191,8 +191,8 @@ def _on_example(
     import torch
 
     from undamped._base.registry import models
+    from undamped.lab.report import diagnose as measure
     from undamped.models.for_task import model_for
-    from undamped.report import diagnose as measure
 
     shape = models[model].example_shape()
     first = (shape.length or steps, 8) if shape.sequential else (64,)
@@ -212,9 +212,9 @@ def _on_task(
 ) -> ModelReport:
     from undamped._base.registry import tasks
     from undamped.cli.setting_names import OWN_DATA
+    from undamped.lab.report.runs import diagnose_task
     from undamped.lab.training.recipes import merged
     from undamped.models.for_task import model_for
-    from undamped.report.runs import diagnose_task
 
     options = merged(tasks[task], model, {"model": given})["model"]
     data = tasks.build(task, **settings.task_options(task))

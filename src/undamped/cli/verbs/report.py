@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from undamped.lab.report import ModelReport
     from undamped.lab.training.run import Run
-    from undamped.report import ModelReport
 
 
 def report(
@@ -43,9 +43,9 @@ def report(
     from undamped.cli.picture import check_picture
     from undamped.cli.stages import stages
     from undamped.cli.verbs.diagnose import known_instruments, show
+    from undamped.lab.report import write
+    from undamped.lab.report.runs import report_run
     from undamped.lab.training.run import Run
-    from undamped.report import write
-    from undamped.report.runs import report_run
 
     check_picture(picture)
     refuse_folder(out)
@@ -128,8 +128,8 @@ def write_page(run: Run, other: Run | None = None) -> Path | None:
         other: A second run to compare with.
     """
     from undamped.cli.stages import stages
-    from undamped.report import write
-    from undamped.report.runs import report_run
+    from undamped.lab.report import write
+    from undamped.lab.report.runs import report_run
 
     if run.settings["status"] != "finished":
         return None

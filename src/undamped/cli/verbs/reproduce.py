@@ -32,7 +32,7 @@ def reproduce(
     from undamped._base.registry import experiments
     from undamped.cli.members import read_settings, ticking
     from undamped.cli.screen import console, print_json
-    from undamped.report.animation import animate
+    from undamped.lab.report.animation import animate
 
     run = experiments[name]
     settings = read_settings(name, run, words or [])

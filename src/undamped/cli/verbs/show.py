@@ -86,7 +86,7 @@ def _task_of_pictures(name: str, kind: str, words: list[str], picture: Path | No
 def _print_trials(task: Any) -> None:
     from undamped.cli.screen import console
     from undamped.cli.trials import print_trials
-    from undamped.report.trials import some_trials
+    from undamped.lab.report.trials import some_trials
 
     screen = console()
     screen.print("[bold]Some trials of training[/]", "")
@@ -101,7 +101,7 @@ def _print_trials(task: Any) -> None:
 
 def _draw(task: Any, name: str, picture: Path) -> None:
     from undamped._base.files import write_atomically
-    from undamped.report.trials import some_trials, trials_figure
+    from undamped.lab.report.trials import some_trials, trials_figure
 
     figure = trials_figure(some_trials(task, TRIALS), f"{name}: trials, and their answers")
     kind = picture.suffix.lstrip(".")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 if TYPE_CHECKING:
-    from undamped.export.live import LiveModel
-    from undamped.export.sample_lines import SampleLines, TextLines
+    from undamped.lab.export.live import LiveModel
+    from undamped.lab.export.sample_lines import SampleLines, TextLines
 
 LONGEST = 1 << 20
 """Bytes of the longest line that is read, so that memory stays bounded whatever comes."""
@@ -52,9 +52,9 @@ def stream(
 
     from undamped._base.errors import DataError
     from undamped._base.files import refuse_folder
-    from undamped.export import subject_of
-    from undamped.export.live import LiveModel
-    from undamped.export.sample_lines import SampleLines, TextLines
+    from undamped.lab.export import subject_of
+    from undamped.lab.export.live import LiveModel
+    from undamped.lab.export.sample_lines import SampleLines, TextLines
     from undamped.lab.training.run import Run
 
     refuse_folder(state)

@@ -30,7 +30,7 @@ class MotionPicture(Result):
 
     `rods` are pairs of bodies with a line between them, numbered from 1; 0 is the origin.
     `axes` names both directions; `equal` says whether they have the same scale. The function
-    `undamped.report.animate` and the command `undamped animate` let it move.
+    `undamped.lab.report.animate` and the command `undamped animate` let it move.
     """
 
     times: np.ndarray

@@ -9,10 +9,10 @@ from typing import Any
 
 from undamped._base.files import write_text
 from undamped.analysis.core.figures import PALETTE
+from undamped.lab.report.page import document, section
 from undamped.lab.sweeps.folder import SweepFolder
 from undamped.lab.sweeps.space import Range, read_space
 from undamped.lab.sweeps.trials import Trial, best_of, in_order
-from undamped.report.page import document, section
 
 ROWS = 50
 """Trials in the table; the folder has them all."""

@@ -2,9 +2,9 @@
 
 from undamped._base.packages import require
 
-require("undamped.export", "lightning")
+require("undamped.lab.export", "lightning")
 
-from undamped.export.onnx_file import export_onnx, subject_of
-from undamped.export.subject import Subject
+from undamped.lab.export.onnx_file import export_onnx, subject_of
+from undamped.lab.export.subject import Subject
 
 __all__ = ["Subject", "export_onnx", "subject_of"]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from undamped.export.operators import _Record
+    from undamped.lab.export.operators import _Record
 
 
 def of_type(record: _Record, given: Any, dtype: torch.dtype) -> str:
@@ -23,7 +23,7 @@ def of_type(record: _Record, given: Any, dtype: torch.dtype) -> str:
         return record.graph.constant(torch.tensor(given, dtype=dtype))
     if given.dtype == dtype:
         return record.real(given)
-    from undamped.export.graph import element_kind
+    from undamped.lab.export.graph import element_kind
 
     return record.graph.node("Cast", record.real(given), to=element_kind(dtype))
 

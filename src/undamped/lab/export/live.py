@@ -11,7 +11,7 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError, explain
 from undamped._base.files import read_tensors, write_tensors
-from undamped.export.subject import Subject
+from undamped.lab.export.subject import Subject
 from undamped.lab.training.streaming import SampleStream
 from undamped.models.sequence_model import SequenceModel
 

@@ -12,12 +12,12 @@ from typing import Any, Literal
 from torch import nn
 
 from undamped.analysis.core.stamped_model import for_instruments
+from undamped.lab.report.commands import Commands
+from undamped.lab.report.diagnose import AT_ONCE, diagnose
+from undamped.lab.report.model_report import ModelReport, Note, Remedy, Score
 from undamped.lab.tasks.task import Task
 from undamped.lab.training.recipes import recommended
 from undamped.lab.training.run import Run
-from undamped.report.commands import Commands
-from undamped.report.diagnose import AT_ONCE, diagnose
-from undamped.report.model_report import ModelReport, Note, Remedy, Score
 
 BATCH = 8
 LATE = 0.5

@@ -12,8 +12,8 @@ from undamped._base.errors import OptionError
 from undamped.analysis.gradient_flow import GradientFlow
 from undamped.analysis.oscillators import effective_steps, oscillator_cells
 from undamped.analysis.recall import Recall
-from undamped.report.commands import Commands
-from undamped.report.model_report import Remedy
+from undamped.lab.report.commands import Commands
+from undamped.lab.report.model_report import Remedy
 
 FEWEST_TURNS = 0.25
 """An oscillator that turns less than this over a sequence has hardly begun to move."""

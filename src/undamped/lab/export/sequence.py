@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from undamped.export.answers import declare_answers, head
-from undamped.export.graph import Graph
-from undamped.export.layers import output_of, scan_layer, sizes_of
-from undamped.export.samples import encode, prepare_sequence
-from undamped.export.subject import Subject, export_form
+from undamped.lab.export.answers import declare_answers, head
+from undamped.lab.export.graph import Graph
+from undamped.lab.export.layers import output_of, scan_layer, sizes_of
+from undamped.lab.export.samples import encode, prepare_sequence
+from undamped.lab.export.subject import Subject, export_form
 
 if TYPE_CHECKING:
     import onnx

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError, explain
 from undamped._base.torch_internals import TorchDispatchMode, tree_leaves
-from undamped.export.graph import Graph
-from undamped.export.slot_operators import SLOT_OPERATORS, of_type
+from undamped.lab.export.graph import Graph
+from undamped.lab.export.slot_operators import SLOT_OPERATORS, of_type
 
 EXAMPLES = 3
 """Rows of an example. No operator below looks at the number of rows, so any other will do."""

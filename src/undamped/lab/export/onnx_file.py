@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from undamped._base.errors import OptionError, RunError, explain
 from undamped._base.files import write_atomically
-from undamped.export.subject import Subject
+from undamped.lab.export.subject import Subject
 from undamped.lab.training.run import Run
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ def export_onnx(subject: Subject, path: Path, *, step: bool = False) -> dict[Pat
         The files, and by how much their answers differ from PyTorch's, relatively.
     """
     require_onnx()
-    from undamped.export.check import check_sequence, check_step
-    from undamped.export.sequence import sequence_model
-    from undamped.export.step import step_model
+    from undamped.lab.export.check import check_sequence, check_step
+    from undamped.lab.export.sequence import sequence_model
+    from undamped.lab.export.step import step_model
 
     ways: list[tuple[Path, Callable[[Subject], Any], Callable[..., float]]] = [
         (path, sequence_model, check_sequence)

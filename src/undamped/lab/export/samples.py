@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from undamped.export.graph import Graph, element_kind
-from undamped.export.subject import Subject
 from undamped.lab.data.recordings.preparation import Preparation
+from undamped.lab.export.graph import Graph, element_kind
+from undamped.lab.export.subject import Subject
 
 WIDE = torch.float64
 """Samples are prepared in double precision, as `Preparation` does."""

@@ -18,9 +18,9 @@ from typing import Any
 from undamped._base.errors import OptionError, explain
 from undamped._base.files import write_text
 from undamped.analysis.core.figures import line_style
-from undamped.report import tables
-from undamped.report.model_report import ModelReport
-from undamped.report.plots import in_order, plots
+from undamped.lab.report import tables
+from undamped.lab.report.model_report import ModelReport
+from undamped.lab.report.plots import in_order, plots
 from undamped.version import __version__
 
 
@@ -120,7 +120,7 @@ def document(heading: str, body: str, data: dict[str, Any]) -> str:
         body: What stands in it.
         data: What its script draws: `plots` and how many `models` there are to switch.
     """
-    assets = files("undamped.report") / "assets"
+    assets = files("undamped.lab.report") / "assets"
     style = (assets / "page.css").read_text(encoding="utf-8")
     scripts = [plotly_program(), (assets / "page.js").read_text(encoding="utf-8")]
     return (

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from undamped.analysis.gradient_flow import GradientFlow
-from undamped.report.model_report import ModelReport, Score
+from undamped.lab.report.model_report import ModelReport, Score
 
 Row = Sequence[str]
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from undamped.cells.bases.cell import Cell
-from undamped.export.graph import Graph
-from undamped.export.operators import apply
+from undamped.lab.export.graph import Graph
+from undamped.lab.export.operators import apply
 
 
 def step_layer(

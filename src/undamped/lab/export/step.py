@@ -8,12 +8,12 @@ import numpy as np
 import torch
 
 from undamped._base.errors import OptionError, explain
-from undamped.export.answers import declare_answers, head
-from undamped.export.graph import Graph
-from undamped.export.layers import output_of, sizes_of, step_layer
-from undamped.export.samples import WIDE, encode, prepare_sample
-from undamped.export.sequence import SHARED
-from undamped.export.subject import Subject, export_form
+from undamped.lab.export.answers import declare_answers, head
+from undamped.lab.export.graph import Graph
+from undamped.lab.export.layers import output_of, sizes_of, step_layer
+from undamped.lab.export.samples import WIDE, encode, prepare_sample
+from undamped.lab.export.sequence import SHARED
+from undamped.lab.export.subject import Subject, export_form
 
 if TYPE_CHECKING:
     import onnx

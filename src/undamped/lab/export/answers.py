@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from undamped.export.graph import Graph, element_kind
-from undamped.export.operators import apply
-from undamped.export.subject import Subject
+from undamped.lab.export.graph import Graph, element_kind
+from undamped.lab.export.operators import apply
+from undamped.lab.export.subject import Subject
 
 
 def head(graph: Graph, subject: Subject, features: str) -> str:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from undamped._base.contract import Batch
-from undamped.export.subject import Subject
 from undamped.lab.data.recordings.prepared import batch_of
+from undamped.lab.export.subject import Subject
 from undamped.lab.training.streaming import sample_tensors
 
 if TYPE_CHECKING:

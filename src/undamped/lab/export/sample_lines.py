@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from undamped._base.errors import DataError, explain
-from undamped.export.subject import Subject
+from undamped.lab.export.subject import Subject
 
 MISSING = ("", "na", "nan", "null", "none")
 """What stands for a value that is not there."""

@@ -8,7 +8,7 @@ from typing import Any
 from undamped._base.registry import instruments
 from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.style import Style, Trace
-from undamped.report.model_report import ModelReport
+from undamped.lab.report.model_report import ModelReport
 
 CURVES = 20
 """Where the training curves stand among the instruments."""

@@ -17,13 +17,13 @@ from undamped.analysis.core.time_axis import layout_of
 from undamped.analysis.gradient_flow import GradientFlow, Loss, gradient_flow
 from undamped.analysis.kept_promises import KeptPromises
 from undamped.analysis.recall import Recall
+from undamped.lab.report.model_report import ModelReport
+from undamped.lab.report.remedies import remedies
 from undamped.lab.tasks.task import Task
 from undamped.lab.training.environment import versions
 from undamped.models.point_model import PointModel
 from undamped.networks import LSTM, SequenceModel
 from undamped.ode.flows.continuous_flow import ContinuousFlow
-from undamped.report.model_report import ModelReport
-from undamped.report.remedies import remedies
 
 Tick = Callable[[str], None]
 AT_ONCE = "it is fitted at once, so there are no gradients or states of training to look at"

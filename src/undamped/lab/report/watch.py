@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from undamped._base.errors import RunError, explain
+from undamped.lab.report.page import plotly_program
 from undamped.lab.training.run import Run
-from undamped.report.page import plotly_program
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; connect-src 'self'; "
@@ -102,7 +102,7 @@ class Watch:
 
 
 def _page(watch: Watch) -> str:
-    assets = files("undamped.report") / "assets"
+    assets = files("undamped.lab.report") / "assets"
     style = (assets / "page.css").read_text(encoding="utf-8")
     title = html.escape(watch.path.name)
     return (
@@ -118,7 +118,7 @@ def _page(watch: Watch) -> str:
 
 
 def _live_script() -> str:
-    return (files("undamped.report") / "assets" / "live.js").read_text(encoding="utf-8")
+    return (files("undamped.lab.report") / "assets" / "live.js").read_text(encoding="utf-8")
 
 
 def _handler(watch: Watch) -> type[BaseHTTPRequestHandler]:

@@ -16,7 +16,7 @@ from undamped._base.files import refuse_folder, write_atomically, write_text
 from undamped.analysis.core.figures import PALETTE
 from undamped.analysis.core.result import plain
 from undamped.lab.instruments.motion_picture import MotionPicture
-from undamped.report.page import embedded, policy
+from undamped.lab.report.page import embedded, policy
 
 KINDS = (".gif", ".html")
 FRAMES = 150
@@ -100,7 +100,7 @@ def _page(pictures: Mapping[str, MotionPicture], seconds: float) -> str:
     }
     names = ", ".join(pictures)
     caption = f"The true motion beside {names}. {first.axes[0]} across, {first.axes[1]} upwards."
-    text = (files("undamped.report") / "assets" / "motion.html").read_text(encoding="utf-8")
+    text = (files("undamped.lab.report") / "assets" / "motion.html").read_text(encoding="utf-8")
     script = text.partition("<script>")[2].partition("</script>")[0]
     parts = {
         "POLICY": policy(script),

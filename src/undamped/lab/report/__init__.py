@@ -1,0 +1,13 @@
+"""Runs and models become one HTML page, with a verdict and what to do about it."""
+
+from undamped._base.packages import require
+
+require("undamped.lab.report", "plotly")
+
+from undamped.lab.report.animation import animate
+from undamped.lab.report.diagnose import diagnose
+from undamped.lab.report.model_report import ModelReport, Remedy, Score
+from undamped.lab.report.page import page, write
+from undamped.lab.report.remedies import remedies
+
+__all__ = ["ModelReport", "Remedy", "Score", "animate", "diagnose", "page", "remedies", "write"]
