@@ -2,7 +2,7 @@
 
 import os
 
-from undamped.bench.busy import LOOP, run
+from undamped.lab.benchmarks.busy import LOOP, run
 
 
 def test_the_table_has_a_line_for_every_candidate():

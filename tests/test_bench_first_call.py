@@ -1,6 +1,6 @@
 """The benchmark of first calls says what it measured."""
 
-from undamped.bench.first_call import run
+from undamped.lab.benchmarks.first_call import run
 
 
 def test_the_table_has_a_line_for_every_network():

@@ -4,7 +4,7 @@ import json
 
 import torch
 
-from undamped.bench.irregular import CDE, OURS, THEIR_CDE, THEIRS, UNION, run
+from undamped.lab.benchmarks.irregular import CDE, OURS, THEIR_CDE, THEIRS, UNION, run
 
 
 def test_it_times_all_candidates_and_they_agree():
@@ -18,7 +18,7 @@ def test_it_times_all_candidates_and_they_agree():
 
 
 def test_torchcde_does_what_ours_does():
-    from undamped.bench.irregular import _torch_cde
+    from undamped.lab.benchmarks.irregular import _torch_cde
     from undamped.models.irregular.neural_cde import NeuralCDE
 
     torch.manual_seed(0)

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from undamped._base.errors import OptionError
-from undamped.bench.linear import FLOOR, SCAN, STACK, THEIRS, _stack, _train, run
-from undamped.bench.linear_jax import jax_step
+from undamped.lab.benchmarks.linear import FLOOR, SCAN, STACK, THEIRS, _stack, _train, run
+from undamped.lab.benchmarks.linear_jax import jax_step
 
 
 def test_it_times_all_candidates_and_they_agree():

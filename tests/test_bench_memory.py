@@ -6,7 +6,7 @@ import torch
 from rich.console import Console
 
 import undamped
-from undamped.bench.memory import PlainRelLSTM, run
+from undamped.lab.benchmarks.memory import PlainRelLSTM, run
 
 
 def test_it_runs_and_says_what_it_found():

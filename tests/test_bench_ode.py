@@ -4,9 +4,9 @@ import json
 
 import torch
 
-from undamped.bench import ode
-from undamped.bench.ode_tables import FieldTiming, OdeBenchmark
-from undamped.bench.timing import Timing
+from undamped.lab.benchmarks import ode
+from undamped.lab.benchmarks.ode_tables import FieldTiming, OdeBenchmark
+from undamped.lab.benchmarks.timing import Timing
 from undamped.ode import solve
 
 

@@ -1,6 +1,6 @@
 """The benchmark of single samples says what it measured."""
 
-from undamped.bench.one_sample import run
+from undamped.lab.benchmarks.one_sample import run
 
 
 def test_the_table_has_a_line_for_every_candidate():

@@ -4,7 +4,7 @@ import json
 
 from rich.console import Console
 
-from undamped.bench import recurrent
+from undamped.lab.benchmarks import recurrent
 
 
 def test_a_quick_run_reports_what_it_measured(monkeypatch):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from undamped.bench import stiff
-from undamped.bench.stiff_problems import problems
+from undamped.lab.benchmarks import stiff
+from undamped.lab.benchmarks.stiff_problems import problems
 from undamped.ode import solve
 
 

@@ -1,6 +1,6 @@
 """The benchmark of sweeps counts trials, and finds nothing lost."""
 
-from undamped.bench.sweep import run
+from undamped.lab.benchmarks.sweep import run
 
 
 def test_killed_processes_lose_nothing():

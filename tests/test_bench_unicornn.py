@@ -6,8 +6,8 @@ import json
 import pytest
 
 from undamped._base.errors import OptionError
-from undamped.bench import unicornn, unicornn_gpu
-from undamped.bench.timing import Timing
+from undamped.lab.benchmarks import unicornn, unicornn_gpu
+from undamped.lab.benchmarks.timing import Timing
 
 
 @pytest.fixture

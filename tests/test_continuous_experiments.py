@@ -5,7 +5,7 @@ import json
 import pytest
 
 from undamped._base.errors import UndampedError
-from undamped.experiments import annuli, densities, kept_gradients
+from undamped.lab.papers import annuli, densities, kept_gradients
 
 
 def test_annuli():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from undamped.experiments import copy_task
+from undamped.lab.papers import copy_task
 
 
 @pytest.mark.parametrize("task", ["copy", "adding"])

@@ -558,7 +558,7 @@ def test_months_are_even_steps():
 
 
 def test_the_experiment_at_its_smallest(tmp_path, monkeypatch):
-    from undamped.experiments import forecasts
+    from undamped.lab.papers import forecasts
 
     monkeypatch.setenv("UNDAMPED_DATA", str(tmp_path))
     done = []

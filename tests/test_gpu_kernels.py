@@ -20,7 +20,7 @@ needs_triton = pytest.mark.skipif(
 )
 PROGRAM = """
 import json, sys, torch, undamped
-from undamped.bench.gpu_agreement import CASES, error_of
+from undamped.lab.benchmarks.gpu_agreement import CASES, error_of
 from undamped.kernels.dispatch import interpreted_kernels, plain_loops
 
 found = {f"{name}, {steps} steps": error_of(name, steps, ended=True)
@@ -55,7 +55,7 @@ def test_the_interpreter_finds_what_the_plain_loops_find():
 @needs_triton
 @pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100", "gfx942"])
 def test_a_kernel_compiles_for_a_card_that_is_not_here(target, tmp_path, monkeypatch):
-    from undamped.bench import gpu_targets
+    from undamped.lab.benchmarks import gpu_targets
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     (found,) = [each for each in gpu_targets.variants() if each[0] == "oscillator_backward"]
@@ -72,7 +72,7 @@ def test_a_kernel_compiles_for_a_card_that_is_not_here(target, tmp_path, monkeyp
 
 @needs_triton
 def test_every_variant_is_told_everything_it_is_compiled_for():
-    from undamped.bench.gpu_targets import variants
+    from undamped.lab.benchmarks.gpu_targets import variants
 
     names = []
     for name, kernel, chosen in variants():
@@ -126,15 +126,15 @@ def test_operators_have_a_kernel_for_gpus(name, way):
 @pytest.mark.skipif(find_spec("triton") is not None, reason="Triton is installed")
 def test_the_benchmark_says_what_it_needs():
     from undamped._base.errors import MissingPackageError
-    from undamped.bench.gpu_kernels import run
+    from undamped.lab.benchmarks.gpu_kernels import run
 
     with pytest.raises(MissingPackageError, match=r"undamped\[gpu\]"):
         run()
 
 
 def test_the_benchmark_prints_its_checks(monkeypatch):
-    from undamped.bench import gpu_kernels
-    from undamped.bench.gpu_targets import Compiled
+    from undamped.lab.benchmarks import gpu_kernels
+    from undamped.lab.benchmarks.gpu_targets import Compiled
 
     found = [Compiled("forward", target, 40, 0, 768, 9000) for target in ("sm_80", "gfx942")]
     result = gpu_kernels.GPUKernels("3.9.0", "fp32", {"forward": {1: 1e-7, 7: 2e-5}}, found)

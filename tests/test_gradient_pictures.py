@@ -4,7 +4,7 @@ import json
 
 from typer.testing import CliRunner
 
-from undamped.experiments.gradient_pictures import app
+from undamped.lab.papers.gradient_pictures import app
 
 
 def test_both_experiments_write_numbers_and_picture(tmp_path):

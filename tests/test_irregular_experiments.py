@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from canonical_files import everything, ucr
-from undamped.experiments import rotating_digits
-from undamped.experiments.irregular_series import run
 from undamped.lab import tasks
+from undamped.lab.papers import rotating_digits
+from undamped.lab.papers.irregular_series import run
 from undamped.lab.tasks.irregular.hopper import falls
 from undamped.lab.tasks.irregular.rotating_digits import RotatingDigits, turned
 from undamped.lab.tasks.ucr import archive_set, with_steps_dropped

@@ -14,7 +14,7 @@ import torch
 
 from undamped import cli
 from undamped._base.files import read_tensors
-from undamped.bench.forks import forks
+from undamped.lab.benchmarks.forks import forks
 from undamped.lab.training.checkpoint import load_checkpoint
 from undamped.lab.training.run import Run
 

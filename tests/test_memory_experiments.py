@@ -9,9 +9,9 @@ import torch
 import undamped
 from undamped._base.errors import OptionError, UnknownNameError
 from undamped._base.registry import tasks
-from undamped.experiments import copy_long, denoise, screening, transfer_copy
-from undamped.experiments.hidden_gradients import hidden_gradients
-from undamped.experiments.kept_runs import kept_fit
+from undamped.lab.papers import copy_long, denoise, screening, transfer_copy
+from undamped.lab.papers.hidden_gradients import hidden_gradients
+from undamped.lab.papers.kept_runs import kept_fit
 from undamped.lab.training import Run
 from undamped.models.for_task import model_for
 

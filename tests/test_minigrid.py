@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from undamped._base.errors import MissingPackageError, OptionError, UnknownNameError
-from undamped.experiments import minigrid
-from undamped.experiments.reinforcement import environments as worlds
-from undamped.experiments.reinforcement import training
-from undamped.experiments.reinforcement.environments import CHANNELS, WORDS, Environments, View
-from undamped.experiments.reinforcement.policy import Agent
-from undamped.experiments.reinforcement.ppo import PPO, ppo_loss
-from undamped.experiments.reinforcement.rollout import (
+from undamped.lab.papers import minigrid
+from undamped.lab.papers.reinforcement import environments as worlds
+from undamped.lab.papers.reinforcement import training
+from undamped.lab.papers.reinforcement.environments import CHANNELS, WORDS, Environments, View
+from undamped.lab.papers.reinforcement.policy import Agent
+from undamped.lab.papers.reinforcement.ppo import PPO, ppo_loss
+from undamped.lab.papers.reinforcement.rollout import (
     Life,
     _advantages,
     collect,

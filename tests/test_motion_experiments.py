@@ -4,7 +4,7 @@ import pytest
 
 from undamped._base.errors import UnknownNameError
 from undamped._base.registry import benchmarks, experiments
-from undamped.experiments.physics.goals import Goal
+from undamped.lab.papers.physics.goals import Goal
 
 TINY = {
     "hnn": {
@@ -24,8 +24,8 @@ TINY = {
 
 @pytest.mark.parametrize("name", TINY)
 def test_every_experiment_says_what_it_found_and_what_was_wanted(name, tmp_path, monkeypatch):
-    monkeypatch.setattr("undamped.experiments.physics.hnn.ENDS", {"spring": 1.0, "pendulum": 1.0})
-    monkeypatch.setattr("undamped.experiments.physics.arm.LOOKS", 3)
+    monkeypatch.setattr("undamped.lab.papers.physics.hnn.ENDS", {"spring": 1.0, "pendulum": 1.0})
+    monkeypatch.setattr("undamped.lab.papers.physics.arm.LOOKS", 3)
     ticks = []
     result = experiments[name](**TINY[name], out=str(tmp_path), tick=ticks.append)
     told = result.to_dict()
@@ -48,7 +48,7 @@ def test_the_benchmark_measures_what_it_says(monkeypatch):
         prepare(*given)()
         return 1_000_000  # a process of its own for each takes its time
 
-    monkeypatch.setattr("undamped.bench.physics_hamiltonian.peak_memory", here)
+    monkeypatch.setattr("undamped.lab.benchmarks.physics_hamiltonian.peak_memory", here)
     found = benchmarks["physics"](quick=True, rounds=1)
     told = found.to_dict()["sections"]
     assert told[0]["autograd_over_closed"] > 0

@@ -9,7 +9,7 @@ import torch
 from canonical_files import cifar10, mnist, record
 from undamped._base.errors import DataError, OptionError, ShapeError
 from undamped._base.registry import models
-from undamped.experiments import mnist_odes
+from undamped.lab.papers import mnist_odes
 from undamped.lab.tasks import CIFAR10Images, MNISTImages
 from undamped.models.continuous.images import ConvHBNODE
 from undamped.ode.fields.convolutional import ConvolutionalField, ConvolutionalStart

@@ -7,8 +7,8 @@ import pytest
 
 from canonical_files import everything, record, ucr
 from undamped._base.errors import DataError, NonFiniteError, UnknownNameError
-from undamped.experiments import lorenz96
-from undamped.experiments import ucr as archive
+from undamped.lab.papers import lorenz96
+from undamped.lab.papers import ucr as archive
 from undamped.lab.tasks import build
 from undamped.lab.training import fit
 
@@ -43,7 +43,7 @@ def test_archive_sets_beside_the_nearest_neighbour(data):
 
 
 def test_all_sets_by_all_models_without_doing_anything_twice(data, monkeypatch):
-    from undamped.experiments import archive as whole
+    from undamped.lab.papers import archive as whole
     from undamped.lab.training.portfolio import at_once_members, networks
 
     monkeypatch.setattr(at_once_members, "MEMBERS", ("guess",))
@@ -74,7 +74,7 @@ def test_all_sets_by_all_models_without_doing_anything_twice(data, monkeypatch):
         assert model == "minirocket"  # which only refused
         return fit(model, *words, **options)
 
-    monkeypatch.setattr("undamped.experiments.kept_runs.fit", fit_again)
+    monkeypatch.setattr("undamped.lab.papers.kept_runs.fit", fit_again)
     assert whole.run(**asked).to_dict() == result.to_dict()
     with pytest.raises(UnknownNameError):
         whole.run(models=("minirockett",), sets=("GunPoint",))
@@ -87,8 +87,8 @@ def test_one_training_that_fails_does_not_take_the_others_with_it(data, monkeypa
             raise NonFiniteError("step 7: expected finite gradients, got inf")
         return fit(model, *words, out=options["out"], task_options=options["task_options"])
 
-    monkeypatch.setattr("undamped.experiments.kept_runs.kept_fit", kept_fit)
-    module = importlib.import_module(f"undamped.experiments.{experiment}")
+    monkeypatch.setattr("undamped.lab.papers.kept_runs.kept_fit", kept_fit)
+    module = importlib.import_module(f"undamped.lab.papers.{experiment}")
     only = {"seeds": 1} if experiment == "archive" else {"tasks": ()}
     models = ("unicornn", "guess")
     result = module.run(sets=("GunPoint",), models=models, out=str(data / "runs"), **only)
@@ -131,7 +131,7 @@ def test_lorenz_table_and_picture(monkeypatch, tmp_path):
 
 
 def test_each_side_on_next_to_nothing(data):
-    from undamped.experiments import each_side
+    from undamped.lab.papers import each_side
 
     told = []
     result = each_side.run(

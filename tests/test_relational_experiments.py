@@ -10,9 +10,9 @@ import undamped
 from undamped import cli
 from undamped._base.errors import OptionError, UnknownNameError
 from undamped._base.registry import experiments, tasks
-from undamped.bench.relations import PLAIN, PlainCoRelNet
-from undamped.bench.relations import run as bench
-from undamped.experiments.relational import comparison, games, relations, spurious
+from undamped.lab.benchmarks.relations import PLAIN, PlainCoRelNet
+from undamped.lab.benchmarks.relations import run as bench
+from undamped.lab.papers.relational import comparison, games, relations, spurious
 from undamped.lab.report.trials import mosaic, some_trials
 from undamped.models.for_task import model_for
 

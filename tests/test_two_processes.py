@@ -11,7 +11,7 @@ import torch
 import two_at_once
 from two_at_once import TEXT, carried, uneven
 from undamped._base.files import read_tensors
-from undamped.bench.forks import forks
+from undamped.lab.benchmarks.forks import forks
 from undamped.lab.training import Run, fit, resume
 from undamped.lab.training.checkpoint import load_checkpoint
 

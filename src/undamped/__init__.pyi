@@ -4,7 +4,7 @@ Written by `python -m undamped._base.stubs`; do not edit.
 """
 
 from undamped import analysis as analysis
-from undamped import bench as bench
+from undamped.lab import bench as bench
 from undamped import cells as cells
 from undamped._base import checked as checked
 from undamped import cli as cli
@@ -14,7 +14,7 @@ from undamped._base import describe as describe
 from undamped._base import docstrings as docstrings
 from undamped._base import errors as errors
 from undamped.lab import estimators as estimators
-from undamped import experiments as experiments
+from undamped.lab import experiments as experiments
 from undamped.lab import export as export
 from undamped.ode import fields as fields
 from undamped._base import files as files

@@ -186,6 +186,6 @@ models: Registry[Any] = Registry("model", package=("undamped.cells", "undamped.n
 tasks: Registry[Any] = Registry("task", package="undamped.lab.tasks")
 solvers: Registry[Any] = Registry("solver", package="undamped.ode")
 instruments: Registry[Any] = Registry("instrument", package="undamped.analysis")
-experiments: Registry[Any] = Registry("experiment", package="undamped.experiments")
-benchmarks: Registry[Any] = Registry("benchmark", package="undamped.bench")
+experiments: Registry[Any] = Registry("experiment", package="undamped.lab.papers")
+benchmarks: Registry[Any] = Registry("benchmark", package="undamped.lab.benchmarks")
 readers: Registry[Any] = Registry("reader", package="undamped.lab.data.recordings.formats")

@@ -1,5 +1,0 @@
-"""Experiments whose pictures stand in the documentation, each with the command that made it."""
-
-from undamped._base.packages import require
-
-require("undamped.experiments", "lightning", "matplotlib", "rich")
