@@ -12,7 +12,7 @@ from typing import Any
 import undamped
 from undamped._base.registry import models
 
-HIDDEN = {"undamped.cli", "undamped.lab.benchmarks", "undamped.lab.papers"}
+HIDDEN = {"undamped.lab.cli", "undamped.lab.benchmarks", "undamped.lab.papers"}
 """Programs, which are described by their help."""
 MORE = {
     "undamped.lab.data": (

@@ -40,7 +40,7 @@ from safetensors.torch import load, save
 from canonical_files import idx
 from undamped._base.errors import UndampedError
 from undamped._base.files import _CHECKSUM, _checksum
-from undamped.cli.settings import read_settings
+from undamped.lab.cli.settings import read_settings
 from undamped.lab.data.published.formats.images import _cifar_pickle, read_idx
 from undamped.lab.data.recordings.read import read_recordings
 from undamped.lab.export import subject_of

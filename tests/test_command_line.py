@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from undamped import cli
 from undamped._base.errors import UndampedError
 from undamped._base.registry import models, tasks
+from undamped.lab import cli
 
 TINY = ["task.length=6", "model.hidden_size=4", "train.steps=3", "train.batch_size=4"]
 
@@ -91,7 +91,7 @@ def test_scores_are_printed_before_the_page_is_made(tmp_path, monkeypatch):
     def stopped(run, other=None):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("undamped.cli.verbs.report.write_page", stopped)
+    monkeypatch.setattr("undamped.lab.cli.verbs.report.write_page", stopped)
     done = CliRunner().invoke(cli.app, words)
     assert done.exit_code == 0 and "a guess" in done.stdout
     assert "Make it later: undamped report" in done.stderr
@@ -306,7 +306,7 @@ def test_bad_data_files(trained, tmp_path):
 
 
 def test_a_table_is_put_between_its_markers(tmp_path):
-    from undamped.cli.verbs.bench import fill_table
+    from undamped.lab.cli.verbs.bench import fill_table
 
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- bench ode -->\nold\n<!-- end -->\nafter\n")

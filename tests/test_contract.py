@@ -16,12 +16,12 @@ from toy_members import (
     Spring,
     SpringSlopes,
 )
-from undamped import cli
 from undamped._base.contract import NO_TARGETS, Batch, Clock, StateSpace, TaskShape
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.registry import models, tasks
 from undamped._base.source import OWN
 from undamped.analysis import gradient_flow
+from undamped.lab import cli
 from undamped.lab.tasks.task import known_answers
 from undamped.lab.training import Run, fit
 from undamped.lab.training.evaluation import evaluate

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from undamped._base.errors import DataError
-from undamped.cli import main
-from undamped.cli.verbs.data_check import sparkline
+from undamped.lab.cli import main
+from undamped.lab.cli.verbs.data_check import sparkline
 from undamped.lab.data.recordings.findings import look_at
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series import SeriesTask

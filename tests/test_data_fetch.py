@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 from archive_makers import deb_bytes
 from pages_server import serving
-from undamped import cli
 from undamped._base.errors import DataError, UndampedError, UnknownNameError
+from undamped.lab import cli
 from undamped.lab.data.published import cache, catalogue
 from undamped.lab.data.published.fetch import fetch, fetch_all
 from undamped.lab.data.published.progress import Listener

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from typer.testing import CliRunner
 
-from undamped import cli
 from undamped._base.contract import Batch
 from undamped._base.errors import OptionError, RunError
 from undamped._base.registry import models
+from undamped.lab import cli
 from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.export import Subject, check, export_onnx, onnx_file, subject_of
 from undamped.lab.export.sequence import sequence_model

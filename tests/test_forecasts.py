@@ -12,8 +12,8 @@ from scipy.signal import lfilter
 import undamped
 from undamped._base.contract import Batch, Forecast, TaskShape
 from undamped._base.errors import DataError, MissingPackageError, OptionError, UndampedError
-from undamped.cli import main
-from undamped.cli.next_steps import next_steps
+from undamped.lab.cli import main
+from undamped.lab.cli.next_steps import next_steps
 from undamped.lab.data.recordings.bands import Bands
 from undamped.lab.data.recordings.grid import stamps_ahead
 from undamped.lab.data.recordings.season import calendar_seasons, find_season

@@ -11,10 +11,10 @@ from torch import nn
 from typer.testing import CliRunner
 
 import undamped
-from undamped import cli
 from undamped._base.errors import OptionError
 from undamped._base.registry import instruments
 from undamped.analysis.core.probe import InapplicableError, Probe
+from undamped.lab import cli
 from undamped.lab.instruments.motion import follow
 from undamped.lab.instruments.motion_energy import motion_energy
 from undamped.lab.instruments.motion_picture import motion_picture

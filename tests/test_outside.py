@@ -213,7 +213,7 @@ def test_the_page_about_members_of_your_own_is_true(tmp_path):
     ours = Path(outside.__file__).parent.parent
     inside = {**os.environ, "PYTHONPATH": str(ours), outside.VARIABLE: ""}
     program = (
-        "import sys\nfrom undamped.cli import app\n"
+        "import sys\nfrom undamped.lab.cli import app\n"
         f"for words in {[line.split()[1:] for line in commands.splitlines()]!r}:\n"
         "    app(words, standalone_mode=False)\n"
         "import torch, undamped\n"

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from undamped.cli import main
-from undamped.cli.next_steps import next_steps
+from undamped.lab.cli import main
+from undamped.lab.cli.next_steps import next_steps
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.training import Run, fit
 

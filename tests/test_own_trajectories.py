@@ -8,9 +8,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from undamped import cli
 from undamped._base.errors import DataError, OptionError
 from undamped._base.registry import tasks
+from undamped.lab import cli
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.physics.own_trajectories import _times
 from undamped.lab.training import Run

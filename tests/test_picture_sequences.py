@@ -8,9 +8,9 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-from undamped import cli
 from undamped._base.errors import DataError, OptionError
 from undamped._base.registry import tasks
+from undamped.lab import cli
 from undamped.lab.data.pictures.sequences import read_picture_sequences
 
 

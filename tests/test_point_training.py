@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from undamped._base.errors import OptionError
-from undamped.cli.next_steps import next_steps
-from undamped.cli.verbs.diagnose import diagnose
-from undamped.cli.verbs.predict import predict
+from undamped.lab.cli.next_steps import next_steps
+from undamped.lab.cli.verbs.diagnose import diagnose
+from undamped.lab.cli.verbs.predict import predict
 from undamped.lab.training import Run, fit, resume, update
 from undamped.models.continuous.flow import FFJORD
 

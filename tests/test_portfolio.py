@@ -254,7 +254,7 @@ def test_a_file_without_a_model_is_raced(small, tmp_path, monkeypatch, capsys):
 def test_means_over_different_draws_are_not_shown_alone(capsys):
     from rich.console import Console
 
-    from undamped.cli.tried import tried_table
+    from undamped.lab.cli.tried import tried_table
 
     def shown(draws):
         tried = [

@@ -4,7 +4,7 @@ import pytest
 
 import undamped
 from undamped._base.errors import OptionError, UnknownNameError
-from undamped.cli.settings import read_settings
+from undamped.lab.cli.settings import read_settings
 
 WORDS = ["ucr", "linoss", "recipe=linoss-paper", "task.dataset=EigenWorms"]
 

@@ -71,7 +71,7 @@ def test_a_reader_from_outside_trains_and_predicts(tmp_path):
         "    blocks = [block.split() for block in path.read_text().split('\\n\\n')]\n"
         "    series = [np.array([[float(v)] for v in b[1:]], np.float32) for b in blocks]\n"
         "    return SeriesSet.of(series, [b[0] for b in blocks], source=str(path))\n"
-        "from undamped.cli import main\n"
+        "from undamped.lab.cli import main\n"
         "main()\n"
     )
 

@@ -7,9 +7,9 @@ import torch
 from typer.testing import CliRunner
 
 import undamped
-from undamped import cli
 from undamped._base.errors import OptionError, UnknownNameError
 from undamped._base.registry import experiments, tasks
+from undamped.lab import cli
 from undamped.lab.benchmarks.relations import PLAIN, PlainCoRelNet
 from undamped.lab.benchmarks.relations import run as bench
 from undamped.lab.papers.relational import comparison, games, relations, spurious

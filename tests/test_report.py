@@ -389,7 +389,7 @@ def test_promises_that_were_not_measured_are_not_denied():
 def test_selected_instruments_do_not_replace_the_page_of_a_run(run):
     from typer.testing import CliRunner
 
-    from undamped.cli import app
+    from undamped.lab.cli import app
 
     page = run.path / "report.html"
     for verb in ("diagnose", "report"):
@@ -404,7 +404,7 @@ def test_selected_instruments_do_not_replace_the_page_of_a_run(run):
 def test_command_line_writes_pages(run, tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
-    from undamped.cli import app
+    from undamped.lab.cli import app
 
     monkeypatch.chdir(tmp_path)
     runner = CliRunner()
@@ -434,7 +434,7 @@ def test_command_line_writes_pages(run, tmp_path, monkeypatch):
 def test_training_on_points_ends_in_a_page_too(model, tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
-    from undamped.cli import app
+    from undamped.lab.cli import app
 
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["train", "annuli", model, "train.steps=2"])
@@ -491,7 +491,7 @@ def test_watch_waits_for_a_run_that_has_not_begun(tmp_path):
 def test_training_writes_its_page_and_serves_a_live_one(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
-    from undamped.cli import app
+    from undamped.lab.cli import app
 
     monkeypatch.chdir(tmp_path)
     words = ["train", "copy", "lstm", "task.delay=5", "model.hidden_size=4", "train.steps=2"]
@@ -511,7 +511,7 @@ def test_command_line_draws_the_curves_of_runs_of_one_task(run, tmp_path):
     from typer.testing import CliRunner
 
     from undamped._base.errors import OptionError
-    from undamped.cli import app
+    from undamped.lab.cli import app
 
     run.write_metrics([{"step": n, "seconds": float(n), "valid_mse": 1 / n} for n in (1, 2, 3)])
     picture = tmp_path / "curves.png"
@@ -530,7 +530,7 @@ def test_command_line_draws_the_curves_of_runs_of_one_task(run, tmp_path):
 def test_command_line_draws_what_one_instrument_finds(run, tmp_path):
     from typer.testing import CliRunner
 
-    from undamped.cli import app
+    from undamped.lab.cli import app
 
     picture = tmp_path / "retention.svg"
     words = ["report", str(run.path), str(run.path), "--picture", str(picture), "--instrument"]

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from undamped._base.errors import DataError, OptionError
-from undamped.cli import main
+from undamped.lab.cli import main
 from undamped.lab.data.recordings.alarm import Alarm
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.tasks.series import SeriesTask

@@ -10,9 +10,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from undamped import cli
 from undamped._base.errors import OptionError, UndampedError
 from undamped._base.files import read_json, write_json
+from undamped.lab import cli
 from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.data.recordings.prepared import batch_of
 from undamped.lab.data.recordings.series import SeriesSet
@@ -280,7 +280,7 @@ def test_each_answer_comes_at_once_and_interrupts_are_quiet(runs):
     # A suite in the background inherits that Ctrl-C is ignored; at a terminal it is not.
     code = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "from undamped.cli import main; main()"
+        "from undamped.lab.cli import main; main()"
     )
     words = [sys.executable, "-c", code, "stream", str(runs / "adding-gru-1")]
     pipe = subprocess.PIPE
@@ -294,7 +294,7 @@ def test_each_answer_comes_at_once_and_interrupts_are_quiet(runs):
 
 
 def test_a_closed_input_is_told(runs):
-    program = "import sys; sys.stdin = None; from undamped.cli import main; main()"
+    program = "import sys; sys.stdin = None; from undamped.lab.cli import main; main()"
     words = [sys.executable, "-c", program, "stream", str(runs / "adding-gru-1")]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
     assert ended.returncode == 2

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from undamped._base.errors import DataError, DataWarning
-from undamped.cli import main
+from undamped.lab.cli import main
 from undamped.lab.data.recordings.findings import look_at
 from undamped.lab.data.recordings.read import read_recordings
 from undamped.lab.data.recordings.series import SeriesSet

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from undamped._base.errors import DataError, OptionError
-from undamped.cli.predict_recordings import read_for
+from undamped.lab.cli.predict_recordings import read_for
 from undamped.lab.data.recordings.findings import look_at
 from undamped.lab.data.recordings.formats.table.read import read_table
 from undamped.lab.data.recordings.read import read_recordings

@@ -5,9 +5,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from undamped import cli
 from undamped._base.errors import OptionError
 from undamped._base.registry import tasks
+from undamped.lab import cli
 from undamped.lab.tasks.relations.games.objects import BLANK
 from undamped.lab.tasks.relations.games.rules import LINES
 from undamped.lab.tasks.relations.trivial import best_rule, distinct

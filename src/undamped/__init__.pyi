@@ -7,7 +7,7 @@ from undamped import analysis as analysis
 from undamped.lab import bench as bench
 from undamped import cells as cells
 from undamped._base import checked as checked
-from undamped import cli as cli
+from undamped.lab import cli as cli
 from undamped._base import contract as contract
 from undamped.lab import data as data
 from undamped._base import describe as describe

@@ -8,7 +8,7 @@ from undamped._base.errors import MissingPackageError
 def main() -> None:
     """Run the command line, or say in a sentence what it needs."""
     try:
-        from undamped.cli import main as run
+        from undamped.lab.cli import main as run
     except MissingPackageError as missing:
         sys.stderr.write(f"{missing}\n")
         sys.exit(2)

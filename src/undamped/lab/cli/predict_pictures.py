@@ -23,7 +23,7 @@ def answer_pictures(run: Run, model: RelationalModel, path: Path, as_json: bool)
     import torch
 
     from undamped._base.contract import Batch
-    from undamped.cli.screen import console, print_json
+    from undamped.lab.cli.screen import console, print_json
     from undamped.lab.data.pictures.sequences import read_picture_sequences
 
     found = read_picture_sequences(path, labelled=False)

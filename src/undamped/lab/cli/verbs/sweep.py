@@ -85,8 +85,8 @@ def _sweep(
 ) -> tuple[SweepFolder, list[Trial]]:
     import undamped.lab.tasks
     from undamped._base.registry import tasks
-    from undamped.cli.sweep_progress import sweep_progress
-    from undamped.cli.sweep_settings import read_sweep
+    from undamped.lab.cli.sweep_progress import sweep_progress
+    from undamped.lab.cli.sweep_settings import read_sweep
     from undamped.lab.sweeps import SweepFolder, sweep
     from undamped.lab.sweeps.samplers import grid_size
     from undamped.lab.training.recipes import merged
@@ -133,7 +133,7 @@ def _needs_storage(folder: SweepFolder) -> Exception:
 
 
 def _report(folder: SweepFolder, trials: list[Trial], study: Any, as_json: bool) -> None:
-    from undamped.cli.screen import print_json
+    from undamped.lab.cli.screen import print_json
     from undamped.lab.sweeps import importances
     from undamped.lab.sweeps.page import write_page
     from undamped.lab.sweeps.trials import best_of
@@ -165,7 +165,7 @@ def _print(
 ) -> None:
     from rich.table import Table
 
-    from undamped.cli.screen import console, duration
+    from undamped.lab.cli.screen import console, duration
     from undamped.lab.sweeps.trials import in_order
 
     screen, plan = console(), folder.plan

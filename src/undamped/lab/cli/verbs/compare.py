@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from undamped.cli.settings import Settings
+    from undamped.lab.cli.settings import Settings
     from undamped.lab.tasks.task import Task
     from undamped.lab.training.run import Run
 
@@ -53,9 +53,9 @@ def compare(
 
     Example: `undamped compare digits unicornn lstm --seeds 3 train.seconds=20`
     """
-    from undamped.cli.picture import check_picture, draw_curves
-    from undamped.cli.screen import print_json
-    from undamped.cli.several_files import files_of, print_ranks, summary_of
+    from undamped.lab.cli.picture import check_picture, draw_curves
+    from undamped.lab.cli.screen import print_json
+    from undamped.lab.cli.several_files import files_of, print_ranks, summary_of
 
     check_picture(picture)
     files, rest = files_of(words)
@@ -115,7 +115,7 @@ def _compare(
 ) -> Comparison:
     import undamped.lab.tasks
     from undamped._base.registry import tasks
-    from undamped.cli.settings import read_settings
+    from undamped.lab.cli.settings import read_settings
     from undamped.lab.training.at_once import refuse_data
     from undamped.lab.training.fit import AUTO
     from undamped.lab.training.options import TrainOptions
@@ -124,7 +124,7 @@ def _compare(
 
     varies: dict[str, str] = {}
     if sweep is not None:
-        from undamped.cli.sweep_settings import split_words
+        from undamped.lab.cli.sweep_settings import split_words
 
         words, varies = split_words(words)
     settings = read_settings(words, config)
@@ -150,7 +150,7 @@ def _compare(
     each = _held_out(built) if leave_one_out else [{}]
     tuned = {}
     if sweep is not None:
-        from undamped.cli.tuned import tune_all
+        from undamped.lab.cli.tuned import tune_all
 
         tunable = {name: fit for name, fit in fits.items() if name != AUTO}
         tuned = tune_all(task, built, tunable, varies, sweep, settings.seed, out)
@@ -278,7 +278,7 @@ def _summary(name: str, runs: list[Run], failures: list[str], task: Task) -> dic
 def _print(name: str, task: Task, rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    from undamped.cli.screen import bars, console, duration, megabytes, metric_name, number
+    from undamped.lab.cli.screen import bars, console, duration, megabytes, metric_name, number
 
     screen = console()
     parts = _metrics(task)

@@ -38,8 +38,8 @@ def bench(
     """
     from undamped._base.options import settings_of
     from undamped._base.registry import benchmarks
-    from undamped.cli.members import read_settings, ticking
-    from undamped.cli.screen import console, print_json
+    from undamped.lab.cli.members import read_settings, ticking
+    from undamped.lab.cli.screen import console, print_json
 
     run = benchmarks[name]
     common = {"rounds": rounds, "quick": quick}

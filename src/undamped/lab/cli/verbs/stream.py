@@ -177,7 +177,7 @@ def _write(live: LiveModel, as_json: bool) -> None:
     import sys
 
     from undamped._base.errors import printable
-    from undamped.cli.screen import escape_controls
+    from undamped.lab.cli.screen import escape_controls
 
     answer = live.answer()
     if as_json:

@@ -59,11 +59,11 @@ def train(
                 "--resume: expected nothing beside it, got other settings or options. A run goes "
                 "on in its folder, with the settings it was started with."
             )
-        from undamped.cli.verbs.resume import resume as go_on
+        from undamped.lab.cli.verbs.resume import resume as go_on
 
         go_on(resume, as_json)
         return
-    from undamped.cli.live import live_page
+    from undamped.lab.cli.live import live_page
     from undamped.lab.training.crew import is_follower
 
     with live_page(watch) as started:
@@ -77,8 +77,8 @@ def train(
 
 def _add_page(run: Run, other: Run | None, as_json: bool) -> None:
     """Write the page after the scores were printed; whoever does not wait has them already."""
-    from undamped.cli.screen import console
-    from undamped.cli.verbs.report import write_page
+    from undamped.lab.cli.screen import console
+    from undamped.lab.cli.verbs.report import write_page
 
     try:
         path = write_page(run, other)
@@ -98,8 +98,8 @@ def _train(
 ) -> tuple[Run, Run | None]:
     from undamped._base.errors import OptionError
     from undamped._base.registry import models, tasks
-    from undamped.cli.setting_names import OWN_DATA
-    from undamped.cli.settings import read_settings
+    from undamped.lab.cli.setting_names import OWN_DATA
+    from undamped.lab.cli.settings import read_settings
     from undamped.lab.training import fit
     from undamped.lab.training.fit import AUTO
 
@@ -158,7 +158,7 @@ def report(run: Run, other: Run | None, as_json: bool) -> None:
     Raises:
         typer.Exit: With code 130, where somebody stopped it.
     """
-    from undamped.cli.screen import print_json
+    from undamped.lab.cli.screen import print_json
     from undamped.lab.training.crew import is_launched
 
     if as_json:
@@ -166,7 +166,7 @@ def report(run: Run, other: Run | None, as_json: bool) -> None:
         extra = {} if other is None else {"baseline": {"run": str(other.path), **other.settings}}
         print_json({"run": str(run.path), **settings, **extra})
     elif run.settings["status"] == "interrupted":
-        from undamped.cli.screen import console
+        from undamped.lab.cli.screen import console
 
         steps = run.settings.get("steps", 0)
         console().print(f"Stopped after step {steps}. Go on: [bold]undamped resume {run.path}[/]")
@@ -179,8 +179,8 @@ def report(run: Run, other: Run | None, as_json: bool) -> None:
 def _print(run: Run, other: Run | None) -> None:
     from rich.panel import Panel
 
-    from undamped.cli.next_steps import next_steps
-    from undamped.cli.screen import (
+    from undamped.lab.cli.next_steps import next_steps
+    from undamped.lab.cli.screen import (
         bars,
         console,
         duration,
@@ -189,7 +189,7 @@ def _print(run: Run, other: Run | None) -> None:
         print_warnings,
         scores_line,
     )
-    from undamped.cli.tried import tried_table
+    from undamped.lab.cli.tried import tried_table
     from undamped.lab.training.origins import with_words
 
     settings, task = run.settings, run.task()

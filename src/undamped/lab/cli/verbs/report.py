@@ -40,9 +40,9 @@ def report(
     Example: `undamped report runs/copy-unicornn-1 runs/copy-lstm-1`
     """
     from undamped._base.files import refuse_folder
-    from undamped.cli.picture import check_picture
-    from undamped.cli.stages import stages
-    from undamped.cli.verbs.diagnose import known_instruments, show
+    from undamped.lab.cli.picture import check_picture
+    from undamped.lab.cli.stages import stages
+    from undamped.lab.cli.verbs.diagnose import known_instruments, show
     from undamped.lab.report import write
     from undamped.lab.report.runs import report_run
     from undamped.lab.training.run import Run
@@ -94,7 +94,7 @@ def _draw_results(
 
 def _draw_curves(runs: list[Run], picture: Path, as_json: bool) -> None:
     from undamped._base.errors import OptionError
-    from undamped.cli.picture import draw_curves
+    from undamped.lab.cli.picture import draw_curves
 
     names = {run.settings["task"]["name"] for run in runs}
     if len(names) > 1:
@@ -110,7 +110,7 @@ def _draw_curves(runs: list[Run], picture: Path, as_json: bool) -> None:
 
 
 def _say_picture(picture: Path, as_json: bool) -> None:
-    from undamped.cli.screen import console, print_json
+    from undamped.lab.cli.screen import console, print_json
 
     if as_json:
         print_json({"picture": str(picture)})
@@ -127,7 +127,7 @@ def write_page(run: Run, other: Run | None = None) -> Path | None:
         run: The run that was trained; the page lies in its folder.
         other: A second run to compare with.
     """
-    from undamped.cli.stages import stages
+    from undamped.lab.cli.stages import stages
     from undamped.lab.report import write
     from undamped.lab.report.runs import report_run
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from undamped.cli.picture import COLOURS
+from undamped.lab.cli.picture import COLOURS
 
 if TYPE_CHECKING:
     from undamped.lab.data.recordings.findings import Findings

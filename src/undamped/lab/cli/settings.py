@@ -16,7 +16,7 @@ from typing import Any
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import NonNegativeInt, check, convert, options_of, unknown_name
 from undamped._base.registry import models, tasks
-from undamped.cli.setting_names import OWN_DATA, PARTS, without_part
+from undamped.lab.cli.setting_names import OWN_DATA, PARTS, without_part
 from undamped.lab.data.recordings.read import looks_like_data
 from undamped.lab.training.fit import AUTO
 from undamped.lab.training.options import TrainOptions

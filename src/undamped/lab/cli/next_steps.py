@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from undamped.cli.verbs.data_check import READING
+from undamped.lab.cli.verbs.data_check import READING
 
 if TYPE_CHECKING:
     from undamped.lab.training.run import Run

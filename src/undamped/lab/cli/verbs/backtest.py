@@ -40,9 +40,9 @@ def backtest(
 
     Example: `undamped backtest passengers.csv seasonal-naive ridge-lags auto horizon=12`
     """
-    from undamped.cli.members import ticking
-    from undamped.cli.picture import check_picture
-    from undamped.cli.screen import print_json
+    from undamped.lab.cli.members import ticking
+    from undamped.lab.cli.picture import check_picture
+    from undamped.lab.cli.screen import print_json
     from undamped.lab.report.forecast_picture import draw_backtest, save
 
     check_picture(picture)
@@ -55,7 +55,7 @@ def backtest(
         return
     _print(result)
     if picture is not None:
-        from undamped.cli.screen import console
+        from undamped.lab.cli.screen import console
 
         console().print(f"The last forecasts: {picture}", soft_wrap=True, markup=False)
 
@@ -66,8 +66,8 @@ def _backtest(
     from undamped._base.errors import OptionError, explain
     from undamped._base.options import options_in
     from undamped._base.registry import models
-    from undamped.cli.setting_names import OWN_DATA
-    from undamped.cli.settings import read_settings
+    from undamped.lab.cli.setting_names import OWN_DATA
+    from undamped.lab.cli.settings import read_settings
     from undamped.lab.data.recordings.options import ReadingOptions, SeriesOptions
     from undamped.lab.data.recordings.read import read_recordings
     from undamped.lab.training.backtest import backtest as run
@@ -120,7 +120,7 @@ def _backtest(
 def _print(result: Backtest) -> None:
     from rich.table import Table
 
-    from undamped.cli.screen import console, duration
+    from undamped.lab.cli.screen import console, duration
     from undamped.lab.training.portfolio.attempt import in_short
 
     found, screen = result.to_dict(), console()

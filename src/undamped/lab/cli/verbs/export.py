@@ -34,7 +34,7 @@ def export(
     """
     from undamped._base.errors import OptionError, explain
     from undamped._base.files import refuse_folder
-    from undamped.cli.screen import console, print_json
+    from undamped.lab.cli.screen import console, print_json
     from undamped.lab.export import export_onnx, subject_of
     from undamped.lab.training.run import Run
 

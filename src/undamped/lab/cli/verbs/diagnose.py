@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from undamped.analysis import Result
-    from undamped.cli.settings import Settings
+    from undamped.lab.cli.settings import Settings
     from undamped.lab.report import ModelReport
 
 STEPS = 1000
@@ -48,7 +48,7 @@ def diagnose(
     Example: `undamped diagnose unicornn task.delay=500`
     """
     from undamped._base.files import refuse_folder
-    from undamped.cli.stages import stages
+    from undamped.lab.cli.stages import stages
     from undamped.lab.report import write
     from undamped.lab.report.runs import report_run
 
@@ -84,7 +84,7 @@ def show(reports: list[ModelReport], page: Path, as_json: bool, *, asked: bool =
         as_json: Whether to print JSON instead.
         asked: Whether somebody asked for instruments by name, and so wants to know why not.
     """
-    from undamped.cli.screen import console, print_json
+    from undamped.lab.cli.screen import console, print_json
     from undamped.lab.report.plots import in_order
     from undamped.lab.report.tables import headline
 
@@ -131,8 +131,8 @@ def _fresh(words: list[str], steps: int, memory: bool, measured: list[str] | Non
     import torch
 
     from undamped._base.registry import models
-    from undamped.cli.settings import read_settings
-    from undamped.cli.stages import stages
+    from undamped.lab.cli.settings import read_settings
+    from undamped.lab.cli.stages import stages
     from undamped.models.point_model import refuse_condition
 
     settings = read_settings(words)
@@ -211,7 +211,7 @@ def _on_task(
     common: dict[str, Any],
 ) -> ModelReport:
     from undamped._base.registry import tasks
-    from undamped.cli.setting_names import OWN_DATA
+    from undamped.lab.cli.setting_names import OWN_DATA
     from undamped.lab.report.runs import diagnose_task
     from undamped.lab.training.recipes import merged
     from undamped.models.for_task import model_for

@@ -30,8 +30,8 @@ def reproduce(
     from rich.markdown import Markdown
 
     from undamped._base.registry import experiments
-    from undamped.cli.members import read_settings, ticking
-    from undamped.cli.screen import console, print_json
+    from undamped.lab.cli.members import read_settings, ticking
+    from undamped.lab.cli.screen import console, print_json
     from undamped.lab.report.animation import animate
 
     run = experiments[name]

@@ -16,7 +16,7 @@ def resume(
 
     Example: `undamped resume runs/copy-unicornn-1`
     """
-    from undamped.cli.verbs.train import report
+    from undamped.lab.cli.verbs.train import report
     from undamped.lab.training import resume as go_on
     from undamped.lab.training.crew import is_follower
 

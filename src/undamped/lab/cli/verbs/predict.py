@@ -62,7 +62,7 @@ def predict(
     if preparation is not None:
         if prompt is not None:
             raise _no_text(opened)
-        from undamped.cli.predict_recordings import answer_recordings
+        from undamped.lab.cli.predict_recordings import answer_recordings
 
         answer_recordings(opened, model, preparation, data, out, as_json, picture)
         return
@@ -74,7 +74,7 @@ def predict(
     if isinstance(model, StateModel) and data is not None:
         if prompt is not None:
             raise _no_text(opened)
-        from undamped.cli.predict_trajectories import follow_file
+        from undamped.lab.cli.predict_trajectories import follow_file
 
         follow_file(opened, model, data, out, as_json)
         return
@@ -95,7 +95,7 @@ def predict(
     elif isinstance(model, SequenceModel):
         _answer_file(model, task.answer, data, as_json)
     elif isinstance(model, RelationalModel):
-        from undamped.cli.predict_pictures import answer_pictures
+        from undamped.lab.cli.predict_pictures import answer_pictures
 
         answer_pictures(opened, model, data, as_json)
     else:
@@ -125,7 +125,7 @@ def _continue(
 ) -> None:
     import torch
 
-    from undamped.cli.screen import console, print_json
+    from undamped.lab.cli.screen import console, print_json
 
     generator = torch.Generator().manual_seed(seed)
     drawn = model.generate(
@@ -143,7 +143,7 @@ def _continue(
 def _answer_test(run: Run, model: TaskModel, as_json: bool) -> None:
     import torch
 
-    from undamped.cli.screen import console, metric_name, number, print_json
+    from undamped.lab.cli.screen import console, metric_name, number, print_json
     from undamped.lab.training.evaluation import evaluate
 
     task, size = run.task(), run.train_options().batch_size
@@ -204,7 +204,7 @@ def _readable(prediction: Tensor, answer: str) -> Tensor:
 def _answer_file(model: SequenceModel, answer: str, path: Path, as_json: bool) -> None:
     import torch
 
-    from undamped.cli.screen import console, print_json
+    from undamped.lab.cli.screen import console, print_json
     from undamped.lab.data.recordings.sequences import read_sequences
 
     symbols = model.input_kind == "symbols"

@@ -37,8 +37,8 @@ def show(
     Example: `undamped show unicornn`
     """
     from undamped._base.describe import describe_member, find_members, registry_of
-    from undamped.cli.picture import check_picture
-    from undamped.cli.screen import print_json
+    from undamped.lab.cli.picture import check_picture
+    from undamped.lab.cli.screen import print_json
 
     check_picture(picture)
     page = describe_member(name, None if kind is None else registry_of(kind))
@@ -62,7 +62,7 @@ def _task_of_pictures(name: str, kind: str, words: list[str], picture: Path | No
     from undamped._base.errors import OptionError, explain
     from undamped._base.options import settings_of
     from undamped._base.registry import tasks
-    from undamped.cli.members import read_settings
+    from undamped.lab.cli.members import read_settings
 
     shows = kind == "task" and getattr(tasks[name], "input_kind", "") == "pictures"
     if shows:
@@ -84,8 +84,8 @@ def _task_of_pictures(name: str, kind: str, words: list[str], picture: Path | No
 
 
 def _print_trials(task: Any) -> None:
-    from undamped.cli.screen import console
-    from undamped.cli.trials import print_trials
+    from undamped.lab.cli.screen import console
+    from undamped.lab.cli.trials import print_trials
     from undamped.lab.report.trials import some_trials
 
     screen = console()
@@ -113,7 +113,7 @@ def _print(name: str, page: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from undamped.cli.screen import console
+    from undamped.lab.cli.screen import console
 
     screen = console()
     origin = "" if page["source"] == "undamped" else f", from {page['source']}"

@@ -50,8 +50,8 @@ def check(
 
     Example: `undamped data check walks.csv target=gait id=walk`
     """
-    from undamped.cli.picture import check_picture
-    from undamped.cli.screen import print_json
+    from undamped.lab.cli.picture import check_picture
+    from undamped.lab.cli.screen import print_json
     from undamped.lab.data.recordings.findings import look_at
     from undamped.lab.data.recordings.read import read_recordings
 
@@ -61,7 +61,7 @@ def check(
     found = look_at(series_set)
     checked = _check_labels(series_set) if labels else None
     if picture is not None:
-        from undamped.cli.data_picture import draw_recordings
+        from undamped.lab.cli.data_picture import draw_recordings
 
         draw_recordings(picture, series_set, found)
     if as_json:
@@ -75,7 +75,7 @@ def check(
 
 
 def _check_labels(series_set: SeriesSet) -> LabelCheck:
-    from undamped.cli.stages import stages
+    from undamped.lab.cli.stages import stages
     from undamped.lab.training.doubtful_labels import check_labels
 
     with stages("labels") as stage:
@@ -84,7 +84,7 @@ def _check_labels(series_set: SeriesSet) -> LabelCheck:
 
 
 def _print_labels(checked: LabelCheck) -> None:
-    from undamped.cli.screen import console
+    from undamped.lab.cli.screen import console
 
     screen = console()
     screen.print("\n[bold]Labels to look at[/]")
@@ -125,7 +125,7 @@ def _read_words(words: list[str]) -> tuple[str, dict[str, Any], bool]:
 
 
 def _print(file: str, series_set: SeriesSet, found: Findings, picture: Path | None) -> None:
-    from undamped.cli.screen import console, print_warnings
+    from undamped.lab.cli.screen import console, print_warnings
 
     screen = console()
     screen.print(f"{file}: {found.summary}", soft_wrap=True, markup=False)
@@ -159,7 +159,7 @@ def _print_classes(screen: Any, classes: dict[str, int]) -> None:
 def _print_next(words: list[str], series_set: SeriesSet) -> None:
     from rich.markup import escape
 
-    from undamped.cli.screen import console
+    from undamped.lab.cli.screen import console
 
     file, *settings = sorted(words, key=lambda word: "=" in word)
     if series_set.targets is None and not any(word.startswith(HORIZON) for word in settings):

@@ -30,15 +30,15 @@ def answer_recordings(
     """Answer for every series of a file, or of the run's test part; forecasts go on at its end."""
     from undamped._base.errors import printable
     from undamped._base.files import refuse_folder, write_text
-    from undamped.cli.predict_curves import check_curves, draw_recordings
-    from undamped.cli.predict_future import (
+    from undamped.lab.cli.predict_curves import check_curves, draw_recordings
+    from undamped.lab.cli.predict_future import (
         bands_of,
         draw_forecasts,
         own_recordings,
         with_bands,
         with_times,
     )
-    from undamped.cli.screen import console, print_json
+    from undamped.lab.cli.screen import console, print_json
     from undamped.lab.data.recordings.suspicions import in_words, strange_series
     from undamped.lab.training.prediction import predict_series
     from undamped.lab.training.standard_errors import with_standard_error

@@ -71,7 +71,7 @@ def print_ranks(ranked: dict[str, Any]) -> None:
     """
     from rich.table import Table
 
-    from undamped.cli.screen import console
+    from undamped.lab.cli.screen import console
 
     order = sorted(ranked["rank"], key=ranked["rank"].__getitem__)
     count = ranked["files_ranked"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from undamped.cli.screen import duration, metric_name, number
+from undamped.lab.cli.screen import duration, metric_name, number
 from undamped.lab.tasks.task import Task
 from undamped.lab.training.portfolio.attempt import in_short
 

@@ -29,8 +29,8 @@ def tune_all(
         seed: Where random numbers come from.
         out: The folder for the sweeps.
     """
-    from undamped.cli.sweep_progress import sweep_progress
-    from undamped.cli.sweep_settings import check_space
+    from undamped.lab.cli.sweep_progress import sweep_progress
+    from undamped.lab.cli.sweep_settings import check_space
     from undamped.lab.sweeps import Plan
     from undamped.lab.sweeps.tune import tune, usual_space
 

@@ -15,7 +15,7 @@ def list_members(
     Example: `undamped list`
     """
     from undamped._base.describe import REGISTRIES, outside_members, summary
-    from undamped.cli.screen import console, print_json
+    from undamped.lab.cli.screen import console, print_json
 
     lines = {
         kind: {name: summary(registry[name]) for name in registry}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from undamped._base.packages import require
 
-require("undamped.cli", "rich", "typer")
+require("undamped.lab.cli", "rich", "typer")
 
 import io
 import os
@@ -15,8 +15,8 @@ from typing import Annotated
 import typer
 
 from undamped._base.errors import DataWarning, UndampedError, printable
-from undamped.cli.members import lists, takes_files
-from undamped.cli.verbs import (
+from undamped.lab.cli.members import lists, takes_files
+from undamped.lab.cli.verbs import (
     animate,
     backtest,
     bench,

@@ -27,7 +27,7 @@ def list_sets(
 
     Example: `undamped data list`
     """
-    from undamped.cli.screen import console, print_json
+    from undamped.lab.cli.screen import console, print_json
     from undamped.lab.data.published import cache, catalogue
     from undamped.lab.data.published.progress import human
 
@@ -68,7 +68,7 @@ def info(
 
     Example: `undamped data info mnist`
     """
-    from undamped.cli.screen import console, print_json
+    from undamped.lab.cli.screen import console, print_json
     from undamped.lab.data.published import cache, catalogue
 
     sets = catalogue.members(name)
@@ -104,8 +104,8 @@ def fetch(
 
     Example: `undamped data fetch mnist`
     """
-    from undamped.cli.data_progress import ScreenListener
-    from undamped.cli.screen import console, print_json
+    from undamped.lab.cli.data_progress import ScreenListener
+    from undamped.lab.cli.screen import console, print_json
     from undamped.lab.data.published import catalogue
     from undamped.lab.data.published.fetch import fetch_all
     from undamped.lab.data.published.progress import human

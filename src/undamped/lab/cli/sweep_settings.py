@@ -14,8 +14,8 @@ from typing import Any
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import PositiveInt, check, convert, describe, options_of, unknown_name
 from undamped._base.registry import models, tasks
-from undamped.cli.setting_names import PARTS
-from undamped.cli.settings import Settings, read_settings, read_toml
+from undamped.lab.cli.setting_names import PARTS
+from undamped.lab.cli.settings import Settings, read_settings, read_toml
 from undamped.lab.sweeps.plan import Plan, Pruner, Sampler
 from undamped.lab.sweeps.space import Choices, Range, read_space
 from undamped.lab.training.options import TrainOptions

@@ -26,7 +26,7 @@ def check_curves(model: TaskModel, path: Path | None, future: bool = False) -> N
         future: Whether values to come are drawn, which any model has.
     """
     from undamped._base.errors import OptionError
-    from undamped.cli.picture import check_picture
+    from undamped.lab.cli.picture import check_picture
     from undamped.models.latent.latent_model import LatentModel
 
     check_picture(path)

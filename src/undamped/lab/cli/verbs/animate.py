@@ -27,8 +27,8 @@ def animate(
 
     Example: `undamped animate runs/pendulum-hnn-1 --out pendulum.gif`
     """
-    from undamped.cli.members import ticking
-    from undamped.cli.screen import console, print_json
+    from undamped.lab.cli.members import ticking
+    from undamped.lab.cli.screen import console, print_json
     from undamped.lab.instruments.motion_picture import motion_picture
     from undamped.lab.report.animation import animate as write
     from undamped.lab.report.animation import refuse_path

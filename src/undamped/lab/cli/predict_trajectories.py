@@ -22,7 +22,7 @@ def follow_file(run: Run, model: StateModel, data: Path, out: Path | None, as_js
     """
     import torch
 
-    from undamped.cli.screen import console, print_json
+    from undamped.lab.cli.screen import console, print_json
     from undamped.lab.tasks.physics.own_trajectories import read_trajectories
     from undamped.lab.tasks.physics.scores import relative_error
 
