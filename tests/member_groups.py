@@ -7,7 +7,7 @@ from undamped.models.for_task import model_for
 from undamped.models.irregular.network import StampedNetwork
 from undamped.models.physics.state_model import StateModel
 from undamped.models.task_model import TaskModel
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.recurrent import Recurrent
 
 CELLS = [name for name in models if issubclass(models[name], Recurrent)]
 WHOLE = [name for name in models if issubclass(models[name], TaskModel)]

@@ -16,7 +16,7 @@ from undamped.analysis import (
     sparse_attention_gradient,
     uniform_attention_gradient,
 )
-from undamped.cells.bases.cell import Cell
+from undamped.nn.bases.cell import Cell
 
 
 class Linear(Cell):

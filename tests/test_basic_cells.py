@@ -7,7 +7,7 @@ import torch
 import oracles
 import undamped
 from undamped._base.errors import OptionError
-from undamped.cells.bases.cell import reference_scan
+from undamped.nn.bases.cell import reference_scan
 from undamped.parametrizations.initial import (
     block_rotations,
     cayley,

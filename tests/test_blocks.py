@@ -13,7 +13,7 @@ from oracles import sigmoid
 from undamped._base.errors import OptionError
 from undamped._base.registry import models
 from undamped.kernels.linear.gate import gated_unit
-from undamped.networks import in_chunks
+from undamped.nn import in_chunks
 
 TAKE_BLOCKS = [
     name

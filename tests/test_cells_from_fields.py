@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from recurrent_fields import AntisymmetricField, CoRNNField, UnICORNNField, step_of
-from undamped.cells.antisymmetric import AntisymmetricRNNCell
-from undamped.cells.cornn import CoRNNCell
-from undamped.cells.unicornn import UnICORNNCell
+from undamped.nn.antisymmetric import AntisymmetricRNNCell
+from undamped.nn.cornn import CoRNNCell
+from undamped.nn.unicornn import UnICORNNCell
 
 INPUTS, HIDDEN, BATCH, LENGTH = 3, 5, 4, 12
 

@@ -44,7 +44,7 @@ LAYERS = """
 from contextlib import nullcontext
 import torch, undamped
 from undamped.models.physics.base import MotionModel
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.recurrent import Recurrent
 from undamped.models.relational.base import RelationalModel
 from undamped.models.task_model import TaskModel
 from undamped.models.irregular.network import StampedNetwork

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 import undamped
 from undamped._base.registry import models
-from undamped.cells.bases.cell import reference_scan
-from undamped.cells.bases.coupled import CoupledCell
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.bases.cell import reference_scan
+from undamped.nn.bases.coupled import CoupledCell
+from undamped.nn.recurrent import Recurrent
 
 COUPLED = [
     name

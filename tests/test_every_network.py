@@ -11,8 +11,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import undamped
 from undamped._base.errors import OptionError, ShapeError
 from undamped._base.registry import models
-from undamped.networks import in_chunks
-from undamped.networks.recurrent import Recurrent
+from undamped.nn import in_chunks
+from undamped.nn.recurrent import Recurrent
 
 NETWORKS = [
     name

@@ -24,7 +24,7 @@ from undamped.lab.export.sequence import sequence_model
 from undamped.lab.export.step import step_model
 from undamped.lab.training.run import Run
 from undamped.models.sequence_model import SequenceModel
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.recurrent import Recurrent
 
 NETWORKS = [
     name

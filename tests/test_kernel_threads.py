@@ -16,7 +16,7 @@ import undamped
 from undamped._base.registry import models
 from undamped.kernels.shared import threads
 from undamped.kernels.shared.threads import run_in_parallel
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.recurrent import Recurrent
 
 NETWORKS = [
     name

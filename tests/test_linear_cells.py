@@ -9,7 +9,7 @@ from family_oracles import array, linoss
 from oracles import sigmoid
 from undamped._base.errors import OptionError
 from undamped.analysis.promises import measure
-from undamped.cells.mingru import positive
+from undamped.nn.mingru import positive
 
 logistic = torch.nn.functional.logsigmoid
 

@@ -18,7 +18,7 @@ from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.estimators import SequenceClassifier
 from undamped.lab.tasks.series import SeriesTask
 from undamped.lab.training.prediction import predict_series
-from undamped.networks import SequenceModel
+from undamped.models.sequence_model import SequenceModel
 
 
 def waves(count=24, seed=0):

@@ -5,9 +5,9 @@ import torch
 
 import undamped
 from undamped._base.errors import OptionError
-from undamped.cells.bases.cell import Cell
-from undamped.cells.linoss import LinearOscillators
 from undamped.kernels.linear import block as fused
+from undamped.nn.bases.cell import Cell
+from undamped.nn.linoss import LinearOscillators
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import undamped
 from undamped._base.errors import OptionError
-from undamped.cells.bases.cell import reference_scan
 from undamped.kernels import InversionWarning
 from undamped.kernels.shared import chunks, threads
 from undamped.kernels.unicornn import backward as stack_backward
 from undamped.kernels.unicornn import engine, stack
+from undamped.nn.bases.cell import reference_scan
 
 MODES = ("reversible", "checkpoint", "stored")
 

@@ -22,7 +22,7 @@ MEMBERS = '''
 import torch
 from torch import nn
 
-from undamped.cells import Cell, network
+from undamped.nn import Cell, network
 from undamped._base.options import Fraction, PositiveInt
 from undamped._base.registry import tasks
 from undamped.lab.tasks import Batch, Chance

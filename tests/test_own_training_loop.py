@@ -12,8 +12,8 @@ import torch
 import undamped
 from undamped._base.registry import models
 from undamped.analysis.promises import measure
-from undamped.cells.bases.cell import Cell
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.bases.cell import Cell
+from undamped.nn.recurrent import Recurrent
 
 PAGE = Path(__file__).parents[1] / "docs" / "own-training-loop.md"
 PROMISING = [

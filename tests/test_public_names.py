@@ -36,7 +36,7 @@ def test_names_that_nobody_knows_are_refused():
     with pytest.raises(AttributeError, match="no attribute 'coRNNN'"):
         undamped.coRNNN  # noqa: B018
     with pytest.raises(ImportError):
-        from undamped.networks import coRNNN  # noqa: F401
+        from undamped.nn import coRNNN  # noqa: F401
 
 
 def test_all_public_names_can_be_imported_at_once():

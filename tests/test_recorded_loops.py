@@ -11,7 +11,7 @@ from undamped._base.registry import models
 from undamped.kernels.recorded import loop as loops
 from undamped.kernels.recorded.recorder import Repeated, recorded_by, recorder_for
 from undamped.kernels.recorded.scan import RecordingWarning
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.recurrent import Recurrent
 
 STEPS = 11  # two recordings of four, and three steps by themselves
 

@@ -15,8 +15,8 @@ from family_oracles import ORACLES
 from undamped._base.errors import OptionError
 from undamped._base.options import REQUIRED, convert, options_of
 from undamped._base.registry import models
-from undamped.cells.bases.cell import Cell
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.bases.cell import Cell
+from undamped.nn.recurrent import Recurrent
 
 # Numbers are written here that no optimiser of torch would leave.
 pytestmark = pytest.mark.filterwarnings("ignore:full-capacity-urnn. expected W on the unitary")
@@ -66,7 +66,7 @@ def test_every_cell_of_the_family_has_an_oracle():
         for name in models
         if isinstance(models[name], type)
         and issubclass(models[name], Recurrent)
-        and models[name].cell_class.__module__.startswith("undamped.cells")
+        and models[name].cell_class.__module__.startswith("undamped.nn")
     }
     assert family - set(ELSEWHERE) == set(ORACLES)
     for name, file in ELSEWHERE.items():

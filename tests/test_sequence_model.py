@@ -6,7 +6,8 @@ import torch
 import undamped
 from undamped._base.contract import Batch
 from undamped._base.errors import OptionError, ShapeError
-from undamped.networks import Decoder, EncoderDecoder, SequenceModel
+from undamped.models.encoder_decoder import Decoder, EncoderDecoder
+from undamped.models.sequence_model import SequenceModel
 
 LENGTHS = torch.tensor([6, 2, 4])
 

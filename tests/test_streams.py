@@ -22,7 +22,7 @@ from undamped.models.for_task import model_for
 from undamped.models.irregular.network import StampedNetwork
 from undamped.models.sequence_model import SequenceModel
 from undamped.models.task_model import StreamingModel
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.recurrent import Recurrent
 
 
 def bumps(count, seed, steps=128):

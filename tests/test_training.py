@@ -19,7 +19,7 @@ from undamped.lab.training.optimizers import (
     constrained_parameters,
     parameter_groups,
 )
-from undamped.networks import SequenceModel
+from undamped.models.sequence_model import SequenceModel
 
 QUICK = {"steps": 6, "batch_size": 8, "validate_every": 3}
 

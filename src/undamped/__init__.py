@@ -20,12 +20,12 @@ _NAMES = {
     "SequenceRegressor": "undamped.lab.estimators",
     "StableResidual": "undamped.ode.flows",
     "__version__": "undamped.version",
-    "build": "undamped.networks.models",
+    "build": "undamped.nn.models",
     "odeint": "undamped.ode",
     "odeint_adjoint": "undamped.ode",
     "odeint_dense": "undamped.ode",
     "odeint_event": "undamped.ode",
-    "penalty": "undamped.networks.penalty",
+    "penalty": "undamped.nn.penalties",
     "plain_loops": "undamped.kernels.dispatch",
 }
 

@@ -182,7 +182,7 @@ def import_modules(package: str) -> None:
             importlib.import_module(module.name)
 
 
-models: Registry[Any] = Registry("model", package=("undamped.cells", "undamped.networks"))
+models: Registry[Any] = Registry("model", package=("undamped.nn", "undamped.nn"))
 tasks: Registry[Any] = Registry("task", package="undamped.lab.tasks")
 solvers: Registry[Any] = Registry("solver", package="undamped.ode")
 instruments: Registry[Any] = Registry("instrument", package="undamped.analysis")

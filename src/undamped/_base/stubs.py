@@ -19,8 +19,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from undamped._base.describe import summary
 from undamped._base.options import Option, options_of
 
-PACKAGES = ("undamped", "undamped.cells", "undamped.networks", "undamped.lab.tasks")
-MADE = "undamped.networks.models"
+PACKAGES = ("undamped", "undamped.nn", "undamped.nn", "undamped.lab.tasks")
+MADE = "undamped.nn.models"
 """The module whose classes are made of declarations and stand in no file."""
 
 
@@ -37,7 +37,7 @@ def stub(package: str) -> str:
     classes, imports = [], []
     for name in module.__all__:
         member = getattr(module, name)
-        if package == "undamped.networks" and inspect.isclass(member) and member.__module__ == MADE:
+        if package == "undamped.nn" and inspect.isclass(member) and member.__module__ == MADE:
             classes.append(_network(name, member))
             base = member.__mro__[1]
             imports.append(f"from {base.__module__} import {base.__name__} as {base.__name__}")
@@ -75,7 +75,7 @@ def _home(package: str, name: str, member: Any) -> str:
     """Return the module from which a stub imports a name."""
     table = vars(sys.modules[package])["_NAMES"]
     home = table.get(name) or member.__module__
-    return "undamped.networks" if home == MADE and name != "build" else home
+    return "undamped.nn" if home == MADE and name != "build" else home
 
 
 def _network(name: str, network: Any) -> str:

@@ -25,7 +25,7 @@ from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace, numbers
 from undamped.analysis.core.unrolled import evaluating, without_fast_path
-from undamped.cells.bases.memory import MemoryCell
+from undamped.nn.bases.memory import MemoryCell
 
 Array = NDArray[Any]
 

@@ -27,7 +27,7 @@ from undamped.analysis.core.style import Style, Trace, positive
 from undamped.analysis.core.time_axis import layout_of
 from undamped.analysis.core.trend import Trend, log_trend
 from undamped.analysis.core.unrolled import evaluating, network_inside, unroll
-from undamped.networks import SequenceModel
+from undamped.models.sequence_model import SequenceModel
 
 Array = NDArray[Any]
 Verdict = Literal["vanish", "explode", "steady"]

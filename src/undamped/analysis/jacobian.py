@@ -27,7 +27,7 @@ from undamped.analysis.core.state_gradients import batch_axis
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.time_axis import layout_of
 from undamped.analysis.core.unrolled import State, Unrolled, evaluating, network_inside, unroll
-from undamped.networks import Recurrent
+from undamped.nn import Recurrent
 
 Array = NDArray[Any]
 Step = Callable[[Tensor], Tensor]

@@ -11,8 +11,8 @@ from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace, positive
 from undamped.analysis.promises import Measurement, measure
-from undamped.cells.bases.block import Block
-from undamped.networks import Recurrent
+from undamped.nn import Recurrent
+from undamped.nn.bases.block import Block
 
 
 @instruments.register("promises")

@@ -18,7 +18,7 @@ from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import evaluating
-from undamped.cells.relrnn import RelRNNCell
+from undamped.nn.relrnn import RelRNNCell
 
 
 @instruments.register("kept_steps")

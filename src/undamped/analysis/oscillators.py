@@ -21,8 +21,7 @@ from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import evaluating, network_inside
-from undamped.cells import UnICORNNCell
-from undamped.networks import Recurrent
+from undamped.nn import Recurrent, UnICORNNCell
 
 Array = NDArray[Any]
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from undamped._base.errors import OptionError, explain
-from undamped.cells.unicornn import UnICORNNCell
-from undamped.networks.oscillators import OscillatorNetwork
+from undamped.nn.oscillators import OscillatorNetwork
+from undamped.nn.unicornn import UnICORNNCell
 
 # (1 + x/n)^n ≤ 1 + 2x, which the paper's proofs use "for small Δt", holds up to the positive
 # root of e^x = 1 + 2x.

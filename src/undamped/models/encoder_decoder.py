@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.registry import models
 from undamped.models.sequence_model import draw_symbol
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.recurrent import Recurrent
 
 
 class Decoder(nn.Module):

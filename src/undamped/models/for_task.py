@@ -13,7 +13,7 @@ from undamped.models.irregular.network import StampedNetwork
 from undamped.models.point_model import PointModel
 from undamped.models.sequence_model import SequenceModel
 from undamped.models.task_model import TaskModel, refuse_unfit
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.recurrent import Recurrent
 
 
 def model_for(shape: TaskShape, name: str, options: Mapping[str, Any]) -> TaskModel:

@@ -12,7 +12,7 @@ from undamped._base.errors import OptionError, explain
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.registry import models
 from undamped.models.task_model import TaskModel, answers_of, refuse_unfit
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.recurrent import Recurrent
 from undamped.ode.flows.continuous_flow import ContinuousFlow
 
 

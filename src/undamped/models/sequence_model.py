@@ -27,7 +27,7 @@ from undamped.models.model_stream import ModelStream
 from undamped.models.network_stream import NetworkStream
 from undamped.models.stamped import gap_feature, hold_last, stamps_of, time_gaps
 from undamped.models.task_model import StreamingModel, refuse_unfit
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.recurrent import Recurrent
 
 InputKind = Literal["vectors", "symbols", "pixels", "states"]
 Readout = Literal["last", "every", "mean"]

@@ -14,7 +14,8 @@ from undamped.analysis.core.time_axis import layout_of
 from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
 from undamped.models.point_model import PointModel
-from undamped.networks import Recurrent, SequenceModel
+from undamped.models.sequence_model import SequenceModel
+from undamped.nn import Recurrent
 
 if TYPE_CHECKING:
     from undamped.lab.instruments.motion import Motion

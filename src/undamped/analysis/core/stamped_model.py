@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Batch
 from undamped._base.errors import ShapeError, explain
+from undamped.models.sequence_model import SequenceModel
 from undamped.models.task_model import TaskModel
-from undamped.networks import SequenceModel
 
 
 class WithBatch(nn.Module):

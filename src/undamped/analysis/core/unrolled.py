@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.contract import Batch
-from undamped.cells import Cell
-from undamped.networks import Recurrent, SequenceModel
+from undamped.models.sequence_model import SequenceModel
+from undamped.nn import Cell, Recurrent
 
 State = tuple[Tensor, ...]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from undamped._base.registry import models
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.recurrent import Recurrent
 
 
 def recurrent_networks(named: str) -> list[str]:

@@ -23,7 +23,7 @@ from undamped.kernels import linear_oscillator_scan, linear_scan
 from undamped.lab.benchmarks.linear_jax import jax_step, require_jax
 from undamped.lab.benchmarks.tables import markdown_table, step_bars, terminal_table
 from undamped.lab.benchmarks.timing import Timing, interleaved
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.recurrent import Recurrent
 
 SCAN, THEIRS = "linear_scan", "torch associative_scan"
 STACK, FLOOR = "linoss, 2 blocks", "its products and scans"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from undamped._base.errors import OptionError
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.recurrent import Recurrent
 
 
 def require_jax() -> None:

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from undamped._base.memory import peak_memory
 from undamped._base.registry import benchmarks, models
-from undamped.cells.bases.memory import MemoryCell
 from undamped.lab.benchmarks.recurrent_tables import BASELINE, RecurrentBenchmark, Shape
 from undamped.lab.benchmarks.timing import interleaved
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.bases.memory import MemoryCell
+from undamped.nn.recurrent import Recurrent
 
 TORCH = {"nn.RNN": nn.RNN, "nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}
 TORCH_PRODUCTS = {"nn.RNN": 1.0, "nn.LSTM": 4.0, "nn.GRU": 3.0}

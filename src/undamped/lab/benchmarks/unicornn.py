@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.registry import benchmarks, models
-from undamped.cells.bases.cell import reference_scan
 from undamped.lab.benchmarks.timing import Timing, interleaved, peak_memory
-from undamped.networks.oscillators import OscillatorNetwork
+from undamped.nn.bases.cell import reference_scan
+from undamped.nn.oscillators import OscillatorNetwork
 
 MODES = ("reversible", "checkpoint", "stored")
 SLOW = ("plain loop", "torchrecurrent")

@@ -53,7 +53,7 @@ def rivals(model: str) -> list[str]:
     from undamped.models.continuous.images import ImageModel
     from undamped.models.irregular.network import StampedNetwork
     from undamped.models.task_model import TaskModel, answers_of
-    from undamped.networks.recurrent import Recurrent
+    from undamped.nn.recurrent import Recurrent
 
     def kind(member: Any) -> tuple[Any, ...]:
         whole = issubclass(member, TaskModel)

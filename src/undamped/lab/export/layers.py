@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from undamped.cells.bases.cell import Cell
 from undamped.lab.export.graph import Graph
 from undamped.lab.export.operators import apply
+from undamped.nn.bases.cell import Cell
 
 
 def step_layer(

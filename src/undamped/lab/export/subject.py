@@ -13,7 +13,7 @@ from torch import Tensor
 from undamped._base.errors import OptionError, explain
 from undamped.models.sequence_model import SequenceModel
 from undamped.models.task_model import StreamingModel
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.recurrent import Recurrent
 from undamped.version import __version__
 
 if TYPE_CHECKING:

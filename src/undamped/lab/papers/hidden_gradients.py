@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from undamped._base.registry import tasks
 from undamped.lab.tasks.copying import RECALLED
-from undamped.networks import SequenceModel
+from undamped.models.sequence_model import SequenceModel
 
 
 def hidden_gradients(model: SequenceModel, task: str, delay: int, sequences: int) -> list[float]:

@@ -215,7 +215,7 @@ def run(
 
 
 def _check_network(name: str) -> None:
-    from undamped.networks.recurrent import Recurrent
+    from undamped.nn.recurrent import Recurrent
 
     kind = models[name]
     if not (isinstance(kind, type) and issubclass(kind, Recurrent)):

@@ -22,7 +22,8 @@ from undamped.lab.report.remedies import remedies
 from undamped.lab.tasks.task import Task
 from undamped.lab.training.environment import versions
 from undamped.models.point_model import PointModel
-from undamped.networks import LSTM, SequenceModel
+from undamped.models.sequence_model import SequenceModel
+from undamped.nn import LSTM
 from undamped.ode.flows.continuous_flow import ContinuousFlow
 
 Tick = Callable[[str], None]

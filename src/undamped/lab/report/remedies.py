@@ -10,11 +10,10 @@ from undamped._base.promises import Kind
 from undamped._base.registry import models
 from undamped.analysis.gradient_flow import GradientFlow
 from undamped.analysis.recall import Recall
-from undamped.cells import Cell
 from undamped.lab.report.commands import Commands
 from undamped.lab.report.model_report import Remedy
 from undamped.lab.report.oscillator_remedies import growth, oscillator_remedies
-from undamped.networks import Recurrent
+from undamped.nn import Cell, Recurrent
 
 KEEPS_SIZE = {Kind.VOLUME_PRESERVING, Kind.ISOMETRIC, Kind.STARTS_ISOMETRIC}
 """Promises of those that need no advice about growing."""

@@ -18,7 +18,7 @@ from undamped.lab.training.evaluation import detach_state
 from undamped.lab.training.guard import check_gradient, check_loss
 from undamped.lab.training.options import TrainOptions
 from undamped.models.task_model import TaskModel
-from undamped.networks.penalty import penalty
+from undamped.nn.penalties import penalty
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from undamped._base.errors import OptionError, explain
-from undamped.cells.bases.penalised import Penalised
 from undamped.models.continuous.options import KeepOptions, check_keeping
+from undamped.nn.bases.penalised import Penalised
 from undamped.ode.flows.gradient_keeping import (
     KEPT,
     Kept,

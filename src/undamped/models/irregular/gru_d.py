@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from undamped._base.checked import checked
 from undamped._base.options import PositiveFloat, PositiveInt, Units
 from undamped._base.registry import models
-from undamped.cells.gru import GRUCell
 from undamped.models.irregular.network import Parts, StampedNetwork
 from undamped.models.stamped import hold_last
+from undamped.nn.gru import GRUCell
 
 
 @models.register("gru-d")

@@ -14,13 +14,13 @@ from undamped._base.contract.clock import LONGEST_GAP
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt, Units
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.cells.gru import GRUCell
 from undamped.models.irregular.gap_flows import STABLE_STEP, SolvedFlow
 from undamped.models.irregular.model import StampedModel
 from undamped.models.irregular.network import JumpNetwork, Parts
 from undamped.models.latent.normal import log_normal
 from undamped.models.latent.points import Points, asked_points, seen_points
 from undamped.models.task_model import Aim, TaskLoss
+from undamped.nn.gru import GRUCell
 from undamped.ode.fields.gru_field import GRUField
 
 

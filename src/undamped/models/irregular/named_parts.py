@@ -10,8 +10,8 @@ from torch import nn
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import check_against, options_of, unknown_name
 from undamped._base.registry import models
-from undamped.cells.bases.cell import Cell
-from undamped.cells.registry import Unrolled
+from undamped.nn.bases.cell import Cell
+from undamped.nn.registry import Unrolled
 from undamped.ode.fields.bottleneck import BottleneckField
 from undamped.ode.fields.concat_squash import ConcatSquashField
 from undamped.ode.fields.gru_field import GRUField

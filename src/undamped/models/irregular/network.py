@@ -23,7 +23,7 @@ from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.promises import Promise
 from undamped.models.irregular.inquiries import Inquiries
 from undamped.models.stamped import time_gaps
-from undamped.networks.full_precision import in_full_precision
+from undamped.nn.full_precision import in_full_precision
 
 Parts = tuple[Tensor, ...]
 

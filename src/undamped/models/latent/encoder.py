@@ -12,7 +12,7 @@ from undamped._base.contract import Batch
 from undamped.models.irregular.network import StampedNetwork
 from undamped.models.latent.normal import Normal
 from undamped.models.stamped import stamps_of, time_gaps
-from undamped.networks.sequence_tensors import reverse_time
+from undamped.nn.sequence_tensors import reverse_time
 
 
 class BackwardEncoder(nn.Module):

@@ -13,7 +13,7 @@ from undamped._base.errors import OptionError, explain
 from undamped._base.options import Layers, Units, check
 from undamped._base.registry import models
 from undamped.models.relational.base import RelationalModel, SightOptions, start
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.recurrent import Recurrent
 
 
 @models.register("picture-rnn")

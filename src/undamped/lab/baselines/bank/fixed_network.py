@@ -11,7 +11,7 @@ from undamped._base.errors import OptionError, explain
 from undamped._base.registry import models
 from undamped.lab.baselines.bank.kernels.pools import Pools, Rates
 from undamped.lab.baselines.bank.listeners import STEPS_AT_ONCE, BankState, Listeners
-from undamped.networks.recurrent import Recurrent
+from undamped.nn.recurrent import Recurrent
 
 _AT_ONCE = 1e30  # a damping that leaves nothing of the sample before
 

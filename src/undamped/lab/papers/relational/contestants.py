@@ -43,7 +43,7 @@ def chosen(names: Sequence[str]) -> list[Contestant]:
             be a plus: "CoRelNet+frozen".
     """
     from undamped._base.registry import models
-    from undamped.networks.recurrent import Recurrent
+    from undamped.nn.recurrent import Recurrent
 
     found = []
     for name in names:

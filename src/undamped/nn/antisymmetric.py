@@ -1,0 +1,162 @@
+"""AntisymmetricRNN (Chang et al., 2019), plain and gated: Euler steps of a stable ODE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
+from undamped._base.promises import Kind, Promise
+from undamped.kernels.coupled import Step, steps
+from undamped.nn.bases.cell import State
+from undamped.nn.bases.coupled import CoupledCell
+from undamped.nn.registry import network
+from undamped.parametrizations.skew import Skew
+
+
+@network("antisymmetric", "AntisymmetricRNN")
+class AntisymmetricRNNCell(CoupledCell):
+    """AntisymmetricRNN: an Euler step of an ODE whose Jacobian has an imaginary spectrum.
+
+    Equation:
+        h' = h + ε tanh((A − γI) h + V x + b),  A = −Aᵀ
+
+    Symbols:
+        h hidden state, x input, A = W − Wᵀ trained, γ diffusion that makes up for Euler's
+        growth, ε step, V input matrix, b bias.
+
+    Promise:
+        The Jacobian of the ODE has eigenvalues with real parts between −γ and zero: signals
+        neither die out nor grow in continuous time.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        step: The step ε.
+        diffusion: The number γ.
+        weight_std: Standard deviation of √n times the entries of W at the start.
+
+    Example:
+        >>> net = undamped.AntisymmetricRNN(3, 16, step=0.05)
+        >>> output, state = net(torch.randn(50, 4, 3))
+
+    Reference:
+        B. Chang, M. Chen, E. Haber, E. H. Chi. AntisymmetricRNN: a dynamical system view on
+        recurrent neural networks. ICLR, 2019.
+    """
+
+    promises = (
+        Promise(Kind.STABLE_FLOW, "Jacobian eigenvalues of the ODE have real parts in [−γ, 0]"),
+        Promise(Kind.BOUNDED_STATE, "|h| ≤ εt after t steps from a zero state"),
+    )
+    projections = 1
+    costly_constants = True
+    needs_full_precision = True
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        step: PositiveFloat = 0.03,
+        diffusion: NonNegativeFloat = 0.001,
+        weight_std: NonNegativeFloat = 1.0,
+    ) -> None:
+        super().__init__(input_size, hidden_size)
+        self.step, self.diffusion = step, diffusion
+        self.input_weight = nn.Parameter(torch.empty(self.projections * hidden_size, input_size))
+        self.bias = nn.Parameter(torch.zeros(self.projections * hidden_size))
+        nn.init.normal_(self.input_weight, std=input_size**-0.5)
+        free = torch.randn(hidden_size, hidden_size) * weight_std * hidden_size**-0.5
+        self.weight: Tensor = nn.Parameter(free - free.t())
+        parametrize.register_parametrization(self, "weight", Skew(hidden_size))
+
+    def constrained_parameters(self) -> Iterable[nn.Parameter]:
+        """None: A is linear in its free numbers, and is trained like any other matrix."""
+        return ()
+
+    def constants(self) -> State:
+        """A − γI."""
+        return (self.weight - self.diffusion * torch.eye(self.hidden_size).to(self.weight),)
+
+    def flow_jacobian(self, projected: Tensor, state: State) -> Tensor:
+        """Return the Jacobian (batch, hidden, hidden) of the right-hand side at a state."""
+        (matrix,) = self.constants()
+        slope = 1 - torch.tanh(projected + self.product(state, (matrix,))).square()
+        return slope.unsqueeze(-1) * matrix
+
+    def input_tensors(self) -> State:
+        """V and b."""
+        return self.input_weight, self.bias
+
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """One Euler step."""
+        return (state[0] + self.step * torch.tanh(projected + self.product(state, constants)),)
+
+    def elementwise(self) -> Step:
+        """The kernel of the Euler step."""
+        return steps.Euler(self.step)
+
+    def state_bound(self, steps: int) -> tuple[float]:
+        """εt, since tanh is at most one."""
+        return (self.step * steps,)
+
+
+@network("gated-antisymmetric", "GatedAntisymmetricRNN")
+class GatedAntisymmetricRNNCell(AntisymmetricRNNCell):
+    """Gated AntisymmetricRNN: the same Euler step, with a gate that reads the same product.
+
+    Equation:
+        z = σ̂((A − γI) h + V_z x + b_z)
+        h' = h + ε z ⊙ tanh((A − γI) h + V x + b),  A = −Aᵀ
+
+    Symbols:
+        As in antisymmetric; z the gate, with its own input matrix and bias.
+
+    Promise:
+        As antisymmetric where the gate does not change; a gate that does adds a term of its
+        own slope to the Jacobian.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        step: The step ε.
+        diffusion: The number γ.
+        weight_std: Standard deviation of √n times the entries of W at the start.
+
+    Example:
+        >>> net = undamped.GatedAntisymmetricRNN(3, 16)
+        >>> output, state = net(torch.randn(50, 4, 3))
+
+    Reference:
+        B. Chang, M. Chen, E. Haber, E. H. Chi. AntisymmetricRNN: a dynamical system view on
+        recurrent neural networks. ICLR, 2019.
+    """
+
+    promises = (
+        Promise(Kind.STABLE_FLOW, "gates held, Jacobian eigenvalues have real parts in [−γ, 0]"),
+        Promise(Kind.BOUNDED_STATE, "|h| ≤ εt after t steps from a zero state"),
+    )
+    projections = 2
+
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """One gated Euler step."""
+        candidate, gate = projected.chunk(2, dim=-1)
+        product = self.product(state, constants)
+        opened = torch.sigmoid(gate + product)
+        return (state[0] + self.step * opened * torch.tanh(candidate + product),)
+
+    def flow_jacobian(self, projected: Tensor, state: State) -> Tensor:
+        """Return the Jacobian of the right-hand side with the gates held as they are."""
+        (matrix,) = self.constants()
+        candidate, gate = projected.chunk(2, dim=-1)
+        product = self.product(state, (matrix,))
+        slope = torch.sigmoid(gate + product) * (1 - torch.tanh(candidate + product).square())
+        return slope.unsqueeze(-1) * matrix
+
+    def elementwise(self) -> Step:
+        """The kernel of the gated Euler step."""
+        return steps.GatedEuler(self.step)

@@ -1,0 +1,105 @@
+"""Layers of linear units between two matrices: what all state-space cells share.
+
+The units are moved by a linear recurrence and driven by B u; the output is C s + D u, where s is
+what the units show. Both products are outside the loop over time, which is `linear_scan` or
+`linear_oscillator_scan`. An output needs the input of its step, so it is the first part of the
+state; a step reads only the others.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from undamped.kernels.linear.product import kept_product
+from undamped.kernels.linear.reading import read_and_pass
+from undamped.nn.bases.cell import Cell, State
+from undamped.nn.bases.ends import cut_off
+
+
+class StateSpaceCell(Cell):
+    """A cell whose units are linear.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of features of the output.
+        shown: How many numbers C reads.
+    """
+
+    fused = True
+    independent_units = True
+    needs_full_precision = True
+    in_chunks = True
+    input_weight: nn.Parameter  # (…, input)
+    output_weight: nn.Parameter  # (hidden, shown)
+
+    def __init__(self, input_size: int, hidden_size: int, shown: int) -> None:
+        super().__init__(input_size, hidden_size)
+        self.shown = shown
+        if input_size == hidden_size:
+            passing = torch.randn(hidden_size)
+        else:
+            passing = torch.randn(hidden_size, input_size) / input_size**0.5
+        self.pass_weight = nn.Parameter(passing)
+
+    @property
+    def state_sizes(self) -> tuple[int, ...]:
+        """The output, and what the units carry."""
+        return (self.hidden_size, *[self.shown] * (len(self.state_names) - 1))
+
+    def drive_weight(self) -> Tensor:
+        """B, (shown, input)."""
+        return self.input_weight
+
+    def drive(self, x: Tensor) -> Tensor:
+        """B u, (…, shown)."""
+        return F.linear(x, self.drive_weight())
+
+    def passing(self, x: Tensor) -> Tensor:
+        """D u, number by number where the sizes agree."""
+        if self.pass_weight.dim() == 1:
+            return self.pass_weight * x
+        return F.linear(x, self.pass_weight)
+
+    def project(self, x: Tensor) -> Tensor:
+        """B u and D u side by side."""
+        return torch.cat([self.drive(x), self.passing(x)], dim=-1)
+
+    def read(self, shown: Tensor) -> Tensor:
+        """C s."""
+        return F.linear(shown, self.output_weight)
+
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """Move the units, then read them."""
+        drive, passing = projected[..., : self.shown], projected[..., self.shown :]
+        moved = self.move(drive, state[1:], constants)
+        return (self.read(moved[0]) + passing, *moved)
+
+    @abstractmethod
+    def move(self, drive: Tensor, units: State, constants: State) -> State:
+        """Make one step of the units; what C reads comes first."""
+
+    @abstractmethod
+    def move_along(
+        self, drive: Tensor, units: State, lengths: Tensor | None
+    ) -> tuple[Tensor, State]:
+        """Make all steps of (time, batch, shown); return what is shown, and the last units."""
+
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """Both products at once for all steps, the linear recurrence in its kernel."""
+        drive, x = kept_product(x, self.drive_weight())
+        shown, units = self.move_along(drive, state[1:], lengths)
+        if self.pass_weight.dim() == 1:
+            output = read_and_pass(shown, x, self.output_weight, self.pass_weight)
+        else:
+            output = self.read(shown) + self.passing(x)
+        output, last = cut_off(output, state[0], lengths)
+        return output, (last, *units)
+
+
+def width_or(width: int, hidden_size: int) -> int:
+    """Return how many units there are: as many as were asked for, or as the output has features."""
+    return width or hidden_size

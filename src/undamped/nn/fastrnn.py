@@ -1,0 +1,161 @@
+"""FastRNN and FastGRNN (Kusupati et al., 2018): a weighted residual step, plain and gated."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from undamped._base.options import PositiveInt
+from undamped.kernels.coupled import Step, steps
+from undamped.nn.bases.cell import State
+from undamped.nn.bases.coupled import CoupledCell
+from undamped.nn.registry import network
+
+
+@network("fastrnn", "FastRNN")
+class FastRNNCell(CoupledCell):
+    """FastRNN: an Elman step, mixed with the old state by two trained numbers.
+
+    Equation:
+        h' = α tanh(U h + V x + b) + β h,  α = σ̂(a), β = σ̂(c)
+
+    Symbols:
+        h hidden state, x input, U recurrent matrix, V input matrix, b bias; a and c are trained
+        numbers.
+
+    Promise:
+        None strict; with α ≪ 1 and β ≈ 1 − α a step is close to the identity.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        new_logit: Where a starts.
+        old_logit: Where c starts.
+
+    Example:
+        >>> net = undamped.FastRNN(3, 16)
+        >>> output, state = net(torch.randn(50, 4, 3))
+
+    Reference:
+        A. Kusupati, M. Singh, K. Bhatia, A. Kumar, P. Jain, M. Varma. FastGRNN: a fast, accurate,
+        stable and tiny kilobyte sized gated recurrent neural network. NeurIPS, 2018.
+    """
+
+    dense = True
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        new_logit: float = -3.0,
+        old_logit: float = 3.0,
+    ) -> None:
+        super().__init__(input_size, hidden_size)
+        self.input_weight = nn.Parameter(0.1 * torch.randn(hidden_size, input_size))
+        self.weight_hh = nn.Parameter(0.1 * torch.randn(hidden_size, hidden_size))
+        self.bias = nn.Parameter(torch.ones(hidden_size))
+        self.new_logit = nn.Parameter(torch.tensor([new_logit]))
+        self.old_logit = nn.Parameter(torch.tensor([old_logit]))
+
+    def recurrent_matrices(self) -> tuple[Tensor, ...]:
+        """U."""
+        return (self.weight_hh,)
+
+    def constants(self) -> State:
+        """U, α and β."""
+        return self.weight_hh, torch.sigmoid(self.new_logit), torch.sigmoid(self.old_logit)
+
+    def input_tensors(self) -> State:
+        """V and b."""
+        return self.input_weight, self.bias
+
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """α tanh(…) + β h."""
+        _, new, old = constants
+        return (new * torch.tanh(projected + self.product(state, constants)) + old * state[0],)
+
+    def elementwise(self) -> Step:
+        """The kernel of the weighted sum."""
+        return steps.WeightedSum()
+
+    def elementwise_tensors(self, constants: State) -> State:
+        """α and β."""
+        return constants[1:]
+
+
+@network("fastgrnn", "FastGRNN")
+class FastGRNNCell(CoupledCell):
+    """FastGRNN: one gate that shares all its matrices with the candidate.
+
+    Equation:
+        s = U h + V x,  z = σ̂(s + b_z),  c = tanh(s + b)
+        h' = (ζ(1 − z) + ν) ⊙ c + z ⊙ h,  ζ and ν in (0, 1)
+
+    Symbols:
+        h hidden state, x input, U recurrent matrix, V input matrix, z gate, c candidate, ζ and ν
+        trained numbers (sigmoids of free ones).
+
+    Promise:
+        None strict.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        closed_logit: Where the free number behind ζ starts.
+        always_logit: Where the free number behind ν starts.
+
+    Example:
+        >>> net = undamped.FastGRNN(3, 16)
+        >>> output, state = net(torch.randn(50, 4, 3))
+
+    Reference:
+        A. Kusupati, M. Singh, K. Bhatia, A. Kumar, P. Jain, M. Varma. FastGRNN: a fast, accurate,
+        stable and tiny kilobyte sized gated recurrent neural network. NeurIPS, 2018.
+    """
+
+    dense = True
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        closed_logit: float = 1.0,
+        always_logit: float = -4.0,
+    ) -> None:
+        super().__init__(input_size, hidden_size)
+        self.input_weight = nn.Parameter(0.1 * torch.randn(hidden_size, input_size))
+        self.weight_hh = nn.Parameter(0.1 * torch.randn(hidden_size, hidden_size))
+        self.gate_bias = nn.Parameter(torch.ones(hidden_size))
+        self.bias = nn.Parameter(torch.ones(hidden_size))
+        self.closed_logit = nn.Parameter(torch.tensor([closed_logit]))
+        self.always_logit = nn.Parameter(torch.tensor([always_logit]))
+
+    def recurrent_matrices(self) -> tuple[Tensor, ...]:
+        """U."""
+        return (self.weight_hh,)
+
+    def constants(self) -> State:
+        """U, what the gate's bias has more than the candidate's, ζ and ν."""
+        numbers = torch.sigmoid(self.closed_logit), torch.sigmoid(self.always_logit)
+        return self.weight_hh, self.gate_bias - self.bias, *numbers
+
+    def input_tensors(self) -> State:
+        """V and b."""
+        return self.input_weight, self.bias
+
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """Gate and candidate from one sum."""
+        _, shift, closed, always = constants
+        total = projected + self.product(state, constants)
+        z = torch.sigmoid(total + shift)
+        return ((closed * (1 - z) + always) * torch.tanh(total) + z * state[0],)
+
+    def elementwise(self) -> Step:
+        """The kernel of the gate."""
+        return steps.FastGate()
+
+    def elementwise_tensors(self, constants: State) -> State:
+        """Shift, ζ and ν."""
+        return constants[1:]

@@ -1,0 +1,107 @@
+"""GORU (Jing et al., 2019): a gated unit around an orthogonal matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from undamped._base.options import PositiveInt
+from undamped._base.promises import Kind, Promise
+from undamped.kernels.coupled import Step, steps
+from undamped.nn.bases.activations import modrelu
+from undamped.nn.bases.cell import State
+from undamped.nn.bases.coupled import CoupledCell
+from undamped.nn.registry import network
+from undamped.parametrizations.exponential import Exponential
+from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
+
+
+@network("goru", "GORU")
+class GORUCell(CoupledCell):
+    """GORU: a GRU whose candidate reads the state through an orthogonal matrix.
+
+    Equation:
+        r = σ̂(U_r h + V_r x + b_r),  u = σ̂(U_u h + V_u x + b_u)
+        c = modReLU(V x + r ⊙ (O h)),  h' = u ⊙ h + (1 − u) ⊙ c
+
+    Symbols:
+        h hidden state, x input, r reset gate, u update gate, c candidate, O orthogonal (here the
+        exponential of a trained skew matrix; the paper multiplies plane rotations).
+
+    Promise:
+        O keeps every norm before, during and after training; the gates may still forget.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        initialisation: Where O starts.
+        reset_bias: Where b_r starts; the authors' program has 2.
+
+    Example:
+        >>> net = undamped.GORU(3, 16)
+        >>> output, state = net(torch.randn(50, 4, 3))
+
+    Reference:
+        L. Jing, C. Gulcehre, J. Peurifoy, Y. Shen, M. Tegmark, M. Soljačić, Y. Bengio. Gated
+        orthogonal recurrent units: on learning to forget. Neural Computation 31, 2019.
+    """
+
+    promises = (Promise(Kind.ISOMETRIC, "O is a rotation, trained or not"),)
+    costly_constants = True
+    needs_full_precision = True
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        initialisation: OrthogonalStart = "random",
+        reset_bias: float = 2.0,
+    ) -> None:
+        super().__init__(input_size, hidden_size)
+        self.input_weight = nn.Parameter(torch.empty(3 * hidden_size, input_size))
+        self.gate_weight = nn.Parameter(torch.empty(2 * hidden_size, hidden_size))
+        # The authors' start: gates that see next to nothing, and a candidate that is O h.
+        nn.init.uniform_(self.input_weight, -0.01, 0.01)
+        nn.init.uniform_(self.gate_weight, -0.01, 0.01)
+        self.gate_bias = nn.Parameter(torch.zeros(2 * hidden_size))
+        nn.init.constant_(self.gate_bias[:hidden_size], reset_bias)
+        # 0.01, and the 0.001 that their modReLU adds to every size.
+        self.bias = nn.Parameter(torch.full((hidden_size,), 0.011))
+        self.orthogonal: Tensor = nn.Parameter(orthogonal_start(initialisation, hidden_size))
+        parametrize.register_parametrization(self, "orthogonal", Exponential(hidden_size))
+
+    def constrained_parameters(self) -> Iterable[nn.Parameter]:
+        """The skew matrix behind O."""
+        return self.parametrizations["orthogonal"].parameters()  # type: ignore[index]
+
+    def recurrent_matrix(self) -> Tensor:
+        """O."""
+        return self.orthogonal
+
+    def constants(self) -> State:
+        """U_r, U_u and O, one above the other."""
+        return (torch.cat([self.gate_weight, self.orthogonal]),)
+
+    def input_tensors(self) -> State:
+        """V of both gates and the candidate, and the biases of the gates."""
+        return self.input_weight, torch.cat([self.gate_bias, torch.zeros_like(self.bias)])
+
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """Gates, candidate, mixture."""
+        reset, update, turned = self.product(state, constants).chunk(3, dim=-1)
+        reset_x, update_x, x = projected.chunk(3, dim=-1)
+        u = torch.sigmoid(update + update_x)
+        candidate = modrelu(x + torch.sigmoid(reset + reset_x) * turned, self.bias)
+        return (u * state[0] + (1 - u) * candidate,)
+
+    def elementwise(self) -> Step:
+        """The kernel of gates and candidate."""
+        return steps.GatedOrthogonal()
+
+    def elementwise_tensors(self, constants: State) -> State:
+        """The threshold of modReLU."""
+        return (self.bias,)

@@ -1,0 +1,273 @@
+"""IndRNN (Li et al., 2018, 2019): independent units, plain, residual and densely connected."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from undamped._base.options import PositiveFloat, PositiveInt
+from undamped._base.promises import Kind, Promise
+from undamped.kernels.indrnn.layer import independent_layer
+from undamped.nn.bases.cell import Cell, State
+from undamped.nn.bases.updates import Watched, may_look
+from undamped.nn.registry import network
+
+LongMemory = Literal["last", "all", "none"]
+Form = Literal["sums", "blocks"]
+
+
+@network("indrnn", "IndRNN")
+class IndRNNCell(Watched, Cell):
+    """IndRNN: each unit sees only its own past, and layers above mix what units remember.
+
+    Equation:
+        h' = relu(w ⊙ h + V x + b),  |w| ≤ g^(1/T)
+
+    Symbols:
+        h hidden state, x input, w recurrent weight per unit, V input matrix, b bias, T length of
+        the sequences, g how much a signal may grow over T steps.
+
+    Promise:
+        ‖∂h'/∂h‖ ≤ g^(1/T) at every step, so at most g over a sequence: w is clamped after every
+        step of an optimiser.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        gain: The number g.
+        steps: The number T for which g is meant.
+        long_memory: Which layers start with all w near the limit, the others being uniform from
+            zero to it; the paper's choice is the last.
+        normalise: Whether layers above the first read what is below with mean 0 and variance 1 over
+            its features at each step. It is what stands here for the authors' batch normalisation,
+            with which an output would depend on padding, on the other sequences and on the future.
+
+    Example:
+        >>> net = undamped.IndRNN(3, 16, num_layers=2, steps=50)
+        >>> output, state = net(torch.randn(50, 4, 3))
+
+    Reference:
+        S. Li, W. Li, C. Cook, C. Zhu, Y. Gao. Independently recurrent neural network (IndRNN):
+        building a longer and deeper RNN. CVPR, 2018.
+    """
+
+    promises = (Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ g^(1/T) at every step"),)
+
+    fused = True
+    independent_units = True
+    needs_full_precision = True
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        gain: PositiveFloat = 2.0,
+        steps: PositiveInt = 1000,
+        long_memory: LongMemory = "last",
+        normalise: bool = False,
+    ) -> None:
+        super().__init__(input_size, hidden_size)
+        self.normalise = normalise
+        self.limit = gain ** (1 / steps)
+        low = min(0.5 ** (1 / steps), self.limit) if long_memory != "none" else 0.0
+        self.weight = nn.Parameter(torch.empty(hidden_size).uniform_(low, self.limit))
+        self.input_weight = nn.Parameter(torch.empty(hidden_size, input_size))
+        self.bias = nn.Parameter(torch.zeros(hidden_size))
+        nn.init.kaiming_uniform_(self.input_weight, a=8)
+        self._told = False
+        self.watch()
+
+    @classmethod
+    def layer_options(cls, options: Mapping[str, Any], layer: int, layers: int) -> dict[str, Any]:
+        """Tell each layer whether it is to remember long, and the first not to normalise."""
+        chosen = dict(options)
+        if layer == 1:
+            chosen["normalise"] = False
+        if chosen.get("long_memory", "last") == "last" and layer < layers:
+            chosen["long_memory"] = "none"
+        return chosen
+
+    def read(self, x: Tensor) -> Tensor:
+        """Return u, what the matrix V is applied to."""
+        return F.layer_norm(x, x.shape[-1:]) if self.normalise else x
+
+    def project(self, x: Tensor) -> Tensor:
+        """V u + b."""
+        return F.linear(self.read(x), self.input_weight, self.bias)
+
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """relu(w ⊙ h + V x + b)."""
+        return (torch.relu(self.weight * state[0] + projected),)
+
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """Scan in the kernel for independent units."""
+        if self.training and torch.is_grad_enabled() and not self._told:
+            self._notice_strange_updates()
+        output, final = independent_layer(
+            self.read(x),
+            self.input_weight,
+            self.bias,
+            self.weight,
+            state[0],
+            lengths=lengths,
+        )
+        return output, (final,)
+
+    def watched_parameters(self) -> Iterable[nn.Parameter]:
+        """The recurrent weights."""
+        return [self.weight]
+
+    def after_update(self) -> None:
+        """Clamp the recurrent weights."""
+        self.clamp()
+
+    @torch.no_grad()
+    def clamp(self) -> None:
+        """Clamp the recurrent weights, after something other than an optimiser moved them."""
+        self.weight.clamp_(-self.limit, self.limit)
+
+    def _notice_strange_updates(self) -> None:
+        if self.updating or not may_look(self.weight):
+            return
+        largest = float(self.weight.detach().abs().max())
+        if not largest <= self.limit * (1 + 2 * torch.finfo(self.weight.dtype).eps):
+            self._told = True
+            warnings.warn(
+                f"{type(self).__name__}: expected recurrent weights of at most {self.limit:.6g}, "
+                f"got {largest:.6g}. Something other than an optimiser of torch.optim changes "
+                "them; call `cell.clamp()` after each of its updates.",
+                stacklevel=2,
+            )
+
+    def step_gradient_bound(self) -> Tensor:
+        """g^(1/T), where training has kept w."""
+        return torch.tensor(self.limit)
+
+
+@network("residual-indrnn", "ResidualIndRNN")
+class ResidualIndRNNCell(IndRNNCell):
+    """Residual IndRNN: layers read the sum of the layer below and those S apart under it.
+
+    Equation:
+        h' = relu(w ⊙ h + V u + b),  u^ℓ = y^(ℓ−1) + y^(ℓ−1−S) + y^(ℓ−1−2S) + …
+
+    Symbols:
+        As in indrnn; ℓ counts layers from 1, u¹ is the network's input, y outputs of layers. With
+        form="blocks" only layers 2, 2 + S, 2 + 2S, … read the sum and the others the layer below:
+        blocks x + F_S(… F₁(x)) between a first and a last layer; the authors have S = 2.
+
+    Promise:
+        As indrnn in time; in depth the sum hands gradients down unchanged.
+
+    Args:
+        input_size: Number of features of the input at each step; of all sources together.
+        hidden_size: Number of hidden units.
+        gain: The number g.
+        steps: The number T for which g is meant.
+        long_memory: Which layers start with all w near the limit.
+        normalise: Whether layers above the first read u normalised over its features at each step,
+            as in indrnn.
+        skip: The number S of layers between two terms of the sum.
+        form: Whether every layer reads a sum, or the first of every S.
+
+    Example:
+        >>> net = undamped.ResidualIndRNN(3, 16, num_layers=6, steps=50)
+        >>> output, state = net(torch.randn(50, 4, 3))
+
+    Reference:
+        S. Li, W. Li, C. Cook, Y. Gao. Deep independently recurrent neural network (IndRNN).
+        arXiv:1910.06251, 2019.
+    """
+
+    independent_units = False  # a layer reads several others, a block one
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        gain: PositiveFloat = 2.0,
+        steps: PositiveInt = 1000,
+        long_memory: LongMemory = "last",
+        normalise: bool = False,
+        skip: PositiveInt = 2,
+        form: Form = "sums",
+    ) -> None:
+        super().__init__(
+            input_size,
+            hidden_size,
+            gain=gain,
+            steps=steps,
+            long_memory=long_memory,
+            normalise=normalise,
+        )
+        self.skip, self.terms = skip, 1
+        self.form: Form = form
+
+    @classmethod
+    def sources(cls, layer: int, options: Mapping[str, Any]) -> tuple[int, ...]:
+        """The layer below and every S-th layer under it, but never the input beside others."""
+        skip = options.get("skip", 2)
+        if options.get("form", "sums") == "blocks" and layer > 1 and (layer - 2) % skip:
+            return (layer - 1,)
+        return tuple(range(layer - 1, 0, -skip)) or (0,)
+
+    def draw_sources(self, sizes: tuple[int, ...]) -> None:
+        """One matrix for the sum, in place of one for all sources side by side."""
+        self.terms = len(sizes)
+        self.input_weight = nn.Parameter(torch.empty(self.hidden_size, sizes[0]))
+        nn.init.kaiming_uniform_(self.input_weight, a=8)
+
+    def read(self, x: Tensor) -> Tensor:
+        """Return u, the sum of the sources."""
+        return super().read(
+            torch.stack(x.chunk(self.terms, dim=-1)).sum(0) if self.terms > 1 else x
+        )
+
+
+@network("dense-indrnn", "DenseIndRNN")
+class DenseIndRNNCell(IndRNNCell):
+    """Dense IndRNN: every layer reads the input and all layers below.
+
+    Equation:
+        h' = relu(w ⊙ h + V [x, y¹, …, y^(ℓ−1)] + b),  |w| ≤ g^(1/T)
+
+    Symbols:
+        As in indrnn; x the network's input, y outputs of the layers below layer ℓ.
+
+        The authors' network has bottlenecks and transitions, IndRNN layers of other widths; here
+        all layers are of one width.
+
+    Promise:
+        As indrnn in time; in depth every layer has a short way to the input.
+
+    Args:
+        input_size: Number of features of the input at each step; of all sources together.
+        hidden_size: Number of hidden units.
+        gain: The number g.
+        steps: The number T for which g is meant.
+        long_memory: Which layers start with all w near the limit.
+        normalise: Whether layers above the first read what is below normalised over its features at
+            each step, as in indrnn.
+
+    Example:
+        >>> net = undamped.DenseIndRNN(3, 16, num_layers=3, steps=50)
+        >>> output, state = net(torch.randn(50, 4, 3))
+
+    Reference:
+        S. Li, W. Li, C. Cook, Y. Gao. Deep independently recurrent neural network (IndRNN).
+        arXiv:1910.06251, 2019.
+    """
+
+    independent_units = False  # a layer reads several others, a block one
+
+    @classmethod
+    def sources(cls, layer: int, options: Mapping[str, Any]) -> tuple[int, ...]:
+        """Everything below."""
+        return tuple(range(layer))

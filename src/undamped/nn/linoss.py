@@ -1,0 +1,201 @@
+"""LinOSS (Rusch and Rus, 2025): linear oscillators between two matrices."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.promises import Kind, Promise
+from undamped.kernels.linear.block import BlockWeights, goes_in_tiles, oscillator_block
+from undamped.kernels.linear.oscillator import linear_oscillator_scan
+from undamped.nn.bases.cell import State
+from undamped.nn.bases.state_space import StateSpaceCell, width_or
+from undamped.nn.registry import network
+
+Method = Literal["im", "imex"]
+
+
+class LinearOscillators(StateSpaceCell):
+    """What LinOSS and D-LinOSS share: z' = a z − k x + f B u, x' = x + Δ z', y = C x + D u.
+
+    The matrices B and C of the papers are complex; a complex oscillator is two real ones with the
+    same frequency, and the real part of C x is a real matrix times their positions.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of features of the output.
+        oscillators: The number P of complex oscillators.
+    """
+
+    state_names = ("output", "position", "velocity")
+    # The papers' largest. Tasks may say ten times that for all: then squared frequencies pass zero
+    # within a few updates, and what nothing pulls back drifts without bound.
+    largest_rate = 1e-3
+    step_logit: nn.Parameter  # (oscillators,)
+
+    def __init__(self, input_size: int, hidden_size: int, oscillators: int) -> None:
+        super().__init__(input_size, hidden_size, 2 * oscillators)
+        self.oscillators = oscillators
+        # Real parts above imaginary ones; of C, with the sign that the real part of C x has.
+        bound = input_size**-0.5
+        self.input_weight = nn.Parameter(
+            torch.empty(2 * oscillators, input_size).uniform_(-bound, bound)
+        )
+        bound = oscillators**-0.5
+        self.output_weight = nn.Parameter(
+            torch.empty(hidden_size, 2 * oscillators).uniform_(-bound, bound)
+        )
+
+    def step_size(self) -> Tensor:
+        """Δ of each complex oscillator."""
+        return torch.sigmoid(self.step_logit)
+
+    @abstractmethod
+    def coefficients(self) -> tuple[Tensor | None, Tensor, Tensor, Tensor]:
+        """a (None where it is one), k, f and Δ of each complex oscillator."""
+
+    def _of_both_parts(self) -> tuple[Tensor | None, Tensor, Tensor, Tensor]:
+        keep, *others = self.coefficients()
+        pull, push, step = (part.repeat(2) for part in others)
+        return None if keep is None else keep.repeat(2), pull, push, step
+
+    def constants(self) -> State:
+        """a, k, f and Δ."""
+        keep, pull, push, step = self._of_both_parts()
+        return torch.ones_like(pull) if keep is None else keep, pull, push, step
+
+    def move(self, drive: Tensor, units: State, constants: State) -> State:
+        """Kick the velocity with the old position, then move the position with the new velocity."""
+        position, velocity = units
+        keep, pull, push, step = constants
+        velocity = keep * velocity + (push * drive - pull * position)
+        return position + step * velocity, velocity
+
+    def move_along(
+        self, drive: Tensor, units: State, lengths: Tensor | None
+    ) -> tuple[Tensor, State]:
+        """All steps in one compiled loop."""
+        position, velocity = units
+        return linear_oscillator_scan(drive, *self._of_both_parts(), (position, velocity), lengths)
+
+    def scans_blocks(self, steps: int, batch: int) -> bool:
+        """Whether there are sequences for all threads, and none of the input is turned."""
+        numbers = steps * batch * self.hidden_size
+        return self.pass_weight.dim() == 1 and goes_in_tiles(numbers, batch)
+
+    def scan_in_block(
+        self,
+        e: Tensor,
+        state: State,
+        lengths: Tensor | None,
+        gate: nn.Linear,
+        masks: State,
+        epsilon: float,
+    ) -> tuple[Tensor, State] | None:
+        """The whole block in one compiled pass, where there is one for these tensors."""
+        if not self.scans_blocks(*e.shape[:2]):
+            return None
+        position, velocity = state[2:]
+        keep, *others = self._of_both_parts()
+        coefficients = torch.stack([torch.ones_like(others[0]) if keep is None else keep, *others])
+        learnt = (self.drive_weight(), self.output_weight, self.pass_weight)
+        weights = BlockWeights(coefficients, *learnt, gate.weight, gate.bias, masks)
+        found = oscillator_block(e, weights, position, velocity, lengths, epsilon)
+        if found is None:
+            return None
+        ends = [found.last, found.shown]
+        if lengths is not None:  # of what is over before it begins the state stays
+            begun = (lengths > 0).unsqueeze(-1)
+            ends = [torch.where(begun, new, old) for new, old in zip(ends, state, strict=False)]
+        return found.output, (*ends, found.position, found.velocity)
+
+    @abstractmethod
+    def free_parameters(self) -> list[nn.Parameter]:
+        """What the eigenvalues depend on."""
+
+    def recurrent_matrix(self) -> Tensor:
+        """The matrix of a step on positions and velocities (x | z)."""
+        keep, pull, _, step = (torch.diag(part) for part in self.constants())
+        eye = torch.eye(self.shown, dtype=keep.dtype, device=keep.device)
+        return torch.cat(
+            [torch.cat([eye - step @ pull, step @ keep], 1), torch.cat([-pull, keep], 1)]
+        )
+
+
+@network("linoss", "LinOSS")
+class LinOSSCell(LinearOscillators):
+    """LinOSS: a layer of linear, forced oscillators, with one frequency and one step each.
+
+    Equation:
+        im: z' = S (z − Δ A x + Δ B u), x' = x + Δ z', S = 1 / (1 + Δ² A)
+        imex: z' = z + Δ (−A x + B u), x' = x + Δ z'
+        y = Re(C x) + D u
+
+    Symbols:
+        x positions and z velocities, complex; u input, y output, A = relu(Â) squared frequencies,
+        Δ = σ̂(δ) steps, one of each for an oscillator, B and C complex matrices, D a factor for
+        every feature, or a matrix where input and output differ in size.
+
+        The layer is linear. The papers put normalisation, a gelu, a gated linear unit and a sum
+        with the input around it: block="batch-norm", or "layer-norm", which streams.
+
+    Promise:
+        |λ|² = 1 / (1 + Δ² A) for im, at most one and less for fast oscillators; |λ| = 1 for imex
+        while Δ² A ≤ 4, so it forgets nothing, and its gradient is found backwards in time.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of features of the output.
+        oscillators: Number of complex oscillators; 0 for as many as the output has features.
+        method: How the equation is integrated, implicitly (im) or by turns (imex).
+
+    Example:
+        >>> net = undamped.LinOSS(6, 16, num_layers=2, oscillators=8)
+        >>> output, state = net(torch.randn(50, 4, 6))
+
+    Reference:
+        T. K. Rusch, D. Rus. Oscillatory state-space models. ICLR, 2025.
+    """
+
+    promises = (Promise(Kind.SCALED_SPECTRUM, "|λ|² = 1/(1 + Δ²A) for im, 1 for imex (Δ²A ≤ 4)"),)
+    recipe: ClassVar = {"model": {"num_layers": 2, "block": "layer-norm"}}
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        oscillators: NonNegativeInt = 0,
+        method: Method = "im",
+    ) -> None:
+        super().__init__(input_size, hidden_size, width_or(oscillators, hidden_size))
+        self.method: Method = method
+        self.frequency = nn.Parameter(torch.rand(self.oscillators))
+        self.step_logit = nn.Parameter(torch.rand(self.oscillators))
+
+    def coefficients(self) -> tuple[Tensor | None, Tensor, Tensor, Tensor]:
+        """S, S Δ A, S Δ and Δ; S is one for imex."""
+        step, squared = self.step_size(), torch.relu(self.frequency)
+        if self.method == "imex":
+            return None, step * squared, step, step
+        keep = 1 / (1 + step**2 * squared)
+        return keep, keep * step * squared, keep * step, step
+
+    def free_parameters(self) -> list[nn.Parameter]:
+        """Â and δ."""
+        return [self.frequency, self.step_logit]
+
+    def spectrum(self) -> Tensor:
+        """The moduli of all eigenvalues, 4 for each complex oscillator."""
+        angle = self.step_size() ** 2 * torch.relu(self.frequency)
+        if self.method == "im":
+            return (1 / (1 + angle)).sqrt().repeat(4)
+        # λ² − (2 − Δ²A) λ + 1 = 0: a pair on the circle, or two real numbers beyond Δ²A = 4.
+        half = 1 - angle / 2
+        root = (half**2 - 1).clamp(min=0).sqrt()
+        larger = torch.where(angle <= 4, torch.ones_like(half), half.abs() + root)
+        return torch.cat([larger, 1 / larger]).repeat(2)

@@ -1,0 +1,146 @@
+"""MomentumRNN (Nguyen et al., 2020) and its Adam, RMSProp and Nesterov variants."""
+
+from __future__ import annotations
+
+from undamped._base.promises import Kind, Promise
+from undamped.nn.bases.momentum import (
+    AdamDriven,
+    MomentumDriven,
+    NesterovDriven,
+    RMSPropDriven,
+)
+from undamped.nn.registry import network
+
+
+@network("momentum-rnn", "MomentumRNN")
+class MomentumRNNCell(MomentumDriven):
+    """MomentumRNN: the input enters through a velocity, as in the heavy-ball method.
+
+    Equation:
+        v' = μ v + s (W x + b),  h' = tanh(U h + v')
+
+    Symbols:
+        h hidden state, v velocity, x input, U recurrent matrix, W input matrix, b bias, μ
+        momentum, s step.
+
+    Promise:
+        Written in h alone, ∂h'/∂h = D (U + μΣ) with Σ the slope of arctanh, at least one: the
+        gradient vanishes more slowly than the RNN's D U.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        momentum: The number μ.
+        step: The number s.
+
+    Example:
+        >>> net = undamped.MomentumRNN(3, 16)
+        >>> output, (h, v) = net(torch.randn(50, 4, 3))
+
+    Reference:
+        T. M. Nguyen, R. G. Baraniuk, A. L. Bertozzi, S. J. Osher, B. Wang. MomentumRNN: integrating
+        momentum into recurrent neural networks. NeurIPS, 2020.
+    """
+
+    promises = (
+        Promise(Kind.SLOWER_VANISHING, "early inputs reach the state more than with μ = 0"),
+    )
+    state_names = ("hidden", "velocity")
+
+
+@network("nesterov-rnn", "NesterovRNN")
+class NesterovRNNCell(NesterovDriven):
+    """Nesterov RNN: momentum that grows from step to step, and starts again now and then.
+
+    Equation:
+        v' = k/(k + 3) v + s (W x + b),  h' = tanh(U h + v'),  k = t mod F
+
+    Symbols:
+        As in momentum-rnn; t steps so far, F steps between restarts.
+
+    Promise:
+        None strict; within a cycle as momentum-rnn.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        step: The number s.
+        restart: The number F.
+
+    Example:
+        >>> net = undamped.NesterovRNN(3, 16, restart=40)
+        >>> output, (h, v, count) = net(torch.randn(50, 4, 3))
+
+    Reference:
+        T. M. Nguyen, R. G. Baraniuk, A. L. Bertozzi, S. J. Osher, B. Wang. MomentumRNN: integrating
+        momentum into recurrent neural networks. NeurIPS, 2020.
+    """
+
+    state_names = ("hidden", "velocity", "count")
+
+
+@network("rmsprop-rnn", "RMSPropRNN")
+class RMSPropRNNCell(RMSPropDriven):
+    """RMSProp RNN: the input enters divided by its running size.
+
+    Equation:
+        u = W x + b,  m' = β m + (1 − β) u²,  h' = tanh(U h + s u/√(m' + δ))
+
+    Symbols:
+        As in momentum-rnn; m running mean of squares, β its decay, δ against zero.
+
+    Promise:
+        None strict.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        step: The number s.
+        decay: The number β.
+        softening: The number δ. The authors have 1e-16, with which an input of exactly zero
+            has a slope of 1e8.
+
+    Example:
+        >>> net = undamped.RMSPropRNN(3, 16)
+        >>> output, (h, m) = net(torch.randn(50, 4, 3))
+
+    Reference:
+        T. M. Nguyen, R. G. Baraniuk, A. L. Bertozzi, S. J. Osher, B. Wang. MomentumRNN: integrating
+        momentum into recurrent neural networks. NeurIPS, 2020.
+    """
+
+    state_names = ("hidden", "moment")
+
+
+@network("adam-rnn", "AdamRNN")
+class AdamRNNCell(AdamDriven):
+    """Adam RNN: a velocity divided by the running size of the input.
+
+    Equation:
+        u = W x + b,  v' = μ v + s u,  m' = β m + (1 − β) u²,  h' = tanh(U h + v'/√(m' + δ))
+
+    Symbols:
+        As in momentum-rnn and rmsprop-rnn.
+
+    Promise:
+        None strict.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        momentum: The number μ.
+        step: The number s.
+        decay: The number β.
+        softening: The number δ. The authors have 1e-16, with which an input of exactly zero
+            has a slope of 1e8.
+
+    Example:
+        >>> net = undamped.AdamRNN(3, 16)
+        >>> output, (h, v, m) = net(torch.randn(50, 4, 3))
+
+    Reference:
+        T. M. Nguyen, R. G. Baraniuk, A. L. Bertozzi, S. J. Osher, B. Wang. MomentumRNN: integrating
+        momentum into recurrent neural networks. NeurIPS, 2020.
+    """
+
+    state_names = ("hidden", "velocity", "moment")

@@ -1,0 +1,322 @@
+"""Any cell as a network: layers, directions, lengths, dropout, state in and out, streams.
+
+The network is used like `torch.nn.LSTM`. Sequences are time first unless `batch_first`. Where
+`lengths` are given, what lies beyond a sequence's end is cut to zero before anything sees it, so
+padding can be anything at all and changes neither outputs, final states nor gradients.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import PositiveInt
+from undamped._base.torch_internals import own_parameters
+from undamped.nn.bases.block import Block
+from undamped.nn.bases.cell import Cell, State
+from undamped.nn.call_checks import (
+    check_lengths,
+    check_shape,
+    check_type,
+    refuse_lengths,
+    refuse_packed,
+)
+from undamped.nn.cell_stack import CellStack
+from undamped.nn.full_precision import in_full_precision
+from undamped.nn.in_chunks import run_in_chunks, worth_it
+from undamped.nn.sequence_tensors import (
+    all_full,
+    join_features,
+    map_state,
+    padding_mask,
+    reverse_time,
+)
+from undamped.nn.stream import Stream
+
+if TYPE_CHECKING:
+    from undamped.kernels import OscillatorStream
+
+
+class Recurrent(CellStack):
+    """A cell unrolled in time, built with the arguments of `CellStack`."""
+
+    # Calls
+
+    @in_full_precision
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        state: Tensor | State | None = None,
+        lengths: Tensor | None = None,
+        *,
+        hx: Tensor | State | None = None,
+    ) -> tuple[Tensor | PackedSequence, Tensor | State]:
+        """Run over a sequence; return the outputs of the last layer and the final state.
+
+        Args:
+            input: (time, batch, input), (batch, time, input) with `batch_first`, (time, input)
+                without a batch, or a `PackedSequence`.
+            state: The state before the first step; zeros if none is given.
+            lengths: (batch,) the true length of each sequence; what lies beyond is ignored.
+            hx: The state, by the name that torch.nn.LSTM has for it.
+        """
+        if hx is not None:
+            if state is not None:
+                raise OptionError(
+                    f"{type(self).__name__}: expected state or hx, which are the same, got both. "
+                    "Leave one out."
+                )
+            state = hx
+        if isinstance(input, PackedSequence):
+            refuse_lengths(type(self).__name__, lengths)
+            return self._forward_packed(input, state)
+        x, state, unbatched = self._check_input(input, state)
+        lengths = check_lengths(lengths, x)
+        if not x.shape[1]:
+            return self._answer_to_nobody(self.forward, x, state)
+        output, states = self._run(x, self._split_state(state, x), lengths)
+        final = self._join_states(states)
+        if unbatched:
+            return output.squeeze(1), map_state(final, lambda part: part.squeeze(1))
+        return output.transpose(0, 1) if self.batch_first else output, final
+
+    @in_full_precision
+    def last(
+        self,
+        input: Tensor | PackedSequence,
+        state: Tensor | State | None = None,
+        lengths: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | State]:
+        """Return only the output at each sequence's true end (batch, features), and the state.
+
+        With two directions it holds the forward output at the end and the backward output at
+        the beginning: what each direction knows after having read everything. A `PackedSequence`
+        says its lengths itself.
+        """
+        x, state, lengths, unbatched = self._check_sequence(input, state, lengths)
+        if not x.shape[1]:
+            return self._answer_to_nobody(self.last, x, state)
+        states = self._run_to_end(x, self._split_state(state, x), lengths)
+        top = self.num_layers - 1
+        ends = [
+            self.cell(top, d).output(states[top * self.directions + d])
+            for d in range(self.directions)
+        ]
+        output, final = torch.cat(ends, dim=-1), self._join_states(states)
+        if unbatched:
+            return output.squeeze(0), map_state(final, lambda part: part.squeeze(1))
+        return output, final
+
+    @in_full_precision
+    def mean(
+        self,
+        input: Tensor | PackedSequence,
+        state: Tensor | State | None = None,
+        lengths: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | State]:
+        """Return the mean of the outputs over each true length (batch, features), and the state.
+
+        Where a long sequence is gone through in chunks, its outputs are never there all at once.
+        """
+        x, state, lengths, unbatched = self._check_sequence(input, state, lengths)
+        if not x.shape[1]:
+            return self._answer_to_nobody(self.mean, x, state)
+        states = self._split_state(state, x)
+        if worth_it(self, x):
+            total, states = run_in_chunks(self, x, states, lengths, "sum")
+        else:
+            output, states = self._run(x, states, lengths)
+            total = output.sum(0)
+        mean = total / (x.shape[0] if lengths is None else lengths.to(total).unsqueeze(-1))
+        final = self._join_states(states)
+        if unbatched:
+            return mean.squeeze(0), map_state(final, lambda part: part.squeeze(1))
+        return mean, final
+
+    @in_full_precision
+    def step(self, x: Tensor, state: Tensor | State | None = None) -> tuple[Tensor, Tensor | State]:
+        """Take one sample (batch, input) or (input,) of a stream; return output and state.
+
+        Dropout is never applied: its mask belongs to a whole sequence, a stream has no end.
+        """
+        if self.bidirectional:
+            raise OptionError(
+                f"{type(self).__name__}.step: expected a network with one direction, got a "
+                "bidirectional one. A stream has no end to start from; build it with "
+                "bidirectional=False."
+            )
+        refuse_packed(type(self).__name__, x)
+        x, state, unbatched = self._check_input(x.unsqueeze(0), state, stream=True)
+        if not x.shape[1]:
+            return self._answer_to_nobody(self.step, x, state)
+        states = self._split_state(state, x)
+        outputs, finals = [x[0]], []
+        for layer, cell in enumerate(self.cells):  # one direction, so one cell per layer
+            assert isinstance(cell, Cell)
+            source = join_features([outputs[i] for i in self.layer_sources(layer + 1)])
+            constants = cell.steady_constants()
+            final = cell.advance(cell.project(source), states[layer], constants)
+            finals.append(final)
+            outputs.append(cell.output(final))
+        output, joined = outputs[-1], self._join_states(finals)
+        if unbatched:
+            return output.squeeze(0), map_state(joined, lambda part: part.squeeze(1))
+        return output, joined
+
+    def _answer_to_nobody(self, call: Any, x: Tensor, state: Tensor | State | None) -> Any:
+        """Answer an empty batch (time, 0, input): as to one sequence of zeros, which is cut off."""
+        if state is not None:
+            self._split_state(state, x)  # which says what is wrong
+        one = x.new_zeros(x.shape[0], 1, x.shape[2])
+        if call == self.step:
+            output, final = call(one[0])
+            return output[:0], map_state(final, lambda part: part[:, :0])
+        output, final = call(one.transpose(0, 1) if self.batch_first else one)
+        batch_at = 0 if call in (self.last, self.mean) or self.batch_first else 1
+        return output.narrow(batch_at, 0, 0), map_state(final, lambda part: part[:, :0])
+
+    def stream(
+        self, state: Tensor | State | None = None, *, batch: PositiveInt = 1
+    ) -> Stream | OscillatorStream:
+        """Return an object that is fed samples one at a time by `push`, without gradients.
+
+        It is a snapshot: the network may be trained, moved or loaded afterwards, the stream goes
+        on with the parameters of the moment of its creation. So it checks nothing and computes
+        every constant once, and is faster than `step` in a loop.
+
+        Args:
+            state: The state to go on from, as a call returned it; the initial one if none is given.
+            batch: How many streams run side by side; a given state says so itself.
+
+        Example:
+            >>> stream = net.stream()
+            >>> outputs = [stream.push(x_t) for x_t in samples]
+        """
+        if self.bidirectional:
+            raise OptionError(
+                explain(
+                    f"{type(self).__name__}.stream",
+                    expected="a network with one direction",
+                    got="bidirectional=True",
+                    remedy="A stream has no end to start from; build it with bidirectional=False.",
+                )
+            )
+        if state is not None and (state if isinstance(state, Tensor) else state[0]).dim() == 2:
+            state = map_state(state, lambda part: part.unsqueeze(1))
+        first = state if state is None or isinstance(state, Tensor) else state[0]
+        size = batch if first is None else first.shape[1]
+        like = next(self.parameters()).new_empty(1, size, 1)
+        return self._make_stream(self._split_state(state, like))
+
+    def _make_stream(self, states: list[State]) -> Stream | OscillatorStream:
+        return Stream(self, states)
+
+    def _run(
+        self, x: Tensor, states: list[State], lengths: Tensor | None
+    ) -> tuple[Tensor, list[State]]:
+        """Run all layers over (time, batch, input); return the top outputs and all states."""
+        if worth_it(self, x):
+            return run_in_chunks(self, x, states, lengths, "every")
+        if lengths is not None:
+            x = x.masked_fill(padding_mask(x, lengths), 0)
+        return self._run_layers(x, states, lengths, self._draw_masks(x))
+
+    def _run_layers(
+        self, x: Tensor, states: list[State], lengths: Tensor | None, masks: list[State]
+    ) -> tuple[Tensor, list[State]]:
+        """Run one layer after the other over the whole of x."""
+        outputs, finals = [x], []
+        for layer in range(self.num_layers):
+            source = join_features([outputs[i] for i in self.layer_sources(layer + 1)])
+            both = []
+            for direction in range(self.directions):
+                cell = self.cell(layer, direction)
+                at = layer * self.directions + direction
+                turned = reverse_time(source, lengths) if direction else source
+                if isinstance(cell, Block):
+                    output, final = cell.scan_with(turned, states[at], lengths, masks[at])
+                else:
+                    output, final = cell.scan(turned, states[at], lengths)
+                both.append(reverse_time(output, lengths) if direction else output)
+                finals.append(final)
+            output = join_features(both)
+            if self.block == "none" and masks[layer]:
+                output = output * masks[layer][0]
+            outputs.append(output)
+        return outputs[-1], finals
+
+    def _draw_masks(self, x: Tensor) -> list[State]:
+        """Draw what is dropped in a pass: for each block, or behind each layer but the last."""
+        if self.block != "none":
+            blocks = [cell for cell in self.cells if isinstance(cell, Block)]
+            return [block.draw_masks(x.shape[1], x) for block in blocks]
+        masks: list[State] = [()] * self.num_layers
+        if self.dropout and self.training:
+            for layer in range(self.num_layers - 1):
+                width = self.directions * self.cell(layer).output_size
+                masks[layer] = (self._dropout_mask(x.new_empty(1, x.shape[1], width)),)
+        return masks
+
+    def _run_to_end(self, x: Tensor, states: list[State], lengths: Tensor | None) -> list[State]:
+        """Run all layers and return the states only; a network with a kernel may keep less."""
+        if worth_it(self, x):
+            return run_in_chunks(self, x, states, lengths, "last")[1]
+        return self._run(x, states, lengths)[1]
+
+    def _dropout_mask(self, like: Tensor) -> Tensor:
+        keep = 1.0 - self.dropout
+        return like.new_empty((1, *like.shape[1:])).bernoulli_(keep).div_(keep)
+
+    def _forward_packed(
+        self, packed: PackedSequence, state: Tensor | State | None
+    ) -> tuple[PackedSequence, Tensor | State]:
+        # The batch is put in its original order, so that states are too, and the output is
+        # packed in the order of the input, as torch.nn.LSTM does.
+        x, lengths = pad_packed_sequence(packed)
+        states = self._split_state(state, x)
+        lengths = lengths.to(x.device)
+        output, finals = self._run(x, states, None if all_full(lengths, x) else lengths)
+        order = packed.sorted_indices
+        if order is not None:
+            output, lengths = output.index_select(1, order), lengths[order]
+        data = pack_padded_sequence(output, lengths.cpu(), enforce_sorted=True).data
+        result = PackedSequence(data, packed.batch_sizes, order, packed.unsorted_indices)
+        return result, self._join_states(finals)
+
+    # Checks
+
+    def _check_sequence(
+        self,
+        input: Tensor | PackedSequence,
+        state: Tensor | State | None,
+        lengths: Tensor | None,
+    ) -> tuple[Tensor, Tensor | State | None, Tensor | None, bool]:
+        """Return the input as (time, batch, input), state and lengths, and if there was a batch."""
+        if isinstance(input, PackedSequence):
+            refuse_lengths(type(self).__name__, lengths)
+            input, lengths = pad_packed_sequence(input, batch_first=self.batch_first)
+        x, state, unbatched = self._check_input(input, state)
+        return x, state, check_lengths(lengths, x), unbatched
+
+    def _check_input(
+        self, x: Tensor, state: Tensor | State | None, stream: bool = False
+    ) -> tuple[Tensor, Tensor | State | None, bool]:
+        first = self.cell(0)
+        weight = next(iter(own_parameters(first).values()), None)  # at once, for steps of a stream
+        if weight is None:
+            weight = next(first.parameters(), None)
+        name = type(self).__name__
+        if weight is not None:
+            check_type(name, x, weight, self.cell_class.needs_full_precision)
+        check_shape(name, x, self.input_size, self.batch_first, stream)
+        unbatched = x.dim() == 2
+        if unbatched:
+            x = x.unsqueeze(1)
+            state = map_state(state, lambda part: part.unsqueeze(1))
+        elif self.batch_first and not stream:
+            x = x.transpose(0, 1)
+        return x, state, unbatched

@@ -1,0 +1,301 @@
+"""RelRNN and RelLSTM (Kerg et al., 2020): attention to the last states and to the relevant ones."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.promises import Kind, Promise
+from undamped.nn.bases.attention import Alignment, Mix, weights_of
+from undamped.nn.bases.cell import State
+from undamped.nn.bases.memory import MemoryCell, Nonlinearity, recurrence_of
+from undamped.nn.registry import network
+
+Screening = Literal["attention", "share", "surprise", "learned"]
+SCREENED_BY = {
+    "attention": "BY_ATTENTION",
+    "share": "BY_SHARE",
+    "surprise": "BY_SURPRISE",
+    "learned": "BY_SCORE",
+}
+
+
+@network("relrnn", "RelRNN")
+class RelRNNCell(MemoryCell):
+    """RelRNN: an RNN that attends to its last ν states and to the ρ that mattered most.
+
+    Equation:
+        h_t = φ(V s_{t−1} + U x_t + b),  s_t = f(h_t, c_t),  c_t = Σ a_i m_i over recent and kept
+        a = softmax(e),  e_i = vᵀ tanh(W s_{t−1} + K m_i)
+        h_i leaves the recent ones after ν steps; it is kept if there is room among the ρ kept
+        ones, or if its relevance is above the least of theirs, which then goes.
+
+    Symbols:
+        h hidden state, s what the next step reads in its place, c context, a attention weights,
+        m_i the remembered states, ν how many recent ones, ρ how many kept ones, V recurrent
+        matrix (it starts as a rotation), U input matrix; W, K, v trained; f as for MemRNN.
+        Relevance β_i is the attention that h_i received while it was recent.
+
+    Promise:
+        The state has a fixed size, however long the sequence. As long as a state is kept, s reads
+        it directly: the gradient has a path of one step to it, with the attention weight (half of
+        it for (h + c)/2) as its factor. Which states are kept is a choice without a gradient.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        recent: The number ν of last states that are attended to, the newest included.
+        kept: The number ρ of relevant states; with 0 there are only the recent ones.
+        screening: What makes a state relevant: attention is β; share is β with every weight
+            multiplied by the number of states attended to, without which the first states have a
+            head start; surprise is how far the state is from where the expected input, a running
+            mean over about ν steps, would have brought it; learned is a trained score, which the
+            attention adds as log σ̂(score).
+        recurrence: The recurrent part, by the name of its network; `exprnn` keeps V a rotation.
+        nonlinearity: The function φ; none takes that of the recurrence.
+        attention: Additive, as in the equation, or a scaled dot product (W s)ᵀ(K m_i)/√n.
+        mix: The function f: half is (h + c)/2, sum is h + c, learned is a matrix times both.
+
+    Example:
+        >>> net = undamped.RelRNN(3, 16, recent=5, kept=5)
+        >>> output, state = net(torch.randn(50, 4, 3))
+
+    Reference:
+        G. Kerg, B. Kanuparthi, A. Goyal, K. Goyette, Y. Bengio, G. Lajoie. Untangling tradeoffs
+        between recurrence and self-attention in neural networks. NeurIPS, 2020.
+    """
+
+    promises = (
+        Promise(Kind.FIXED_STATE, "the state has the same size after any number of steps"),
+        Promise(Kind.DIRECT_PATH, "s reads every kept state in one step, by its weight"),
+    )
+    state_names = (
+        "hidden",
+        "mixed",
+        "recent",
+        "recent_score",
+        "recent_seen",
+        "kept",
+        "kept_score",
+        "kept_seen",
+    )
+    memory_names = state_names[2:]
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        recent: PositiveInt = 10,
+        kept: NonNegativeInt = 10,
+        screening: Screening = "attention",
+        recurrence: str = "rnn-orth",
+        nonlinearity: Nonlinearity | None = None,
+        attention: Alignment = "additive",
+        mix: Mix = "half",
+    ) -> None:
+        inner = recurrence_of(recurrence, input_size, hidden_size, nonlinearity)
+        super().__init__(input_size, hidden_size, inner, attention, mix)
+        self.recent, self.kept = recent, kept
+        self.screening: Screening = screening
+        self.screened_by = SCREENED_BY[screening]
+        self.relevance = nn.Linear(hidden_size, 1) if screening == "learned" else None
+        self.expects = screening == "surprise"
+        if self.expects:
+            self.state_names = (*self.state_names, "expected")
+
+    @property
+    def memory_sizes(self) -> tuple[int | None, ...]:
+        """States, scores and flags of the recent and of the kept ones; what is expected."""
+        slots = (n * size for n in (self.recent, self.kept) for size in (self.hidden_size, 1, 1))
+        return (*slots, self._projected_size) if self.expects else tuple(slots)
+
+    @property
+    def _projected_size(self) -> int:
+        weight = next(self.recurrence.parameters())
+        with torch.no_grad():
+            return self.recurrence.project(weight.new_zeros(1, self.input_size)).shape[1]
+
+    def constants(self) -> State:
+        """Those of the recurrence, and what it makes of an input of zeros for surprise."""
+        own = super().constants()
+        if not self.expects:
+            return own
+        weight = next(self.recurrence.parameters())
+        return (*own, self.recurrence.project(weight.new_zeros(1, self.input_size)))
+
+    def remember(
+        self, projected: Tensor, hidden: Tensor, state: State, memory: State, constants: State
+    ) -> tuple[Tensor, State]:
+        """Let the oldest recent state go to the kept ones if it is relevant, attend to all."""
+        batch = hidden.shape[0]
+        shapes = (batch, -1, self.hidden_size)
+        recent, recent_score, recent_seen, kept, kept_score, kept_seen = memory[:6]
+        recent, kept = recent.view(shapes), kept.view(shapes)
+        kept, kept_score, kept_seen = screen(
+            (kept, kept_score, kept_seen), (recent[:, 0], recent_score[:, 0], recent_seen[:, 0])
+        )
+        first = self._first_score(hidden, state, constants).detach()
+        recent = torch.cat((recent[:, 1:], hidden.unsqueeze(1)), dim=1)
+        recent_score = torch.cat((recent_score[:, 1:], first), dim=1)
+        recent_seen = torch.cat((recent_seen[:, 1:], torch.ones_like(first)), dim=1)
+        states = torch.cat((recent, kept), dim=1)
+        seen = torch.cat((recent_seen, kept_seen), dim=1) != 0
+        weights = self.weights(state[1], states, seen)
+        if self.screening in ("attention", "share"):
+            received = weights[:, : self.recent].detach()
+            if self.screening == "share":
+                received = received * seen.sum(1, keepdim=True)
+            recent_score = recent_score + received
+        context = (weights.unsqueeze(1) @ states).squeeze(1)
+        return context, (
+            recent.flatten(1),
+            recent_score.detach(),
+            recent_seen.detach(),
+            kept.flatten(1),
+            kept_score.detach(),
+            kept_seen.detach(),
+            *self._expectation(projected, memory, constants),
+        )
+
+    def weights(self, query: Tensor, states: Tensor, seen: Tensor) -> Tensor:
+        """The softmax of scores, to which a learned relevance adds its logarithm."""
+        if self.relevance is None:
+            return super().weights(query, states, seen)
+        gates = F.logsigmoid(self.relevance(states).squeeze(-1))
+        return weights_of(self.attention.scores(query, states) + gates, seen != 0)
+
+    def as_slots(self, memory: State, batch: int) -> State:
+        """Recent and kept states side by side."""
+        recent, recent_score, recent_seen, kept, kept_score, kept_seen = memory[:6]
+        states = torch.cat((recent, kept), dim=1).view(batch, -1, self.hidden_size)
+        return (
+            states,
+            torch.cat((recent_score, kept_score), dim=1),
+            torch.cat((recent_seen, kept_seen), dim=1),
+        )
+
+    def from_slots(self, slots: Tensor, scores: Tensor, seen: Tensor) -> State:
+        """The recent ones, then the kept ones."""
+        parts = (slots.flatten(1), scores, seen)
+        sizes = ((self.recent * n, self.kept * n) for n in (self.hidden_size, 1, 1))
+        pairs = [part.split(size, dim=1) for part, size in zip(parts, sizes, strict=True)]
+        return tuple(pair[at] for at in range(2) for pair in pairs)
+
+    def screening_tensors(self, constants: State) -> dict[str, Tensor]:
+        """The learned score, or what an input of zeros is projected to."""
+        if self.relevance is not None:
+            return {"relevance": torch.cat((self.relevance.weight[0], self.relevance.bias))}
+        return {"silence": constants[-1]} if self.expects else {}
+
+    def _first_score(self, hidden: Tensor, state: State, constants: State) -> Tensor:
+        """Return the relevance (batch, 1) with which a state begins."""
+        if self.relevance is not None:
+            return self.relevance(hidden)
+        if not self.expects:
+            return torch.zeros_like(hidden[:, :1])
+        mixed, carried, memory = self.split(state)
+        *own, silence = constants
+        usual = self.recurrence.advance(silence + memory[-1], (mixed, *carried), tuple(own))
+        return (hidden - usual[0]).square().sum(1, keepdim=True)
+
+    def _expectation(self, projected: Tensor, memory: State, constants: State) -> State:
+        """Let the running mean of inputs, as they are projected, take in the present one.
+
+        Kept less the projection of zeros, so that zero means that nothing is known.
+        """
+        if not self.expects:
+            return ()
+        expected = memory[-1]
+        return ((expected + (projected - constants[-1] - expected) / self.recent).detach(),)
+
+
+@network("rellstm", "RelLSTM")
+class RelLSTMCell(RelRNNCell):
+    """RelLSTM: an LSTM that attends to its last ν states and to the ρ that mattered most.
+
+    Equation:
+        h_t, m_t = LSTM(s_{t−1}, m_{t−1}, x_t),  s_t = f(h_t, c_t),  c_t = Σ a_i h_i
+        over recent and kept states; attention and relevance as for RelRNN
+
+    Symbols:
+        h hidden state, m the LSTM's memory cell, s what the gates read in place of h, c context,
+        a attention weights, f as for MemRNN.
+
+    Promise:
+        The state has a fixed size, however long the sequence. As long as a state is kept, s reads
+        it directly: the gradient has a path of one step to it, with the attention weight (half of
+        it for (h + c)/2) as its factor. Which states are kept is a choice without a gradient.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        recent: The number ν of last states that are attended to, the newest included.
+        kept: The number ρ of relevant states; with 0 there are only the recent ones.
+        screening: What makes a state relevant, as for RelRNN.
+        attention: Additive, or a scaled dot product.
+        mix: The function f: half is (h + c)/2, sum is h + c, learned is a matrix times both.
+        input_std: Standard deviation with which the input matrix is drawn, as for LSTM.
+        forget_bias: What the bias of the forget gate starts with, as for LSTM.
+
+    Example:
+        >>> net = undamped.RelLSTM(3, 16, recent=5, kept=5)
+        >>> output, state = net(torch.randn(50, 4, 3))
+
+    Reference:
+        G. Kerg, B. Kanuparthi, A. Goyal, K. Goyette, Y. Bengio, G. Lajoie. Untangling tradeoffs
+        between recurrence and self-attention in neural networks. NeurIPS, 2020.
+    """
+
+    state_names = (*RelRNNCell.state_names[:2], "memory", *RelRNNCell.state_names[2:])
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        recent: PositiveInt = 10,
+        kept: NonNegativeInt = 10,
+        screening: Screening = "attention",
+        attention: Alignment = "additive",
+        mix: Mix = "half",
+        input_std: PositiveFloat | None = None,
+        forget_bias: float | None = None,
+    ) -> None:
+        super().__init__(
+            input_size,
+            hidden_size,
+            recent=recent,
+            kept=kept,
+            screening=screening,
+            recurrence="lstm",
+            attention=attention,
+            mix=mix,
+        )
+        self.recurrence.begin(input_std, forget_bias)  # type: ignore[operator]
+
+
+def screen(kept: State, leaving: State) -> State:
+    """Let a state in among the kept ones if there is room or if it beats the least of them.
+
+    Args:
+        kept: States (batch, slots, hidden), scores and flags (batch, slots).
+        leaving: One state (batch, hidden), its score and its flag (batch,).
+    """
+    states, scores, seen = kept
+    if not states.shape[1]:
+        return kept
+    state, score, flag = leaving
+    least, place = scores.masked_fill(seen == 0, -torch.inf).min(dim=1)
+    enters = (flag != 0) & (score > least)
+    slot = torch.arange(states.shape[1], device=states.device) == place.unsqueeze(1)
+    here = slot & enters.unsqueeze(1)
+    return (
+        torch.where(here.unsqueeze(-1), state.unsqueeze(1), states),
+        torch.where(here, score.unsqueeze(1), scores),
+        torch.where(here, flag.unsqueeze(1), seen),
+    )

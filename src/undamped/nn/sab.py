@@ -1,0 +1,246 @@
+"""SAB (Ke et al., 2018): sparse attentive backtracking."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from undamped._base.errors import OptionError, explain
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped.kernels.dispatch import through_operator
+from undamped.nn.bases.attention import Alignment, weights_of
+from undamped.nn.bases.cell import State
+from undamped.nn.bases.memory import CompiledStep, MemoryCell
+from undamped.nn.lstm import LSTMCell
+from undamped.nn.registry import network
+
+if TYPE_CHECKING:
+    from undamped.kernels.memory.record import Record
+    from undamped.kernels.memory.sparse_share import SparseMarks, SparsePlan
+
+
+@network("sab", "SAB")
+class SABCell(MemoryCell):
+    """SAB: an LSTM that keeps every k-th state and attends to the few that fit best.
+
+    Equation:
+        ĥ_t, m_t = LSTM(h_{t−1}, m_{t−1}, x_t),  h_t = ĥ_t + c_t,  c_t = Σ a_i h_{ki}
+        e_i = vᵀ tanh(W ĥ_t + K h_{ki}),  a_i = relu(e_i − e₍ₗ₊₁₎)/Σ relu(e_j − e₍ₗ₊₁₎)
+        Every k-th h_t is remembered; the network shows (h_t, c_t).
+
+    Symbols:
+        h hidden state, m the LSTM's memory cell, c what attention brings, k `keep_every`,
+        l `top`, e₍ₗ₊₁₎ the largest score that is left out; as long as no more than l states are
+        remembered a = softmax(e). W, K, v trained.
+
+    Promise:
+        None that is strict. After `truncate` steps the gradient goes on through attended states
+        alone. The state grows by one hidden vector every k steps. Weights are differences of scores
+        divided by their sum: where scores nearly tie, who is attended to hangs on rounding, and
+        from there on float32 and float64 may part.
+
+    Args:
+        input_size: Number of features of the input at each step.
+        hidden_size: Number of hidden units.
+        keep_every: The number k of steps between two remembered states.
+        top: The number l of states that are attended to.
+        truncate: After how many steps the gradient through h and m is cut; 0 never cuts it.
+        scores: As in the paper, or as in the program released with it: e_i = vᵀ tanh(K h_{ki}) and
+            e₍ₗ₎ subtracted once more than l states are remembered. These weights do not depend on
+            ĥ_t (its part cancels), and l − 1 states are left: with l = 1 none. The program also
+            remembers a state of zeros from the start and cuts the gradient one step earlier.
+        input_std: Standard deviation with which the input matrix is drawn, as for LSTM.
+        forget_bias: What the bias of the forget gate starts with, as for LSTM.
+
+    Example:
+        >>> net = undamped.SAB(3, 16, keep_every=5, top=3)
+        >>> output, state = net(torch.randn(50, 4, 3))
+        >>> output.shape
+        torch.Size([50, 4, 32])
+
+    Reference:
+        N. R. Ke, A. Goyal, O. Bilaniuk, J. Binas, M. C. Mozer, C. Pal, Y. Bengio. Sparse attentive
+        backtracking: temporal credit assignment through reminding. NeurIPS, 2018.
+    """
+
+    state_names = ("hidden", "context", "memory", "past", "seen", "clock")
+    memory_names = state_names[3:]
+    state_grows = True
+
+    def __init__(
+        self,
+        input_size: PositiveInt,
+        hidden_size: PositiveInt,
+        *,
+        keep_every: PositiveInt = 10,
+        top: PositiveInt = 10,
+        truncate: NonNegativeInt = 10,
+        scores: Literal["paper", "released"] = "paper",
+        input_std: PositiveFloat | None = None,
+        forget_bias: float | None = None,
+    ) -> None:
+        alignment: Alignment = "additive"
+        inner = LSTMCell(input_size, hidden_size, input_std=input_std, forget_bias=forget_bias)
+        super().__init__(input_size, hidden_size, inner, alignment, "sum")
+        self.keep_every, self.top, self.truncate = keep_every, top, truncate
+        self.scores: Literal["paper", "released"] = scores
+        if scores == "released":
+            self.attention.query.requires_grad_(False).zero_()
+
+    @property
+    def output_size(self) -> int:
+        """h and c side by side."""
+        return 2 * self.hidden_size
+
+    @property
+    def memory_sizes(self) -> tuple[int | None, ...]:
+        """Past states and their flags, both growing, and the number of steps."""
+        return (None, None, 1)
+
+    def output(self, state: State) -> Tensor:
+        """(h, c)."""
+        return torch.cat(state[:2], dim=-1)
+
+    def advance(self, projected: Tensor, state: State, constants: State) -> State:
+        """Step, attend, add, remember every k-th sum."""
+        hidden, _, memory, past, seen, clock = state
+        if self.truncate and torch.is_grad_enabled():
+            cut = (clock != 0) & (clock % self.truncate == 0)
+            hidden = torch.where(cut, hidden.detach(), hidden)
+            memory = torch.where(cut, memory.detach(), memory)
+        hidden, memory = self.recurrence.advance(projected, (hidden, memory), constants)
+        states = past.view(hidden.shape[0], -1, self.hidden_size)
+        context = torch.zeros_like(hidden)
+        if states.shape[1]:
+            weights = self._weights(hidden, states, seen != 0)
+            context = (weights.unsqueeze(1) @ states).squeeze(1)
+        hidden, clock = hidden + context, clock.detach() + 1
+        due = clock % self.keep_every == 0
+        if bool(due.any()):
+            past = torch.cat((past, torch.where(due, hidden, 0)), dim=-1)
+            seen = torch.cat((seen, due.to(seen.dtype)), dim=-1)
+        return hidden, context, memory, past, seen.detach(), clock
+
+    def remember(
+        self, projected: Tensor, hidden: Tensor, state: State, memory: State, constants: State
+    ) -> tuple[Tensor, State]:
+        """Not used: `advance` attends before it remembers."""
+        raise NotImplementedError
+
+    @property
+    def _place(self) -> int:
+        """Which of the scores, from the largest, is subtracted from all."""
+        return self.top + (self.scores == "paper")
+
+    def _weights(self, query: Tensor, states: Tensor, seen: Tensor) -> Tensor:
+        scores = self.attention.scores(query, states)
+        if states.shape[1] <= self.top:
+            return weights_of(scores, seen)
+        hidden = scores.masked_fill(~seen, -torch.inf)
+        limit = hidden.topk(self._place, dim=1).values[:, -1:]
+        full = seen.sum(1, keepdim=True) > self.top
+        above = F.relu(scores - torch.where(full, limit, scores.amin(1, keepdim=True))) * seen
+        total = above.sum(1, keepdim=True)
+        sparse = above / torch.where(total > 0, total, 1)
+        return torch.where(full, sparse, weights_of(scores, seen))
+
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """Run over (time, batch, input) with the compiled loops, or plainly where they cannot.
+
+        How much is remembered is read off a clock: a compiler leaves the pass alone, and without
+        numbers there is none.
+        """
+        if not through_operator(x):
+            return super().scan(x, state, lengths)
+        exporting = getattr(torch.compiler, "is_exporting", bool)
+        if x.is_meta or exporting():
+            raise OptionError(
+                explain(
+                    "SAB without numbers, on the meta device or in torch.export",
+                    expected="a network whose memory grows as its input does, or not at all",
+                    got="one that grows when its clock says so",
+                    remedy="Take rellstm, whose memory has a fixed size, or memlstm.",
+                )
+            )
+        alone: Any = torch.compiler.disable(super().scan)
+        return alone(x, state, lengths)
+
+    def compiled_scan(
+        self,
+        step: CompiledStep,
+        x: Tensor,
+        state: State,
+        lengths: Tensor | None,
+        constants: State,
+    ) -> tuple[Tensor, State]:
+        """Run over (time, batch, input) with the compiled loops."""
+        from undamped.kernels.memory.scan import memory_scan
+        from undamped.kernels.memory.sparse_share import SparseShare
+
+        arguments = self._sparse_arguments(step, x, state, lengths)
+        output, final = memory_scan(SparseShare, *arguments)
+        carried = (final[name] for name in ("hidden", "context", "cell"))
+        past = final["slots"].transpose(0, 1).flatten(1)
+        return output, (*carried, past, final["seen"], final["clock"])
+
+    def record(self, x: Tensor, state: State, lengths: Tensor | None = None) -> Record:
+        """Run over (time, batch, input) and say what was attended to."""
+        from undamped.kernels.memory.record import sparse_record
+
+        step = self.compiled_step(self.constants())
+        assert step is not None  # an LSTM
+        return sparse_record(*self._sparse_arguments(step, x, state, lengths))
+
+    def _sparse_arguments(
+        self, step: CompiledStep, x: Tensor, state: State, lengths: Tensor | None
+    ) -> tuple[SparsePlan, Tensor, dict[str, Tensor], SparseMarks]:
+        from undamped.kernels.memory.sparse_share import SparseMarks, SparsePlan
+
+        hidden, context, memory, past, seen, clock = state
+        steps = torch.arange(1, x.shape[0] + 1).unsqueeze(1)
+        due = (clock.detach().cpu().long().t() + steps) % self.keep_every == 0
+        if lengths is not None:
+            due &= steps <= lengths.cpu()
+        plan = SparsePlan(
+            keep_every=self.keep_every,
+            top=self.top,
+            place=self._place,
+            truncate=self.truncate if torch.is_grad_enabled() else 0,
+            lengths=lengths,
+            times=due.any(1).nonzero().squeeze(1).numpy(),
+        )
+        attention = self.attention
+        assert attention.score is not None
+        tensors = {
+            "hidden": hidden,
+            "context": context,
+            "cell": memory,
+            "slots": past.view(x.shape[1], -1, self.hidden_size).transpose(0, 1),
+            "input": step.projection[0],
+            **dict(zip(("bias",), step.projection[1:], strict=False)),
+            "recurrent": step.matrix,
+            "query": attention.query,
+            "key": attention.key,
+            "vector": attention.score,
+        }
+        return plan, x, tensors, SparseMarks(seen, clock)
+
+    def hold(self, new: State, old: State, running: Tensor) -> State:
+        """Samples that are over remember nothing more."""
+        *carried, past, seen, clock = new
+        *before, old_past, _, old_clock = old
+        more = past.shape[1] - old_past.shape[1]
+        if more and not bool((running & (seen[:, -1:] != 0)).any()):  # none of those that go on
+            past, seen = old_past, seen[:, :-1]
+        elif more:
+            past = torch.cat((past[:, :-more], torch.where(running, past[:, -more:], 0)), dim=-1)
+            seen = torch.cat((seen[:, :-1], seen[:, -1:] * running), dim=-1)
+        return (
+            *(torch.where(running, n, o) for n, o in zip(carried, before, strict=True)),
+            past,
+            seen,
+            torch.where(running, clock, old_clock),
+        )
