@@ -10,14 +10,14 @@ from torch.nn.utils import parametrize
 
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.kernels.coupled import Step, steps
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.coupled import CoupledCell
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 from undamped.parametrizations.skew import Skew
 
 
-@network("antisymmetric", "AntisymmetricRNN")
 class AntisymmetricRNNCell(CoupledCell):
     """AntisymmetricRNN: an Euler step of an ODE whose Jacobian has an imaginary spectrum.
 
@@ -105,7 +105,6 @@ class AntisymmetricRNNCell(CoupledCell):
         return (self.step * steps,)
 
 
-@network("gated-antisymmetric", "GatedAntisymmetricRNN")
 class GatedAntisymmetricRNNCell(AntisymmetricRNNCell):
     """Gated AntisymmetricRNN: the same Euler step, with a gate that reads the same product.
 
@@ -160,3 +159,17 @@ class GatedAntisymmetricRNNCell(AntisymmetricRNNCell):
     def elementwise(self) -> Step:
         """The kernel of the gated Euler step."""
         return steps.GatedEuler(self.step)
+
+
+@models.register("antisymmetric")
+class AntisymmetricRNN(Recurrent):
+    """Stacked layers of `AntisymmetricRNNCell`, which has the equation and the options."""
+
+    cell_class = AntisymmetricRNNCell
+
+
+@models.register("gated-antisymmetric")
+class GatedAntisymmetricRNN(Recurrent):
+    """Stacked layers of `GatedAntisymmetricRNNCell`, which has the equation and the options."""
+
+    cell_class = GatedAntisymmetricRNNCell

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.kernels.coupled import Step, steps
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.coupled import CoupledCell
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 
 
-@network("cornn", "coRNN")
 class CoRNNCell(CoupledCell):
     """coRNN: every unit is a damped oscillator, driven by all others.
 
@@ -106,3 +106,10 @@ class CoRNNCell(CoupledCell):
             z = keep * z - dt * self.gamma * y
             y = y + dt * z
         return position, velocity
+
+
+@models.register("cornn")
+class coRNN(Recurrent):
+    """Stacked layers of `CoRNNCell`, which has the equation and the options."""
+
+    cell_class = CoRNNCell

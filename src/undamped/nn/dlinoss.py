@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import Fraction, NonNegativeInt, PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.nn.bases.state_space import width_or
 from undamped.nn.linoss import LinearOscillators
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 
 
-@network("d-linoss", "DLinOSS")
 class DLinOSSCell(LinearOscillators):
     """D-LinOSS: linear oscillators that learn how fast each of them forgets.
 
@@ -103,3 +103,10 @@ def _check_ring(smallest: float, largest: float) -> None:
                 remedy="Eigenvalues start in the ring between the two.",
             )
         )
+
+
+@models.register("d-linoss")
+class DLinOSS(Recurrent):
+    """Stacked layers of `DLinOSSCell`, which has the equation and the options."""
+
+    cell_class = DLinOSSCell

@@ -8,16 +8,16 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from undamped._base.options import PositiveInt
+from undamped._base.registry import models
 from undamped.kernels.coupled import Operator, Step, operators, steps
 from undamped.nn.bases.activations import modrelu
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.unitary import UnitaryCell
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 from undamped.parametrizations.complex_pair import real_form, to_complex, to_pair
 from undamped.parametrizations.givens import Givens, GivensStyle
 
 
-@network("eurnn", "EURNN")
 class EURNNCell(UnitaryCell):
     """EURNN: layers of rotations in disjoint planes, O(layers · n), from few to full capacity.
 
@@ -134,3 +134,10 @@ class EURNNCell(UnitaryCell):
         if self._forms_matrix:
             return super().operator()
         return operators.Layers(self.maps.partners(), self.unitary)
+
+
+@models.register("eurnn")
+class EURNN(Recurrent):
+    """Stacked layers of `EURNNCell`, which has the equation and the options."""
+
+    cell_class = EURNNCell

@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.nn.bases.activations import Activation
 from undamped.nn.bases.isometric import IsometricCell
 from undamped.nn.bases.updates import Counted
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 from undamped.parametrizations.exponential import Exponential
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 
 
-@network("exprnn", "expRNN")
 class ExpRNNCell(Counted, IsometricCell):
     """expRNN: the recurrent matrix is the exponential of a skew one, so it is always a rotation.
 
@@ -88,3 +88,10 @@ class ExpRNNCell(Counted, IsometricCell):
     def step_gradient_bound(self) -> Tensor:
         """One: W is a rotation, and φ has slopes between 0 and 1."""
         return torch.tensor(1.0)
+
+
+@models.register("exprnn")
+class expRNN(Recurrent):
+    """Stacked layers of `ExpRNNCell`, which has the equation and the options."""
+
+    cell_class = ExpRNNCell

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.options import PositiveInt
+from undamped._base.registry import models
 from undamped.kernels.coupled import Step, steps
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.coupled import CoupledCell
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 
 
-@network("fastrnn", "FastRNN")
 class FastRNNCell(CoupledCell):
     """FastRNN: an Elman step, mixed with the old state by two trained numbers.
 
@@ -84,7 +84,6 @@ class FastRNNCell(CoupledCell):
         return constants[1:]
 
 
-@network("fastgrnn", "FastGRNN")
 class FastGRNNCell(CoupledCell):
     """FastGRNN: one gate that shares all its matrices with the candidate.
 
@@ -159,3 +158,17 @@ class FastGRNNCell(CoupledCell):
     def elementwise_tensors(self, constants: State) -> State:
         """Shift, ζ and ν."""
         return constants[1:]
+
+
+@models.register("fastrnn")
+class FastRNN(Recurrent):
+    """Stacked layers of `FastRNNCell`, which has the equation and the options."""
+
+    cell_class = FastRNNCell
+
+
+@models.register("fastgrnn")
+class FastGRNN(Recurrent):
+    """Stacked layers of `FastGRNNCell`, which has the equation and the options."""
+
+    cell_class = FastGRNNCell

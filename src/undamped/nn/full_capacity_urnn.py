@@ -9,16 +9,16 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.options import PositiveInt
+from undamped._base.registry import models
 from undamped.kernels.shared.threads import alone_if_small
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.unitary import UnitaryCell
 from undamped.nn.bases.updates import Counted, may_look
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 from undamped.parametrizations.matrix_set import isometry_defect, nearest_isometry
 from undamped.parametrizations.riemannian import Riemannian
 
 
-@network("full-capacity-urnn", "FullCapacityURNN")
 class FullCapacityURNNCell(Counted, UnitaryCell):
     """Full-capacity uRNN: W is any unitary matrix, moved along the unitary matrices.
 
@@ -111,3 +111,10 @@ class FullCapacityURNNCell(Counted, UnitaryCell):
                 "updates.",
                 stacklevel=2,
             )
+
+
+@models.register("full-capacity-urnn")
+class FullCapacityURNN(Recurrent):
+    """Stacked layers of `FullCapacityURNNCell`, which has the equation and the options."""
+
+    cell_class = FullCapacityURNNCell

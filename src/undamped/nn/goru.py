@@ -10,16 +10,16 @@ from torch.nn.utils import parametrize
 
 from undamped._base.options import PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.kernels.coupled import Step, steps
 from undamped.nn.bases.activations import modrelu
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.coupled import CoupledCell
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 from undamped.parametrizations.exponential import Exponential
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 
 
-@network("goru", "GORU")
 class GORUCell(CoupledCell):
     """GORU: a GRU whose candidate reads the state through an orthogonal matrix.
 
@@ -105,3 +105,10 @@ class GORUCell(CoupledCell):
     def elementwise_tensors(self, constants: State) -> State:
         """The threshold of modReLU."""
         return (self.bias,)
+
+
+@models.register("goru")
+class GORU(Recurrent):
+    """Stacked layers of `GORUCell`, which has the equation and the options."""
+
+    cell_class = GORUCell

@@ -8,14 +8,14 @@ from torch.nn import functional as F
 
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import PositiveFloat, PositiveInt
+from undamped._base.registry import models
 from undamped.kernels.coupled import Step, steps
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.coupled import CoupledCell
 from undamped.nn.bases.torch_kernels import gate_parameters, kernel_scan
-from undamped.nn.registry import network
+from undamped.nn.torch_like import TorchLike
 
 
-@network("gru", "GRU")
 class GRUCell(CoupledCell):
     """GRU: an LSTM's gates without the separate memory cell.
 
@@ -131,3 +131,10 @@ class GRUCell(CoupledCell):
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
         """The square block of each gate."""
         return self.weight_hh.chunk(3)
+
+
+@models.register("gru")
+class GRU(TorchLike):
+    """Stacked layers of `GRUCell`, which has the equation and the options."""
+
+    cell_class = GRUCell

@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.kernels.coupled import Step, steps
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.coupled import CoupledCell
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 
 
-@network("incremental", "IncrementalRNN")
 class IncrementalRNNCell(CoupledCell):
     """Incremental RNN: each step runs an ODE towards its equilibrium and keeps the increment.
 
@@ -96,3 +96,10 @@ class IncrementalRNNCell(CoupledCell):
     def elementwise_tensors(self, constants: State) -> State:
         """The trained steps."""
         return (self.steps,)
+
+
+@models.register("incremental")
+class IncrementalRNN(Recurrent):
+    """Stacked layers of `IncrementalRNNCell`, which has the equation and the options."""
+
+    cell_class = IncrementalRNNCell

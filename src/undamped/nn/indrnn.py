@@ -12,16 +12,16 @@ from torch.nn import functional as F
 
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.kernels.indrnn.layer import independent_layer
 from undamped.nn.bases.cell import Cell, State
 from undamped.nn.bases.updates import Watched, may_look
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 
 LongMemory = Literal["last", "all", "none"]
 Form = Literal["sums", "blocks"]
 
 
-@network("indrnn", "IndRNN")
 class IndRNNCell(Watched, Cell):
     """IndRNN: each unit sees only its own past, and layers above mix what units remember.
 
@@ -150,7 +150,6 @@ class IndRNNCell(Watched, Cell):
         return torch.tensor(self.limit)
 
 
-@network("residual-indrnn", "ResidualIndRNN")
 class ResidualIndRNNCell(IndRNNCell):
     """Residual IndRNN: layers read the sum of the layer below and those S apart under it.
 
@@ -231,7 +230,6 @@ class ResidualIndRNNCell(IndRNNCell):
         )
 
 
-@network("dense-indrnn", "DenseIndRNN")
 class DenseIndRNNCell(IndRNNCell):
     """Dense IndRNN: every layer reads the input and all layers below.
 
@@ -271,3 +269,24 @@ class DenseIndRNNCell(IndRNNCell):
     def sources(cls, layer: int, options: Mapping[str, Any]) -> tuple[int, ...]:
         """Everything below."""
         return tuple(range(layer))
+
+
+@models.register("indrnn")
+class IndRNN(Recurrent):
+    """Stacked layers of `IndRNNCell`, which has the equation and the options."""
+
+    cell_class = IndRNNCell
+
+
+@models.register("residual-indrnn")
+class ResidualIndRNN(Recurrent):
+    """Stacked layers of `ResidualIndRNNCell`, which has the equation and the options."""
+
+    cell_class = ResidualIndRNNCell
+
+
+@models.register("dense-indrnn")
+class DenseIndRNN(Recurrent):
+    """Stacked layers of `DenseIndRNNCell`, which has the equation and the options."""
+
+    cell_class = DenseIndRNNCell

@@ -6,11 +6,11 @@ from torch import nn
 
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
-from undamped.nn.registry import network
+from undamped._base.registry import models
 from undamped.nn.rnn import RNNCell
+from undamped.nn.torch_like import TorchLike
 
 
-@network("irnn", "IRNN")
 class IRNNCell(RNNCell):
     """IRNN: an Elman RNN with relu, whose recurrent matrix starts as the identity.
 
@@ -59,3 +59,10 @@ class IRNNCell(RNNCell):
         for name in ("bias_ih", "bias_hh"):
             nn.init.zeros_(self.get_parameter(name))
         self.weight_hh.data.mul_(scale)
+
+
+@models.register("irnn")
+class IRNN(TorchLike):
+    """Stacked layers of `IRNNCell`, which has the equation and the options."""
+
+    cell_class = IRNNCell

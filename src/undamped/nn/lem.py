@@ -10,15 +10,15 @@ from torch.nn import functional as F
 
 from undamped._base.options import PositiveInt, Range
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.kernels.coupled import Step, steps
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.coupled import CoupledCell
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 
 LongestStep = Annotated[float, Range(low=0, high=1, open_low=True)]
 
 
-@network("lem", "LEM")
 class LEMCell(CoupledCell):
     """LEM, long expressive memory: every unit chooses the length of its next step.
 
@@ -108,3 +108,10 @@ class LEMCell(CoupledCell):
         """1 − (1 − Δt)ⁿ for both, from a zero state."""
         bound = 1 - (1 - self.dt) ** steps
         return bound, bound
+
+
+@models.register("lem")
+class LEM(Recurrent):
+    """Stacked layers of `LEMCell`, which has the equation and the options."""
+
+    cell_class = LEMCell

@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.kernels.linear.block import BlockWeights, goes_in_tiles, oscillator_block
 from undamped.kernels.linear.oscillator import linear_oscillator_scan
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.state_space import StateSpaceCell, width_or
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 
 Method = Literal["im", "imex"]
 
@@ -126,7 +127,6 @@ class LinearOscillators(StateSpaceCell):
         )
 
 
-@network("linoss", "LinOSS")
 class LinOSSCell(LinearOscillators):
     """LinOSS: a layer of linear, forced oscillators, with one frequency and one step each.
 
@@ -199,3 +199,10 @@ class LinOSSCell(LinearOscillators):
         root = (half**2 - 1).clamp(min=0).sqrt()
         larger = torch.where(angle <= 4, torch.ones_like(half), half.abs() + root)
         return torch.cat([larger, 1 / larger]).repeat(2)
+
+
+@models.register("linoss")
+class LinOSS(Recurrent):
+    """Stacked layers of `LinOSSCell`, which has the equation and the options."""
+
+    cell_class = LinOSSCell

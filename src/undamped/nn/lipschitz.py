@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 from undamped._base.options import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.kernels.coupled import Step, steps
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.coupled import CoupledCell
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 
 
-@network("lipschitz", "LipschitzRNN")
 class LipschitzRNNCell(CoupledCell):
     """Lipschitz RNN: an Euler step of ḣ = A h + tanh(W h + V x + b), with A and W nearly skew.
 
@@ -104,3 +104,10 @@ class LipschitzRNNCell(CoupledCell):
         eye = torch.eye(self.hidden_size).to(first)
         linear = torch.linalg.matrix_norm(eye + self.step * first, 2)
         return linear + self.step * torch.linalg.matrix_norm(second, 2)
+
+
+@models.register("lipschitz")
+class LipschitzRNN(Recurrent):
+    """Stacked layers of `LipschitzRNNCell`, which has the equation and the options."""
+
+    cell_class = LipschitzRNNCell

@@ -11,17 +11,17 @@ from torch import Tensor, nn
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.kernels.linear.scan import linear_scan
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.state_space import StateSpaceCell, width_or
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 
 Start = Literal["ring", "hippo"]
 STEPS = (1e-3, 1e-1)
 """Between which S5 draws its steps."""
 
 
-@network("lru", "LRU")
 class LRUCell(StateSpaceCell):
     """LRU: units turn and shrink in the complex plane, each at its own pace.
 
@@ -178,3 +178,10 @@ def _hippo(modes: int) -> tuple[Tensor, Tensor, Tensor]:
     rates = torch.complex(torch.full_like(turning, -0.5), turning)
     gain = (torch.exp(rates * step) - 1).abs() / rates.abs()
     return 0.5 * step, (turning * step).to(step.dtype), gain.to(step.dtype)
+
+
+@models.register("lru")
+class LRU(Recurrent):
+    """Stacked layers of `LRUCell`, which has the equation and the options."""
+
+    cell_class = LRUCell

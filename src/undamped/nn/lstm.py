@@ -8,15 +8,15 @@ from torch.nn import functional as F
 
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.registry import models
 from undamped.kernels.coupled import Step, coupled_scan, projections, steps
 from undamped.kernels.dispatch import wants_plain_loops
 from undamped.nn.bases.cell import State, reference_scan
 from undamped.nn.bases.coupled import CoupledCell, runs_compiled
 from undamped.nn.bases.torch_kernels import gate_parameters, kernel_scan, summed_bias
-from undamped.nn.registry import network
+from undamped.nn.torch_like import TorchLike
 
 
-@network("lstm", "LSTM")
 class LSTMCell(CoupledCell):
     """LSTM: gates decide what a memory cell keeps, takes in and shows.
 
@@ -194,3 +194,10 @@ class LSTMCell(CoupledCell):
         weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
         weights += [self.weight_hr] if self.proj_size else []
         return kernel_scan(torch.lstm, x, state, weights, lengths)
+
+
+@models.register("lstm")
+class LSTM(TorchLike):
+    """Stacked layers of `LSTMCell`, which has the equation and the options."""
+
+    cell_class = LSTMCell

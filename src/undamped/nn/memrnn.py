@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from undamped._base.options import PositiveFloat, PositiveInt
+from undamped._base.registry import models
 from undamped.nn.bases.attention import Alignment, Mix
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.memory import MemoryCell, Nonlinearity, recurrence_of
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 
 
-@network("memrnn", "MemRNN")
 class MemRNNCell(MemoryCell):
     """MemRNN: an RNN that remembers every state it had and attends to all of them.
 
@@ -106,7 +106,6 @@ class MemRNNCell(MemoryCell):
         )
 
 
-@network("memlstm", "MemLSTM")
 class MemLSTMCell(MemRNNCell):
     """MemLSTM: an LSTM that remembers every state it had and attends to all of them.
 
@@ -152,3 +151,17 @@ class MemLSTMCell(MemRNNCell):
     ) -> None:
         super().__init__(input_size, hidden_size, recurrence="lstm", attention=attention, mix=mix)
         self.recurrence.begin(input_std, forget_bias)  # type: ignore[operator]
+
+
+@models.register("memrnn")
+class MemRNN(Recurrent):
+    """Stacked layers of `MemRNNCell`, which has the equation and the options."""
+
+    cell_class = MemRNNCell
+
+
+@models.register("memlstm")
+class MemLSTM(Recurrent):
+    """Stacked layers of `MemLSTMCell`, which has the equation and the options."""
+
+    cell_class = MemLSTMCell

@@ -11,9 +11,10 @@ from torch.nn import functional as F
 
 from undamped._base.options import PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.kernels.linear.scan import linear_scan
 from undamped.nn.bases.cell import Cell, State
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 
 
 class GatedByInput(Cell):
@@ -71,7 +72,6 @@ def positive(v: Tensor) -> Tensor:
     return torch.where(v >= 0, v + 0.5, torch.sigmoid(v))
 
 
-@network("mingru", "MinGRU")
 class MinGRUCell(GatedByInput):
     """minGRU: a GRU whose gate and candidate read the input alone.
 
@@ -112,7 +112,6 @@ class MinGRUCell(GatedByInput):
         return torch.sigmoid(-gates[0]), torch.sigmoid(gates[0])
 
 
-@network("minlstm", "MinLSTM")
 class MinLSTMCell(GatedByInput):
     """minLSTM: an LSTM whose gates read the input alone and add up to one.
 
@@ -153,3 +152,17 @@ class MinLSTMCell(GatedByInput):
         forget, enter = gates
         balance = F.logsigmoid(forget) - F.logsigmoid(enter)
         return torch.sigmoid(balance), torch.sigmoid(-balance)
+
+
+@models.register("mingru")
+class MinGRU(Recurrent):
+    """Stacked layers of `MinGRUCell`, which has the equation and the options."""
+
+    cell_class = MinGRUCell
+
+
+@models.register("minlstm")
+class MinLSTM(Recurrent):
+    """Stacked layers of `MinLSTMCell`, which has the equation and the options."""
+
+    cell_class = MinLSTMCell

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from undamped._base.options import PositiveInt
+from undamped._base.registry import models
 from undamped.kernels.coupled import Step, steps
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.momentum import (
@@ -19,7 +20,7 @@ from undamped.nn.bases.momentum import (
     RMSPropDriven,
 )
 from undamped.nn.bases.momentum_filter import Drive
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 
 
 def _names(*filtered: str) -> tuple[str, ...]:
@@ -74,7 +75,6 @@ class MomentumLSTMBase(MomentumCell):
         return steps.LongShort()
 
 
-@network("momentum-lstm", "MomentumLSTM")
 class MomentumLSTMCell(MomentumDriven, MomentumLSTMBase):
     """MomentumLSTM: the input of every gate enters through a velocity.
 
@@ -107,7 +107,6 @@ class MomentumLSTMCell(MomentumDriven, MomentumLSTMBase):
     state_names = _names("velocity")
 
 
-@network("nesterov-lstm", "NesterovLSTM")
 class NesterovLSTMCell(NesterovDriven, MomentumLSTMBase):
     """Nesterov LSTM (the paper's SRLSTM): momentum that grows, and starts again now and then.
 
@@ -139,7 +138,6 @@ class NesterovLSTMCell(NesterovDriven, MomentumLSTMBase):
     state_names = _names("velocity", "count")
 
 
-@network("rmsprop-lstm", "RMSPropLSTM")
 class RMSPropLSTMCell(RMSPropDriven, MomentumLSTMBase):
     """RMSProp LSTM: the input of every gate enters divided by its running size.
 
@@ -172,7 +170,6 @@ class RMSPropLSTMCell(RMSPropDriven, MomentumLSTMBase):
     state_names = _names("moment")
 
 
-@network("adam-lstm", "AdamLSTM")
 class AdamLSTMCell(AdamDriven, MomentumLSTMBase):
     """Adam LSTM: a velocity divided by the running size of the input, for every gate.
 
@@ -205,3 +202,31 @@ class AdamLSTMCell(AdamDriven, MomentumLSTMBase):
     """
 
     state_names = _names("velocity", "moment")
+
+
+@models.register("momentum-lstm")
+class MomentumLSTM(Recurrent):
+    """Stacked layers of `MomentumLSTMCell`, which has the equation and the options."""
+
+    cell_class = MomentumLSTMCell
+
+
+@models.register("nesterov-lstm")
+class NesterovLSTM(Recurrent):
+    """Stacked layers of `NesterovLSTMCell`, which has the equation and the options."""
+
+    cell_class = NesterovLSTMCell
+
+
+@models.register("rmsprop-lstm")
+class RMSPropLSTM(Recurrent):
+    """Stacked layers of `RMSPropLSTMCell`, which has the equation and the options."""
+
+    cell_class = RMSPropLSTMCell
+
+
+@models.register("adam-lstm")
+class AdamLSTM(Recurrent):
+    """Stacked layers of `AdamLSTMCell`, which has the equation and the options."""
+
+    cell_class = AdamLSTMCell

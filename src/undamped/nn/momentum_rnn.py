@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.nn.bases.momentum import (
     AdamDriven,
     MomentumDriven,
     NesterovDriven,
     RMSPropDriven,
 )
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 
 
-@network("momentum-rnn", "MomentumRNN")
 class MomentumRNNCell(MomentumDriven):
     """MomentumRNN: the input enters through a velocity, as in the heavy-ball method.
 
@@ -48,7 +48,6 @@ class MomentumRNNCell(MomentumDriven):
     state_names = ("hidden", "velocity")
 
 
-@network("nesterov-rnn", "NesterovRNN")
 class NesterovRNNCell(NesterovDriven):
     """Nesterov RNN: momentum that grows from step to step, and starts again now and then.
 
@@ -79,7 +78,6 @@ class NesterovRNNCell(NesterovDriven):
     state_names = ("hidden", "velocity", "count")
 
 
-@network("rmsprop-rnn", "RMSPropRNN")
 class RMSPropRNNCell(RMSPropDriven):
     """RMSProp RNN: the input enters divided by its running size.
 
@@ -112,7 +110,6 @@ class RMSPropRNNCell(RMSPropDriven):
     state_names = ("hidden", "moment")
 
 
-@network("adam-rnn", "AdamRNN")
 class AdamRNNCell(AdamDriven):
     """Adam RNN: a velocity divided by the running size of the input.
 
@@ -144,3 +141,31 @@ class AdamRNNCell(AdamDriven):
     """
 
     state_names = ("hidden", "velocity", "moment")
+
+
+@models.register("momentum-rnn")
+class MomentumRNN(Recurrent):
+    """Stacked layers of `MomentumRNNCell`, which has the equation and the options."""
+
+    cell_class = MomentumRNNCell
+
+
+@models.register("nesterov-rnn")
+class NesterovRNN(Recurrent):
+    """Stacked layers of `NesterovRNNCell`, which has the equation and the options."""
+
+    cell_class = NesterovRNNCell
+
+
+@models.register("rmsprop-rnn")
+class RMSPropRNN(Recurrent):
+    """Stacked layers of `RMSPropRNNCell`, which has the equation and the options."""
+
+    cell_class = RMSPropRNNCell
+
+
+@models.register("adam-rnn")
+class AdamRNN(Recurrent):
+    """Stacked layers of `AdamRNNCell`, which has the equation and the options."""
+
+    cell_class = AdamRNNCell

@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from undamped._base.options import NonNegativeFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.nn.bases.activations import Activation
 from undamped.nn.bases.isometric import IsometricCell
 from undamped.nn.bases.penalised import Penalised
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 from undamped.parametrizations.schur import Schur
 
 
-@network("nnrnn", "nnRNN")
 class NnRNNCell(Penalised, IsometricCell):
     """nnRNN: a recurrent matrix in Schur form, rotations on the diagonal, feed-forward below.
 
@@ -110,3 +110,10 @@ class NnRNNCell(Penalised, IsometricCell):
     def penalty_value(self) -> Tensor:
         """δ‖1 − γ‖²."""
         return self.scale_penalty * (1 - self.free_parameters()[1]).square().sum()
+
+
+@models.register("nnrnn")
+class nnRNN(Recurrent):
+    """Stacked layers of `NnRNNCell`, which has the equation and the options."""
+
+    cell_class = NnRNNCell

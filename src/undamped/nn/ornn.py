@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from undamped._base.options import PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.kernels.coupled import Operator, operators
 from undamped.nn.bases.activations import Activation
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.isometric import IsometricCell
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 from undamped.parametrizations.householder import Householder, reflection_factors
 
 
-@network("ornn", "oRNN")
 class ORNNCell(IsometricCell):
     """oRNN: the recurrent matrix is a product of m reflections, applied in O(mn).
 
@@ -99,3 +99,10 @@ class ORNNCell(IsometricCell):
     def step_gradient_bound(self) -> Tensor:
         """One: W is orthogonal, and φ has slopes between 0 and 1."""
         return torch.tensor(1.0)
+
+
+@models.register("ornn")
+class oRNN(Recurrent):
+    """Stacked layers of `ORNNCell`, which has the equation and the options."""
+
+    cell_class = ORNNCell

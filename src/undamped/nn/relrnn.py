@@ -10,10 +10,11 @@ from torch.nn import functional as F
 
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.nn.bases.attention import Alignment, Mix, weights_of
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.memory import MemoryCell, Nonlinearity, recurrence_of
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 
 Screening = Literal["attention", "share", "surprise", "learned"]
 SCREENED_BY = {
@@ -24,7 +25,6 @@ SCREENED_BY = {
 }
 
 
-@network("relrnn", "RelRNN")
 class RelRNNCell(MemoryCell):
     """RelRNN: an RNN that attends to its last ν states and to the ρ that mattered most.
 
@@ -214,7 +214,6 @@ class RelRNNCell(MemoryCell):
         return ((expected + (projected - constants[-1] - expected) / self.recent).detach(),)
 
 
-@network("rellstm", "RelLSTM")
 class RelLSTMCell(RelRNNCell):
     """RelLSTM: an LSTM that attends to its last ν states and to the ρ that mattered most.
 
@@ -299,3 +298,17 @@ def screen(kept: State, leaving: State) -> State:
         torch.where(here, score.unsqueeze(1), scores),
         torch.where(here, flag.unsqueeze(1), seen),
     )
+
+
+@models.register("relrnn")
+class RelRNN(Recurrent):
+    """Stacked layers of `RelRNNCell`, which has the equation and the options."""
+
+    cell_class = RelRNNCell
+
+
+@models.register("rellstm")
+class RelLSTM(Recurrent):
+    """Stacked layers of `RelLSTMCell`, which has the equation and the options."""
+
+    cell_class = RelLSTMCell

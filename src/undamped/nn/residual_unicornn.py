@@ -8,11 +8,11 @@ from typing import Annotated, Any, ClassVar
 from torch import nn
 
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt, Range
-from undamped.nn.registry import network
+from undamped._base.registry import models
+from undamped.nn.oscillators import OscillatorNetwork
 from undamped.nn.unicornn import UnICORNNCell
 
 
-@network("residual-unicornn", "ResidualUnICORNN")
 class ResidualUnICORNNCell(UnICORNNCell):
     """Residual UnICORNN: each layer also sees the one S layers further down.
 
@@ -71,3 +71,10 @@ class ResidualUnICORNNCell(UnICORNNCell):
         """Draw V and Λ each as if it stood alone: a sum of two maps, not one wider map."""
         for block in self.input_weight.detach().split(sizes, dim=1):
             nn.init.kaiming_uniform_(block, a=8)
+
+
+@models.register("residual-unicornn")
+class ResidualUnICORNN(OscillatorNetwork):
+    """Stacked layers of `ResidualUnICORNNCell`, which has the equation and the options."""
+
+    cell_class = ResidualUnICORNNCell

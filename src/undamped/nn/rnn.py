@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from undamped._base.options import PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.kernels.coupled import Step
 from undamped.nn.bases.activations import activation_kernel
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.coupled import CoupledCell
 from undamped.nn.bases.torch_kernels import gate_parameters, kernel_scan, summed_bias
-from undamped.nn.registry import network
+from undamped.nn.torch_like import TorchLike
 
 
-@network("rnn", "RNN")
 class RNNCell(CoupledCell):
     """Elman RNN: one dense recurrent matrix and a squashing function.
 
@@ -104,3 +104,10 @@ class RNNCell(CoupledCell):
     def step_gradient_bound(self) -> Tensor:
         """‖W_hh‖₂; both functions φ have slopes between 0 and 1."""
         return torch.linalg.matrix_norm(self.weight_hh, 2)
+
+
+@models.register("rnn")
+class RNN(TorchLike):
+    """Stacked layers of `RNNCell`, which has the equation and the options."""
+
+    cell_class = RNNCell

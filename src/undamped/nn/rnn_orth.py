@@ -9,16 +9,16 @@ from torch import Tensor, nn
 
 from undamped._base.options import PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.kernels.coupled import Step
 from undamped.nn.bases.activations import activation_kernel, modrelu
 from undamped.nn.bases.cell import State, loop_scan
 from undamped.nn.bases.torch_kernels import summed_bias
-from undamped.nn.registry import network
 from undamped.nn.rnn import RNNCell
+from undamped.nn.torch_like import TorchLike
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 
 
-@network("rnn-orth", "RNNOrth")
 class RNNOrthCell(RNNCell):
     """RNN-orth: an Elman RNN whose recurrent matrix starts as a rotation, and then is free.
 
@@ -108,3 +108,10 @@ class RNNOrthCell(RNNCell):
         if self.thresholds:
             return loop_scan(self, x, state, lengths)
         return super().plain_scan(x, state, lengths)
+
+
+@models.register("rnn-orth")
+class RNNOrth(TorchLike):
+    """Stacked layers of `RNNOrthCell`, which has the equation and the options."""
+
+    cell_class = RNNOrthCell

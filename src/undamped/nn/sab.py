@@ -10,19 +10,19 @@ from torch.nn import functional as F
 
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.registry import models
 from undamped.kernels.dispatch import through_operator
 from undamped.nn.bases.attention import Alignment, weights_of
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.memory import CompiledStep, MemoryCell
 from undamped.nn.lstm import LSTMCell
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 
 if TYPE_CHECKING:
     from undamped.kernels.memory.record import Record
     from undamped.kernels.memory.sparse_share import SparseMarks, SparsePlan
 
 
-@network("sab", "SAB")
 class SABCell(MemoryCell):
     """SAB: an LSTM that keeps every k-th state and attends to the few that fit best.
 
@@ -244,3 +244,10 @@ class SABCell(MemoryCell):
             seen,
             torch.where(running, clock, old_clock),
         )
+
+
+@models.register("sab")
+class SAB(Recurrent):
+    """Stacked layers of `SABCell`, which has the equation and the options."""
+
+    cell_class = SABCell

@@ -8,14 +8,14 @@ from torch import Tensor, nn
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.nn.bases.activations import Activation
 from undamped.nn.bases.isometric import IsometricCell
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 from undamped.parametrizations.cayley import ScaledCayley
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 
 
-@network("scornn", "scoRNN")
 class ScoRNNCell(IsometricCell):
     """scoRNN: W = (I + A)⁻¹(I − A)D with A skew and fixed signs D, orthogonal for every A.
 
@@ -81,3 +81,10 @@ class ScoRNNCell(IsometricCell):
     def step_gradient_bound(self) -> Tensor:
         """One: W is orthogonal, and φ has slopes between 0 and 1."""
         return torch.tensor(1.0)
+
+
+@models.register("scornn")
+class scoRNN(Recurrent):
+    """Stacked layers of `ScoRNNCell`, which has the equation and the options."""
+
+    cell_class = ScoRNNCell

@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 from undamped._base.options import Fraction, PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.nn.bases.activations import Activation
 from undamped.nn.bases.isometric import IsometricCell
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 from undamped.parametrizations.singular_band import SingularBand
 
 
-@network("spectral", "SpectralRNN")
 class SpectralRNNCell(IsometricCell):
     """Spectral RNN: W may leave the orthogonal matrices, but only by a margin.
 
@@ -73,3 +73,10 @@ class SpectralRNNCell(IsometricCell):
     def step_gradient_bound(self) -> Tensor:
         """1 + m: φ has slopes between 0 and 1."""
         return torch.tensor(1.0 + self.margin)
+
+
+@models.register("spectral")
+class SpectralRNN(Recurrent):
+    """Stacked layers of `SpectralRNNCell`, which has the equation and the options."""
+
+    cell_class = SpectralRNNCell

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.options import PositiveInt
+from undamped._base.registry import models
 from undamped.kernels.coupled import Operator, Step, operators, steps
 from undamped.kernels.dispatch import on_gpu
 from undamped.kernels.sru.scan import light_scan
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.coupled import CoupledCell
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 
 
-@network("sru", "SRU")
 class SRUCell(CoupledCell):
     """SRU: gates and candidate read the input alone, the recurrence is elementwise.
 
@@ -134,3 +134,10 @@ def _files_without_scale(
     cell: nn.Module, weights: dict[str, Any], prefix: str, *unused: object
 ) -> None:
     weights.setdefault(f"{prefix}passing_scale", torch.tensor(1.0))
+
+
+@models.register("sru")
+class SRU(Recurrent):
+    """Stacked layers of `SRUCell`, which has the equation and the options."""
+
+    cell_class = SRUCell

@@ -13,12 +13,12 @@ from torch.nn import functional as F
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
+from undamped._base.registry import models
 from undamped.kernels import oscillator_scan
 from undamped.nn.bases.cell import Cell, State
-from undamped.nn.registry import network
+from undamped.nn.oscillators import OscillatorNetwork
 
 
-@network("unicornn", "UnICORNN")
 class UnICORNNCell(Cell):
     """UnICORNN: independent undamped oscillators, stepped so that phase volume is kept.
 
@@ -174,3 +174,10 @@ class UnICORNNCell(Cell):
         summed = s**2 * steps * (steps + 1) / 2 / math.sqrt(room)
         swinging = velocity / math.sqrt(self.alpha) if self.alpha else math.inf
         return min(summed, swinging), velocity
+
+
+@models.register("unicornn")
+class UnICORNN(OscillatorNetwork):
+    """Stacked layers of `UnICORNNCell`, which has the equation and the options."""
+
+    cell_class = UnICORNNCell

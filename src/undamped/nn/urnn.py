@@ -8,15 +8,15 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from undamped._base.options import PositiveInt
+from undamped._base.registry import models
 from undamped.kernels.coupled import Operator, operators
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.unitary import UnitaryCell
-from undamped.nn.registry import network
+from undamped.nn.recurrent import Recurrent
 from undamped.parametrizations.complex_pair import to_complex, to_pair
 from undamped.parametrizations.fourier_unitary import FourierUnitary
 
 
-@network("urnn", "uRNN")
 class URNNCell(UnitaryCell):
     """uRNN: complex states, and a unitary matrix of 7n numbers applied in O(n log n).
 
@@ -81,3 +81,10 @@ class URNNCell(UnitaryCell):
         if self._forms_matrix:
             return super().operator()
         return operators.Fourier(self.maps.permutation)
+
+
+@models.register("urnn")
+class uRNN(Recurrent):
+    """Stacked layers of `URNNCell`, which has the equation and the options."""
+
+    cell_class = URNNCell
