@@ -198,7 +198,7 @@ def relation_matrices() -> Any:
         task = undamped.lab.tasks.build(name, **options)
         torch.manual_seed(0)
         temperature = 30.0 if "temperature" in title else 1.0
-        model = undamped.CoRelNet(task.task_shape, encoder="frozen", temperature=temperature)
+        model = undamped.models.CoRelNet(task.task_shape, encoder="frozen", temperature=temperature)
         seen = undamped.analysis.relations(model, task.batch("test", 0, 96), trials=1)
         shown = framed(seen.matrices[0], seen.pictures[0])
         axis.imshow(shown, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")

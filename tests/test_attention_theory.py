@@ -35,7 +35,7 @@ class Linear(Cell):
 
 def uniform(matrix, mix):
     """A network whose attention prefers nothing and whose recurrence is linear."""
-    net = undamped.MemRNN(1, len(matrix), mix=mix).double()
+    net = undamped.nn.MemRNN(1, len(matrix), mix=mix).double()
     cell = net.cell(0)
     cell.recurrence = Linear(matrix)
     torch.nn.init.zeros_(cell.attention.score)
@@ -89,7 +89,7 @@ def test_the_recursion_is_a_power_of_the_length(mix, eigenvalue):
 def test_autograd_gives_the_recursion_of_a_few_states(mix):
     """RelRNN with weights that prefer nothing and a linear recurrence."""
     eigenvalues, steps, begin = (0.9, 0.3, -0.7), 16, 2
-    net = undamped.RelRNN(1, 3, mix=mix, recent=3, kept=2).double()
+    net = undamped.nn.RelRNN(1, 3, mix=mix, recent=3, kept=2).double()
     cell = net.cell(0)
     cell.recurrence = Linear(torch.diag(torch.tensor(eigenvalues, dtype=torch.float64)))
     torch.nn.init.zeros_(cell.attention.score)
@@ -142,7 +142,7 @@ def test_the_half_never_grows_where_the_sum_does():
 
 def test_attention_is_read_from_networks_with_memory():
     torch.manual_seed(0)
-    net = undamped.RelLSTM(2, 6, num_layers=2, recent=3, kept=2)
+    net = undamped.nn.RelLSTM(2, 6, num_layers=2, recent=3, kept=2)
     x = torch.randn(20, 4, 2)
     found = attention_of(net, x)
     assert len(found) == 2
@@ -151,11 +151,11 @@ def test_attention_is_read_from_networks_with_memory():
         np.testing.assert_allclose(one.weights.sum(1), 1, rtol=1e-5)
         assert not np.triu(one.weights, 1).any()
         assert one.weights[19, 17:].all()  # the recent ones
-    whole = attention_of(undamped.MemRNN(2, 6), x)[0]
+    whole = attention_of(undamped.nn.MemRNN(2, 6), x)[0]
     np.testing.assert_allclose(whole.weights.sum(1), 1, rtol=1e-5)
     assert (whole.weights[-1] > 0).all()
     assert net(x)[0].shape == (20, 4, 6)  # nothing is left behind
-    sparse = attention_of(undamped.SAB(2, 6, keep_every=4, top=2), x)[0]
+    sparse = attention_of(undamped.nn.SAB(2, 6, keep_every=4, top=2), x)[0]
     assert not sparse.weights[:4].any()  # nothing is remembered yet
     np.testing.assert_allclose(sparse.weights[4:].sum(1), 1, rtol=1e-5)
     assert set(np.flatnonzero(sparse.weights[-1])) <= {3, 7, 11, 15}
@@ -163,7 +163,7 @@ def test_attention_is_read_from_networks_with_memory():
 
 def test_kept_steps_are_those_of_the_state():
     torch.manual_seed(0)
-    net = undamped.SequenceModel("relrnn", 2, 1, hidden_size=6, recent=3, kept=2)
+    net = undamped.models.SequenceModel("relrnn", 2, 1, hidden_size=6, recent=3, kept=2)
     x = torch.randn(30, 4, 2)
     kept = kept_steps(net, x)
     with torch.no_grad():
@@ -173,4 +173,4 @@ def test_kept_steps_are_those_of_the_state():
     assert len(kept.last) == 2 and "2 steps are kept" in kept.sentence
     assert kept_steps(net, x[:2]).sentence.startswith("Nothing has left")
     with pytest.raises(OptionError, match="relrnn"):
-        kept_steps(undamped.LSTM(2, 3), x)
+        kept_steps(undamped.nn.LSTM(2, 3), x)

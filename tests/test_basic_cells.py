@@ -32,7 +32,7 @@ def arrays(cell):
 
 @pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
 def test_elman(nonlinearity):
-    net = undamped.RNN(D, H, nonlinearity=nonlinearity).double()
+    net = undamped.nn.RNN(D, H, nonlinearity=nonlinearity).double()
     x, h, _ = data()
     output, final = net(x, h)
     p = arrays(net.cell(0))
@@ -45,7 +45,7 @@ def test_elman(nonlinearity):
 
 
 def test_lstm():
-    net = undamped.LSTM(D, H).double()
+    net = undamped.nn.LSTM(D, H).double()
     x, h, c = data()
     output, (h_n, c_n) = net(x, (h, c))
     p = arrays(net.cell(0))
@@ -63,7 +63,7 @@ def test_lstm():
 
 
 def test_gru():
-    net = undamped.GRU(D, H).double()
+    net = undamped.nn.GRU(D, H).double()
     x, h, _ = data()
     output, final = net(x, h)
     p = arrays(net.cell(0))
@@ -76,7 +76,7 @@ def test_gru():
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 30.0])
 def test_unicornn_two_layers(alpha):
-    net = undamped.UnICORNN(D, H, num_layers=2, dt=[0.2, 0.05], alpha=alpha).double()
+    net = undamped.nn.UnICORNN(D, H, num_layers=2, dt=[0.2, 0.05], alpha=alpha).double()
     for cell in net.cells:
         cell.bias.data.normal_()
     x, _, _ = data()
@@ -103,7 +103,7 @@ def test_unicornn_two_layers(alpha):
 
 def test_residual_unicornn_stacks_as_the_paper_says():
     skip = 2
-    net = undamped.ResidualUnICORNN(D, H, num_layers=4, skip=skip, dt=0.3).double()
+    net = undamped.nn.ResidualUnICORNN(D, H, num_layers=4, skip=skip, dt=0.3).double()
     x, _, _ = data()
     output, _ = net(x)
     layers = [x.numpy()]
@@ -132,7 +132,7 @@ def test_residual_unicornn_stacks_as_the_paper_says():
 
 
 def test_unicornn_starts_as_the_authors_program_does():
-    net = undamped.UnICORNN(9, 2000)
+    net = undamped.nn.UnICORNN(9, 2000)
     cell = net.cell(0)
     assert 0 <= cell.weight.min() < 0.01 < 0.99 < cell.weight.max() <= 1
     assert cell.step_logit.abs().max() <= 0.1
@@ -144,14 +144,14 @@ def test_unicornn_starts_as_the_authors_program_does():
 
 
 def test_a_fixed_step_is_not_trained():
-    net = undamped.UnICORNN(D, H, train_step=False)
+    net = undamped.nn.UnICORNN(D, H, train_step=False)
     net(torch.randn(T, B, D))[0].sum().backward()
     assert net.cell(0).step_logit.grad is None
     assert net.cell(0).weight.grad is not None
 
 
 def test_irnn_adds_up_its_inputs_at_the_start():
-    net = undamped.IRNN(D, H, input_std=1.0).double()
+    net = undamped.nn.IRNN(D, H, input_std=1.0).double()
     x, _, _ = data()
     W = net.cell(0).weight_ih.detach()
     positive = torch.relu(x @ W.T)  # inputs that keep every unit active
@@ -230,13 +230,13 @@ def test_weights_can_be_exchanged_with_torch(name):
 
 def test_a_gru_that_begins_by_remembering():
     torch.manual_seed(0)
-    net = undamped.GRU(30, 40, input_std=1.0, update_bias=5.0)
+    net = undamped.nn.GRU(30, 40, input_std=1.0, update_bias=5.0)
     cell = net.cell(0)
     assert cell.weight_ih.std().item() == pytest.approx(1.0, rel=0.05)
     assert cell.bias_ih[40:80].eq(5).all() and not cell.bias_ih[:40].any()
     state = torch.randn(1, 2, 40)
     _, after = net(torch.zeros(3, 2, 30), state)
-    _, plain = undamped.GRU(30, 40)(torch.zeros(3, 2, 30), state)
+    _, plain = undamped.nn.GRU(30, 40)(torch.zeros(3, 2, 30), state)
     assert (after - state).norm() < 0.1 * (plain - state).norm()
     with pytest.raises(OptionError, match="update_bias"):
-        undamped.GRU(3, 4, bias=False, update_bias=1.0)
+        undamped.nn.GRU(3, 4, bias=False, update_bias=1.0)

@@ -49,7 +49,7 @@ def copy_(target, source):
 
 def test_cornn():
     cell = moved(torchrecurrent.coRNNCell(INPUTS, UNITS, gamma=2.7, epsilon=4.7, dt=0.042))
-    net = undamped.coRNN(INPUTS, UNITS, dt=0.042, gamma=2.7, epsilon=4.7).double()
+    net = undamped.nn.coRNN(INPUTS, UNITS, dt=0.042, gamma=2.7, epsilon=4.7).double()
     copy_(net.cell(0).input_weight, cell.weight_ih)
     copy_(net.cell(0).weight_hh, torch.cat([cell.weight_hh, cell.weight_ch], dim=1))
     copy_(net.cell(0).bias, cell.bias_ih + cell.bias_hh + cell.bias_ch)
@@ -58,7 +58,7 @@ def test_cornn():
 
 def test_unicornn():
     cell = moved(torchrecurrent.UnICORNNCell(INPUTS, UNITS, dt=0.19, alpha=30.65))
-    net = undamped.UnICORNN(INPUTS, UNITS, dt=0.19, alpha=30.65).double()
+    net = undamped.nn.UnICORNN(INPUTS, UNITS, dt=0.19, alpha=30.65).double()
     copy_(net.cell(0).input_weight, cell.weight_ih)
     copy_(net.cell(0).weight, cell.weight_hh)
     copy_(net.cell(0).step_logit, cell.weight_ch)
@@ -68,7 +68,7 @@ def test_unicornn():
 
 def test_indrnn():
     cell = moved(torchrecurrent.IndRNNCell(INPUTS, UNITS, nonlinearity=torch.relu))
-    net = undamped.IndRNN(INPUTS, UNITS).double()
+    net = undamped.nn.IndRNN(INPUTS, UNITS).double()
     copy_(net.cell(0).input_weight, cell.weight_ih)
     copy_(net.cell(0).weight, cell.vector_u.clamp(-1, 1))
     copy_(net.cell(0).bias, cell.bias_ih + cell.bias_hh)
@@ -98,7 +98,7 @@ def test_antisymmetric(gated):
 
 def test_fastrnn():
     cell = moved(torchrecurrent.FastRNNCell(INPUTS, UNITS, nonlinearity=torch.tanh))
-    net = undamped.FastRNN(INPUTS, UNITS).double()
+    net = undamped.nn.FastRNN(INPUTS, UNITS).double()
     ours = net.cell(0)
     copy_(ours.input_weight, cell.weight_ih)
     copy_(ours.weight_hh, cell.weight_hh)
@@ -110,7 +110,7 @@ def test_fastrnn():
 
 def test_fastgrnn():
     cell = moved(torchrecurrent.FastGRNNCell(INPUTS, UNITS, nonlinearity=torch.sigmoid))
-    net = undamped.FastGRNN(INPUTS, UNITS).double()
+    net = undamped.nn.FastGRNN(INPUTS, UNITS).double()
     ours = net.cell(0)
     gate, value = (cell.bias_ih + cell.bias_hh).chunk(2)
     copy_(ours.input_weight, cell.weight_ih)

@@ -49,7 +49,7 @@ def test_these_networks_take_blocks():
     with pytest.raises(LookupError, match="block"):
         undamped.build("lstm", input_size=3, hidden_size=4, block="layer-norm")
     with pytest.raises(OptionError, match=r"gradient: expected to be left out"):
-        undamped.UnICORNN(3, 4, block="layer-norm", gradient="stored")
+        undamped.nn.UnICORNN(3, 4, block="layer-norm", gradient="stored")
 
 
 def block_oracle(e, block, layer, statistics):

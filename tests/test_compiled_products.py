@@ -48,7 +48,7 @@ def test_a_product_is_what_numpy_says(
 def test_networks_give_the_same_by_scipys_product(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     x = torch.randn(20, 5, 3, dtype=torch.float64)
-    for kind in (undamped.LSTM, undamped.FastRNN, undamped.IncrementalRNN):
+    for kind in (undamped.nn.LSTM, undamped.nn.FastRNN, undamped.nn.IncrementalRNN):
         net = kind(3, 8).double()
         found = []
         for address in (product_address, scipy_address):

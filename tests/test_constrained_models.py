@@ -17,7 +17,7 @@ from undamped.models.physics.state_model import shape_of
 
 def test_chnn_is_the_projected_hamiltonian_field():
     """The paper's projector, with its 2m × 2m matrix, in momenta."""
-    model = made(undamped.CHNN(undamped.CHNN.example_shape(), hidden_size=5))
+    model = made(undamped.models.CHNN(undamped.models.CHNN.example_shape(), hidden_size=5))
     field, size = model.field, 4
     masses = np.repeat(np.exp(field.log_masses.detach().numpy()), 2)
 
@@ -48,7 +48,7 @@ def test_chnn_is_the_projected_hamiltonian_field():
 
 def test_with_gravity_it_is_the_pendulum_of_links():
     system = undamped.lab.tasks.build("links", links=3, coordinates="plane").system
-    model = undamped.CHNN(system.space).double()
+    model = undamped.models.CHNN(system.space).double()
     down = torch.tensor([0.0, 1.0]).double().repeat(3)
     model.field.of_positions.linearise = lambda x: type(
         "Straight", (), {"gradient": lambda self: down.expand_as(x)}
@@ -60,12 +60,12 @@ def test_with_gravity_it_is_the_pendulum_of_links():
 def test_rods_that_make_no_sense_are_refused():
     free = shape_of(StateSpace.moving(4))
     with pytest.raises(OptionError, match=r"CHNN.rods: expected which bodies are tied"):
-        undamped.CHNN(free)
+        undamped.models.CHNN(free)
     with pytest.raises(OptionError, match=r"numbers from 0 to 2 for each, such as 0-1, got 1-3"):
-        undamped.CHNN(free, rods=("0-1", "1-3"))
+        undamped.models.CHNN(free, rods=("0-1", "1-3"))
     with pytest.raises(OptionError, match=r"2 numbers each, and no angles.*coordinates=plane"):
-        undamped.CHNN(undamped.lab.tasks.build("links").task_shape, rods=("0-1",))
-    twice = undamped.CHNN(free, rods=("0-1", "1-2", "0-2")).double()
+        undamped.models.CHNN(undamped.lab.tasks.build("links").task_shape, rods=("0-1",))
+    twice = undamped.models.CHNN(free, rods=("0-1", "1-2", "0-2")).double()
     flat = torch.tensor([[1.0, 0.0, 2.0, 0.0] + [0.0] * 4]).double()
     with pytest.raises(NonFiniteError, match=r"no rod that follows.*at sample 0 of 1"):
         twice(flat)

@@ -48,22 +48,22 @@ def test_every_model_refuses_a_slip(name):
 @pytest.mark.parametrize(
     "build",
     [
-        lambda: undamped.FFJORD(2, trace="exakt"),
-        lambda: undamped.FFJORD(2, noise="gausian"),
-        lambda: undamped.FFJORD(2, end=-1.0),
-        lambda: undamped.FFJORD(2, method="dopri"),
-        lambda: undamped.DepthVariantNODE(2, 2, basis="furier"),
-        lambda: undamped.DepthVariantNODE(2, 2, terms=0),
-        lambda: undamped.HBNODE(2, 2, momentum="learnt"),
-        lambda: undamped.NODE(2, 2, augmented_size=1, augmentation="inputs"),
-        lambda: undamped.NODE(2, 2, hidden_size=0),
-        lambda: undamped.NODE(2, 2, tolerance=-1.0),
-        lambda: undamped.NODE(2, 2, activation="foo"),
-        lambda: undamped.NODE(2, 2, method="dopri"),
-        lambda: undamped.RKNet(2, 2, steps=0),
-        lambda: undamped.StableResidual(4, 0),
-        lambda: undamped.StableResidual(2, 3, step_size=-1.0),
-        lambda: undamped.StableResidual(4, 3, kind="foo"),
+        lambda: undamped.models.FFJORD(2, trace="exakt"),
+        lambda: undamped.models.FFJORD(2, noise="gausian"),
+        lambda: undamped.models.FFJORD(2, end=-1.0),
+        lambda: undamped.models.FFJORD(2, method="dopri"),
+        lambda: undamped.models.DepthVariantNODE(2, 2, basis="furier"),
+        lambda: undamped.models.DepthVariantNODE(2, 2, terms=0),
+        lambda: undamped.models.HBNODE(2, 2, momentum="learnt"),
+        lambda: undamped.models.NODE(2, 2, augmented_size=1, augmentation="inputs"),
+        lambda: undamped.models.NODE(2, 2, hidden_size=0),
+        lambda: undamped.models.NODE(2, 2, tolerance=-1.0),
+        lambda: undamped.models.NODE(2, 2, activation="foo"),
+        lambda: undamped.models.NODE(2, 2, method="dopri"),
+        lambda: undamped.models.RKNet(2, 2, steps=0),
+        lambda: undamped.ode.StableResidual(4, 0),
+        lambda: undamped.ode.StableResidual(2, 3, step_size=-1.0),
+        lambda: undamped.ode.StableResidual(4, 3, kind="foo"),
         lambda: PerceptronField(2, activation="foo"),
         lambda: NeuralODE(PerceptronField(2), gradient="adjoined"),
         lambda: HeavyBallField(PerceptronField(2), damping=-0.1),
@@ -75,11 +75,11 @@ def test_a_slip_never_chooses_another_variant(build):
 
 
 def test_numbers_come_converted_and_signatures_stay():
-    model = undamped.NODE(2.0, 2, hidden_size=8)
+    model = undamped.models.NODE(2.0, 2, hidden_size=8)
     assert model.head.in_features == 2
-    assert options_of(undamped.NODE)["tolerance"].default == 1e-3
+    assert options_of(undamped.models.NODE)["tolerance"].default == 1e-3
     with pytest.raises(TypeError, match=r"'hiden_size'.*Did you mean 'hidden_size'\?"):
-        undamped.NODE(2, 2, hiden_size=8)
+        undamped.models.NODE(2, 2, hiden_size=8)
 
 
 SOLVING = [
@@ -110,13 +110,13 @@ def test_options_of_a_solve_are_declared_once_and_known_everywhere(name):
 
 
 def test_the_general_heavy_ball_is_one_class_with_one_thing_decided():
-    assert "general" not in options_of(undamped.GHBNODE)
-    assert options_of(undamped.GHBNODE)["damping"].description.startswith("γ at the start")
+    assert "general" not in options_of(undamped.models.GHBNODE)
+    assert options_of(undamped.models.GHBNODE)["damping"].description.startswith("γ at the start")
     with pytest.raises(UnknownNameError, match="general"):
-        undamped.GHBNODE(2, 2, general=False)
+        undamped.models.GHBNODE(2, 2, general=False)
     torch.manual_seed(0)
-    general = undamped.GHBNODE(2, 2)
+    general = undamped.models.GHBNODE(2, 2)
     torch.manual_seed(0)
-    same = undamped.HBNODE(2, 2, general=True)
+    same = undamped.models.HBNODE(2, 2, general=True)
     x = torch.randn(5, 2)
     assert torch.equal(general(x), same(x))

@@ -176,11 +176,11 @@ def test_ffjord_by_name(options):
     (-flow.log_prob(torch.randn(5, 2)).mean()).backward()
     assert flow.evaluations > 0 and flow.evaluations_backward > 0
     with pytest.raises(OptionError, match="condition"):
-        undamped.FFJORD(2, bottleneck_size=1, context_size=1)
+        undamped.models.FFJORD(2, bottleneck_size=1, context_size=1)
     with pytest.raises(OptionError, match="bottleneck"):
-        undamped.FFJORD(2, bottleneck_size=1, hidden_layers=3)
+        undamped.models.FFJORD(2, bottleneck_size=1, hidden_layers=3)
     with pytest.raises(OptionError, match="hutchinson"):
-        undamped.FFJORD(2, trace="exact", noise="rademacher")
+        undamped.models.FFJORD(2, trace="exact", noise="rademacher")
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_ffjord_by_name(options):
 )
 def test_regularisers_are_weighed_into_what_training_adds(kinetic, jacobian, trace):
     options = {"hidden_size": 8, "trace": trace}
-    flow = undamped.FFJORD(2, kinetic_weight=kinetic, jacobian_weight=jacobian, **options)
+    flow = undamped.models.FFJORD(2, kinetic_weight=kinetic, jacobian_weight=jacobian, **options)
     assert flow.penalty() == 0
     result = flow(torch.randn(16, 2))
     wanted = kinetic * result.kinetic.mean() + jacobian * result.jacobian.mean()
@@ -205,7 +205,7 @@ def test_regularisers_are_weighed_into_what_training_adds(kinetic, jacobian, tra
 
 
 def test_the_jacobian_of_a_bottleneck_is_weighed_too():
-    flow = undamped.FFJORD(4, bottleneck_size=2, trace="bottleneck", jacobian_weight=0.1)
+    flow = undamped.models.FFJORD(4, bottleneck_size=2, trace="bottleneck", jacobian_weight=0.1)
     wanted = 0.1 * flow(torch.randn(16, 4)).jacobian.mean()
     torch.testing.assert_close(flow.penalty(), wanted, rtol=0, atol=0)
     assert flow.penalty() > 0
@@ -219,7 +219,7 @@ def test_a_bottleneck_trace_needs_a_bottleneck():
 
 
 def test_the_jacobian_of_a_bottleneck_flow_is_estimated_and_trains():
-    flow = undamped.FFJORD(3, bottleneck_size=2, trace="bottleneck", hidden_size=8)
+    flow = undamped.models.FFJORD(3, bottleneck_size=2, trace="bottleneck", hidden_size=8)
     x = torch.randn(1, 3).expand(4000, 3)
     with torch.no_grad():
         estimate = flow(x, generator=torch.Generator().manual_seed(0)).jacobian

@@ -20,11 +20,11 @@ def test_flops_and_parameters_of_an_elman_network():
     assert count_flops(net, torch.zeros(7, 4, 3)) == 7 * 4 * 2 * 40
     assert count_flops(nn.LSTM(3, 5), torch.zeros(7, 4, 3)) == 7 * 4 * 2 * 160
     # An oscillator has no recurrent matrix, so only its input costs a product.
-    assert count_flops(undamped.UnICORNN(3, 5), torch.zeros(7, 4, 3)) == 7 * 4 * 2 * 15
+    assert count_flops(undamped.nn.UnICORNN(3, 5), torch.zeros(7, 4, 3)) == 7 * 4 * 2 * 15
 
 
 def test_cost_grows_with_length():
-    found = cost(undamped.LSTM(3, 8), (10, 20, 40), batch=2, repeats=1)
+    found = cost(undamped.nn.LSTM(3, 8), (10, 20, 40), batch=2, repeats=1)
     assert found.flops.tolist() == [found.flops[0] * n for n in (1, 2, 4)]
     assert (found.seconds > 0).all()
     assert found.memory.size == 0

@@ -15,7 +15,7 @@ from undamped.models.point_model import PointModel
 
 def still(size):
     """A flow that does not move: its density is the normal one."""
-    flow = undamped.FFJORD(size, hidden_size=4, method="rk4", step_size=0.25)
+    flow = undamped.models.FFJORD(size, hidden_size=4, method="rk4", step_size=0.25)
     for parameter in flow.field.parameters():
         torch.nn.init.zeros_(parameter)
     return flow
@@ -44,9 +44,9 @@ def test_more_dimensions_are_seen_by_their_samples():
 def test_what_has_no_density_over_a_plane_says_so():
     measure = instruments["density"].measure
     for model, reason in (
-        (undamped.NODE(2, 2), "no density"),
+        (undamped.models.NODE(2, 2), "no density"),
         (still(1), "a line"),
-        (undamped.FFJORD(2, hidden_size=4, context_size=3), "a condition"),
+        (undamped.models.FFJORD(2, hidden_size=4, context_size=3), "a condition"),
     ):
         with pytest.raises(InapplicableError, match=reason):
             measure(Probe(model, torch.randn(4, 2)))

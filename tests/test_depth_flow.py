@@ -104,7 +104,7 @@ def test_what_depth_does_to_gradients_in_closed_form():
 
 
 def test_pieces_with_fields_of_their_own_are_one_depth():
-    model = undamped.DepthVariantNODE(2, 2, basis="stacked", terms=3, depth=6.0)
+    model = undamped.models.DepthVariantNODE(2, 2, basis="stacked", terms=3, depth=6.0)
     found = kept_gradient(model, torch.randn(4, 2), points=9)
     np.testing.assert_allclose(found.times, np.linspace(0, 6, 10), atol=1e-6)
     assert found.norms[-1] == 1.0 and model.evaluations > 0

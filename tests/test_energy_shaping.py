@@ -19,7 +19,7 @@ KINETIC, GRAVITY = 1.5, 5.0
 def pendulum():
     """A SymODEN that knows the pendulum: its perceptrons are replaced by the truth, times 0.4."""
     torch.manual_seed(0)
-    model = undamped.SymODEN(EMBEDDED, hidden_size=4).double()
+    model = undamped.models.SymODEN(EMBEDDED, hidden_size=4).double()
     parts = model.field.parts
 
     class At:
@@ -71,7 +71,7 @@ def test_angles_go_the_shorter_way_round(pendulum):
 def test_momenta_work_too():
     torch.manual_seed(0)
     space = StateSpace(("q", "p"), ("angle", "momentum"), ("u",))
-    model = undamped.SymODEN(space, hidden_size=4).double()
+    model = undamped.models.SymODEN(space, hidden_size=4).double()
     control = EnergyShaping(model, [1.0])
     states, _ = control_loop(
         PendulumField(torque=True), control, torch.tensor([[0.5, 0.0]]).double(), 0.1, 3
@@ -84,16 +84,16 @@ def test_what_cannot_be_shaped_is_refused(pendulum):
         ("x", "c", "s", "v", "w"), ("position", "cosine", "sine", "velocity", "velocity"), ("u",)
     )
     with pytest.raises(OptionError, match=r"an input for every one of 2 freedoms.*got 1"):
-        EnergyShaping(undamped.SymODEN(hybrid), [0.0, math.pi])
+        EnergyShaping(undamped.models.SymODEN(hybrid), [0.0, math.pi])
     with pytest.raises(OptionError, match="got no inputs"):
-        EnergyShaping(undamped.HNN(1), [0.0])
+        EnergyShaping(undamped.models.HNN(1), [0.0])
     with pytest.raises(OptionError, match="has learned an energy"):
-        EnergyShaping(undamped.PlainODE(1), [0.0])
+        EnergyShaping(undamped.models.PlainODE(1), [0.0])
     with pytest.raises(OptionError, match="expected 1 numbers, one for every position, got 2"):
         EnergyShaping(pendulum, [0.0, 1.0])
     pendulum.field.parts.ports.inputs.forward = lambda x: x[..., :1, None] * 1.0
     two = StateSpace(("a", "b", "v", "w"), ("position",) * 2 + ("velocity",) * 2, ("u", "r"))
-    flat = undamped.SymODEN(two).double()
+    flat = undamped.models.SymODEN(two).double()
     flat.field.parts.ports.inputs.forward = lambda x: torch.ones(*x.shape[:-1], 2, 2).to(x)
     with pytest.raises(OptionError, match="inputs that act in every direction"):
         EnergyShaping(flat, [0.0, 0.0])
@@ -113,7 +113,7 @@ def test_lagrangians_are_shaped_by_their_slope_at_rest(name):
     torch.testing.assert_close(control(0.0, states), slope - 3.0 * away - 0.5 * v)
 
 
-@pytest.mark.parametrize("kind", [undamped.DeLaN, undamped.LNN])
+@pytest.mark.parametrize("kind", [undamped.models.DeLaN, undamped.models.LNN])
 def test_an_arm_with_two_motors_is_brought_upright_by_a_lagrangian(kind):
     """A model that knows the arm, whatever it was built as: the field is the truth."""
     system = undamped.lab.tasks.build("acrobot", shoulder=True).system
@@ -129,7 +129,7 @@ def test_an_arm_with_two_motors_is_brought_upright_by_a_lagrangian(kind):
 
 def test_the_inputs_of_a_lagrangian_are_those_of_the_formula():
     torch.manual_seed(0)
-    for kind in (undamped.DeLaN, undamped.LNN):
+    for kind in (undamped.models.DeLaN, undamped.models.LNN):
         model = kind(StateSpace.moving(2, inputs=2), hidden_size=4).double()
         states = torch.randn(3, 4).double()
         q, v = states.chunk(2, dim=1)
@@ -141,7 +141,7 @@ def test_the_inputs_of_a_lagrangian_are_those_of_the_formula():
         torch.testing.assert_close(control(0.0, states), wanted)
 
 
-@pytest.mark.parametrize("kind", [undamped.DeLaN, undamped.LNN])
+@pytest.mark.parametrize("kind", [undamped.models.DeLaN, undamped.models.LNN])
 def test_an_acrobot_cannot_be_shaped(kind):
     space = undamped.lab.tasks.build("acrobot").system.space
     with pytest.raises(OptionError, match=r"an input for every one of 2 freedoms.*got 1"):

@@ -30,41 +30,44 @@ def probes():
     layer = nn.TransformerEncoderLayer(2, 1, 4)
     return {
         "oscillators": Probe(
-            undamped.SequenceModel("unicornn", 2, 1, hidden_size=4, num_layers=2),
+            undamped.models.SequenceModel("unicornn", 2, 1, hidden_size=4, num_layers=2),
             inputs,
             "oscillators",
             task,
         ),
-        "rnn": Probe(undamped.RNN(2, 4), inputs, "rnn", task),
+        "rnn": Probe(undamped.nn.RNN(2, 4), inputs, "rnn", task),
         "torch": Probe(nn.LSTM(2, 3), inputs, "torch"),
         "attention": Probe(nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), inputs),
-        "memory": Probe(undamped.RelRNN(2, 4, recent=3, kept=2), inputs, "memory", task),
-        "ode": Probe(undamped.NODE(2, 2), torch.randn(4, 2), "ode"),
+        "memory": Probe(undamped.nn.RelRNN(2, 4, recent=3, kept=2), inputs, "memory", task),
+        "ode": Probe(undamped.models.NODE(2, 2), torch.randn(4, 2), "ode"),
         "flow": Probe(
-            undamped.FFJORD(2, hidden_size=4, method="rk4", step_size=0.25),
+            undamped.models.FFJORD(2, hidden_size=4, method="rk4", step_size=0.25),
             torch.randn(4, 2),
             "flow",
         ),
         "pictures": Probe(
-            undamped.CoRelNet(pairs.task_shape, features=8, hidden_size=4),
+            undamped.models.CoRelNet(pairs.task_shape, features=8, hidden_size=4),
             pairs.batch("test", 0, 4).expanded().inputs,
             "pictures",
             pairs,
         ),
         "films": Probe(
-            undamped.HGN(filmed.task_shape, hidden_size=4, channels=2),
+            undamped.models.HGN(filmed.task_shape, hidden_size=4, channels=2),
             filmed.batch("test", 0, 2).inputs,
             "films",
             filmed,
         ),
         "latent": Probe(
-            undamped.LatentODE(waves.task_shape, latent_size=2, hidden_size=4, field_size=4),
+            undamped.models.LatentODE(waves.task_shape, latent_size=2, hidden_size=4, field_size=4),
             waves.batch("test", 0, 4).inputs,
             "latent",
             waves,
         ),
         "motion": Probe(
-            undamped.HNN(moving.task_shape, hidden_size=4), torch.randn(4, 2), "motion", moving
+            undamped.models.HNN(moving.task_shape, hidden_size=4),
+            torch.randn(4, 2),
+            "motion",
+            moving,
         ),
     }
 
@@ -154,7 +157,7 @@ def test_the_instrument_that_the_docs_build_is_one_file(tmp_path, monkeypatch):
     list(instruments)  # the others are entered before this one comes and goes
     monkeypatch.setattr(instruments, "_entries", dict(instruments.entries()))
     importlib.import_module("weights_of_the_docs")
-    found = report.diagnose(undamped.RNN(2, 3), steps=20, measured=["weight_sizes", "attention"])
+    found = report.diagnose(undamped.nn.RNN(2, 3), steps=20, measured=["weight_sizes", "attention"])
     assert found.results["weight_sizes"].sentence.startswith("The largest")
     assert "no attention" in found.left_out["attention"]
     assert 'id="plot-weight_sizes"' in report.page([found])

@@ -147,7 +147,7 @@ def broken(model):
 
 def test_a_force_on_the_momentum_would_not_pass(monkeypatch):
     torch.manual_seed(0)
-    model = undamped.GHBNODE(2, 2)
+    model = undamped.models.GHBNODE(2, 2)
     plain = type(model.flow.field).forward
 
     def pushed(self, t, state):
@@ -158,7 +158,7 @@ def test_a_force_on_the_momentum_would_not_pass(monkeypatch):
 
 
 def test_a_flow_that_forgets_would_not_pass(monkeypatch):
-    model = undamped.NODE(2, 2)
+    model = undamped.models.NODE(2, 2)
     carry = type(model).carry
     monkeypatch.setattr(
         type(model), "carry", lambda self, state, given=None: carry(self, state).relu()
@@ -175,7 +175,7 @@ def test_a_wrong_trace_would_not_pass(monkeypatch):
         return value, trace - 1, frobenius
 
     monkeypatch.setattr(continuous_flow, "field_and_trace", wrong)
-    assert broken(undamped.FFJORD(2)) == ["log-determinant", "normalised-density"]
+    assert broken(undamped.models.FFJORD(2)) == ["log-determinant", "normalised-density"]
 
 
 @pytest.mark.parametrize("name", ["corelnet", "corelnet-t", "esbn"])
@@ -193,19 +193,19 @@ def test_an_answer_that_peeks_at_the_pictures_would_not_pass(name, monkeypatch):
 
 
 def test_large_states_are_measured_as_far_as_their_jacobians_are_small():
-    kinds = [m.promise.kind.value for m in measure(undamped.HBNODE(200, 2, hidden_size=8))]
+    kinds = [m.promise.kind.value for m in measure(undamped.models.HBNODE(200, 2, hidden_size=8))]
     assert kinds == ["invertible-flow"]
 
 
 def test_a_broken_promise_is_noticed():
-    cell = undamped.RNNOrth(3, 6).cell(0)
+    cell = undamped.nn.RNNOrth(3, 6).cell(0)
     cell.weight_hh.data.mul_(1.1)
     kept = {m.promise.kind.value: m.kept for m in measure(cell)}
     assert kept == {"bounded-step-gradient": True, "starts-isometric": False}
 
 
 def test_a_damped_oscillator_would_not_pass(monkeypatch):
-    cell = undamped.UnICORNN(3, 6).cell(0)
+    cell = undamped.nn.UnICORNN(3, 6).cell(0)
     advance = type(cell).advance
 
     def damped(self, projected, state, constants):
@@ -219,7 +219,7 @@ def test_a_damped_oscillator_would_not_pass(monkeypatch):
 
 def test_diagnose_prints_claim_and_measurement_of_a_continuous_model():
     report = undamped.lab.report.diagnose(
-        undamped.HBNODE(2, 2), torch.randn(4, 2), measured=["promises"]
+        undamped.models.HBNODE(2, 2), torch.randn(4, 2), measured=["promises"]
     )
     rows = report.results["promises"].rows
     assert [row[-1] for row in rows] == ["✓ kept"] * 3

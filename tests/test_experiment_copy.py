@@ -34,10 +34,10 @@ def test_only_constrained_matrices_get_the_second_learning_rate():
     import undamped
     from undamped.lab.training.optimizers import constrained_parameters
 
-    nnrnn = undamped.nnRNN(3, 4)
+    nnrnn = undamped.nn.nnRNN(3, 4)
     assert constrained_parameters(nnrnn) == {nnrnn.cell(0).free_parameters()[0]}
-    spectral = undamped.SpectralRNN(3, 4)
+    spectral = undamped.nn.SpectralRNN(3, 4)
     assert constrained_parameters(spectral) == set(spectral.cell(0).free_parameters()[:2])
-    assert constrained_parameters(undamped.AntisymmetricRNN(3, 4)) == set()
-    exprnn = undamped.expRNN(3, 4, num_layers=2)
+    assert constrained_parameters(undamped.nn.AntisymmetricRNN(3, 4)) == set()
+    exprnn = undamped.nn.expRNN(3, 4, num_layers=2)
     assert len(constrained_parameters(exprnn)) == 2

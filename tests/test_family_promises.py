@@ -15,7 +15,7 @@ def train_a_little(net, steps=30):
     for _ in range(steps):
         optimiser.zero_grad()
         loss = (net(x)[0][-1] - 0.5).square().mean()
-        (loss + undamped.penalty(net)).backward()
+        (loss + undamped.nn.penalty(net)).backward()
         optimiser.step()
 
 
@@ -46,7 +46,7 @@ def test_promises_hold_after_training(name):
 
 
 def test_a_widened_band_is_noticed():
-    net = undamped.SpectralRNN(3, 8, margin=0.05)
+    net = undamped.nn.SpectralRNN(3, 8, margin=0.05)
     net.cell(0).matrix_set.margin = 0.2
     (found, *_) = measure(net.cell(0))
     assert found.promise.kind.value == "singular-band" and not found.kept
@@ -54,7 +54,7 @@ def test_a_widened_band_is_noticed():
 
 def test_eigenvalues_off_the_circle_are_noticed():
     """A γ above one makes powers grow exponentially, which is no power of t."""
-    net = undamped.nnRNN(3, 8).double()
+    net = undamped.nn.nnRNN(3, 8).double()
     cell = net.cell(0)
     with torch.no_grad():
         cell.free_parameters()[1].mul_(1.2)
@@ -65,7 +65,7 @@ def test_eigenvalues_off_the_circle_are_noticed():
 
 def test_transients_swell_although_the_spectrum_is_on_the_circle():
     torch.manual_seed(0)
-    cell = undamped.nnRNN(3, 8).double().cell(0)
+    cell = undamped.nn.nnRNN(3, 8).double().cell(0)
     with torch.no_grad():
         cell.free_parameters()[3].normal_(std=0.5)
     matrix = cell.recurrent_matrix().detach()
@@ -74,7 +74,7 @@ def test_transients_swell_although_the_spectrum_is_on_the_circle():
 
 
 def test_an_antisymmetric_cell_with_a_free_matrix_would_not_pass(monkeypatch):
-    cell = undamped.AntisymmetricRNN(3, 8).cell(0)
+    cell = undamped.nn.AntisymmetricRNN(3, 8).cell(0)
     free = torch.randn(8, 8, dtype=torch.float64)
     monkeypatch.setattr(type(cell), "constants", lambda self: (free,))
     kept = {m.promise.kind.value: m.kept for m in measure(cell)}
@@ -84,7 +84,7 @@ def test_an_antisymmetric_cell_with_a_free_matrix_would_not_pass(monkeypatch):
 @pytest.mark.parametrize("reflections", [4, 16])
 def test_inputs_of_an_ornn_reach_as_many_directions_as_it_says(reflections):
     torch.manual_seed(0)
-    cell = undamped.oRNN(3, 32, reflections=reflections).double().cell(0)
+    cell = undamped.nn.oRNN(3, 32, reflections=reflections).double().cell(0)
     matrix, reached = cell.recurrent_matrix().detach(), [cell.input_weight.detach()]
     for _ in range(31):
         reached.append(matrix @ reached[-1])

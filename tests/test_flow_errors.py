@@ -100,7 +100,7 @@ class Between(nn.Module):
     [
         lambda: undamped.NeuralODE(PerceptronField(2, 8)),
         Between,
-        lambda: undamped.DataControlledNODE(2, 2, hidden_size=8, adaptive_depth=True),
+        lambda: undamped.models.DataControlledNODE(2, 2, hidden_size=8, adaptive_depth=True),
     ],
     ids=["neural-ode", "odeint", "adaptive-depth"],
 )

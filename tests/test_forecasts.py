@@ -259,7 +259,7 @@ def shape_of(channels=1, places=(0,), horizon=5, season=4, unit=(0.0, 1.0)):
 
 
 def test_the_last_season_comes_again():
-    model = undamped.SeasonalNaive(shape_of(channels=2, places=(1,)))
+    model = undamped.lab.baselines.SeasonalNaive(shape_of(channels=2, places=(1,)))
     inputs = torch.randn(11, 3, 2)
     lengths = torch.tensor([11, 8, 4])
     said = model(Batch(inputs, lengths=lengths)).detach()
@@ -279,7 +279,7 @@ def test_ridge_on_lags_is_ridge_on_lags():
         torch.from_numpy(windows[:, :10]).transpose(0, 1).float(),
         torch.from_numpy(windows[:, 10:, 1]).float(),
     )
-    model = undamped.RidgeOnLags(shape_of(2, (1,), season=1), lags=3)
+    model = undamped.lab.baselines.RidgeOnLags(shape_of(2, (1,), season=1), lags=3)
     model.learn([batch])
     (penalty,) = model.learnt["penalty"].tolist()
     inputs, truth = batch.inputs.double().numpy(), batch.targets.double().numpy()
@@ -304,7 +304,11 @@ def test_a_combination_is_the_mean_of_its_members():
     inputs = torch.stack([standard[i : i + 30] for i in range(24)], dim=1).unsqueeze(-1)
     truth = torch.stack([standard[i + 30 : i + 36] for i in range(24)])
     part, said = [Batch(inputs, truth)], []
-    for kind in (undamped.SeasonalNaive, undamped.RidgeOnLags, undamped.Combination):
+    for kind in (
+        undamped.lab.baselines.SeasonalNaive,
+        undamped.lab.baselines.RidgeOnLags,
+        undamped.lab.baselines.Combination,
+    ):
         model = kind(shape).double()
         model.learn(part)
         model.learn_also(part)
@@ -324,7 +328,7 @@ def test_a_combination_is_the_mean_of_its_members():
 )
 def test_a_combination_of_what_cannot_be_combined_is_one_sentence(names, why):
     with pytest.raises(UndampedError, match=why):
-        undamped.Combination(shape_of(horizon=6, season=12), of=names)
+        undamped.lab.baselines.Combination(shape_of(horizon=6, season=12), of=names)
 
 
 @pytest.mark.parametrize("form", ["ZZZ", "AAA"])
@@ -333,7 +337,7 @@ def test_ets_is_that_of_statsforecast(form):
 
     values = months(60)
     unit = (float(values.mean()), float(values.std()))
-    model = undamped.ETS(shape_of(horizon=6, season=12, unit=unit), form=form)
+    model = undamped.lab.baselines.ETS(shape_of(horizon=6, season=12, unit=unit), form=form)
     inputs = torch.from_numpy((values - unit[0]) / unit[1]).view(-1, 1, 1)
     model.learn([Batch(inputs, torch.zeros(1, 6))])
     said = model.double()(Batch(inputs)).detach().numpy()[0] * unit[1] + unit[0]
@@ -348,7 +352,7 @@ def test_ets_is_that_of_statsforecast(form):
 )
 def test_a_form_that_ets_does_not_have_is_one_sentence(form, season, why):
     with pytest.raises(OptionError, match=why):
-        undamped.ETS(shape_of(horizon=6, season=season), form=form)
+        undamped.lab.baselines.ETS(shape_of(horizon=6, season=season), form=form)
 
 
 @pytest.mark.parametrize("name", RIVALS)
@@ -657,7 +661,7 @@ def test_what_cannot_learn_from_everything_leaves_its_place_to_the_next(
     def refuse(self, part):
         raise DataError("ridge-lags: expected nothing, got something.")
 
-    monkeypatch.setattr(undamped.RidgeOnLags, "learn_also", refuse)
+    monkeypatch.setattr(undamped.lab.baselines.RidgeOnLags, "learn_also", refuse)
     run = fit("auto", task_of(months()), train={"seconds": 5}, out=tmp_path, progress=False)
     why = {one["model"]: one.get("why_not") for one in run.settings["tried"]}
     assert "expected nothing" in why["ridge-lags"]
@@ -692,7 +696,7 @@ def test_ets_fits_what_it_is_asked_twice_once(monkeypatch):
     fits = []
     once = ets._fitted
     monkeypatch.setattr(ets, "_fitted", lambda *given: fits.append(1) or once(*given))
-    model = undamped.ETS(shape_of(horizon=6, season=1))
+    model = undamped.lab.baselines.ETS(shape_of(horizon=6, season=1))
     batch = Batch(torch.randn(20, 2, 1), torch.zeros(2, 6))
     model.learn([batch])
     first, again = model(batch), model(batch)

@@ -180,11 +180,11 @@ def test_whole_models_are_read_with_their_readout():
     torch.manual_seed(0)
     x = torch.randn(30, 4, 3)
     for readout in ("last", "mean", "every"):
-        model = undamped.SequenceModel("lstm", 3, 2, readout=readout, hidden_size=6)
+        model = undamped.models.SequenceModel("lstm", 3, 2, readout=readout, hidden_size=6)
         found = gradient_flow(model, x)
         assert found.through == "states"
         assert found.norms.shape == (30,)
-    symbols = undamped.SequenceModel("gru", 5, 5, input_kind="symbols", readout="every",
+    symbols = undamped.models.SequenceModel("gru", 5, 5, input_kind="symbols", readout="every",
                                      hidden_size=6)  # fmt: skip
     assert gradient_flow(symbols, torch.randint(5, (30, 4))).through == "states"
 

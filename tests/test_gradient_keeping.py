@@ -74,7 +74,7 @@ def by_scipy(model, x, pulls, times):
 
 
 def test_penalties_are_the_integrals_of_their_equations(double):
-    model = undamped.NODE(3, 2, hidden_size=5, depth=T, tolerance=1e-9, keep_gradient="norm",
+    model = undamped.models.NODE(3, 2, hidden_size=5, depth=T, tolerance=1e-9, keep_gradient="norm",
                           keep_points=80, keep_weight=2.0)  # fmt: skip
     for parameter in model.flow.parameters():
         parameter.data.mul_(1.5)
@@ -202,7 +202,7 @@ def test_gradients_of_penalties_are_those_of_differences(name, options, kept, do
         with torch.no_grad():
             for p, direction in zip(parameters, along, strict=True):
                 p.add_(shift * direction)
-        return undamped.penalty(model, (model(x) - target).square().mean())
+        return undamped.nn.penalty(model, (model(x) - target).square().mean())
 
     found = torch.autograd.grad(value(), parameters, allow_unused=True)
     slope = sum((g * d).sum() for g, d in zip(found, along, strict=True) if g is not None)
@@ -212,7 +212,7 @@ def test_gradients_of_penalties_are_those_of_differences(name, options, kept, do
 
 
 def test_a_gradient_that_vanishes_exactly_costs_nothing_and_breaks_nothing():
-    model = undamped.NODE(2, 2, keep_gradient="norm")
+    model = undamped.models.NODE(2, 2, keep_gradient="norm")
     x = torch.randn(4, 2)
     loss = (model(x)[:2] * 1e-25).sum()  # tiny for two samples, none for the others
     penalty = model.penalty(loss)
@@ -223,27 +223,27 @@ def test_a_gradient_that_vanishes_exactly_costs_nothing_and_breaks_nothing():
 
 
 def test_the_penalty_belongs_to_training_alone():
-    model, x = undamped.NODE(2, 2, keep_gradient="norm"), torch.randn(4, 2)
-    plain = undamped.NODE(2, 2)
+    model, x = undamped.models.NODE(2, 2, keep_gradient="norm"), torch.randn(4, 2)
+    plain = undamped.models.NODE(2, 2)
     plain.load_state_dict(model.state_dict())
-    assert torch.equal(model.eval()(x), plain(x)) and undamped.penalty(model, x.sum()) == 0
+    assert torch.equal(model.eval()(x), plain(x)) and undamped.nn.penalty(model, x.sum()) == 0
     with torch.no_grad():
         model.train()(x)
-    assert undamped.penalty(model, x.sum()) == 0
+    assert undamped.nn.penalty(model, x.sum()) == 0
     torch.testing.assert_close(model(x), plain(x), rtol=1e-2, atol=1e-3)  # other steps
     twin = copy.deepcopy(model)
     assert twin._waypoints is None and twin.keep_gradient == "norm"
-    with pytest.raises(OptionError, match=r"undamped.penalty\(model, loss\)"):
-        undamped.penalty(model)
+    with pytest.raises(OptionError, match=r"undamped.nn.penalty\(model, loss\)"):
+        undamped.nn.penalty(model)
     with pytest.raises(OptionError, match="does not depend on it"):
-        undamped.penalty(model, plain(x).sum())
+        undamped.nn.penalty(model, plain(x).sum())
 
 
 def test_a_forgotten_penalty_is_noticed():
-    model = undamped.NODE(2, 2, keep_gradient="every-direction")
+    model = undamped.models.NODE(2, 2, keep_gradient="every-direction")
     optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
     loss = model(torch.randn(4, 2)).square().mean()
-    (loss + undamped.penalty(model)).backward()
+    (loss + undamped.nn.penalty(model)).backward()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         optimiser.step()
@@ -263,7 +263,7 @@ def test_a_forgotten_penalty_is_noticed():
 )
 def test_options_without_effect_are_refused(options, said):
     with pytest.raises(OptionError, match=said):
-        undamped.NODE(2, 2, **options)
+        undamped.models.NODE(2, 2, **options)
 
 
 def test_training_makes_the_norm_steadier_and_resumes_to_the_same_bits(tmp_path):

@@ -185,7 +185,9 @@ def on_a_union_grid(net, x, times, lengths):
 @pytest.mark.parametrize("cell", ["gru", "lstm", "unicornn"])
 def test_own_stamps_are_a_union_grid_without_its_cost(cell):
     torch.manual_seed(0)
-    net = undamped.ODERNN(3, 6, cell=cell, method="dopri5", tolerance=1e-8, missing=True).double()
+    net = undamped.models.ODERNN(
+        3, 6, cell=cell, method="dopri5", tolerance=1e-8, missing=True
+    ).double()
     x, times, _, lengths = example()
     x = x.nan_to_num(0.2)
     own, _ = net.states(x, times, torch.ones_like(x, dtype=torch.bool), lengths)
@@ -200,7 +202,7 @@ def test_own_stamps_are_a_union_grid_without_its_cost(cell):
 )
 def test_any_field_flows(field):
     torch.manual_seed(0)
-    net = undamped.ODERNN(2, 6, cell="lstm", field=field).double()
+    net = undamped.models.ODERNN(2, 6, cell="lstm", field=field).double()
     y = torch.randn(4, 6, dtype=torch.float64)
     gaps = torch.tensor([0.0, 0.01, 0.02, 0.04], dtype=torch.float64)
     moved = net.gap_flow(y, gaps)
@@ -225,7 +227,7 @@ def test_a_field_of_ones_own_and_any_solver():
         ({"method": "midpoint", "steps": 100}, 1e-3),
         ({"method": "implicit-midpoint", "steps": 100}, 1e-3),
     ):
-        net = undamped.ODERNN(1, 2, cell="rnn", field=Turn(), **options).double()
+        net = undamped.models.ODERNN(1, 2, cell="rnn", field=Turn(), **options).double()
         torch.testing.assert_close(net.gap_flow(y, gaps), wanted, rtol=0, atol=error)
 
 
@@ -374,14 +376,14 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ShapeError, match=r"NaN by torch\.isfinite"):
         masked(x, times, seen.double().masked_fill(~seen, torch.nan))
     with pytest.raises(OptionError, match="one whose state has a fixed size"):
-        undamped.ODERNN(3, 4, cell="memrnn")
+        undamped.models.ODERNN(3, 4, cell="memrnn")
     with pytest.raises(OptionError, match=r"none with 'rk4', which takes fixed steps"):
-        undamped.ODERNN(3, 4, tolerance=1e-3)
+        undamped.models.ODERNN(3, 4, tolerance=1e-3)
     with pytest.raises(OptionError, match="an even number"):
-        undamped.ModesRNN(3, 5)
+        undamped.models.ModesRNN(3, 5)
     with pytest.raises(OptionError, match="The task sets it"):
         model_for(TaskShape(3, 2), "gru-d", {"hidden_size": 4, "gap": 2.0})
     with pytest.raises(OptionError, match=r"model\.foresight: expected none"):
         model_for(TaskShape(3, 2), "ode-rnn", {"hidden_size": 4, "foresight": 1.0})
     with pytest.raises(UnknownNameError, match="Did you mean 'lstm'"):
-        undamped.ODERNN(3, 4, cell="lstmm")
+        undamped.models.ODERNN(3, 4, cell="lstmm")

@@ -41,7 +41,7 @@ def test_step_jacobians_of_an_elman_network():
 
 def test_step_jacobian_of_stacked_oscillators_keeps_volume():
     torch.manual_seed(0)
-    net = undamped.UnICORNN(3, 4, num_layers=2, dt=0.3).double()
+    net = undamped.nn.UnICORNN(3, 4, num_layers=2, dt=0.3).double()
     found = step_jacobians(net, torch.randn(5, 1, 3, dtype=torch.float64))
     assert found.shape == (5, 16, 16)
     np.testing.assert_allclose(np.abs(np.linalg.det(found)), 1.0, rtol=1e-10)

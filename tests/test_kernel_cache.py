@@ -15,7 +15,7 @@ from undamped.kernels.shared import compilers, jit
 
 RUN = (
     "import torch, undamped\n"
-    "output, _ = undamped.IndRNN(3, 4)(torch.ones(5, 2, 3))\n"
+    "output, _ = undamped.nn.IndRNN(3, 4)(torch.ones(5, 2, 3))\n"
     "output.sum().backward()\n"
     "print(float(output.sum().isfinite()))"
 )

@@ -40,7 +40,7 @@ def gradients(net, x):
 
 def test_splitting_columns_changes_nothing(two_threads):
     torch.manual_seed(0)
-    net = undamped.UnICORNN(3, 40, 2)
+    net = undamped.nn.UnICORNN(3, 40, 2)
     x = torch.randn(100, 33, 3)
     both = gradients(net, x)
     torch.set_num_threads(1)
@@ -51,7 +51,7 @@ def test_splitting_columns_changes_nothing(two_threads):
 
 def test_several_python_threads_at_once(two_threads):
     torch.manual_seed(0)
-    net = undamped.UnICORNN(3, 32, 2)
+    net = undamped.nn.UnICORNN(3, 32, 2)
     inputs = [torch.randn(80, 20, 3) for _ in range(6)]
     expected = [net(x)[0].detach() for x in inputs]
     with ThreadPoolExecutor(4) as pool:
@@ -128,7 +128,7 @@ def test_small_networks_wake_no_other_thread():
 def test_matrices_made_apart_have_the_gradients_of_autograd(two_threads, size, monkeypatch):
     """Those of small networks have a graph of their own; one may go back through it twice."""
     torch.manual_seed(0)
-    net = undamped.nnRNN(2, size, dtype=torch.float64)
+    net = undamped.nn.nnRNN(2, size, dtype=torch.float64)
     x = torch.randn(4, 2, 2, dtype=torch.float64)
     loss = net(x)[0].square().sum()
     wanted = [p for p in net.parameters() if p.requires_grad]
@@ -196,7 +196,7 @@ class Features(Dataset):
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_beside_data_loader_workers(two_threads):
     torch.manual_seed(0)
-    items = Features(undamped.UnICORNN(3, 32, 1))
+    items = Features(undamped.nn.UnICORNN(3, 32, 1))
     expected = [items[i] for i in range(4)]  # with two threads, before the fork
     loader = DataLoader(items, batch_size=None, num_workers=2)
     for found, want in zip(loader, expected, strict=True):
@@ -241,7 +241,7 @@ def test_importing_the_library_does_not_load_numba():
 def test_parts_of_the_batch_give_what_the_whole_gives(gradient, every):
     """Two threads, each with half of the batch: the same outputs, states and gradients."""
     torch.manual_seed(0)
-    net = undamped.ResidualUnICORNN(
+    net = undamped.nn.ResidualUnICORNN(
         3, 128, num_layers=3, skip=2, dropout=0.3, gradient=gradient, dt=0.2
     ).double()
     generator = torch.Generator().manual_seed(1)

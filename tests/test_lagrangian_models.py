@@ -60,7 +60,9 @@ def seen(q):
 
 @pytest.mark.parametrize("masses", ["unit", "learned"])
 def test_lnn_is_the_equation_of_euler_and_lagrange(masses):
-    model = made(undamped.LNN(MIXED, hidden_size=5, hidden_layers=2, speed=2.0, masses=masses))
+    model = made(
+        undamped.models.LNN(MIXED, hidden_size=5, hidden_layers=2, speed=2.0, masses=masses)
+    )
     z, u = states(model)
 
     def mass(q):
@@ -98,7 +100,7 @@ def test_lnn_is_the_equation_of_euler_and_lagrange(masses):
 
 
 def test_delan_is_its_equation_in_both_directions():
-    model = made(undamped.DeLaN(MIXED, hidden_size=5, hidden_layers=2, smallest_mass=0.1))
+    model = made(undamped.models.DeLaN(MIXED, hidden_size=5, hidden_layers=2, smallest_mass=0.1))
     field = model.field
 
     def mass(q):
@@ -154,7 +156,7 @@ def test_one_pass_gives_what_autograd_gives_and_its_gradients(masses):
     torch.testing.assert_close(field.energy(z), LagrangianField.energy(field, z))
 
 
-@pytest.mark.parametrize("kind", [undamped.LNN, undamped.DeLaN])
+@pytest.mark.parametrize("kind", [undamped.models.LNN, undamped.models.DeLaN])
 def test_learned_energies_are_kept_along_the_way(kind):
     torch.manual_seed(0)
     model = kind(2, hidden_size=8, tolerance=1e-10).double()
@@ -167,12 +169,12 @@ def test_learned_energies_are_kept_along_the_way(kind):
 
 def test_promises_with_fewer_inputs_and_friction():
     space = StateSpace.moving(2, inputs=1)
-    kinds = [m.promise.kind.value for m in measure(undamped.DeLaN(space))]
+    kinds = [m.promise.kind.value for m in measure(undamped.models.DeLaN(space))]
     assert kinds == ["kept-energy", "power-balance", "positive-mass"]
-    found = measure(undamped.LNN(space, friction=True))
+    found = measure(undamped.models.LNN(space, friction=True))
     assert [m.promise.kind.value for m in found] == ["passive"] and found[0].kept
     with pytest.raises(OptionError, match=r"actuation: expected learned, or inputs for all 2"):
-        undamped.LNN(space, actuation="given")
+        undamped.models.LNN(space, actuation="given")
 
 
 def test_power_that_does_not_balance_would_not_pass(monkeypatch):
@@ -180,7 +182,7 @@ def test_power_that_does_not_balance_would_not_pass(monkeypatch):
 
     plain = MassLagrangian.acceleration
     torch.manual_seed(0)
-    model = undamped.DeLaN(StateSpace.moving(2, inputs=2))
+    model = undamped.models.DeLaN(StateSpace.moving(2, inputs=2))
     monkeypatch.setattr(
         MassLagrangian, "acceleration", lambda self, q, v, f=0.0: 1.01 * plain(self, q, v, f)
     )
@@ -190,7 +192,7 @@ def test_power_that_does_not_balance_would_not_pass(monkeypatch):
 def test_delan_learns_from_forces_and_power():
     torch.manual_seed(0)
     space = StateSpace.moving(2, inputs=2)
-    model = undamped.DeLaN(space, hidden_size=4, inverse_weight=2.0, power_weight=3.0)
+    model = undamped.models.DeLaN(space, hidden_size=4, inverse_weight=2.0, power_weight=3.0)
     batch = Batch(torch.randn(5, 6), torch.randn(5, 4))
     model.train()
     model.run(batch)
@@ -202,12 +204,12 @@ def test_delan_learns_from_forces_and_power():
     with pytest.raises(OptionError, match="no measured rates to learn forces from"):
         model.run(Batch(batch.inputs, target_times=torch.ones(1, 5)))
     with pytest.raises(OptionError, match="no inputs to learn forces from"):
-        undamped.DeLaN(2, power_weight=1.0)
+        undamped.models.DeLaN(2, power_weight=1.0)
 
 
 def test_a_penalty_keeps_the_hessian_regular():
     torch.manual_seed(0)
-    model = undamped.LNN(1, hidden_size=4).double()
+    model = undamped.models.LNN(1, hidden_size=4).double()
     batch = Batch(torch.randn(5, 2).double())
     model.train()
     model.run(batch)
@@ -222,7 +224,7 @@ def test_a_penalty_keeps_the_hessian_regular():
 
 def test_a_state_without_an_acceleration_is_named():
     """L = ½ v² − ½ (σ-sum) v² cannot be had exactly, so the masses are taken away."""
-    model = undamped.LNN(1, hidden_size=4)
+    model = undamped.models.LNN(1, hidden_size=4)
     with torch.no_grad():
         model.field.net.readout.weight.zero_()
     model.field._with_masses = lambda hessian: hessian
@@ -232,7 +234,7 @@ def test_a_state_without_an_acceleration_is_named():
 
 def test_momenta_are_refused_and_the_way_out_is_named():
     with pytest.raises(OptionError, match=r"positions and momenta.*task.partners=velocities"):
-        undamped.LNN(StateSpace.canonical(2))
+        undamped.models.LNN(StateSpace.canonical(2))
 
 
 def test_a_double_pendulum_is_two_links():

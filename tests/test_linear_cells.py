@@ -21,7 +21,7 @@ def inputs(time=12, batch=2, size=3):
 
 def test_imex_is_the_papers_equation_and_its_eigenvalues_lie_on_the_circle():
     torch.manual_seed(0)
-    net = undamped.LinOSS(3, 5, oscillators=4, method="imex").double()
+    net = undamped.nn.LinOSS(3, 5, oscillators=4, method="imex").double()
     x = inputs()
     np.testing.assert_allclose(net(x)[0].detach(), linoss(x.numpy(), net.cell(0)), atol=1e-12)
     torch.testing.assert_close(net.cell(0).spectrum(), torch.ones(16, dtype=torch.float64))
@@ -106,7 +106,7 @@ def test_gradients_are_those_of_the_equation(name, options, equation):
 
 def test_damped_oscillators_start_in_their_ring():
     torch.manual_seed(0)
-    cell = undamped.DLinOSS(3, 4, oscillators=400).double().cell(0)
+    cell = undamped.nn.DLinOSS(3, 4, oscillators=400).double().cell(0)
     moduli = cell.spectrum().detach()
     assert 0.9 <= moduli.min() < 0.91 and 0.99 < moduli.max() <= 1 + 1e-6
     # Uniform over the area: half of them beyond the radius that halves it.
@@ -116,12 +116,12 @@ def test_damped_oscillators_start_in_their_ring():
     angles = torch.arccos(cosine.detach().clamp(-1, 1))
     assert abs(angles.mean() - torch.pi / 2) < 0.15 and angles.min() < 0.1
     with pytest.raises(OptionError, match=r"smallest: expected a modulus above 0 and at most"):
-        undamped.DLinOSS(3, 4, smallest=0.99, largest=0.5)
+        undamped.nn.DLinOSS(3, 4, smallest=0.99, largest=0.5)
 
 
 def test_the_eigenvalues_of_lru_start_uniform_in_a_disc_or_as_those_of_s5():
     torch.manual_seed(0)
-    ring = undamped.LRU(3, 4, modes=500, smallest=0.4).cell(0)
+    ring = undamped.nn.LRU(3, 4, modes=500, smallest=0.4).cell(0)
     moduli = ring.spectrum().detach()
     assert moduli.min() >= 0.4 and moduli.max() < 1
     assert abs((moduli**2).mean() - (0.16 + 1) / 2) < 0.03
@@ -135,7 +135,7 @@ def test_the_eigenvalues_of_lru_start_uniform_in_a_disc_or_as_those_of_s5():
     rates = np.linalg.eigvals(A + 0.5 * np.outer(root, root))
     np.testing.assert_allclose(rates.real, -0.5, atol=1e-9)
     wanted = np.sort(rates.imag[rates.imag > 0])
-    s5 = undamped.LRU(3, 4, modes=8, start="hippo").cell(0)
+    s5 = undamped.nn.LRU(3, 4, modes=8, start="hippo").cell(0)
     steps = 2 * s5.shrink_log.exp().detach().numpy()
     assert steps.min() >= 1e-3 and steps.max() <= 1e-1
     np.testing.assert_allclose(s5.phase_log.exp().detach().numpy() / steps, wanted, rtol=1e-4)
@@ -143,7 +143,7 @@ def test_the_eigenvalues_of_lru_start_uniform_in_a_disc_or_as_those_of_s5():
     gains = np.abs((np.exp(rates * steps) - 1) / rates)
     np.testing.assert_allclose(s5.gain_log.exp().detach(), gains, rtol=1e-4)
     with pytest.raises(OptionError, match="smallest: expected a modulus"):
-        undamped.LRU(3, 4, smallest=0.9, largest=0.5)
+        undamped.nn.LRU(3, 4, smallest=0.9, largest=0.5)
 
 
 def test_candidates_of_zero_have_the_papers_slope():
@@ -157,7 +157,7 @@ def test_candidates_of_zero_have_the_papers_slope():
 def test_mingru_is_the_papers_scan_over_logarithms():
     """All of h at once: log h = Σ log a + log Σ exp(log b − Σ log a), from the zero state."""
     torch.manual_seed(0)
-    net = undamped.MinGRU(3, 5, dtype=torch.float64)
+    net = undamped.nn.MinGRU(3, 5, dtype=torch.float64)
     x = torch.randn(300, 2, 3, dtype=torch.float64)
     one, two = x.clone().requires_grad_(), x.clone().requires_grad_()
     output, _ = net(one)
@@ -174,7 +174,7 @@ def test_mingru_is_the_papers_scan_over_logarithms():
 
 
 def test_closed_gates_divide():
-    net = undamped.MinLSTM(1, 2)
+    net = undamped.nn.MinLSTM(1, 2)
     with torch.no_grad():
         net.cell(0).bias[:4] = -200.0
         output = net(torch.zeros(3, 1, 1))[0]

@@ -191,7 +191,7 @@ def test_zero_means_empty(name):
 
 def test_threads_share_the_batch():
     torch.manual_seed(0)
-    net = undamped.RelLSTM(3, 64)
+    net = undamped.nn.RelLSTM(3, 64)
     x = torch.randn(200, 24, 3)
     found = []
     for threads in (1, 2):
@@ -207,20 +207,20 @@ def test_threads_share_the_batch():
 def test_what_cannot_be_is_refused():
     for options in ({"recent": 0}, {"kept": -1}):
         with pytest.raises(OptionError, match="expected a whole number at least"):
-            undamped.RelRNN(3, 5, **options)
+            undamped.nn.RelRNN(3, 5, **options)
     with pytest.raises(OptionError, match="expected a recurrent network whose step reads"):
-        undamped.RelRNN(3, 5, recurrence="unicornn")
+        undamped.nn.RelRNN(3, 5, recurrence="unicornn")
     with pytest.raises(OptionError, match="recurrence"):
-        undamped.RelRNN(3, 5, recurrence="node")
+        undamped.nn.RelRNN(3, 5, recurrence="node")
     with pytest.raises(OptionError, match="'gru' has no choice"):
-        undamped.RelRNN(3, 5, recurrence="gru", nonlinearity="tanh")
-    net = undamped.RelLSTM(3, 5)
+        undamped.nn.RelRNN(3, 5, recurrence="gru", nonlinearity="tanh")
+    net = undamped.nn.RelLSTM(3, 5)
     _, state = net(torch.randn(4, 2, 3))
     with pytest.raises(ShapeError, match="kept_seen"):
         net(torch.randn(4, 3, 3), state)
     with pytest.raises(ShapeError, match="recent"):
-        undamped.RelLSTM(3, 5, recent=3)(torch.randn(4, 2, 3), state)
-    top = undamped.SAB(3, 5, keep_every=1, top=50)(torch.randn(4, 2, 3))[0]
+        undamped.nn.RelLSTM(3, 5, recent=3)(torch.randn(4, 2, 3), state)
+    top = undamped.nn.SAB(3, 5, keep_every=1, top=50)(torch.randn(4, 2, 3))[0]
     assert top.isfinite().all()  # fewer are stored than may be attended to
 
 
@@ -235,4 +235,4 @@ def test_how_an_lstm_begins(name):
     bias = (inner.bias_ih + inner.bias_hh).detach()
     assert torch.equal(bias.view(4, 40)[1], torch.full((40,), 2.0)) and bias.count_nonzero() == 40
     with pytest.raises(OptionError, match="forget_bias"):
-        undamped.LSTM(3, 4, bias=False, forget_bias=1.0)
+        undamped.nn.LSTM(3, 4, bias=False, forget_bias=1.0)

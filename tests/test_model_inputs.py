@@ -71,7 +71,7 @@ def test_mixed_precision_still_works(name):
 
 
 def test_a_stable_residual_network_says_what_it_expects():
-    net = undamped.StableResidual(4, 3)
+    net = undamped.ode.StableResidual(4, 3)
     with pytest.raises(ShapeError, match=r"\(batch, 4\)"):
         net(torch.randn(2, 3))
     with pytest.raises(ShapeError, match="float64"):
@@ -79,7 +79,7 @@ def test_a_stable_residual_network_says_what_it_expects():
 
 
 def test_flows_say_what_data_they_expect():
-    flow = undamped.FFJORD(2, hidden_size=8)
+    flow = undamped.models.FFJORD(2, hidden_size=8)
     for x, words in (
         (torch.randn(4, 3), r"\(batch, 2\), got \(4, 3\)"),
         (torch.randn(2), r"\(batch, 2\), got \(2,\)"),
@@ -98,7 +98,7 @@ def test_flows_say_what_data_they_expect():
 
 
 def test_flows_say_what_condition_they_expect():
-    flow = undamped.FFJORD(2, hidden_size=8, context_size=3)
+    flow = undamped.models.FFJORD(2, hidden_size=8, context_size=3)
     x = torch.randn(4, 2)
     for context, words in (
         (None, r"expected \(4, 3\), got none"),

@@ -78,7 +78,7 @@ class Damped(nn.Module):
 
 def test_friction_is_seen_in_volume_and_energy():
     task = build("spring", trajectories=8, readings=12, horizon=1.0)
-    model = undamped.PlainODE(task.task_shape, tolerance=1e-9).double()
+    model = undamped.models.PlainODE(task.task_shape, tolerance=1e-9).double()
     model.flow.field = Damped(0.3)
     volume = motion_volume(model, task)
     np.testing.assert_allclose(volume.learned, -0.3 * volume.times[:, None] + 0 * volume.learned,
@@ -107,7 +107,7 @@ class Scaled(LagrangianField):
 
 def test_a_factor_that_no_motion_tells_is_taken_out():
     task = build("links", trajectories=8, readings=4, horizon=1.0)
-    model = undamped.LNN(task.task_shape, hidden_size=4).double()
+    model = undamped.models.LNN(task.task_shape, hidden_size=4).double()
     model.flow.field = Scaled(task.system.field, 2.5)
     potential = motion_potential(model, task)
     assert potential.fitted and potential.factor == pytest.approx(2.5)
@@ -121,7 +121,7 @@ def test_who_has_no_motion_is_told_so(pendulum):
     model, task = pendulum
     for name in OF_MOTION:
         with pytest.raises(InapplicableError, match="no model of a system that moves"):
-            instruments[name].measure(Probe(undamped.RNN(2, 3), torch.zeros(5, 1, 2)))
+            instruments[name].measure(Probe(undamped.nn.RNN(2, 3), torch.zeros(5, 1, 2)))
         with pytest.raises(InapplicableError, match="no task whose motion"):
             instruments[name].measure(Probe(model, torch.zeros(1, 2)))
     with pytest.raises(OptionError, match="freedom: expected a number from 0 to 0, got 1"):
@@ -130,7 +130,7 @@ def test_who_has_no_motion_is_told_so(pendulum):
 
 def test_a_motion_that_breaks_off_is_drawn_as_far_as_it_goes(pendulum):
     _, task = pendulum
-    model = undamped.PlainODE(task.task_shape, hidden_size=4).double()
+    model = undamped.models.PlainODE(task.task_shape, hidden_size=4).double()
     model.flow.max_steps = 3
     picture = motion_picture(model, task)
     assert not np.isfinite(picture.learned[-1]).any() and "lost" in picture.sentence

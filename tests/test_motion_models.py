@@ -81,7 +81,7 @@ def test_models_learn_from_trajectories_too(model, tmp_path):
 
 def test_rates_and_trajectories_are_of_one_field():
     torch.manual_seed(0)
-    model = undamped.HNN(2, hidden_size=8, tolerance=1e-8).double()
+    model = undamped.models.HNN(2, hidden_size=8, tolerance=1e-8).double()
     z = torch.randn(3, 4).double()
     path = model.trajectory(z, [1e-3, 2e-3])
     torch.testing.assert_close((path[0] - z) / 1e-3, model(z), atol=1e-2, rtol=1e-2)
@@ -90,7 +90,7 @@ def test_rates_and_trajectories_are_of_one_field():
     torch.testing.assert_close(each[0, :2], path[0, :2])
     torch.testing.assert_close(each[0, 2], path[1, 2])
     with pytest.raises(OptionError, match="the same for all samples"):
-        undamped.NSSNN(2)(Batch(z, target_times=own))
+        undamped.models.NSSNN(2)(Batch(z, target_times=own))
 
 
 def test_fixed_steps_have_a_pace_of_their_own_where_times_have():
@@ -98,9 +98,9 @@ def test_fixed_steps_have_a_pace_of_their_own_where_times_have():
     z, u = torch.randn(3, 4).double(), torch.randn(3, 1).double()
     torch.manual_seed(0)
     for model, inputs in (
-        (undamped.SRNN(2, hidden_size=6, step_size=0.1), None),
+        (undamped.models.SRNN(2, hidden_size=6, step_size=0.1), None),
         (
-            undamped.SymODEN(
+            undamped.models.SymODEN(
                 StateSpace.canonical(2, 1), hidden_size=6, method="rk4", step_size=0.1
             ),
             u,
@@ -122,8 +122,8 @@ def test_fixed_steps_have_a_pace_of_their_own_where_times_have():
 def test_states_in_another_order_move_alike():
     space = StateSpace(("p1", "q1", "q2", "p2"), ("momentum", "position", "position", "momentum"))
     torch.manual_seed(0)
-    other = undamped.HNN(shape_of(space))
-    plain = undamped.HNN(2)
+    other = undamped.models.HNN(shape_of(space))
+    plain = undamped.models.HNN(2)
     plain.load_state_dict(other.state_dict())
     z, order = torch.randn(5, 4), [1, 2, 0, 3]
     torch.testing.assert_close(other(z)[:, order], plain(z[:, order]))
@@ -134,20 +134,20 @@ def test_states_in_another_order_move_alike():
 
 def test_a_promise_belongs_to_field_and_solver():
     def kinds(**options):
-        return [m.promise.kind.value for m in measure(undamped.HNN(2, **options))]
+        return [m.promise.kind.value for m in measure(undamped.models.HNN(2, **options))]
 
     assert kinds() == ["kept-energy", "divergence-free"]
     fixed = {"step_size": 0.1}
     assert kinds(method="leapfrog", **fixed) == kinds()
     assert kinds(method="implicit-midpoint", **fixed) == [*kinds(), "symplectic"]
-    (note,) = undamped.HNN(2, method="leapfrog", **fixed).notes()
+    (note,) = undamped.models.HNN(2, method="leapfrog", **fixed).notes()
     assert "not of the form T(p) + V(q): no symplectic step is promised" in note
-    assert not undamped.HNN(2, method="implicit-midpoint", **fixed).notes()
+    assert not undamped.models.HNN(2, method="implicit-midpoint", **fixed).notes()
     # And rightly so: the steps of leapfrog are not symplectic here.
     from undamped.analysis.promises.motion import measure_symplectic_step
 
     torch.manual_seed(0)
-    model = undamped.HNN(2, method="leapfrog", **fixed).double()
+    model = undamped.models.HNN(2, method="leapfrog", **fixed).double()
     value, limit, _ = measure_symplectic_step(model, torch.Generator().manual_seed(0))
     assert value > 1e3 * limit
 
@@ -162,20 +162,20 @@ def test_a_wrong_gradient_would_not_pass(monkeypatch):
         return 1.001 * by_q, by_p
 
     monkeypatch.setattr(PerceptronHamiltonian, "gradient", wrong)
-    assert [m.kept for m in measure(undamped.HNN(2))] == [False, False]
+    assert [m.kept for m in measure(undamped.models.HNN(2))] == [False, False]
 
 
 def test_bad_states_are_refused():
     with pytest.raises(ShapeError, match=r"HNN states: expected \(batch, 4\)"):
-        undamped.HNN(2)(torch.randn(5, 3))
+        undamped.models.HNN(2)(torch.randn(5, 3))
     with pytest.raises(OptionError, match="a momentum or velocity for each"):
-        undamped.HNN(StateSpace(("x", "y", "z"), ("position", "position", "momentum")))
+        undamped.models.HNN(StateSpace(("x", "y", "z"), ("position", "position", "momentum")))
     with pytest.raises(OptionError, match="expected a model with an energy"):
-        undamped.PlainODE(1).energy(torch.randn(2, 2))
+        undamped.models.PlainODE(1).energy(torch.randn(2, 2))
 
 
 def test_a_trajectory_that_breaks_off_is_lost_and_not_an_error(tmp_path):
-    class Wild(undamped.PlainODE):
+    class Wild(undamped.models.PlainODE):
         def __init__(self, shape):
             super().__init__(shape, hidden_size=4)
             self.flow.max_steps = 3

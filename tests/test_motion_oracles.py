@@ -55,7 +55,7 @@ def leapfrog(velocity, force, q, p, h):
 
 
 def test_srnn_is_leapfrog_with_two_energies():
-    model = made(undamped.SRNN(2, hidden_size=5, step_size=0.1))
+    model = made(undamped.models.SRNN(2, hidden_size=5, step_size=0.1))
     field = model.field
 
     def velocity(p):
@@ -77,7 +77,7 @@ def test_srnn_is_leapfrog_with_two_energies():
 
 def test_nssnn_is_taos_method_on_both_copies():
     h, omega = 0.05, 7.0
-    model = made(undamped.NSSNN(2, hidden_size=5, step_size=h, omega=omega))
+    model = made(undamped.models.NSSNN(2, hidden_size=5, step_size=h, omega=omega))
 
     def rates(q, p):
         both = slope(lambda z: perceptron(model.field.net, z)[0], np.concatenate((q, p)))
@@ -119,7 +119,7 @@ def test_both_copies_of_nssnn_are_in_the_loss(tmp_path):
     from undamped.lab.training.update import Objective
 
     task = build("nonseparable", trajectories=2, readings=3, form="trajectory", window=2)
-    model = made(undamped.NSSNN(task.task_shape, hidden_size=4, step_size=0.1)).float()
+    model = made(undamped.models.NSSNN(task.task_shape, hidden_size=4, step_size=0.1)).float()
     batch = task.batch("train", 0, 2)
     total, loss, _, _ = Objective(model, task)(batch, None)
     first = model(batch)
@@ -131,11 +131,11 @@ def test_both_copies_of_nssnn_are_in_the_loss(tmp_path):
 
 def test_a_tie_that_comes_full_circle_is_refused():
     with pytest.raises(OptionError, match=r"not a multiple of π/ω = 0\.1571, got 0\.157"):
-        undamped.NSSNN(1, step_size=0.157)
+        undamped.models.NSSNN(1, step_size=0.157)
 
 
 def test_taylor_net_is_its_series():
-    model = made(undamped.TaylorNet(2, hidden_size=3, terms=4))
+    model = made(undamped.models.TaylorNet(2, hidden_size=3, terms=4))
     start, _ = states(model)
 
     def gradient(part, x):
@@ -156,7 +156,7 @@ def test_taylor_net_is_its_series():
 def test_ssinn_is_its_equation():
     kinds = ("position", "position", "momentum", "momentum")
     space = StateSpace(("x", "y", "px", "py"), kinds)
-    model = made(undamped.SSINN(space, degree=2, harmonics=2))
+    model = made(undamped.models.SSINN(space, degree=2, harmonics=2))
     terms = model.terms()
     assert len(terms) == 8 + 8 + 8 and {"px² py", "x y²", "cos(2y)", "sin(x)"} <= set(terms)
 
@@ -188,7 +188,7 @@ def test_ssinn_is_its_equation():
 
 
 def test_ssinn_drops_what_is_small_and_keeps_what_is_not():
-    model = undamped.SSINN(1, degree=2, threshold=0.1, prune_every=2)
+    model = undamped.models.SSINN(1, degree=2, threshold=0.1, prune_every=2)
     with torch.no_grad():
         model.library.of_momenta.coefficients.copy_(torch.tensor([0.01, 0.5]))
         model.library.of_positions.coefficients.copy_(torch.tensor([-0.02, -3.0]))
@@ -205,7 +205,7 @@ def test_ssinn_drops_what_is_small_and_keeps_what_is_not():
 @pytest.mark.parametrize("kind", ["LA", "G"])
 def test_sympnet_is_its_shears(kind):
     options = {"width": 4} if kind == "G" else {}
-    model = made(undamped.SympNet(2, kind=kind, layers=2, conditioned=True, **options))
+    model = made(undamped.models.SympNet(2, kind=kind, layers=2, conditioned=True, **options))
     start, _ = states(model)
     h = 0.3
     q, p = start.numpy()[:, :2], start.numpy()[:, 2:]
@@ -224,7 +224,7 @@ def test_sympnet_is_its_shears(kind):
 
 
 def test_a_map_for_one_step_serves_multiples_and_no_others():
-    model = made(undamped.SympNet(1, layers=1, width=30))
+    model = made(undamped.models.SympNet(1, layers=1, width=30))
     start = torch.randn(4, 2).double()
     model.train()
     model.trajectory(start, [0.2, 0.4])
@@ -237,7 +237,7 @@ def test_a_map_for_one_step_serves_multiples_and_no_others():
     own = torch.tensor([[0.1, 0.2, 0.1, 0.3]]).double()
     with pytest.raises(OptionError, match="times that differ by sample"):
         model.trajectory(start, own)
-    free = made(undamped.SympNet(1, layers=1, conditioned=True))
+    free = made(undamped.models.SympNet(1, layers=1, conditioned=True))
     torch.testing.assert_close(
         free.trajectory(start, own)[0, 3], free.trajectory(start[3:], [0.3])[0, 0]
     )
@@ -271,7 +271,7 @@ def matrices(parts, x):
 
 
 def test_symoden_in_momenta():
-    model = made(undamped.SymODEN(SPACES["momenta"], hidden_size=5, friction=True))
+    model = made(undamped.models.SymODEN(SPACES["momenta"], hidden_size=5, friction=True))
     start, u = states(model)
     parts, wanted = model.field.parts, []
     for z, force in zip(start.numpy(), u.numpy(), strict=True):
@@ -291,7 +291,7 @@ def test_symoden_in_momenta():
 def test_symoden_in_velocities_is_the_lagranges_equation(name):
     """In generalised coordinates, with L = ½ q̇ᵀ M q̇ − V, differentiated by autograd."""
     space = SPACES[name]
-    model = made(undamped.SymODEN(space, hidden_size=5, friction=True))
+    model = made(undamped.models.SymODEN(space, hidden_size=5, friction=True))
     parts, count = model.field.parts, 3
     place = {"velocities": (0, 1), "embedded": (0,), "hybrid": (1, 0)}[name]  # x, angle
 
@@ -334,7 +334,7 @@ def test_symoden_in_velocities_is_the_lagranges_equation(name):
 
 def test_better_starts_take_noise_away():
     torch.manual_seed(0)
-    model = undamped.SRNN(1, start_iterations=20, step_size=0.1).double().train()
+    model = undamped.models.SRNN(1, start_iterations=20, step_size=0.1).double().train()
     clean = torch.randn(16, 2).double()
     times = torch.arange(1, 11).double().unsqueeze(1).expand(-1, 16) / 10
     with torch.no_grad():
@@ -357,7 +357,7 @@ def test_better_starts_take_noise_away():
 def test_srnn_gradients_by_undoing_steps_are_those_of_back_propagation(steps):
     found = {}
     for gradient in ("backprop", "reversible"):
-        model = made(undamped.SRNN(2, hidden_size=6, step_size=0.05, gradient=gradient))
+        model = made(undamped.models.SRNN(2, hidden_size=6, step_size=0.05, gradient=gradient))
         start = states(model)[0].requires_grad_()
         path = model.trajectory(start, [0.05 * steps])
         path.square().sum().backward()
@@ -370,7 +370,7 @@ def test_srnn_gradients_by_undoing_steps_are_those_of_back_propagation(steps):
 def bowl():
     """Return a model of two freedoms whose energies rise in every direction, so that it swings."""
     torch.manual_seed(0)
-    model = undamped.SRNN(2, hidden_size=8, hidden_layers=1, activation="softplus").double()
+    model = undamped.models.SRNN(2, hidden_size=8, hidden_layers=1, activation="softplus").double()
     with torch.no_grad():
         for net in (model.field.of_momenta.net, model.field.of_positions.net):
             net.hidden[0].weight.copy_(torch.randn(8, 2))

@@ -312,7 +312,7 @@ def test_options_of_models(options):
 
 def test_an_augmentation_of_nothing_is_refused():
     with pytest.raises(OptionError, match="augmented_size"):
-        undamped.NODE(2, 2, augmentation="input")
+        undamped.models.NODE(2, 2, augmentation="input")
 
 
 def test_a_fixed_step_method_needs_a_step():
@@ -365,12 +365,12 @@ def test_a_step_beside_tolerances_says_to_leave_one_out():
 def test_a_depth_of_its_own_needs_steps_of_its_own(options):
     (option,) = options
     with pytest.raises(OptionError, match=rf"DataControlledNODE.{option}: .*adaptive_depth"):
-        undamped.DataControlledNODE(2, 2, adaptive_depth=True, **options)
+        undamped.models.DataControlledNODE(2, 2, adaptive_depth=True, **options)
 
 
 def test_a_model_that_has_been_used_can_be_copied():
     """As weight averaging does; the graph of the last solution stays behind."""
-    for model in (undamped.NODE(2, 2), undamped.FFJORD(2, hidden_size=8)):
+    for model in (undamped.models.NODE(2, 2), undamped.models.FFJORD(2, hidden_size=8)):
         model(torch.randn(4, 2))
         twin = copy.deepcopy(model)
         assert all(map(torch.equal, model.parameters(), twin.parameters()))

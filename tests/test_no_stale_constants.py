@@ -53,7 +53,7 @@ def truth(net):
 def fused_adam(net):
     optimiser = torch.optim.Adam(net.parameters(), lr=0.1, fused=True)
     with torch.enable_grad():
-        (net(X)[0].square().sum() + undamped.penalty(net)).backward()
+        (net(X)[0].square().sum() + undamped.nn.penalty(net)).backward()
     optimiser.step()
     optimiser.zero_grad()
 

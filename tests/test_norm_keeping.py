@@ -166,7 +166,7 @@ def test_energy_and_form_are_kept_over_a_depth_of_twenty():
     np.testing.assert_allclose(model.conserved(start).detach(), np.log(np.cosh(u)).sum(1))
     # Implicit midpoint keeps the form at any step size, and not the energy.
     how = {"method": "implicit-midpoint", "step_size": 0.5, "gradient": "backprop"}
-    steps = undamped.AntisymmetricNODE(3, 2, hidden_size=N, depth=20.0, **how)
+    steps = undamped.models.AntisymmetricNODE(3, 2, hidden_size=N, depth=20.0, **how)
     steps.load_state_dict(model.state_dict())
     jacobian = torch.autograd.functional.jacobian(steps.carry, start[:1]).reshape(N, N)
     form = steps.kept_form().detach()
@@ -208,7 +208,7 @@ def broken(model):
     ("model", "wrong", "lost"),
     [
         (AntisymmetricNODE, lambda f, x: f + 0.05 * x, {"volume-rate", "conserved", "kept-form"}),
-        (undamped.ODEtoODE, lambda f, x: 3 * f, {"bounded-adjoint"}),
+        (undamped.models.ODEtoODE, lambda f, x: 3 * f, {"bounded-adjoint"}),
     ],
 )
 def test_a_field_that_does_otherwise_would_not_pass(model, wrong, lost, monkeypatch):
@@ -221,10 +221,10 @@ def test_a_field_that_does_otherwise_would_not_pass(model, wrong, lost, monkeypa
 
 def test_norms_are_promised_to_be_exact_by_methods_that_turn():
     how = {"method": "dopri5", "step_size": None}
-    built = undamped.LinearAntisymmetricNODE(2, 2, hidden_size=N, **how)
+    built = undamped.models.LinearAntisymmetricNODE(2, 2, hidden_size=N, **how)
     assert "isometric-flow" not in [promise.kind.value for promise in built.promises]
     assert not broken(copy.deepcopy(built))
-    built.promises = undamped.LinearAntisymmetricNODE(2, 2, hidden_size=N).promises
+    built.promises = undamped.models.LinearAntisymmetricNODE(2, 2, hidden_size=N).promises
     assert broken(built) == {"isometric-flow"}
 
 
@@ -329,7 +329,7 @@ def test_samples_take_their_own_steps_however_fast_the_parameters_move():
     torch.manual_seed(1)
     counts = []
     for rate in (1e-6, 30.0):
-        model = undamped.ODEtoODE(3, 2, hidden_size=N, form="isospectral", depth=1.0)
+        model = undamped.models.ODEtoODE(3, 2, hidden_size=N, form="isospectral", depth=1.0)
         model.field.target.data.mul_(rate)
         model.field.bias.data.fill_(-50.0)
         model.field.activation = "relu"  # nothing reaches a sample
@@ -339,11 +339,13 @@ def test_samples_take_their_own_steps_however_fast_the_parameters_move():
 
 
 def test_a_flow_that_is_too_fast_says_so():
-    model = undamped.ODEtoODE(2, 2, hidden_size=4, form="isospectral", depth=2.0)
+    model = undamped.models.ODEtoODE(2, 2, hidden_size=4, form="isospectral", depth=2.0)
     model.field.form.data.mul_(3e3)
     with pytest.raises(SolveError, match="change too fast"):
         model(torch.randn(2, 2))
-    few = undamped.ODEtoODE(2, 2, hidden_size=4, form="isospectral", depth=20.0, matrix_steps=1)
+    few = undamped.models.ODEtoODE(
+        2, 2, hidden_size=4, form="isospectral", depth=20.0, matrix_steps=1
+    )
     with pytest.raises(OptionError, match="matrix_steps: expected steps short enough"):
         few(torch.randn(2, 2))
 

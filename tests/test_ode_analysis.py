@@ -152,11 +152,11 @@ def test_the_four_ways_with_fixed_steps():
 @pytest.mark.parametrize(
     ("model", "inputs"),
     [
-        (undamped.HBNODE(2, 3, tolerance=1e-5), (6, 2)),
-        (undamped.DepthVariantNODE(2, 2, basis="stacked", terms=2, tolerance=1e-5), (6, 2)),
-        (undamped.RKNet(2, 2, steps=12), (6, 2)),
-        (undamped.ConvNODE(64, 10, hidden_size=4, tolerance=1e-5), (2, 64)),
-        (undamped.FFJORD(2, hidden_size=8), (6, 2)),
+        (undamped.models.HBNODE(2, 3, tolerance=1e-5), (6, 2)),
+        (undamped.models.DepthVariantNODE(2, 2, basis="stacked", terms=2, tolerance=1e-5), (6, 2)),
+        (undamped.models.RKNet(2, 2, steps=12), (6, 2)),
+        (undamped.models.ConvNODE(64, 10, hidden_size=4, tolerance=1e-5), (2, 64)),
+        (undamped.models.FFJORD(2, hidden_size=8), (6, 2)),
     ],
     ids=["hbnode", "stacked", "rk-net", "conv-node", "ffjord"],
 )
@@ -177,7 +177,7 @@ def test_the_four_ways_of_whole_models(model, inputs):
 
 def test_a_wrong_way_would_show(monkeypatch):
     """A gradient that is off by a tenth is seen as such, not compared with itself."""
-    model = undamped.NODE(2, 2, tolerance=1e-6)
+    model = undamped.models.NODE(2, 2, tolerance=1e-6)
     honest = ode_gradients._gradient
 
     def off(probe, inputs, measure):
@@ -192,7 +192,7 @@ def test_a_wrong_way_would_show(monkeypatch):
 
 
 def test_a_way_that_cannot_go_says_why():
-    model = undamped.DataControlledNODE(2, 2, adaptive_depth=True)
+    model = undamped.models.DataControlledNODE(2, 2, adaptive_depth=True)
     found = compare_gradients(model, torch.randn(4, 2), repetitions=1)
     assert [way.name for way in found.ways] == ["checkpoint", "backprop", "adjoint"]
     assert "step size for every sample" in found.refused["reversible"]

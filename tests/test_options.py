@@ -129,23 +129,23 @@ def test_check_names_the_owner():
 @pytest.mark.parametrize("size", [-1, 0, 2.5, "many", None])
 def test_networks_check_their_options_too(size):
     with pytest.raises(OptionError):
-        undamped.UnICORNN(3, size)
+        undamped.nn.UnICORNN(3, size)
 
 
 def test_layers_that_do_not_fit_into_memory_are_refused_before_they_are_built(monkeypatch):
     monkeypatch.setattr("undamped._base.memory.memory_available", lambda: 10_000)
-    undamped.GRU(3, 4, num_layers=3)
+    undamped.nn.GRU(3, 4, num_layers=3)
     with pytest.raises(OptionError, match="GRU with 9,000 layers: expected at most"):
-        undamped.GRU(3, 4, num_layers=9_000)
+        undamped.nn.GRU(3, 4, num_layers=9_000)
 
 
 def test_one_dt_for_each_layer():
-    net = undamped.UnICORNN(3, 4, num_layers=2, dt=[0.1, 0.3])
+    net = undamped.nn.UnICORNN(3, 4, num_layers=2, dt=[0.1, 0.3])
     assert [net.cell(0).dt, net.cell(1).dt] == [0.1, 0.3]
     with pytest.raises(OptionError, match="one time step per layer"):
-        undamped.UnICORNN(3, 4, num_layers=3, dt=[0.1, 0.3])
+        undamped.nn.UnICORNN(3, 4, num_layers=3, dt=[0.1, 0.3])
 
 
 def test_dropout_wants_two_layers():
     with pytest.warns(UserWarning, match="num_layers"):  # as torch does, nothing is dropped
-        undamped.LSTM(3, 4, dropout=0.5)
+        undamped.nn.LSTM(3, 4, dropout=0.5)

@@ -16,7 +16,7 @@ from undamped.lab.training import Run, fit
 
 def make(channels=2, outputs=3, oscillators=12, thresholds=2, **shape):
     torch.manual_seed(0)
-    model = undamped.OscillatorBank(
+    model = undamped.lab.baselines.OscillatorBank(
         TaskShape(channels, outputs, **shape), oscillators=oscillators, thresholds=thresholds
     ).double()
     model.listeners.thresholds.normal_()
@@ -216,7 +216,7 @@ def test_numbers_and_values_to_come():
 
 def test_dampings_and_drivers_are_drawn_as_said():
     torch.manual_seed(0)
-    model = undamped.OscillatorBank(TaskShape(4, 2), oscillators=400)
+    model = undamped.lab.baselines.OscillatorBank(TaskShape(4, 2), oscillators=400)
     shares = set(model.listeners.damping_share.tolist())
     assert shares == set(DAMPINGS)
     used = (model.listeners.drivers != 0).sum(1)
@@ -225,13 +225,13 @@ def test_dampings_and_drivers_are_drawn_as_said():
 
 def test_answers_at_every_step_are_refused():
     with pytest.raises(OptionError, match="one answer for a sequence"):
-        undamped.OscillatorBank(TaskShape(2, 2, readout="every"))
+        undamped.lab.baselines.OscillatorBank(TaskShape(2, 2, readout="every"))
 
 
 @pytest.mark.parametrize("dynamics", ["linoss", "unicornn", "lstm"])
 def test_any_recurrent_network_can_be_the_bank(dynamics):
     torch.manual_seed(0)
-    model = undamped.OscillatorBank(
+    model = undamped.lab.baselines.OscillatorBank(
         TaskShape(2, 2), oscillators=7, thresholds=2, dynamics=dynamics
     ).double()
     x = torch.randn(140, 4, 2).double()
@@ -257,17 +257,19 @@ def test_any_recurrent_network_can_be_the_bank(dynamics):
 
 def test_what_cannot_be_the_bank_is_refused():
     with pytest.raises(OptionError, match="recurrent network"):
-        undamped.OscillatorBank(TaskShape(2, 2), dynamics="boosting")
+        undamped.lab.baselines.OscillatorBank(TaskShape(2, 2), dynamics="boosting")
     timed = TaskShape(2, 2, needs=frozenset({"times"}), clock=Clock(0.5, 40.0))
     with pytest.raises(OptionError, match="times of their own"):
-        undamped.OscillatorBank(timed, dynamics="lstm")
+        undamped.lab.baselines.OscillatorBank(timed, dynamics="lstm")
 
 
 def test_a_feature_that_never_varied_is_not_believed_when_it_does():
     torch.manual_seed(0)
     quiet = torch.rand(50, 40, 1).double()
     quiet[10] = 3.0  # the same peak in all sequences learnt from
-    model = undamped.OscillatorBank(TaskShape(1, 1, answer="number"), oscillators=30).double()
+    model = undamped.lab.baselines.OscillatorBank(
+        TaskShape(1, 1, answer="number"), oscillators=30
+    ).double()
     model.learn([Batch(quiet, quiet.mean(0))])
     model.learn_also([])
     loud = quiet.clone()

@@ -79,7 +79,7 @@ def test_gradients_are_right(gradient, bidirectional, monkeypatch):
     monkeypatch.setattr(engine, "chunk_length", lambda steps, _: min(steps, 2))
     monkeypatch.setattr(stack, "ANCHORS", 2)
     torch.manual_seed(0)
-    net = undamped.ResidualUnICORNN(
+    net = undamped.nn.ResidualUnICORNN(
         2, 2, 3, dt=0.5, gradient=gradient, bidirectional=bidirectional
     ).double()
     cells = 6 if bidirectional else 3
@@ -106,7 +106,7 @@ def test_every_mode_agrees_with_the_plain_loop(
     gradient, bidirectional, dropout, lengths, short_chunks, monkeypatch
 ):
     torch.manual_seed(0)
-    net = undamped.ResidualUnICORNN(
+    net = undamped.nn.ResidualUnICORNN(
         3, 6, 4, batch_first=True, dropout=dropout, bidirectional=bidirectional, gradient=gradient
     ).double()
     x = torch.randn(40, 4, 3, dtype=torch.float64)
@@ -143,7 +143,7 @@ def test_every_mode_agrees_with_the_plain_loop(
 )
 def test_any_shape(steps, batch, hidden, layers, single, gradient):
     torch.manual_seed(0)
-    net = undamped.UnICORNN(2, hidden, layers, gradient=gradient)
+    net = undamped.nn.UnICORNN(2, hidden, layers, gradient=gradient)
     net = net if single else net.double()
     x = torch.randn(steps, batch, 2, dtype=torch.float32 if single else torch.float64)
     x.requires_grad_()
@@ -180,7 +180,7 @@ def test_reversible_agrees_with_stored_over_17984_steps(alpha, fresh, kept, monk
     # With 6 kept states most chunks are rebuilt by running backwards in time.
     monkeypatch.setattr(stack, "ANCHORS", kept)
     torch.manual_seed(0)
-    net = undamped.UnICORNN(6, 4, 2, dt=0.03, alpha=alpha)
+    net = undamped.nn.UnICORNN(6, 4, 2, dt=0.03, alpha=alpha)
     net = net if fresh else trained(net)
     x = torch.randn(17984, 2, 6)
     gradients = {}
@@ -203,7 +203,7 @@ def test_reversible_agrees_with_stored_over_17984_steps(alpha, fresh, kept, monk
 
 def test_an_inexact_run_backwards_is_noticed_and_done_again(short_chunks, monkeypatch):
     torch.manual_seed(0)
-    net = undamped.UnICORNN(2, 4, 2)
+    net = undamped.nn.UnICORNN(2, 4, 2)
     x = torch.randn(200, 2, 2, requires_grad=True)
     wanted = (x, *net.parameters())
     net.gradient = "checkpoint"
@@ -221,7 +221,7 @@ def test_an_inexact_run_backwards_is_noticed_and_done_again(short_chunks, monkey
 @pytest.mark.parametrize("gradient", MODES)
 def test_second_derivatives_go_through_the_plain_loop(gradient):
     torch.manual_seed(0)
-    net = undamped.UnICORNN(2, 3, 2, dt=0.5, gradient=gradient).double()
+    net = undamped.nn.UnICORNN(2, 3, 2, dt=0.5, gradient=gradient).double()
     x = torch.randn(5, 2, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(lambda x: net(x)[0], (x,))
     assert torch.autograd.gradgradcheck(lambda x: net.last(x)[0], (x,))
@@ -234,7 +234,7 @@ def test_nothing_is_kept_when_no_gradient_is_wanted(gradient, monkeypatch):
     monkeypatch.setattr(
         "undamped.kernels.unicornn.function.run_stack", lambda *a: kept.append(run(*a)) or kept[-1]
     )
-    net = undamped.UnICORNN(2, 3, 2, gradient=gradient)
+    net = undamped.nn.UnICORNN(2, 3, 2, gradient=gradient)
     x = torch.randn(30, 2, 2)
     with torch.no_grad():
         net(x)
@@ -245,12 +245,12 @@ def test_nothing_is_kept_when_no_gradient_is_wanted(gradient, monkeypatch):
 
 
 def test_an_empty_batch():
-    output, _ = undamped.UnICORNN(2, 3, 2)(torch.zeros(5, 0, 2))
+    output, _ = undamped.nn.UnICORNN(2, 3, 2)(torch.zeros(5, 0, 2))
     assert output.shape == (5, 0, 3)
 
 
 def test_a_graph_can_be_walked_twice():
-    net = undamped.UnICORNN(2, 3, 2, gradient="stored")
+    net = undamped.nn.UnICORNN(2, 3, 2, gradient="stored")
     output, _ = net(torch.randn(30, 2, 2))
     first = torch.autograd.grad(output.sum(), net.parameters(), retain_graph=True)
     second = torch.autograd.grad(output.sum(), net.parameters())
@@ -258,7 +258,7 @@ def test_a_graph_can_be_walked_twice():
 
 
 def test_changing_a_stored_output_in_place_is_noticed():
-    net = undamped.UnICORNN(2, 3, 2, gradient="stored")
+    net = undamped.nn.UnICORNN(2, 3, 2, gradient="stored")
     output, _ = net(torch.randn(30, 2, 2))
     loss = (output**2).sum()
     with torch.no_grad():
@@ -269,7 +269,7 @@ def test_changing_a_stored_output_in_place_is_noticed():
 
 def test_the_pieces_of_a_sequence_give_the_whole():
     torch.manual_seed(0)
-    net = undamped.UnICORNN(3, 8, 2)
+    net = undamped.nn.UnICORNN(3, 8, 2)
     x = torch.randn(100, 2, 3)
     with torch.no_grad():
         whole, final = net(x)
@@ -280,16 +280,16 @@ def test_the_pieces_of_a_sequence_give_the_whole():
 
 
 def test_the_option_is_declared_and_checked():
-    assert undamped.UnICORNN.declared_options()["gradient"].default == "reversible"
+    assert undamped.nn.UnICORNN.declared_options()["gradient"].default == "reversible"
     with pytest.raises(OptionError, match=r"UnICORNN.gradient: expected one of"):
-        undamped.UnICORNN(2, 3, gradient="none")
+        undamped.nn.UnICORNN(2, 3, gradient="none")
     with pytest.raises(OptionError, match="gradient"):
         undamped.build("unicornn", input_size=2, hidden_size=3, gradient="none")
 
 
 def test_compiler_and_exporter_see_one_operator():
     torch.manual_seed(0)
-    net = undamped.UnICORNN(3, 4, 2)
+    net = undamped.nn.UnICORNN(3, 4, 2)
     x = torch.randn(12, 2, 3)
     with torch.no_grad():
         expected = net(x)[0]
@@ -314,7 +314,7 @@ def test_kept_tanh_values_spare_products_and_change_nothing(gradient, single, mo
     monkeypatch.setattr(stack, "WIDE", 8)
     dtype = torch.float32 if single else torch.float64
     torch.manual_seed(0)
-    net = undamped.UnICORNN(3, 8, 2, gradient=gradient, dropout=0.3).to(dtype)
+    net = undamped.nn.UnICORNN(3, 8, 2, gradient=gradient, dropout=0.3).to(dtype)
     x = torch.randn(70, 4, 3, dtype=dtype, requires_grad=True)
     lengths = torch.tensor([70, 33, 52, 1])
     found = []
@@ -333,7 +333,7 @@ def test_the_backward_pass_takes_the_shares_of_the_forward_pass(monkeypatch):
     """Torch's threads may change in between; what was kept lies in shares of the batch."""
     monkeypatch.setattr(threads, "GRAIN", 1)
     torch.manual_seed(0)
-    net = undamped.UnICORNN(3, 32, 2).double()
+    net = undamped.nn.UnICORNN(3, 32, 2).double()
     x = torch.randn(20, 8, 3, dtype=torch.float64)
     before, found = torch.get_num_threads(), []
     try:

@@ -34,7 +34,7 @@ def test_streams_equal_the_batch_result(dtype, batch, name, layers):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_odd_widths_agree_to_rounding(dtype):
     torch.manual_seed(0)
-    net = undamped.UnICORNN(6, 33, 2).to(dtype)
+    net = undamped.nn.UnICORNN(6, 33, 2).to(dtype)
     x = torch.randn(75, 6, dtype=dtype)
     stream = net.stream()
     pushed = torch.stack([stream.push(sample) for sample in x])
@@ -44,7 +44,7 @@ def test_odd_widths_agree_to_rounding(dtype):
 
 def test_a_stream_goes_on_from_a_state():
     torch.manual_seed(0)
-    net = undamped.UnICORNN(2, 8, 2)
+    net = undamped.nn.UnICORNN(2, 8, 2)
     x = torch.randn(30, 2)
     with torch.no_grad():
         output, _ = net(x)
@@ -54,7 +54,7 @@ def test_a_stream_goes_on_from_a_state():
 
 
 def test_step_is_differentiable():
-    net = undamped.UnICORNN(2, 3, 2).double()
+    net = undamped.nn.UnICORNN(2, 3, 2).double()
     x = torch.randn(2, dtype=torch.float64, requires_grad=True)
 
     def run(x):
@@ -65,7 +65,7 @@ def test_step_is_differentiable():
 
 
 def test_a_stream_keeps_the_weights_it_was_made_with():
-    net = undamped.UnICORNN(2, 3)
+    net = undamped.nn.UnICORNN(2, 3)
     one, two = net.stream(), net.stream()
     x = torch.ones(2)
     first = one.push(x)
@@ -77,17 +77,17 @@ def test_a_stream_keeps_the_weights_it_was_made_with():
 
 def test_mistakes_are_explained():
     with pytest.raises(OptionError, match="one direction"):
-        undamped.UnICORNN(2, 3, bidirectional=True).stream()
+        undamped.nn.UnICORNN(2, 3, bidirectional=True).stream()
     with pytest.raises(OptionError, match="one direction"):
-        undamped.UnICORNN(2, 3, bidirectional=True).step(torch.zeros(2))
+        undamped.nn.UnICORNN(2, 3, bidirectional=True).step(torch.zeros(2))
     with pytest.raises(ShapeError, match="expected shape"):
-        undamped.UnICORNN(2, 3).stream().push(torch.zeros(4))
+        undamped.nn.UnICORNN(2, 3).stream().push(torch.zeros(4))
 
 
 def test_steps_see_every_change_of_the_parameters():
     """What steps prepare is remembered only as long as it is true."""
-    net = undamped.UnICORNN(3, 8, num_layers=2).eval()
-    other = undamped.UnICORNN(3, 8, num_layers=2).eval()
+    net = undamped.nn.UnICORNN(3, 8, num_layers=2).eval()
+    other = undamped.nn.UnICORNN(3, 8, num_layers=2).eval()
     x = torch.randn(2, 3)
     with torch.no_grad():
         first = net.step(x)[0]

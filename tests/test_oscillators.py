@@ -15,7 +15,7 @@ from undamped.analysis.oscillators import hamiltonian
 
 def oscillators(**options):
     torch.manual_seed(0)
-    return undamped.UnICORNN(3, 6, num_layers=2, **options).double()
+    return undamped.nn.UnICORNN(3, 6, num_layers=2, **options).double()
 
 
 def test_effective_steps():

@@ -38,7 +38,7 @@ def train(net, optimiser, steps=60):
 
     def closure():
         optimiser.zero_grad()
-        loss = (net(x)[0][-1] - 0.5).square().mean() + undamped.penalty(net)
+        loss = (net(x)[0][-1] - 0.5).square().mean() + undamped.nn.penalty(net)
         loss.backward()
         return loss
 
@@ -63,7 +63,7 @@ def test_promises_survive_a_plain_loop(name):
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
 def test_a_unitary_matrix_stays_one_with_any_optimiser(optimiser):
     torch.manual_seed(0)
-    net = undamped.FullCapacityURNN(3, 8, num_layers=2)
+    net = undamped.nn.FullCapacityURNN(3, 8, num_layers=2)
     start = net.cell(0).recurrent_matrix().detach().clone()
     steps = 5 if optimiser == "lbfgs" else 100
     train(net, OPTIMISERS[optimiser](net.parameters()), steps)
@@ -106,7 +106,7 @@ def test_copies_and_moved_networks_keep_their_promise(name, way):
 def test_a_matrix_that_was_set_is_where_the_next_step_starts():
     """What was written between two updates is no step of the optimiser."""
     torch.manual_seed(0)
-    net, other = undamped.FullCapacityURNN(3, 8), undamped.FullCapacityURNN(3, 8)
+    net, other = undamped.nn.FullCapacityURNN(3, 8), undamped.nn.FullCapacityURNN(3, 8)
     optimiser = torch.optim.SGD(net.parameters(), lr=1e-6)
     train(net, optimiser, 1)
     net.cell(0).unitary.data.copy_(other.cell(0).unitary)
@@ -116,7 +116,7 @@ def test_a_matrix_that_was_set_is_where_the_next_step_starts():
 
 
 def test_two_optimisers_count_their_own_updates():
-    net = undamped.expRNN(3, 8, rebase_every=2)
+    net = undamped.nn.expRNN(3, 8, rebase_every=2)
     cell = net.cell(0)
     free = torch.optim.SGD(cell.free_parameters(), lr=0.1)
     rest = torch.optim.SGD([cell.input_weight, cell.bias], lr=0.1)
@@ -128,12 +128,12 @@ def test_two_optimisers_count_their_own_updates():
 
 def test_rebasing_goes_on_where_a_file_left_it():
     torch.manual_seed(0)
-    whole = undamped.expRNN(3, 8, rebase_every=4)
+    whole = undamped.nn.expRNN(3, 8, rebase_every=4)
     torch.manual_seed(0)
-    first = undamped.expRNN(3, 8, rebase_every=4)
+    first = undamped.nn.expRNN(3, 8, rebase_every=4)
     train(whole, torch.optim.SGD(whole.parameters(), lr=0.1), 9)
     train(first, torch.optim.SGD(first.parameters(), lr=0.1), 3)
-    second = undamped.expRNN(3, 8, rebase_every=4)
+    second = undamped.nn.expRNN(3, 8, rebase_every=4)
     second.load_state_dict(first.state_dict())
     train(second, torch.optim.SGD(second.parameters(), lr=0.1), 6)
     for one, two in zip(whole.state_dict().values(), second.state_dict().values(), strict=True):
@@ -164,19 +164,19 @@ class LookAhead(torch.optim.Optimizer):
 
 def test_an_optimiser_around_another_counts_once_and_keeps_the_promise():
     torch.manual_seed(0)
-    for net in (undamped.FullCapacityURNN(3, 8), undamped.expRNN(3, 8, rebase_every=100)):
+    for net in (undamped.nn.FullCapacityURNN(3, 8), undamped.nn.expRNN(3, 8, rebase_every=100)):
         optimiser = LookAhead(list(net.parameters()), lambda p: torch.optim.Adam(p, lr=0.05))
         train(net, optimiser, 21)
         assert int(net.cell(0).updates) == 21 and not net.cell(0).updating
         assert all_kept(net.cell(0))
-    net = undamped.nnRNN(3, 8, scale_penalty=0.1)
+    net = undamped.nn.nnRNN(3, 8, scale_penalty=0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # the penalty was taken, if before the inner step
         train(net, LookAhead(list(net.parameters()), lambda p: torch.optim.SGD(p, lr=0.1)), 3)
 
 
 def test_a_step_that_failed_does_not_count():
-    net = undamped.FullCapacityURNN(3, 8)
+    net = undamped.nn.FullCapacityURNN(3, 8)
     optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
     with pytest.raises(ZeroDivisionError):
         optimiser.step(lambda: 1 / 0)
@@ -188,7 +188,7 @@ def test_a_step_that_failed_does_not_count():
 def test_an_average_of_unitary_matrices_is_noticed():
     """Nothing trains it, so no pass with gradients would tell."""
     torch.manual_seed(0)
-    net = undamped.FullCapacityURNN(3, 8)
+    net = undamped.nn.FullCapacityURNN(3, 8)
     averaged = torch.optim.swa_utils.AveragedModel(net)
     optimiser = torch.optim.Adam(net.parameters(), lr=0.2)
     for _ in range(10):
@@ -236,19 +236,19 @@ def test_a_forgotten_penalty_is_noticed_once(name, option):
 
 
 def test_the_penalty_of_a_model_is_that_of_its_parts():
-    net = undamped.LSTM(3, 8, orthogonality_penalty=0.3)
-    model = torch.nn.ModuleList([net, undamped.nnRNN(3, 8), torch.nn.Linear(3, 3)])
+    net = undamped.nn.LSTM(3, 8, orthogonality_penalty=0.3)
+    model = torch.nn.ModuleList([net, undamped.nn.nnRNN(3, 8), torch.nn.Linear(3, 3)])
     with torch.no_grad():
         model[1].cell(0).free_parameters()[1].mul_(1.5)
     wanted = net.penalty() + model[1].cell(0).penalty()
     assert wanted > 0
-    torch.testing.assert_close(undamped.penalty(model), wanted)
-    assert undamped.penalty(torch.nn.Linear(2, 2)) == 0
-    assert undamped.penalty(torch.nn.Identity()) == 0
+    torch.testing.assert_close(undamped.nn.penalty(model), wanted)
+    assert undamped.nn.penalty(torch.nn.Linear(2, 2)) == 0
+    assert undamped.nn.penalty(torch.nn.Identity()) == 0
 
 
 def test_an_update_to_infinity_is_left_to_be_seen():
-    net = undamped.FullCapacityURNN(3, 8, project_every=1)
+    net = undamped.nn.FullCapacityURNN(3, 8, project_every=1)
     net(torch.randn(5, 2, 3))[0].sum().backward()
     net.cell(0).unitary.grad.fill_(float("nan"))
     torch.optim.SGD(net.parameters(), lr=0.1).step()
@@ -259,7 +259,7 @@ def test_dead_networks_are_not_kept():
     import gc
     import weakref
 
-    net = undamped.IndRNN(3, 8)
+    net = undamped.nn.IndRNN(3, 8)
     gone = weakref.ref(net.cell(0))
     del net
     gc.collect()
@@ -283,4 +283,4 @@ def test_the_page_runs():
     for block in code:
         exec(compile(block, str(PAGE), "exec"), names)
     W = names["undamped"].FullCapacityURNN
-    assert W is undamped.FullCapacityURNN and len(names["outputs"]) == 50
+    assert W is undamped.nn.FullCapacityURNN and len(names["outputs"]) == 50

@@ -37,7 +37,7 @@ def page_file(tmp_path_factory):
     torch.manual_seed(0)
     reports = [
         report.diagnose(net, steps=80, batch=2)
-        for net in (undamped.UnICORNN(2, 8), undamped.LSTM(2, 8))
+        for net in (undamped.nn.UnICORNN(2, 8), undamped.nn.LSTM(2, 8))
     ]
     return report.write(tmp_path_factory.mktemp("page") / "page.html", reports)
 

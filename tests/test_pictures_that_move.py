@@ -20,7 +20,9 @@ from undamped.lab.training import fit
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(0)
-    made = undamped.HGN(undamped.HGN.example_shape(), hidden_size=8, channels=2, step_size=0.1)
+    made = undamped.models.HGN(
+        undamped.models.HGN.example_shape(), hidden_size=8, channels=2, step_size=0.1
+    )
     return made.double().eval()
 
 
@@ -66,7 +68,7 @@ def test_the_motion_behind_pictures_keeps_what_srnn_keeps(model):
     kinds = [m.promise.kind.value for m in measure(model)]
     assert kinds == ["kept-energy", "divergence-free", "symplectic"]
     assert all(m.kept for m in measure(model))
-    plain = undamped.HGN(undamped.HGN.example_shape(), method="rk4", step_size=0.1)
+    plain = undamped.models.HGN(undamped.models.HGN.example_shape(), method="rk4", step_size=0.1)
     assert [p.kind.value for p in plain.promises] == ["kept-energy", "divergence-free"]
 
 
@@ -102,7 +104,7 @@ def test_films_that_do_not_fit_are_refused(model):
     with pytest.raises(OptionError, match=r"target_times: expected when pictures are asked for"):
         model(torch.rand(5, 3, 1, 16, 16).double())
     with pytest.raises(ShapeError, match="sides of a multiple of 4"):
-        undamped.HGN(replace(undamped.HGN.example_shape(), picture_shape=(1, 18, 16)))
+        undamped.models.HGN(replace(undamped.models.HGN.example_shape(), picture_shape=(1, 18, 16)))
     with pytest.raises(OptionError, match=r"task.size: expected a multiple of 4, got 18"):
         undamped.lab.tasks.build("pendulum-pictures", size=18)
     with pytest.raises(OptionError, match=r"task.asked: expected at least 5.*got 3"):

@@ -55,7 +55,7 @@ def test_rooms_are_loaded_when_they_are_asked_for():
 
 
 def test_a_network_made_of_a_declaration_can_be_pickled_into_a_fresh_process(tmp_path):
-    (tmp_path / "net").write_bytes(pickle.dumps(undamped.coRNN(2, 3)))
+    (tmp_path / "net").write_bytes(pickle.dumps(undamped.nn.coRNN(2, 3)))
     code = f"import pickle; print(pickle.load(open({str(tmp_path / 'net')!r}, 'rb')))"
     assert fresh(code).startswith("coRNN(")
 
@@ -81,8 +81,8 @@ def test_a_registry_imports_its_package_when_first_asked(tmp_path, monkeypatch):
 
 def test_two_members_cannot_have_one_name():
     registry = Registry("thing")
-    registry.register("one")(undamped.LSTM)
+    registry.register("one")(undamped.nn.LSTM)
     with pytest.raises(ValueError, match="two things want the name 'one'"):
-        registry.register("one")(undamped.GRU)
+        registry.register("one")(undamped.nn.GRU)
     with pytest.raises(OptionError, match=r"thing 'one' of the module .*, got one that undamped"):
         registry.register("one")(str)

@@ -120,7 +120,7 @@ def behaviour(net, x):
     optimiser = torch.optim.SGD(net.parameters(), lr=0.01)
     for _ in (1, 2):
         output = net(x)[0]
-        penalty = undamped.penalty(net)
+        penalty = undamped.nn.penalty(net)
         seen += [output.detach().flatten(), penalty.detach().reshape(1)]
         decays = [m.decayed_parameters() for m in net.modules() if hasattr(m, "decayed_parameters")]
         seen += [torch.tensor(list(d.values()), dtype=torch.float64) for d in decays]
@@ -153,8 +153,8 @@ def test_every_option_changes_something(name, option):
 
 def test_h_detach_changes_gradients_and_never_values():
     torch.manual_seed(0)
-    net = undamped.LSTM(3, 4, h_detach=1.0).double()
-    plain = undamped.LSTM(3, 4).double()
+    net = undamped.nn.LSTM(3, 4, h_detach=1.0).double()
+    plain = undamped.nn.LSTM(3, 4).double()
     plain.load_state_dict(net.state_dict())
     x = inputs()
     outputs = [n(x)[0] for n in (net, plain)]
@@ -172,7 +172,7 @@ def test_h_detach_changes_gradients_and_never_values():
 
 
 def test_h_detach_draws_once_for_the_whole_batch_and_repeats_with_a_seed():
-    net = undamped.LSTM(3, 4, h_detach=0.5).double()
+    net = undamped.nn.LSTM(3, 4, h_detach=0.5).double()
     x, seen = inputs(), []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
@@ -252,14 +252,14 @@ def test_networks_survive_pickling_and_copying(name):
         assert torch.equal(other(x)[0], net(x)[0])
         assert type(other.cell(0)).__name__ == type(net.cell(0)).__name__
         optimiser = torch.optim.SGD(other.parameters(), lr=0.1)
-        (other(x)[0].square().sum() + undamped.penalty(other)).backward()
+        (other(x)[0].square().sum() + undamped.nn.penalty(other)).backward()
         optimiser.step()
         assert not torch.equal(other(x)[0], net(x)[0])
 
 
 def test_full_capacity_stays_unitary_and_moves_with_the_optimiser():
     torch.manual_seed(0)
-    net = undamped.FullCapacityURNN(2, 6, project_every=50)
+    net = undamped.nn.FullCapacityURNN(2, 6, project_every=50)
     cell = net.cell(0)
     optimiser = torch.optim.RMSprop(net.parameters(), lr=1e-3)
     x, start = torch.randn(10, 4, 2), cell.recurrent_matrix().detach().clone()
@@ -274,7 +274,7 @@ def test_full_capacity_stays_unitary_and_moves_with_the_optimiser():
     assert torch.linalg.matrix_norm(W.mH @ W - torch.eye(6)) < 1e-5
     assert (W - start).abs().max() > 0.01
     assert losses[-1] < losses[0]
-    other = undamped.FullCapacityURNN(2, 6)
+    other = undamped.nn.FullCapacityURNN(2, 6)
     other.load_state_dict(net.state_dict())
     assert int(other.cell(0).updates) == 120
     torch.optim.SGD(other.parameters(), lr=0.1).step()  # without gradients nothing moves
@@ -293,7 +293,7 @@ def test_rebasing_keeps_the_matrix_and_clears_the_exponent():
 
 
 def test_indrnn_reads_the_layers_it_says():
-    dense = undamped.DenseIndRNN(3, 4, num_layers=3)
+    dense = undamped.nn.DenseIndRNN(3, 4, num_layers=3)
     assert [c.input_size for c in dense.cells] == [3, 7, 11]
     residual = perturbed("residual-indrnn", hidden=4, num_layers=4)
     x = inputs()
@@ -347,7 +347,7 @@ def test_signals_keep_their_size_through_the_layers_of_an_sru(size):
     deviations = []
     for rescale in (True, False):
         torch.manual_seed(0)
-        net = undamped.SRU(size, 128, num_layers=8, rescale=rescale)
+        net = undamped.nn.SRU(size, 128, num_layers=8, rescale=rescale)
         x, seen = torch.randn(150, 16, size), []
         for cell in net.cells:
             x, _ = cell.scan(x, cell.initial_state(16, x))
@@ -359,15 +359,15 @@ def test_signals_keep_their_size_through_the_layers_of_an_sru(size):
 
 def test_networks_start_as_their_authors_have_them():
     torch.manual_seed(0)
-    eurnn, goru = undamped.EURNN(3, 64).cell(0), undamped.GORU(3, 64).cell(0)
+    eurnn, goru = undamped.nn.EURNN(3, 64).cell(0), undamped.nn.GORU(3, 64).cell(0)
     for matrix in (eurnn.input_weight, goru.input_weight, goru.gate_weight):
         assert 0.0095 < matrix.abs().max() <= 0.01
     assert goru.bias.eq(0.011).all() and goru.gate_bias[:64].eq(2).all()
-    assert (undamped.EURNN(3, 64, unitary=False).cell(0).bias - 0.01).abs().max() <= 0.01
-    assert not undamped.scoRNN(3, 64).cell(0).bias.any()
+    assert (undamped.nn.EURNN(3, 64, unitary=False).cell(0).bias - 0.01).abs().max() <= 0.01
+    assert not undamped.nn.scoRNN(3, 64).cell(0).bias.any()
     glorot = (2 / (48 + 64)) ** 0.5
-    assert abs(undamped.nnRNN(48, 64).cell(0).input_weight.std() / glorot - 1) < 0.1
-    assert undamped.expRNN.declared_options()["project_every"].default == 100
+    assert abs(undamped.nn.nnRNN(48, 64).cell(0).input_weight.std() / glorot - 1) < 0.1
+    assert undamped.nn.expRNN.declared_options()["project_every"].default == 100
 
 
 def test_srus_saved_before_there_was_a_scale_answer_as_they_did():
@@ -396,7 +396,7 @@ def test_complex_cells_show_both_parts():
         assert net.output_size == 8
         assert net(torch.randn(5, 2, 3))[0].shape == (5, 2, 8)
         assert all(not p.is_complex() for p in net.parameters())
-    assert undamped.EURNN(3, 4, unitary=False).output_size == 4
+    assert undamped.nn.EURNN(3, 4, unitary=False).output_size == 4
 
 
 @pytest.mark.parametrize("options", [{"capacity": 1}, {"style": "fft"}, {"unitary": False}])
@@ -435,17 +435,17 @@ def test_urnn_by_transforms_equals_urnn_by_its_matrix(monkeypatch):
 
 
 def test_every_cell_has_a_kernel():
-    assert undamped.IncrementalRNN(2, 3).cell(0).fused
-    assert undamped.expRNN(2, 3).cell(0).fused
-    assert Cell.recurrent_matrices(undamped.expRNN(2, 3).cell(0)) == ()
+    assert undamped.nn.IncrementalRNN(2, 3).cell(0).fused
+    assert undamped.nn.expRNN(2, 3).cell(0).fused
+    assert Cell.recurrent_matrices(undamped.nn.expRNN(2, 3).cell(0)) == ()
 
 
 def test_wrong_sizes_are_refused():
     with pytest.raises(OptionError, match="negative: expected at most 4"):
-        undamped.scoRNN(2, 4, negative=5)
+        undamped.nn.scoRNN(2, 4, negative=5)
     with pytest.raises(OptionError, match="reflections: expected at most 4"):
-        undamped.oRNN(2, 4, reflections=5)
+        undamped.nn.oRNN(2, 4, reflections=5)
     with pytest.raises(OptionError, match="power of two"):
-        undamped.EURNN(2, 6, style="fft")
+        undamped.nn.EURNN(2, 6, style="fft")
     with pytest.raises(OptionError, match="at most 2 for size 4"):
-        undamped.EURNN(2, 4, style="fft", capacity=3)
+        undamped.nn.EURNN(2, 4, style="fft", capacity=3)

@@ -22,7 +22,7 @@ def task():
 @pytest.fixture(scope="module")
 def model(task):
     torch.manual_seed(0)
-    return undamped.CoRelNet(task.task_shape, encoder="frozen", hidden_size=8)
+    return undamped.models.CoRelNet(task.task_shape, encoder="frozen", hidden_size=8)
 
 
 def test_r_is_read_beside_its_pictures(task, model):
@@ -52,7 +52,7 @@ def test_only_a_network_that_compares_has_an_r(task):
 def test_a_probe_reads_what_the_code_tells():
     task = tasks.build("comparison")
     torch.manual_seed(0)
-    sees = undamped.CoRelNetDiff(task.task_shape, encoder="frozen", hidden_size=8)
+    sees = undamped.models.CoRelNetDiff(task.task_shape, encoder="frozen", hidden_size=8)
     found = encoder_probe(sees, task, pictures=400)
     assert found.attributes == ("shape", "size")
     assert found.accuracies[1] > 0.9 and found.accuracies[0] > 5 * found.chances[0]

@@ -170,7 +170,7 @@ def test_the_memory_of_mnm_is_trained_and_its_error_is_added():
     codes = model.encode(Batch(pictures))
     model.decide(codes)
     errors = [oracles.mnm(weights(model), codes[:, b].detach().numpy())[1] for b in range(2)]
-    assert undamped.penalty(model).item() == pytest.approx(np.mean(errors))
+    assert undamped.nn.penalty(model).item() == pytest.approx(np.mean(errors))
     assert "memory.0" in dict(model.named_parameters())
 
 
@@ -200,7 +200,7 @@ def test_numbered_pictures_give_the_same_answers_and_gradients(name):
     batch = Batch(numbers, distinct=torch.rand(6, 3, 9, 8, dtype=torch.float64))
     results = []
     for one in (batch, batch.expanded()):
-        total = model(one).square().sum() + undamped.penalty(model)
+        total = model(one).square().sum() + undamped.nn.penalty(model)
         results.append(torch.autograd.grad(total, list(model.parameters()), allow_unused=True))
     torch.testing.assert_close(*[[g for g in grads if g is not None] for grads in results])
 
@@ -267,12 +267,14 @@ def test_any_recurrent_network_reads_codes():
             model = undamped.build("picture-rnn", shape=task.task_shape, head=head, hidden_size=4)
             assert model(batch).shape == (3, 2)
         shape = task.task_shape
-        model = undamped.PictureRNN(shape, head="unicornn", hidden_size=4, head_options=["dt=0.3"])
+        model = undamped.models.PictureRNN(
+            shape, head="unicornn", hidden_size=4, head_options=["dt=0.3"]
+        )
         assert model.network.cell_options["dt"] == 0.3
     with pytest.raises(UnknownNameError, match=r"option of unicornn 'dtt'.*Did you mean 'dt'"):
-        undamped.PictureRNN(shape, head="unicornn", head_options=["dtt=0.3"])
+        undamped.models.PictureRNN(shape, head="unicornn", head_options=["dtt=0.3"])
     with pytest.raises(OptionError, match=r"head: expected a recurrent network.*got 'node'"):
-        undamped.PictureRNN(shape, head="node")
+        undamped.models.PictureRNN(shape, head="node")
 
 
 def test_without_normalisation_a_recurrent_head_answers_picture_by_picture():
@@ -302,35 +304,35 @@ def shape_with(**changes):
     ("make", "said"),
     [
         (
-            lambda: undamped.CoRelNet(shape_with(segments=[1])),
+            lambda: undamped.models.CoRelNet(shape_with(segments=[1])),
             "CoRelNet: expected at least two pictures in a sequence, since one has no relation, ",
         ),
         (
-            lambda: undamped.CoRelNet(shape_with(segments=[])),
+            lambda: undamped.models.CoRelNet(shape_with(segments=[])),
             "expected sequences that all have one number of pictures, got a task whose lengths",
         ),
         (
-            lambda: undamped.ESBN(shape_with(picture_shape=[3, 7, 20])),
+            lambda: undamped.models.ESBN(shape_with(picture_shape=[3, 7, 20])),
             "pictures: expected at least 8 × 8 pixels, got 20 × 7",
         ),
         (
-            lambda: undamped.ESBN(shape_with(picture_shape=None)),
+            lambda: undamped.models.ESBN(shape_with(picture_shape=None)),
             "expected that of a task of pictures, got one without a picture_shape",
         ),
         (
-            lambda: undamped.ESBN(shape_with(readout="every")),
+            lambda: undamped.models.ESBN(shape_with(readout="every")),
             "expected a task with one answer for a sequence, got one with an answer at every",
         ),
         (
-            lambda: undamped.CoRelNet(shape_with(segments=[1, 4]), normalisation="segments"),
+            lambda: undamped.models.CoRelNet(shape_with(segments=[1, 4]), normalisation="segments"),
             "normalisation: expected segments of at least two pictures, got .1, 4.",
         ),
         (
-            lambda: undamped.CoRelNetT(PICTURES, heads=7),
+            lambda: undamped.models.CoRelNetT(PICTURES, heads=7),
             "heads: expected a divisor of attention_size, 512, got 7",
         ),
         (
-            lambda: undamped.PictureTransformer(PICTURES, heads=7),
+            lambda: undamped.models.PictureTransformer(PICTURES, heads=7),
             "heads: expected a divisor of the 128 features of a code, got 7",
         ),
         (

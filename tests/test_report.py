@@ -76,7 +76,7 @@ class UserClass(nn.Module):
         (nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8), 1, enable_nested_tensor=False),
          "inputs"),
         (UserClass(), "inputs"),
-        (undamped.SequenceModel("gru", 4, 2, hidden_size=5), "states"),
+        (undamped.models.SequenceModel("gru", 4, 2, hidden_size=5), "states"),
     ],
     ids=["lstm", "transformer", "user", "model"],
 )  # fmt: skip
@@ -136,7 +136,7 @@ def test_diagnose_every_registered_model_of_continuous_depth(name):
 
 def test_verdict_names_an_lstm_of_the_same_size():
     torch.manual_seed(0)
-    found = report.diagnose(undamped.UnICORNN(2, 8), steps=200, batch=2)
+    found = report.diagnose(undamped.nn.UnICORNN(2, 8), steps=200, batch=2)
     assert found.verdict.startswith(
         "gradients reach 200 of 200 steps; an LSTM of this size reaches"
     )
@@ -151,13 +151,13 @@ def test_needs_inputs_where_no_size_is_known():
 def test_remedies_name_the_change_and_its_command():
     vanishing, exploding = flow(0.5 ** np.arange(100)[::-1]), flow(1.5 ** np.arange(100)[::-1])
     steady = flow(np.ones(1000))
-    small = remedies(undamped.UnICORNN(1, 4, dt=0.0005), steady, command="undamped diagnose",
+    small = remedies(undamped.nn.UnICORNN(1, 4, dt=0.0005), steady, command="undamped diagnose",
                      model="unicornn")  # fmt: skip
     assert "Δt is too small for 1000 steps" in small[0].advice
     assert small[0].command.startswith("undamped diagnose unicornn model.dt=")
-    large = remedies(undamped.UnICORNN(1, 4, dt=1.0, alpha=100.0), steady, model="unicornn")
+    large = remedies(undamped.nn.UnICORNN(1, 4, dt=1.0, alpha=100.0), steady, model="unicornn")
     assert "Δt is too large" in large[0].advice
-    for module, name in ((nn.LSTM(1, 4), ""), (undamped.RNN(1, 4), "rnn")):
+    for module, name in ((nn.LSTM(1, 4), ""), (undamped.nn.RNN(1, 4), "rnn")):
         found = remedies(module, vanishing, model=name)
         assert any(r.command.endswith("unicornn") for r in found)
         assert any("within 7 steps" in r.advice for r in found)
@@ -167,7 +167,7 @@ def test_remedies_name_the_change_and_its_command():
     given = ["task.delay=5", "model.hidden_size=4", "model.forget_bias=2", "model.dt=0.0005"]
     kept = remedies(nn.LSTM(1, 4), vanishing, model="lstm", settings=given[:3])
     assert kept[0].command == "undamped diagnose unicornn task.delay=5 model.hidden_size=4"
-    own = remedies(undamped.UnICORNN(1, 4, dt=0.0005), steady, model="unicornn", settings=given)
+    own = remedies(undamped.nn.UnICORNN(1, 4, dt=0.0005), steady, model="unicornn", settings=given)
     assert own[0].command.startswith("undamped diagnose unicornn task.delay=5 model.hidden_size=4")
     assert own[0].command.count("model.dt=") == 1 and "0.0005" not in own[0].command
 
@@ -198,10 +198,10 @@ def test_cells_that_remember_advise_themselves_to_their_family(name, vanish, exp
 def test_suggested_step_heals_the_complaint():
     steady = flow(np.ones(1000))
     for dt, alpha in ((0.0005, 1.0), (1.0, 100.0)):
-        net = undamped.UnICORNN(1, 4, dt=dt, alpha=alpha)
+        net = undamped.nn.UnICORNN(1, 4, dt=dt, alpha=alpha)
         (found,) = remedies(net, steady, model="unicornn")
         better = float(found.command.rpartition("=")[2])
-        assert not remedies(undamped.UnICORNN(1, 4, dt=better, alpha=alpha), steady)
+        assert not remedies(undamped.nn.UnICORNN(1, 4, dt=better, alpha=alpha), steady)
 
 
 def test_headline_puts_the_farthest_first_and_explosions_last():
@@ -372,14 +372,14 @@ def test_advice_that_is_taken_already_is_not_given():
             return {"model": {"dt": 0.53}}
 
     assert _applied(trained_settings(1, 1), Suggesting(length=30)) == {"model.dt"}
-    net, given = undamped.UnICORNN(1, 4, dt=0.5), {"model": "unicornn"}
+    net, given = undamped.nn.UnICORNN(1, 4, dt=0.5), {"model": "unicornn"}
     settings = {remedy.setting for remedy in remedies(net, exploding, **given)}
     assert {"train.clip", "model.dt"} <= settings
     assert not remedies(net, exploding, **given, applied={"train.clip", "model.dt"})
 
 
 def test_promises_that_were_not_measured_are_not_denied():
-    model = undamped.HNN(1)
+    model = undamped.models.HNN(1)
     x = torch.randn(4, 2)
     found = report.diagnose(model, x, measured=["cost"])
     assert found.verdict == "promises were not measured in this call"

@@ -98,7 +98,7 @@ def test_series_of_different_length_are_read_at_their_own_ends():
 def test_layers_are_read_together_and_one_by_one():
     torch.manual_seed(0)
     x, answer = answer_then_noise(20, 200, 0.1, classes=True)
-    for net in (undamped.UnICORNN(1, 8, num_layers=2, dt=0.3), nn.LSTM(1, 6, num_layers=2)):
+    for net in (undamped.nn.UnICORNN(1, 8, num_layers=2, dt=0.3), nn.LSTM(1, 6, num_layers=2)):
         found = retention(net, x, answer, points=8)
         assert found.per_layer.shape == (2, len(found.steps))
         assert found.scores[0] > 0.9  # the answer has just come in

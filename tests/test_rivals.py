@@ -137,7 +137,7 @@ def test_numbers_are_boosted_one_by_one():
     series, _ = waves(40)
     wanted = np.stack([series.mean((1, 2)), series.std((1, 2))], 1)
     torch.manual_seed(0)
-    model = undamped.SummaryBoosting(TaskShape(1, 2, answer="number"), rounds=5)
+    model = undamped.lab.baselines.SummaryBoosting(TaskShape(1, 2, answer="number"), rounds=5)
     torch.manual_seed(1)
     x = torch.from_numpy(series).float().permute(2, 0, 1)
     model.learn([Batch(x, torch.from_numpy(wanted))])
@@ -176,7 +176,7 @@ def test_the_nearest_series_answers_whatever_its_length():
     lengths = torch.tensor([14, 9, 14, 11] * 3)
     batch = as_batch(series, which)._replace(lengths=lengths)
     torch.manual_seed(0)
-    model = undamped.NearestDTW(TaskShape(2, 2), warping=1.0)
+    model = undamped.lab.baselines.NearestDTW(TaskShape(2, 2), warping=1.0)
     model.learn([batch])
     model.learn_also([])
     asked, _ = waves(5, 2, steps=13)
@@ -274,7 +274,7 @@ def test_another_length_than_that_learnt_from_is_refused():
 def test_gaps_are_refused_by_whom_they_trouble_and_used_by_whom_they_do_not():
     series, classes = waves(12)
     series[3, 0, 5:9] = np.nan
-    model = undamped.MiniROCKET(TaskShape(1, 2))
+    model = undamped.lab.baselines.MiniROCKET(TaskShape(1, 2))
     with pytest.raises(DataError, match="without gaps"):
         model.learn([as_batch(series, classes)])
     said = learnt("boosting", series, classes, rounds=2)(as_batch(series, classes))
@@ -323,18 +323,18 @@ def test_a_class_that_no_training_series_has():
         model = undamped.build(name, shape=TaskShape(1, 3), **SMALL.get(name, {}))
         model.learn([as_batch(series, classes)])
         assert model(as_batch(series, classes)).argmax(1).max() < 2
-    alone = undamped.SummaryBoosting(TaskShape(1, 3))
+    alone = undamped.lab.baselines.SummaryBoosting(TaskShape(1, 3))
     alone.learn([as_batch(series, np.ones_like(classes))])
     assert (alone(as_batch(series, classes)).argmax(1) == 1).all()
 
 
 def test_a_guess_is_the_shares_or_the_mean():
     classes = np.array([0, 0, 1, 0, -1])
-    model = undamped.Guess(TaskShape(1, 3))
+    model = undamped.lab.baselines.Guess(TaskShape(1, 3))
     model.learn([as_batch(waves(5)[0], classes)])
     wanted = torch.tensor([4.0, 2.0, 1.0]) / 7
     torch.testing.assert_close(model(torch.zeros(4, 1, 1)).exp(), wanted.unsqueeze(0))
-    number = undamped.Guess(TaskShape(1, 1, answer="number", readout="every"))
+    number = undamped.lab.baselines.Guess(TaskShape(1, 1, answer="number", readout="every"))
     x = torch.zeros(4, 2, 1)
     targets = torch.tensor([[1.0, 2.0], [3.0, torch.nan], [1.0, 2.0], [3.0, torch.nan]])
     number.learn([Batch(x, targets)])

@@ -79,7 +79,7 @@ def far_apart(net, x):
 def test_gradients_of_blocks_with_growing_oscillators_in_float32():
     """Squared frequencies below zero, which training may reach: the layer's answers are huge."""
     torch.manual_seed(0)
-    net = undamped.LinOSS(2, 64, num_layers=2, block="layer-norm")
+    net = undamped.nn.LinOSS(2, 64, num_layers=2, block="layer-norm")
     with torch.no_grad():
         for layer in range(2):
             net.cell(layer).cell.frequency[:8] = -0.01
@@ -88,5 +88,5 @@ def test_gradients_of_blocks_with_growing_oscillators_in_float32():
 
 def test_gradients_of_a_block_over_twenty_thousand_steps_in_float32():
     torch.manual_seed(0)
-    net = undamped.LinOSS(2, 8, block="layer-norm", method="imex")
+    net = undamped.nn.LinOSS(2, 8, block="layer-norm", method="imex")
     assert far_apart(net, torch.randn(20_000, 1, 2)) < 5e-3

@@ -67,7 +67,7 @@ def test_chosen_steps_are_seen_through(gradient):
 
 
 def test_a_map_that_learns_its_step_is_seen_through():
-    model, start = undamped.SympNet(1), torch.tensor([[0.3, -0.2]])
+    model, start = undamped.models.SympNet(1), torch.tensor([[0.3, -0.2]])
     found = jacrev(lambda y: model.trajectory(y, [0.1, 0.2])[-1])(start)
     torch.testing.assert_close(
         found, jacobian(lambda y: model.trajectory(y, [0.1, 0.2])[-1], start)

@@ -6,7 +6,7 @@ import torch
 
 from recurrent_fields import AntisymmetricField, CoRNNField, UnICORNNField, step_of
 from undamped._base.errors import OptionError
-from undamped.nn import UnICORNNCell
+from undamped.nn.unicornn import UnICORNNCell
 from undamped.ode.flows.stable_residual import KINDS, StableResidual
 
 

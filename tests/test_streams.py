@@ -98,7 +98,7 @@ def test_numbers_begin_with_their_mean():
 
 def test_features_on_the_way_change_nothing_at_the_end():
     torch.manual_seed(0)
-    bank = undamped.OscillatorBank(TaskShape(2, 3), oscillators=40).listeners
+    bank = undamped.lab.baselines.OscillatorBank(TaskShape(2, 3), oscillators=40).listeners
     bank.thresholds.normal_()
     x, lengths = torch.randn(150, 4, 2), torch.tensor([150, 70, 64, 3])
     snapshots = dict.fromkeys((1, 64, 70, 100))
@@ -112,7 +112,7 @@ def test_features_on_the_way_change_nothing_at_the_end():
 def test_a_bank_saved_without_early_readouts_answers_by_the_one_it_has(classifier):
     model = classifier.model_
     old = {name: part for name, part in model.state_dict().items() if "early" not in name}
-    again = undamped.OscillatorBank(model.shape, oscillators=300)
+    again = undamped.lab.baselines.OscillatorBank(model.shape, oscillators=300)
     again.load_state_dict(old)
     x = torch.randn(5, 1, 1)
     streamed = again.stream()
@@ -137,7 +137,7 @@ def test_the_compiled_stream_of_a_bank_is_its_step(stamps, missing):
         classes=["x", "y", "z"],
     )
     shape = TaskShape(2, 3, needs=prepared.needs)
-    model = undamped.OscillatorBank(shape, oscillators=30).double()
+    model = undamped.lab.baselines.OscillatorBank(shape, oscillators=30).double()
     x, targets = torch.randn(40, 30, 2).double(), torch.arange(30) % 3
     model.learn([Batch(x + targets.view(1, -1, 1) / 3, targets)])
     model.learn_also([])

@@ -76,8 +76,8 @@ MODULES = {
     "encoder": (lambda: Encoder(True), True),
     "encoder, time first": (lambda: Encoder(False), False),
     "no hint": (Average, True),
-    "ours": (lambda: undamped.UnICORNN(SIZE, 6, batch_first=True), True),
-    "ours, time first": (lambda: undamped.LSTM(SIZE, 6), False),
+    "ours": (lambda: undamped.nn.UnICORNN(SIZE, 6, batch_first=True), True),
+    "ours, time first": (lambda: undamped.nn.LSTM(SIZE, 6), False),
     "our model": (lambda: SequenceModel("lstm", SIZE, 2, hidden_size=6), False),
     "torch": (lambda: nn.GRU(SIZE, 6, batch_first=True), True),
 }

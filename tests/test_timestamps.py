@@ -106,7 +106,7 @@ def test_after_a_long_gap_single_precision_answers_as_double_does(name, gap):
 @torch.no_grad()
 def test_a_gru_field_stays_between_its_bounds_over_a_gap_of_any_length():
     torch.manual_seed(0)
-    flow = undamped.ODERNN(2, 6, field="gru").gap_flow
+    flow = undamped.models.ODERNN(2, 6, field="gru").gap_flow
     y = 2 * torch.rand(4, 6) - 1
     gaps = torch.tensor([0.5, 3.0, 40.0, 500.0])
     moved = flow(y, gaps)
@@ -121,7 +121,7 @@ def test_a_gap_that_a_tolerance_follows_is_not_refused():
         def forward(self, t, y):
             return -1e-6 * y
 
-    net = undamped.ODERNN(2, 6, field=Slow(), method="dopri5", tolerance=1e-3)
+    net = undamped.models.ODERNN(2, 6, field=Slow(), method="dopri5", tolerance=1e-3)
     x, times, _ = series(2e5, steps=2, batch=2)
     assert torch.isfinite(net(x, times)[0]).all()
 

@@ -81,7 +81,7 @@ def test_an_lstm_may_be_projected(bidirectional):
     torch.manual_seed(0)
     other = nn.LSTM(3, 5, **options, dtype=torch.float64)
     torch.manual_seed(0)
-    net = undamped.LSTM(3, 5, **options, dtype=torch.float64)
+    net = undamped.nn.LSTM(3, 5, **options, dtype=torch.float64)
     net.load_state_dict(other.state_dict())
     assert net.proj_size == 2 and net.bias and net.output_size == other(X)[0].shape[-1]
     lengths = torch.tensor([7, 2, 5, 1])
@@ -105,13 +105,13 @@ def test_an_lstm_may_be_projected(bidirectional):
         agree((output, carried), (other(X[:1], state)[0][0], other(X[:1], state)[1]))
         torch.testing.assert_close(net.stream(state).push(X[0]), output)
     with pytest.raises(OptionError, match="proj_size: expected less than 5"):
-        undamped.LSTM(3, 5, proj_size=5)
+        undamped.nn.LSTM(3, 5, proj_size=5)
     with pytest.raises(LookupError, match="proj_size"):
-        undamped.GRU(3, 5, proj_size=2)
+        undamped.nn.GRU(3, 5, proj_size=2)
 
 
 def test_parameters_have_their_torch_names():
-    net = undamped.LSTM(3, 5, num_layers=2, bidirectional=True)
+    net = undamped.nn.LSTM(3, 5, num_layers=2, bidirectional=True)
     assert net.weight_ih_l0 is net.cell(0).weight_ih
     assert net.bias_hh_l1_reverse is net.cell(1, 1).bias_hh
     assert net.all_weights[0][0] is net.weight_ih_l0
@@ -130,7 +130,7 @@ def test_relatives_of_the_elman_network_go_to_torch_too():
         net = undamped.build(name, input_size=3, hidden_size=5).double()
         agree(net(X), net.to_torch()(X))
     with pytest.raises(OptionError, match="modrelu"):
-        undamped.RNNOrth(3, 5, nonlinearity="modrelu").to_torch()
+        undamped.nn.RNNOrth(3, 5, nonlinearity="modrelu").to_torch()
 
 
 @every
@@ -180,13 +180,13 @@ def test_dropout_with_one_layer_warns(name):
 
 def test_the_printed_form_names_what_was_chosen():
     assert "LSTM(\n  3, 4, num_layers=2, dropout=0.1, bias=False" in repr(
-        undamped.LSTM(3, 4, 2, bias=False, dropout=0.1)
+        undamped.nn.LSTM(3, 4, 2, bias=False, dropout=0.1)
     )
     assert "alpha=2.0, gradient='stored'" in repr(
-        undamped.UnICORNN(3, 4, gradient="stored", alpha=2)
+        undamped.nn.UnICORNN(3, 4, gradient="stored", alpha=2)
     )
-    assert "3, 4, num_layers=1\n" in repr(undamped.MomentumRNN(3, 4))
-    assert "orthogonality_penalty=0.1" in repr(undamped.coRNN(3, 4, orthogonality_penalty=0.1))
+    assert "3, 4, num_layers=1\n" in repr(undamped.nn.MomentumRNN(3, 4))
+    assert "orthogonality_penalty=0.1" in repr(undamped.nn.coRNN(3, 4, orthogonality_penalty=0.1))
 
 
 @every

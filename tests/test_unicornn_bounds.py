@@ -19,7 +19,7 @@ from undamped.analysis.unicornn import (
 
 def network(hidden=4, layers=1, **options):
     torch.manual_seed(0)
-    return undamped.UnICORNN(2, hidden, layers, **options).double()
+    return undamped.nn.UnICORNN(2, hidden, layers, **options).double()
 
 
 @settings(deadline=None, max_examples=25)
@@ -109,7 +109,7 @@ def test_volume_and_inverse():
 
 
 def test_only_for_the_network_of_the_paper():
-    net = undamped.ResidualUnICORNN(2, 3, 3)
+    net = undamped.nn.ResidualUnICORNN(2, 3, 3)
     with pytest.raises(OptionError, match="one direction"):
         state_bound(net, torch.zeros(3, 1, 2))
     with pytest.raises(OptionError, match="num_layers=1"):

@@ -33,8 +33,8 @@ def test_every_constructor_names_the_option_that_was_meant(name):
 
 def test_a_word_of_a_name_is_near_it():
     with pytest.raises(TypeError, match="Did you mean 'hidden_size'"):
-        undamped.LSTM(4, 8, hiden=2)
+        undamped.nn.LSTM(4, 8, hiden=2)
     with pytest.raises(TypeError, match="Did you mean 'hidden_size'"):
         undamped.build("lstm", input_size=4, hiden_size=2)
     with pytest.raises(UnknownNameError):  # which it is too
-        undamped.HNN(2, hiden_size=3)
+        undamped.models.HNN(2, hiden_size=3)

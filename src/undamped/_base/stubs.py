@@ -1,7 +1,7 @@
 """Stubs of the packages whose names are made on demand: `python -m undamped._base.stubs` writes them.
 
 Type checkers and editors read `__init__.pyi` in place of `__init__.py`. So they know
-`undamped.coRNN`, its options and their defaults, though no line of the source spells them out.
+`undamped.nn.coRNN`, its options and their defaults, though no line of the source spells them out.
 A test compares the files with what this module would write.
 """
 

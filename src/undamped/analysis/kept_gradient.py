@@ -138,7 +138,7 @@ def kept_gradient(
         name: What to call the module.
 
     Example:
-        >>> found = kept_gradient(undamped.NODE(2, 2, depth=10.0), torch.randn(64, 2))
+        >>> found = kept_gradient(undamped.models.NODE(2, 2, depth=10.0), torch.randn(64, 2))
         >>> found.spread, found.coherence
     """
     odes = _odes(module)
@@ -148,7 +148,7 @@ def kept_gradient(
                 type(module).__name__,
                 expected="an ODE of ours with parameters",
                 got="none",
-                remedy="Use a model of continuous depth, such as undamped.NODE.",
+                remedy="Use a model of continuous depth, such as undamped.models.NODE.",
             )
         )
     met = Waypoints(max(1, points // len(odes)))

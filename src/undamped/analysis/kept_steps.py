@@ -89,7 +89,7 @@ def kept_steps(module: nn.Module, inputs: Tensor, *, name: str = "") -> KeptStep
         name: What to call it.
 
     Example:
-        >>> kept_steps(undamped.RelLSTM(3, 16), torch.randn(60, 4, 3)).last
+        >>> kept_steps(undamped.nn.RelLSTM(3, 16), torch.randn(60, 4, 3)).last
     """
     cells: list[Any] = [
         part for part in module.modules() if isinstance(part, RelRNNCell) and attends(part)

@@ -180,7 +180,7 @@ def compare_gradients(
         name: What to call the model.
 
     Example:
-        >>> found = compare_gradients(undamped.NODE(2, 2), torch.randn(64, 2))
+        >>> found = compare_gradients(undamped.models.NODE(2, 2), torch.randn(64, 2))
         >>> found["adjoint"].error, found["adjoint"].saved_bytes
     """
     if not has_odes(model):

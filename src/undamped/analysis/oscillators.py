@@ -21,7 +21,8 @@ from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import evaluating, network_inside
-from undamped.nn import Recurrent, UnICORNNCell
+from undamped.nn.recurrent import Recurrent
+from undamped.nn.unicornn import UnICORNNCell
 
 Array = NDArray[Any]
 

@@ -139,7 +139,7 @@ def relations(
                 type(model).__name__,
                 expected="a network that compares pictures in a matrix",
                 got="one without",
-                remedy="For example undamped.CoRelNet.",
+                remedy="For example undamped.models.CoRelNet.",
             )
         )
     batch = inputs if isinstance(inputs, Batch) else Batch(inputs)

@@ -179,7 +179,7 @@ def retention(
     Example:
         >>> x, digit = torch.randn(100, 200, 1), torch.randint(2, (200,))
         >>> x[0] += 3 * digit[:, None]
-        >>> retention(undamped.UnICORNN(1, 8), x, digit).final
+        >>> retention(undamped.nn.UnICORNN(1, 8), x, digit).final
     """
     first = layout_of(module, inputs, batch_first).batch_first
     network, x = network_inside(module, inputs)

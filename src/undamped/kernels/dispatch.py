@@ -38,7 +38,7 @@ def plain_loops() -> Iterator[None]:
 
     Example:
         >>> with undamped.plain_loops():
-        ...     output, _ = undamped.LSTM(3, 16)(torch.randn(50, 4, 3, requires_grad=True))
+        ...     output, _ = undamped.nn.LSTM(3, 16)(torch.randn(50, 4, 3, requires_grad=True))
     """
     token = _PLAIN.set(True)
     try:

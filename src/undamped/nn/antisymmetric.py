@@ -40,7 +40,7 @@ class AntisymmetricRNNCell(CoupledCell):
         weight_std: Standard deviation of √n times the entries of W at the start.
 
     Example:
-        >>> net = undamped.AntisymmetricRNN(3, 16, step=0.05)
+        >>> net = undamped.nn.AntisymmetricRNN(3, 16, step=0.05)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:
@@ -127,7 +127,7 @@ class GatedAntisymmetricRNNCell(AntisymmetricRNNCell):
         weight_std: Standard deviation of √n times the entries of W at the start.
 
     Example:
-        >>> net = undamped.GatedAntisymmetricRNN(3, 16)
+        >>> net = undamped.nn.GatedAntisymmetricRNN(3, 16)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

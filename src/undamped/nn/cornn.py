@@ -40,7 +40,7 @@ class CoRNNCell(CoupledCell):
         epsilon: The damping ε.
 
     Example:
-        >>> net = undamped.coRNN(3, 16, dt=0.05)
+        >>> net = undamped.nn.coRNN(3, 16, dt=0.05)
         >>> output, (position, velocity) = net(torch.randn(50, 4, 3))
 
     Reference:

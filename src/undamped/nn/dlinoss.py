@@ -42,7 +42,7 @@ class DLinOSSCell(LinearOscillators):
         largest: The largest modulus |λ| at the start.
 
     Example:
-        >>> net = undamped.DLinOSS(6, 16, num_layers=2, oscillators=8)
+        >>> net = undamped.nn.DLinOSS(6, 16, num_layers=2, oscillators=8)
         >>> output, state = net(torch.randn(50, 4, 6))
 
     Reference:

@@ -43,7 +43,7 @@ class EURNNCell(UnitaryCell):
         unitary: Whether states are complex; if not, W is a real rotation.
 
     Example:
-        >>> net = undamped.EURNN(3, 16, capacity=4)
+        >>> net = undamped.nn.EURNN(3, 16, capacity=4)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

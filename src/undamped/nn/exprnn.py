@@ -43,7 +43,7 @@ class ExpRNNCell(Counted, IsometricCell):
             authors have 100, and 30 for the copy task.
 
     Example:
-        >>> net = undamped.expRNN(3, 16, initialisation="cayley")
+        >>> net = undamped.nn.expRNN(3, 16, initialisation="cayley")
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

@@ -33,7 +33,7 @@ class FastRNNCell(CoupledCell):
         old_logit: Where c starts.
 
     Example:
-        >>> net = undamped.FastRNN(3, 16)
+        >>> net = undamped.nn.FastRNN(3, 16)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:
@@ -105,7 +105,7 @@ class FastGRNNCell(CoupledCell):
         always_logit: Where the free number behind ν starts.
 
     Example:
-        >>> net = undamped.FastGRNN(3, 16)
+        >>> net = undamped.nn.FastGRNN(3, 16)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

@@ -40,7 +40,7 @@ class FullCapacityURNNCell(Counted, UnitaryCell):
         project_every: After how many updates W is put back on the set against rounding.
 
     Example:
-        >>> net = undamped.FullCapacityURNN(3, 16)
+        >>> net = undamped.nn.FullCapacityURNN(3, 16)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

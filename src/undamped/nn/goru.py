@@ -41,7 +41,7 @@ class GORUCell(CoupledCell):
         reset_bias: Where b_r starts; the authors' program has 2.
 
     Example:
-        >>> net = undamped.GORU(3, 16)
+        >>> net = undamped.nn.GORU(3, 16)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

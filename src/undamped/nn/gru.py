@@ -41,7 +41,7 @@ class GRUCell(CoupledCell):
             2.5 a twelfth is.
 
     Example:
-        >>> net = undamped.GRU(3, 16)
+        >>> net = undamped.nn.GRU(3, 16)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

@@ -37,7 +37,7 @@ class IncrementalRNNCell(CoupledCell):
         alpha: The decay α.
 
     Example:
-        >>> net = undamped.IncrementalRNN(3, 16, iterations=3)
+        >>> net = undamped.nn.IncrementalRNN(3, 16, iterations=3)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

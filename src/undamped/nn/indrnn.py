@@ -48,7 +48,7 @@ class IndRNNCell(Watched, Cell):
             with which an output would depend on padding, on the other sequences and on the future.
 
     Example:
-        >>> net = undamped.IndRNN(3, 16, num_layers=2, steps=50)
+        >>> net = undamped.nn.IndRNN(3, 16, num_layers=2, steps=50)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:
@@ -176,7 +176,7 @@ class ResidualIndRNNCell(IndRNNCell):
         form: Whether every layer reads a sum, or the first of every S.
 
     Example:
-        >>> net = undamped.ResidualIndRNN(3, 16, num_layers=6, steps=50)
+        >>> net = undamped.nn.ResidualIndRNN(3, 16, num_layers=6, steps=50)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:
@@ -255,7 +255,7 @@ class DenseIndRNNCell(IndRNNCell):
             each step, as in indrnn.
 
     Example:
-        >>> net = undamped.DenseIndRNN(3, 16, num_layers=3, steps=50)
+        >>> net = undamped.nn.DenseIndRNN(3, 16, num_layers=3, steps=50)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

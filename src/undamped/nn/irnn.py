@@ -31,7 +31,7 @@ class IRNNCell(RNNCell):
         input_std: Standard deviation of the Gaussian from which W_xh is drawn.
 
     Example:
-        >>> net = undamped.IRNN(3, 16)
+        >>> net = undamped.nn.IRNN(3, 16)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

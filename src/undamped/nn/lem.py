@@ -41,7 +41,7 @@ class LEMCell(CoupledCell):
         dt: The longest step Δt.
 
     Example:
-        >>> net = undamped.LEM(3, 16)
+        >>> net = undamped.nn.LEM(3, 16)
         >>> output, (y, z) = net(torch.randn(50, 4, 3))
 
     Reference:

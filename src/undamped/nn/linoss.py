@@ -154,7 +154,7 @@ class LinOSSCell(LinearOscillators):
         method: How the equation is integrated, implicitly (im) or by turns (imex).
 
     Example:
-        >>> net = undamped.LinOSS(6, 16, num_layers=2, oscillators=8)
+        >>> net = undamped.nn.LinOSS(6, 16, num_layers=2, oscillators=8)
         >>> output, state = net(torch.randn(50, 4, 6))
 
     Reference:

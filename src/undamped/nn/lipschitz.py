@@ -38,7 +38,7 @@ class LipschitzRNNCell(CoupledCell):
         weight_std: Standard deviation of n times the entries of M at the start.
 
     Example:
-        >>> net = undamped.LipschitzRNN(3, 16, step=0.1)
+        >>> net = undamped.nn.LipschitzRNN(3, 16, step=0.1)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

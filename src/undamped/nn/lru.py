@@ -53,7 +53,7 @@ class LRUCell(StateSpaceCell):
         start: Whether eigenvalues start uniform in a ring, or as S5's.
 
     Example:
-        >>> net = undamped.LRU(6, 16, num_layers=2, modes=8)
+        >>> net = undamped.nn.LRU(6, 16, num_layers=2, modes=8)
         >>> output, state = net(torch.randn(50, 4, 6))
 
     Reference:

@@ -49,7 +49,7 @@ class LSTMCell(CoupledCell):
             none draws them as torch.nn.LSTM does.
 
     Example:
-        >>> net = undamped.LSTM(3, 16, num_layers=2)
+        >>> net = undamped.nn.LSTM(3, 16, num_layers=2)
         >>> output, (h, c) = net(torch.randn(50, 4, 3))
 
     Reference:

@@ -42,7 +42,7 @@ class MemRNNCell(MemoryCell):
         mix: The function f: half is (h + c)/2, sum is h + c, learned is a matrix times both.
 
     Example:
-        >>> net = undamped.MemRNN(3, 16)
+        >>> net = undamped.nn.MemRNN(3, 16)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:
@@ -129,7 +129,7 @@ class MemLSTMCell(MemRNNCell):
         forget_bias: What the bias of the forget gate starts with, as for LSTM.
 
     Example:
-        >>> net = undamped.MemLSTM(3, 16)
+        >>> net = undamped.nn.MemLSTM(3, 16)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

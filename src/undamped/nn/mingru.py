@@ -92,7 +92,7 @@ class MinGRUCell(GatedByInput):
         hidden_size: Number of hidden units.
 
     Example:
-        >>> net = undamped.MinGRU(3, 16, num_layers=2)
+        >>> net = undamped.nn.MinGRU(3, 16, num_layers=2)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:
@@ -132,7 +132,7 @@ class MinLSTMCell(GatedByInput):
         hidden_size: Number of hidden units.
 
     Example:
-        >>> net = undamped.MinLSTM(3, 16, num_layers=2)
+        >>> net = undamped.nn.MinLSTM(3, 16, num_layers=2)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

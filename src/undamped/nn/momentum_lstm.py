@@ -96,7 +96,7 @@ class MomentumLSTMCell(MomentumDriven, MomentumLSTMBase):
         step: The number s; the paper: 0.6 on sequential and 1 on permuted MNIST, 0.1 on TIMIT.
 
     Example:
-        >>> net = undamped.MomentumLSTM(3, 16)
+        >>> net = undamped.nn.MomentumLSTM(3, 16)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:
@@ -127,7 +127,7 @@ class NesterovLSTMCell(NesterovDriven, MomentumLSTMBase):
         restart: The number F.
 
     Example:
-        >>> net = undamped.NesterovLSTM(3, 16, restart=40)
+        >>> net = undamped.nn.NesterovLSTM(3, 16, restart=40)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:
@@ -159,7 +159,7 @@ class RMSPropLSTMCell(RMSPropDriven, MomentumLSTMBase):
             has a slope of 1e8.
 
     Example:
-        >>> net = undamped.RMSPropLSTM(3, 16)
+        >>> net = undamped.nn.RMSPropLSTM(3, 16)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:
@@ -193,7 +193,7 @@ class AdamLSTMCell(AdamDriven, MomentumLSTMBase):
             has a slope of 1e8.
 
     Example:
-        >>> net = undamped.AdamLSTM(3, 16)
+        >>> net = undamped.nn.AdamLSTM(3, 16)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

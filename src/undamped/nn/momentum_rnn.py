@@ -34,7 +34,7 @@ class MomentumRNNCell(MomentumDriven):
         step: The number s.
 
     Example:
-        >>> net = undamped.MomentumRNN(3, 16)
+        >>> net = undamped.nn.MomentumRNN(3, 16)
         >>> output, (h, v) = net(torch.randn(50, 4, 3))
 
     Reference:
@@ -67,7 +67,7 @@ class NesterovRNNCell(NesterovDriven):
         restart: The number F.
 
     Example:
-        >>> net = undamped.NesterovRNN(3, 16, restart=40)
+        >>> net = undamped.nn.NesterovRNN(3, 16, restart=40)
         >>> output, (h, v, count) = net(torch.randn(50, 4, 3))
 
     Reference:
@@ -99,7 +99,7 @@ class RMSPropRNNCell(RMSPropDriven):
             has a slope of 1e8.
 
     Example:
-        >>> net = undamped.RMSPropRNN(3, 16)
+        >>> net = undamped.nn.RMSPropRNN(3, 16)
         >>> output, (h, m) = net(torch.randn(50, 4, 3))
 
     Reference:
@@ -132,7 +132,7 @@ class AdamRNNCell(AdamDriven):
             has a slope of 1e8.
 
     Example:
-        >>> net = undamped.AdamRNN(3, 16)
+        >>> net = undamped.nn.AdamRNN(3, 16)
         >>> output, (h, v, m) = net(torch.randn(50, 4, 3))
 
     Reference:

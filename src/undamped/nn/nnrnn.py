@@ -42,7 +42,7 @@ class NnRNNCell(Penalised, IsometricCell):
         lower_decay: Weight decay on T alone.
 
     Example:
-        >>> net = undamped.nnRNN(3, 16, scale_penalty=0.1)
+        >>> net = undamped.nn.nnRNN(3, 16, scale_penalty=0.1)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

@@ -42,7 +42,7 @@ class ORNNCell(IsometricCell):
         reflections: The number m; 16 or the hidden size, whichever is smaller, if none is given.
 
     Example:
-        >>> net = undamped.oRNN(3, 64, reflections=8)
+        >>> net = undamped.nn.oRNN(3, 64, reflections=8)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

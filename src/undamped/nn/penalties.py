@@ -17,8 +17,8 @@ def penalty(model: nn.Module, loss: Tensor | None = None) -> Tensor:
             others need none.
 
     Example:
-        >>> net = undamped.LSTM(3, 16, orthogonality_penalty=0.01)
-        >>> loss = net(torch.randn(50, 4, 3))[0].square().mean() + undamped.penalty(net)
+        >>> net = undamped.nn.LSTM(3, 16, orthogonality_penalty=0.01)
+        >>> loss = net(torch.randn(50, 4, 3))[0].square().mean() + undamped.nn.penalty(net)
     """
     like = loss if loss is not None else next(model.parameters(), None)
     total = torch.zeros(()) if like is None else like.new_zeros(())

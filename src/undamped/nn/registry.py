@@ -30,7 +30,7 @@ def network(name: str, class_name: str) -> Callable[[C], C]:
 
     Args:
         name: The name of the model in the registry, on the command line and in runs.
-        class_name: What the network's class is called: `undamped.coRNN`.
+        class_name: What the network's class is called: `undamped.nn.coRNN`.
     """
 
     def enter(cell: C) -> C:

@@ -61,7 +61,7 @@ class RelRNNCell(MemoryCell):
         mix: The function f: half is (h + c)/2, sum is h + c, learned is a matrix times both.
 
     Example:
-        >>> net = undamped.RelRNN(3, 16, recent=5, kept=5)
+        >>> net = undamped.nn.RelRNN(3, 16, recent=5, kept=5)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:
@@ -242,7 +242,7 @@ class RelLSTMCell(RelRNNCell):
         forget_bias: What the bias of the forget gate starts with, as for LSTM.
 
     Example:
-        >>> net = undamped.RelLSTM(3, 16, recent=5, kept=5)
+        >>> net = undamped.nn.RelLSTM(3, 16, recent=5, kept=5)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

@@ -37,7 +37,7 @@ class ResidualUnICORNNCell(UnICORNNCell):
         skip: Number S of skipped layers.
 
     Example:
-        >>> net = undamped.ResidualUnICORNN(6, 32, num_layers=6, skip=2)
+        >>> net = undamped.nn.ResidualUnICORNN(6, 32, num_layers=6, skip=2)
         >>> output, state = net(torch.randn(1000, 4, 6))
 
     Reference:

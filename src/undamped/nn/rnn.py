@@ -39,7 +39,7 @@ class RNNCell(CoupledCell):
         bias: Whether there are biases.
 
     Example:
-        >>> net = undamped.RNN(3, 16)
+        >>> net = undamped.nn.RNN(3, 16)
         >>> output, state = net(torch.randn(50, 4, 3))
         >>> output.shape
         torch.Size([50, 4, 16])

@@ -45,7 +45,7 @@ class RNNOrthCell(RNNCell):
         initialisation: How the rotation is drawn.
 
     Example:
-        >>> net = undamped.RNNOrth(3, 16, initialisation="henaff")
+        >>> net = undamped.nn.RNNOrth(3, 16, initialisation="henaff")
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

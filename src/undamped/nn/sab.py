@@ -56,7 +56,7 @@ class SABCell(MemoryCell):
         forget_bias: What the bias of the forget gate starts with, as for LSTM.
 
     Example:
-        >>> net = undamped.SAB(3, 16, keep_every=5, top=3)
+        >>> net = undamped.nn.SAB(3, 16, keep_every=5, top=3)
         >>> output, state = net(torch.randn(50, 4, 3))
         >>> output.shape
         torch.Size([50, 4, 32])

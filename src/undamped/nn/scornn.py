@@ -39,7 +39,7 @@ class ScoRNNCell(IsometricCell):
             choice for the copy task) if none is given.
 
     Example:
-        >>> net = undamped.scoRNN(3, 16, negative=4)
+        >>> net = undamped.nn.scoRNN(3, 16, negative=4)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

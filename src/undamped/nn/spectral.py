@@ -39,7 +39,7 @@ class SpectralRNNCell(IsometricCell):
         margin: The number m; 0 keeps W orthogonal.
 
     Example:
-        >>> net = undamped.SpectralRNN(3, 16, margin=0.1)
+        >>> net = undamped.nn.SpectralRNN(3, 16, margin=0.1)
         >>> output, state = net(torch.randn(50, 4, 3))
 
     Reference:

@@ -43,7 +43,7 @@ class SRUCell(CoupledCell):
             an option, which its cells turn on and its stacks of layers off.
 
     Example:
-        >>> net = undamped.SRU(3, 16, num_layers=2)
+        >>> net = undamped.nn.SRU(3, 16, num_layers=2)
         >>> output, (h, c) = net(torch.randn(50, 4, 3))
 
     Reference:

@@ -46,7 +46,7 @@ class UnICORNNCell(Cell):
         train_step: Whether c is trained; if not, every effective step stays where it was drawn.
 
     Example:
-        >>> net = undamped.UnICORNN(6, 32, num_layers=2, dt=0.1, alpha=1.0)
+        >>> net = undamped.nn.UnICORNN(6, 32, num_layers=2, dt=0.1, alpha=1.0)
         >>> output, (position, velocity) = net(torch.randn(1000, 4, 6))
 
     Reference:

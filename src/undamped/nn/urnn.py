@@ -37,7 +37,7 @@ class URNNCell(UnitaryCell):
         hidden_size: Number of complex units; outputs are twice as wide.
 
     Example:
-        >>> net = undamped.uRNN(3, 16)
+        >>> net = undamped.nn.uRNN(3, 16)
         >>> output, state = net(torch.randn(50, 4, 3))
         >>> output.shape
         torch.Size([50, 4, 32])

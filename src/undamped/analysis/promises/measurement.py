@@ -71,7 +71,7 @@ def measure(subject: Promising, *, seed: int = 0) -> list[Measurement]:
         seed: Where random states and inputs come from.
 
     Example:
-        >>> [found.kept for found in measure(undamped.HBNODE(2, 2))]
+        >>> [found.kept for found in measure(undamped.models.HBNODE(2, 2))]
         [True, True, True]
     """
     generator = torch.Generator().manual_seed(seed)

@@ -44,7 +44,7 @@ class SummaryBoosting(WholeSeriesModel):
         depth: How many questions a tree asks one after the other.
 
     Example:
-        >>> model = undamped.SummaryBoosting(undamped._base.contract.TaskShape(3, 2))
+        >>> model = undamped.lab.baselines.SummaryBoosting(undamped.models.TaskShape(3, 2))
         >>> model(torch.randn(100, 8, 3)).shape
         torch.Size([8, 2])
 

@@ -53,7 +53,7 @@ class ETS(Continuation):
         past: How many of the last steps are looked at, at most.
 
     Example:
-        >>> model = undamped.ETS(undamped.ETS.example_shape())
+        >>> model = undamped.lab.baselines.ETS(undamped.lab.baselines.ETS.example_shape())
         >>> model(torch.randn(20, 8, 1)).shape
         torch.Size([8, 3])
 

@@ -32,7 +32,7 @@ class Guess(LearnsAtOnce, StreamingModel):
         prior: How many sequences of each class are thought in addition, so that none is impossible.
 
     Example:
-        >>> model = undamped.Guess(undamped._base.contract.TaskShape(3, 2))
+        >>> model = undamped.lab.baselines.Guess(undamped.models.TaskShape(3, 2))
         >>> model(torch.randn(100, 8, 3)).shape
         torch.Size([8, 2])
 

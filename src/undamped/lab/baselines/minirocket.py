@@ -47,7 +47,7 @@ class MiniROCKET(RocketModel):
         kernels: Number of features, rounded down to a multiple of 84.
 
     Example:
-        >>> model = undamped.MiniROCKET(undamped._base.contract.TaskShape(3, 2))
+        >>> model = undamped.lab.baselines.MiniROCKET(undamped.models.TaskShape(3, 2))
         >>> model(torch.randn(100, 8, 3)).shape
         torch.Size([8, 2])
 

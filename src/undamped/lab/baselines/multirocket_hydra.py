@@ -45,7 +45,7 @@ class MultiROCKETHydra(RocketModel):
         groups: Groups of Hydra's kernels.
 
     Example:
-        >>> model = undamped.MultiROCKETHydra(undamped._base.contract.TaskShape(3, 2))
+        >>> model = undamped.lab.baselines.MultiROCKETHydra(undamped.models.TaskShape(3, 2))
         >>> model(torch.randn(100, 8, 3)).shape
         torch.Size([8, 2])
 

@@ -45,7 +45,7 @@ class NearestDTW(WholeSeriesModel):
         warping: How far the two may be apart, as a share of the length.
 
     Example:
-        >>> model = undamped.NearestDTW(undamped._base.contract.TaskShape(3, 2))
+        >>> model = undamped.lab.baselines.NearestDTW(undamped.models.TaskShape(3, 2))
         >>> model(torch.randn(100, 8, 3)).shape
         torch.Size([8, 2])
 

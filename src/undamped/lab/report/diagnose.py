@@ -80,7 +80,7 @@ def diagnose(
         tick: Called with the name of every measurement before it begins.
 
     Example:
-        >>> report = diagnose(undamped.UnICORNN(6, 32), steps=500)
+        >>> report = diagnose(undamped.nn.UnICORNN(6, 32), steps=500)
         >>> report.verdict
     """
     if isinstance(model, PointModel) and not isinstance(model.network, ContinuousFlow):

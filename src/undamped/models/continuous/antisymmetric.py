@@ -173,7 +173,7 @@ class AntisymmetricNODE(_Antisymmetric):
         solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
 
     Example:
-        >>> model = undamped.AntisymmetricNODE(2, 2, hidden_size=16, motion="isospectral")
+        >>> model = undamped.models.AntisymmetricNODE(2, 2, hidden_size=16, motion="isospectral")
 
     Reference:
         B. Chang, M. Chen, E. Haber, E. Chi. AntisymmetricRNN: a dynamical system view on
@@ -238,7 +238,7 @@ class LinearAntisymmetricNODE(_Antisymmetric):
             steps of 0.1 if nothing else is said.
 
     Example:
-        >>> model = undamped.LinearAntisymmetricNODE(2, 2, hidden_size=16, method="cayley")
+        >>> model = undamped.models.LinearAntisymmetricNODE(2, 2, hidden_size=16, method="cayley")
 
     Reference:
         A. Iserles, S. Nørsett. On the solution of linear differential equations in Lie groups.

@@ -45,7 +45,7 @@ class DataControlledNODE(ContinuousModel):
         gradient: How gradients are taken; with adaptive depth all but `reversible`.
 
     Example:
-        >>> model = undamped.DataControlledNODE(2, 2, adaptive_depth=True)
+        >>> model = undamped.models.DataControlledNODE(2, 2, adaptive_depth=True)
 
     Reference:
         S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.

@@ -44,7 +44,7 @@ class DepthVariantNODE(ContinuousModel):
         solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
 
     Example:
-        >>> model = undamped.DepthVariantNODE(2, 2, basis="chebyshev", terms=4)
+        >>> model = undamped.models.DepthVariantNODE(2, 2, basis="chebyshev", terms=4)
 
     Reference:
         S. Massaroli and others. Dissecting neural ODEs. NeurIPS, 2020.

@@ -62,7 +62,7 @@ class FFJORD(ContinuousFlow):
         solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
 
     Example:
-        >>> flow = undamped.FFJORD(2)
+        >>> flow = undamped.models.FFJORD(2)
         >>> loss = -flow.log_prob(torch.randn(64, 2)).mean()
 
     Reference:

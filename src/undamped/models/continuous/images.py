@@ -108,7 +108,7 @@ class ConvNODE(ImageModel):
         solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
 
     Example:
-        >>> model = undamped.ConvNODE(784, 10, hidden_size=64, augmented_channels=5)
+        >>> model = undamped.models.ConvNODE(784, 10, hidden_size=64, augmented_channels=5)
 
     Reference:
         R. Chen and others. NeurIPS, 2018. E. Dupont and others. Augmented neural ODEs. NeurIPS,
@@ -164,7 +164,7 @@ class ConvSONODE(ImageModel):
         solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
 
     Example:
-        >>> model = undamped.ConvSONODE(784, 10)
+        >>> model = undamped.models.ConvSONODE(784, 10)
 
     Reference:
         A. Norcliffe and others. On second order behaviour in augmented neural ODEs. NeurIPS,
@@ -222,7 +222,7 @@ class ConvHBNODE(HeavyBall, ImageModel):
         solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
 
     Example:
-        >>> model = undamped.ConvHBNODE(784, 10)
+        >>> model = undamped.models.ConvHBNODE(784, 10)
 
     Reference:
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.

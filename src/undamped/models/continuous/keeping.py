@@ -1,6 +1,6 @@
 """Models that are trained to keep gradients along their depth.
 
-The penalty is made of the loss, so it is asked for with it: `undamped.penalty(model, loss)`.
+The penalty is made of the loss, so it is asked for with it: `undamped.nn.penalty(model, loss)`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class GradientKeeping(Penalised):
                     expected=f"the loss, since keep_gradient='{self.keep_gradient}' looks at its "
                     "gradient",
                     got="none",
-                    remedy="Write loss + undamped.penalty(model, loss).",
+                    remedy="Write loss + undamped.nn.penalty(model, loss).",
                 )
             )
         if self.keep_gradient == "norm":

@@ -41,7 +41,7 @@ class NODE(ContinuousModel):
         solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
 
     Example:
-        >>> model = undamped.NODE(2, 2, hidden_size=32, augmented_size=1)
+        >>> model = undamped.models.NODE(2, 2, hidden_size=32, augmented_size=1)
 
     Reference:
         R. Chen and others. NeurIPS, 2018. E. Dupont and others. Augmented neural ODEs. NeurIPS,

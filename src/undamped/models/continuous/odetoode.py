@@ -55,7 +55,7 @@ class ODEtoODE(MovingModel):
         solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
 
     Example:
-        >>> model = undamped.ODEtoODE(2, 2, hidden_size=16, form="isospectral")
+        >>> model = undamped.models.ODEtoODE(2, 2, hidden_size=16, form="isospectral")
 
     Reference:
         K. Choromanski and others. Ode to an ODE. NeurIPS, 2020.

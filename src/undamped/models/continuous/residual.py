@@ -33,7 +33,7 @@ class ResNet(nn.Module):
         width: Features between blocks; 0 keeps the input's own number.
 
     Example:
-        >>> model = undamped.ResNet(2, 2, depth=6)
+        >>> model = undamped.models.ResNet(2, 2, depth=6)
 
     Reference:
         K. He and others. Deep residual learning for image recognition. CVPR, 2016.
@@ -94,7 +94,7 @@ class StableResidualModel(nn.Module):
         gamma: Diffusion, for the antisymmetric and midpoint kinds.
 
     Example:
-        >>> model = undamped.StableResidualModel(2, 2, width=8, depth=50, kind="leapfrog")
+        >>> model = undamped.models.StableResidualModel(2, 2, width=8, depth=50, kind="leapfrog")
 
     Reference:
         E. Haber, L. Ruthotto. 2017. B. Chang and others. AAAI, 2018.

@@ -40,7 +40,7 @@ class RKNet(ContinuousModel):
         keep: What training keeps of gradients: see `KeepOptions`.
 
     Example:
-        >>> model = undamped.RKNet(2, 2, steps=6)
+        >>> model = undamped.models.RKNet(2, 2, steps=6)
 
     Reference:
         R. Chen and others. Neural ordinary differential equations. NeurIPS, 2018, table 1.

@@ -76,7 +76,7 @@ class HBNODE(HeavyBall, _SecondOrder):
         solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
 
     Example:
-        >>> model = undamped.HBNODE(2, 2, hidden_size=32)
+        >>> model = undamped.models.HBNODE(2, 2, hidden_size=32)
 
     Reference:
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
@@ -125,7 +125,7 @@ class GHBNODE(HBNODE):
         options: Those of HBNODE but `general`, which is true.
 
     Example:
-        >>> model = undamped.GHBNODE(2, 2, hidden_size=32)
+        >>> model = undamped.models.GHBNODE(2, 2, hidden_size=32)
 
     Reference:
         H. Xia and others. Heavy ball neural ordinary differential equations. NeurIPS, 2021.
@@ -159,7 +159,7 @@ class SONODE(_SecondOrder):
         solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
 
     Example:
-        >>> model = undamped.SONODE(2, 2, hidden_size=32)
+        >>> model = undamped.models.SONODE(2, 2, hidden_size=32)
 
     Reference:
         A. Norcliffe and others. On second order behaviour in augmented neural ODEs. NeurIPS,

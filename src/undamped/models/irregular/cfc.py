@@ -33,7 +33,7 @@ class CfC(JumpNetwork):
         gap: The usual time between two samples; the task says it.
 
     Example:
-        >>> net = undamped.CfC(3, 16)
+        >>> net = undamped.models.CfC(3, 16)
         >>> output, state = net(torch.randn(20, 4, 3), torch.rand(20, 4).cumsum(0))
 
     Reference:

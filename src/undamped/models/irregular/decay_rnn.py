@@ -35,7 +35,7 @@ class DecayRNN(CellNetwork):
         gap: The usual time between two samples; the task says it.
 
     Example:
-        >>> net = undamped.DecayRNN(3, 16)
+        >>> net = undamped.models.DecayRNN(3, 16)
         >>> output, state = net(torch.randn(20, 4, 3), torch.rand(20, 4).cumsum(0))
 
     Reference:

@@ -35,7 +35,7 @@ class GRUD(StampedNetwork):
         gap: The usual time between two samples; the task says it.
 
     Example:
-        >>> net = undamped.GRUD(3, 16, missing=True)
+        >>> net = undamped.models.GRUD(3, 16, missing=True)
         >>> x, seen = torch.randn(20, 4, 3), torch.rand(20, 4, 3) > 0.5
         >>> output, state = net(x, torch.rand(20, 4).cumsum(0), seen)
 

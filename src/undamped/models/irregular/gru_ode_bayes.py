@@ -128,7 +128,7 @@ class GRUODEBayes(StampedModel):
         label_weight: How much a label counts, or a number that is asked for, beside a measurement.
 
     Example:
-        >>> model = undamped.GRUODEBayes(undamped._base.contract.TaskShape(3, 2))
+        >>> model = undamped.models.GRUODEBayes(undamped.models.TaskShape(3, 2))
         >>> x, times = torch.randn(20, 8, 3), torch.rand(20, 8).cumsum(0)
         >>> model(undamped._base.contract.Batch(x, times=times)).shape
         torch.Size([8, 2])

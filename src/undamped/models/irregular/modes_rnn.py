@@ -38,7 +38,7 @@ class ModesRNN(CellNetwork):
         gap: The usual time between two samples; the task says it.
 
     Example:
-        >>> net = undamped.ModesRNN(3, 16)
+        >>> net = undamped.models.ModesRNN(3, 16)
         >>> output, state = net(torch.randn(20, 4, 3), torch.rand(20, 4).cumsum(0))
 
     Reference:

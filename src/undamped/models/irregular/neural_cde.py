@@ -46,7 +46,7 @@ class NeuralCDE(StampedNetwork):
         gap: The usual time between two samples; the task says it.
 
     Example:
-        >>> net = undamped.NeuralCDE(3, 16, control="cubic")
+        >>> net = undamped.models.NeuralCDE(3, 16, control="cubic")
         >>> output, state = net(torch.randn(20, 4, 3), torch.rand(20, 4).cumsum(0))
 
     Reference:

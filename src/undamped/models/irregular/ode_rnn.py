@@ -50,7 +50,7 @@ class ODERNN(CellNetwork):
         gap: The usual time between two samples; the task says it.
 
     Example:
-        >>> net = undamped.ODERNN(3, 16, cell="lstm")
+        >>> net = undamped.models.ODERNN(3, 16, cell="lstm")
         >>> times = torch.rand(20, 4, dtype=torch.float64).cumsum(0)
         >>> output, state = net(torch.randn(20, 4, 3), times)
         >>> output, state = net.step(torch.randn(4, 3), state, dt=0.7)

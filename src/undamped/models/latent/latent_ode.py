@@ -66,7 +66,7 @@ class LatentODE(LatentModel):
         poisson_weight: How much of their log-likelihood is learnt.
 
     Example:
-        >>> model = undamped.LatentODE(undamped._base.contract.TaskShape(3, 2), latent_size=4)
+        >>> model = undamped.models.LatentODE(undamped.models.TaskShape(3, 2), latent_size=4)
         >>> x, times = torch.randn(20, 8, 3), torch.rand(20, 8).cumsum(0)
         >>> model(undamped._base.contract.Batch(x, times=times)).shape
         torch.Size([8, 2])

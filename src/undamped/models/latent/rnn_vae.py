@@ -51,7 +51,7 @@ class RNNVAE(LatentModel):
         label_weight: How much a label counts beside a point.
 
     Example:
-        >>> model = undamped.RNNVAE(undamped._base.contract.TaskShape(3, 2), latent_size=4)
+        >>> model = undamped.models.RNNVAE(undamped.models.TaskShape(3, 2), latent_size=4)
         >>> x, times = torch.randn(20, 8, 3), torch.rand(20, 8).cumsum(0)
         >>> model(undamped._base.contract.Batch(x, times=times)).shape
         torch.Size([8, 2])

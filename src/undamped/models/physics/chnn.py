@@ -54,7 +54,7 @@ class CHNN(MotionModel):
         solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
 
     Example:
-        >>> model = undamped.CHNN(undamped.CHNN.example_shape())
+        >>> model = undamped.models.CHNN(undamped.models.CHNN.example_shape())
         >>> model(torch.randn(5, 8)).shape
         torch.Size([5, 8])
 

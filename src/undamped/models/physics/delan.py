@@ -71,7 +71,7 @@ class DeLaN(LagrangianModel):
         solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
 
     Example:
-        >>> model = undamped.DeLaN(2)
+        >>> model = undamped.models.DeLaN(2)
         >>> forces = model.inverse(torch.randn(5, 4), torch.randn(5, 2))
         >>> sum(forces).shape
         torch.Size([5, 2])

@@ -46,7 +46,7 @@ class EnergyShaping:
 
     Example:
         >>> space = StateSpace(("cos", "sin", "w"), ("cosine", "sine", "velocity"), ("u",))
-        >>> control = EnergyShaping(undamped.SymODEN(space), target=[math.pi])
+        >>> control = EnergyShaping(undamped.models.SymODEN(space), target=[math.pi])
         >>> control(0.0, torch.tensor([[1.0, 0.0, 0.0]])).shape
         torch.Size([1, 1])
 

@@ -49,7 +49,7 @@ class HGN(TaskModel):
         solve: Method, step_size and gradient of the motion: see `StepOptions`.
 
     Example:
-        >>> model = undamped.HGN(undamped.HGN.example_shape())
+        >>> model = undamped.models.HGN(undamped.models.HGN.example_shape())
         >>> films = torch.rand(5, 3, 1, 16, 16)
         >>> model.film(films, [0.0, 0.1, 0.2]).shape
         torch.Size([3, 3, 1, 16, 16])

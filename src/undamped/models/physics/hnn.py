@@ -44,7 +44,7 @@ class HNN(MotionModel):
         solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
 
     Example:
-        >>> model = undamped.HNN(2)
+        >>> model = undamped.models.HNN(2)
         >>> model(torch.randn(5, 4)).shape, model.energy(torch.randn(5, 4)).shape
         (torch.Size([5, 4]), torch.Size([5]))
         >>> model.trajectory(torch.randn(5, 4), [0.1, 0.2, 0.3]).shape

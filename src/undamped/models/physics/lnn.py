@@ -69,7 +69,7 @@ class LNN(LagrangianModel):
         solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
 
     Example:
-        >>> model = undamped.LNN(2)
+        >>> model = undamped.models.LNN(2)
         >>> model(torch.randn(5, 4)).shape, model.energy(torch.randn(5, 4)).shape
         (torch.Size([5, 4]), torch.Size([5]))
 

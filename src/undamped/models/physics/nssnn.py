@@ -56,7 +56,7 @@ class NSSNN(MotionModel):
         gradient: How gradients are taken.
 
     Example:
-        >>> model = undamped.NSSNN(2, hidden_size=16)
+        >>> model = undamped.models.NSSNN(2, hidden_size=16)
         >>> model.trajectory(torch.randn(5, 4), [0.1, 0.2, 0.3]).shape
         torch.Size([3, 5, 4])
 

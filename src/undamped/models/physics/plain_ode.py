@@ -44,7 +44,7 @@ class PlainODE(MotionModel):
         solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
 
     Example:
-        >>> model = undamped.PlainODE(2)
+        >>> model = undamped.models.PlainODE(2)
         >>> model(torch.randn(5, 4)).shape
         torch.Size([5, 4])
 

@@ -48,7 +48,7 @@ class SRNN(MotionModel):
         solve: Method, step_size and gradient: see `StepOptions`.
 
     Example:
-        >>> model = undamped.SRNN(2, hidden_size=16)
+        >>> model = undamped.models.SRNN(2, hidden_size=16)
         >>> model.trajectory(torch.randn(5, 4), [0.1, 0.2, 0.3]).shape
         torch.Size([3, 5, 4])
 

@@ -44,7 +44,7 @@ class SSINN(MotionModel):
         solve: Method, step_size and gradient: see `StepOptions`.
 
     Example:
-        >>> model = undamped.SSINN(1, degree=2)
+        >>> model = undamped.models.SSINN(1, degree=2)
         >>> sorted(model.terms())
         ['p1', 'p1²', 'q1', 'q1²']
 

@@ -62,7 +62,7 @@ class SymODEN(MotionModel):
         solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
 
     Example:
-        >>> model = undamped.SymODEN(2, hidden_size=16)
+        >>> model = undamped.models.SymODEN(2, hidden_size=16)
         >>> model(torch.randn(5, 4)).shape
         torch.Size([5, 4])
 

@@ -138,7 +138,7 @@ class SympNet(StateModel):
             met in training, if none is given. Conditioned, no application is longer.
 
     Example:
-        >>> model = undamped.SympNet(2)
+        >>> model = undamped.models.SympNet(2)
         >>> model.trajectory(torch.randn(5, 4), [0.1, 0.2, 0.3]).shape
         torch.Size([3, 5, 4])
 

@@ -37,7 +37,7 @@ class TaylorNet(MotionModel):
         solve: Method, step_size and gradient: see `StepOptions`.
 
     Example:
-        >>> model = undamped.TaylorNet(2)
+        >>> model = undamped.models.TaylorNet(2)
         >>> model.trajectory(torch.randn(5, 4), [0.1, 0.2, 0.3]).shape
         torch.Size([3, 5, 4])
 

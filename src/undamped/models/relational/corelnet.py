@@ -46,7 +46,7 @@ class CoRelNet(ComparingModel):
 
     Example:
         >>> task = undamped.lab.tasks.build("rmts", holdout=95)
-        >>> model = undamped.CoRelNet(task.task_shape)
+        >>> model = undamped.models.CoRelNet(task.task_shape)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])
 

@@ -40,7 +40,7 @@ class CoRelNetDiff(RelationalModel):
 
     Example:
         >>> task = undamped.lab.tasks.build("comparison", transitive=True)
-        >>> model = undamped.CoRelNetDiff(task.task_shape)
+        >>> model = undamped.models.CoRelNetDiff(task.task_shape)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])
 

@@ -47,7 +47,7 @@ class CoRelNetMix(RelationalModel):
 
     Example:
         >>> task = undamped.lab.tasks.build("comparison")
-        >>> model = undamped.CoRelNetMix(task.task_shape)
+        >>> model = undamped.models.CoRelNetMix(task.task_shape)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])
 

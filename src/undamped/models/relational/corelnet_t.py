@@ -56,7 +56,7 @@ class CoRelNetT(ComparingModel):
 
     Example:
         >>> task = undamped.lab.tasks.build("rmts", holdout=95)
-        >>> model = undamped.CoRelNetT(task.task_shape)
+        >>> model = undamped.models.CoRelNetT(task.task_shape)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])
 

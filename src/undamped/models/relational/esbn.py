@@ -44,7 +44,7 @@ class ESBN(ComparingModel):
 
     Example:
         >>> task = undamped.lab.tasks.build("rmts", holdout=95)
-        >>> model = undamped.ESBN(task.task_shape, hidden_size=32)
+        >>> model = undamped.models.ESBN(task.task_shape, hidden_size=32)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])
 

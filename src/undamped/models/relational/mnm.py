@@ -43,7 +43,7 @@ class MNM(RelationalModel):
 
     Example:
         >>> task = undamped.lab.tasks.build("rmts", holdout=95)
-        >>> model = undamped.MNM(task.task_shape, hidden_size=32)
+        >>> model = undamped.models.MNM(task.task_shape, hidden_size=32)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])
 

@@ -66,7 +66,7 @@ class NTM(RelationalModel):
 
     Example:
         >>> task = undamped.lab.tasks.build("rmts", holdout=95)
-        >>> model = undamped.NTM(task.task_shape, hidden_size=32)
+        >>> model = undamped.models.NTM(task.task_shape, hidden_size=32)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])
 

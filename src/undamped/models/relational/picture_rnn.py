@@ -39,7 +39,7 @@ class PictureRNN(RelationalModel):
 
     Example:
         >>> task = undamped.lab.tasks.build("rmts", holdout=95)
-        >>> model = undamped.PictureRNN(task.task_shape, head="lstm", hidden_size=32)
+        >>> model = undamped.models.PictureRNN(task.task_shape, head="lstm", hidden_size=32)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])
 

@@ -45,7 +45,7 @@ class PrediNet(RelationalModel):
 
     Example:
         >>> task = undamped.lab.tasks.build("rmts", holdout=95)
-        >>> model = undamped.PrediNet(task.task_shape)
+        >>> model = undamped.models.PrediNet(task.task_shape)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])
 

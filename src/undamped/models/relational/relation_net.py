@@ -36,7 +36,7 @@ class RelationNet(RelationalModel):
 
     Example:
         >>> task = undamped.lab.tasks.build("rmts", holdout=95)
-        >>> model = undamped.RelationNet(task.task_shape)
+        >>> model = undamped.models.RelationNet(task.task_shape)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])
 

@@ -52,7 +52,7 @@ class PictureTransformer(RelationalModel):
 
     Example:
         >>> task = undamped.lab.tasks.build("rmts", holdout=95)
-        >>> model = undamped.PictureTransformer(task.task_shape)
+        >>> model = undamped.models.PictureTransformer(task.task_shape)
         >>> model(task.batch("test", 0, 4)).shape
         torch.Size([4, 2])
 

@@ -39,7 +39,7 @@ class Penalised(Watched):
             name = type(self).__name__.removeprefix("Parametrized")
             warnings.warn(
                 f"{name}: {wanted} asks for a penalty, and an optimiser made an "
-                "update without it. Add `undamped.penalty(model)` to the loss, or set the option "
+                "update without it. Add `undamped.nn.penalty(model)` to the loss, or set the option "
                 "to 0.",
                 stacklevel=2,
             )

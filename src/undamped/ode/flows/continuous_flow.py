@@ -112,7 +112,7 @@ class ContinuousFlow(SolvingModule):
             `FlowOptions`.
 
     Example:
-        >>> flow = undamped.ContinuousFlow(ConcatSquashField(2), 2)
+        >>> flow = undamped.ode.ContinuousFlow(ConcatSquashField(2), 2)
         >>> loss = -flow.log_prob(torch.randn(64, 2)).mean()
 
     Reference:

@@ -269,7 +269,7 @@ class StableResidual(nn.Module):
         reversible: Whether back-propagation undoes the layers instead of storing them.
 
     Example:
-        >>> net = undamped.StableResidual(8, 100, kind="hamiltonian")
+        >>> net = undamped.ode.StableResidual(8, 100, kind="hamiltonian")
         >>> net(torch.randn(16, 8)).shape
         torch.Size([16, 8])
 
