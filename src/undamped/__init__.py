@@ -1,32 +1,29 @@
-"""undamped: networks that carry information a long way.
+"""undamped: PyTorch sequence models with long memory.
 
-Public names, nothing else. All of them, and the rooms (`undamped.analysis`, `undamped.ode`,
-`undamped.lab.data`, …), are loaded when they are asked for; the models among the names are those of
-the registry. `__init__.pyi` tells editors and type checkers what there is.
+Layers are in `undamped.nn`, solvers of differential equations in `undamped.ode`, other models in
+`undamped.models`, measurements on any `nn.Module` in `undamped.analysis`, and the workbench in
+`undamped.lab` (`pip install 'undamped[lab]'`). Everything is imported on first access.
 """
 
 from undamped._base.lazy import lazy_names
-from undamped._base.registry import models
 from undamped.version import __version__ as __version__
 
 _NAMES = {
-    "ContinuousFlow": "undamped.ode.flows",
-    "Decoder": "undamped.models.encoder_decoder",
-    "EncoderDecoder": "undamped.models.encoder_decoder",
     "NeuralODE": "undamped.ode.flows",
     "SequenceClassifier": "undamped.lab.estimators",
     "SequenceForecaster": "undamped.lab.estimators",
-    "SequenceModel": "undamped.models.sequence_model",
     "SequenceRegressor": "undamped.lab.estimators",
-    "StableResidual": "undamped.ode.flows",
     "__version__": "undamped.version",
-    "build": "undamped.nn.models",
+    "build": "undamped.models.build",
+    "diagnose": "undamped.lab.report",
     "odeint": "undamped.ode",
     "odeint_adjoint": "undamped.ode",
     "odeint_dense": "undamped.ode",
     "odeint_event": "undamped.ode",
-    "penalty": "undamped.nn.penalties",
     "plain_loops": "undamped.kernels.dispatch",
+    "solve": "undamped.ode",
 }
 
-__getattr__, __dir__ = lazy_names(__name__, _NAMES, models.by_class_name)
+_PACKAGES = ("analysis", "extend", "lab", "models", "nn", "ode")
+
+__getattr__, __dir__ = lazy_names(__name__, _NAMES, _PACKAGES)

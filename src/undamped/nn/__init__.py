@@ -1,22 +1,14 @@
-"""Recurrent cells: one step in time, one file per paper."""
-
-from collections.abc import Callable
+"""Recurrent layers, used like `torch.nn.LSTM`, and their cells: one file per paper."""
 
 from undamped._base.lazy import lazy_names
 from undamped._base.registry import models
-from undamped.nn.bases.cell import Cell
-from undamped.nn.registry import Unrolled
 
 _NAMES = {
     "Cell": "undamped.nn.bases.cell",
+    "Recurrent": "undamped.nn.recurrent",
     "State": "undamped.nn.bases.cell",
-    "network": "undamped.nn.registry",
+    "penalty": "undamped.nn.penalty",
 }
+_CLASSES = models.classes_in(__name__)
 
-
-def _cells() -> dict[str, Callable[[], type[Cell]]]:
-    declared = [entry for entry in models.entries().values() if isinstance(entry, Unrolled)]
-    return {entry.cell.__name__: lambda cell=entry.cell: cell for entry in declared}
-
-
-__getattr__, __dir__ = lazy_names(__name__, _NAMES, _cells)
+__getattr__, __dir__ = lazy_names(__name__, {**_NAMES, **_CLASSES})

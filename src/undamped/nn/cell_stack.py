@@ -7,6 +7,7 @@ inside one tuple for every cell. How a sequence goes through the cells is `recur
 from __future__ import annotations
 
 import inspect
+import textwrap
 import warnings
 from typing import Any, ClassVar
 
@@ -57,6 +58,13 @@ class CellStack(Penalised):
     cell_class: ClassVar[type[Cell]]
     oscillates: ClassVar[bool] = False
     """Whether the step `dt` and the pull `alpha` are those of undamped oscillators."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Give a network the signature and the documentation of its cell, with its own options."""
+        super().__init_subclass__(**kwargs)
+        if "cell_class" in vars(cls):
+            cls.__signature__ = _signature(cls)  # type: ignore[attr-defined]
+            cls.__doc__ = _documentation(cls)
 
     def __init__(
         self,
@@ -293,3 +301,34 @@ def _signature_options(owner: type[CellStack]) -> dict[str, Option]:
         for p in inspect.signature(owner.__init__).parameters.values()
         if p.name != "self"
     }
+
+
+def _signature(network: type[CellStack]) -> inspect.Signature:
+    positional = ("input_size", "hidden_size", "num_layers")
+    kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = [
+        inspect.Parameter(
+            option.name,
+            kinds[option.name in positional],
+            default=option.default,
+            annotation=option.annotation,
+        )
+        for option in network.declared_options().values()
+    ]
+    placement = [inspect.Parameter(name, kinds[0], default=None) for name in ("device", "dtype")]
+    return inspect.Signature(parameters + placement)
+
+
+def _documentation(network: type[CellStack]) -> str:
+    """Return the documentation of the cell with the arguments that all networks share."""
+    text = inspect.getdoc(network.cell_class) or ""
+    before, _, rest = text.partition("\nArgs:\n")
+    after = rest[rest.find("\n\n") :] if "\n\n" in rest else ""
+    shared = documented_arguments(CellStack)
+    arguments = {name: option.description for name, option in network.declared_options().items()}
+    arguments |= {name: shared[name] for name in ("device", "dtype")}
+    lines = [
+        textwrap.fill(f"{name}: {about}", 96, initial_indent="    ", subsequent_indent="        ")
+        for name, about in arguments.items()
+    ]
+    return "\n".join((before, "Args:", *lines)) + after

@@ -8,7 +8,7 @@ each in the same way, and the outputs between them are the only sequences kept.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -25,7 +25,9 @@ from undamped.nn.full_precision import in_full_precision
 from undamped.nn.recurrent import Recurrent
 from undamped.nn.sequence_tensors import join_features, padding_mask, reverse_time
 from undamped.nn.stream import Stream
-from undamped.nn.unicornn import UnICORNNCell
+
+if TYPE_CHECKING:
+    from undamped.nn.unicornn import UnICORNNCell
 
 
 class OscillatorNetwork(Recurrent):
@@ -141,9 +143,7 @@ class OscillatorNetwork(Recurrent):
         return implementation(*tensors, gpu=True) in ("numba", "triton")
 
     def _weight(self) -> Tensor:
-        cell = self.cell(0)
-        assert isinstance(cell, UnICORNNCell)
-        return cell.weight
+        return cast("UnICORNNCell", self.cell(0)).weight
 
     def _run_kernels(
         self, x: Tensor, states: list[State], lengths: Tensor | None, *, every: bool
@@ -200,8 +200,7 @@ class OscillatorNetwork(Recurrent):
 
     def _layer(self, at: int, direction: int = 0, alone: int = 0) -> Layer:
         """Describe a layer to the kernels; `alone` is the width of its one joined input."""
-        cell = self.cell(at, direction)
-        assert isinstance(cell, UnICORNNCell)
+        cell = cast("UnICORNNCell", self.cell(at, direction))
         sources = (0,) if alone else self.layer_sources(at + 1)
         widths = (self.input_size, *[self.hidden_size] * self.num_layers)
         sizes = (alone,) if alone else tuple(widths[source] for source in sources)

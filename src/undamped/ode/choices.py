@@ -10,7 +10,8 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError, ShapeError, explain
 from undamped._base.options import convert
-from undamped.ode.gradients.gradient import GradientMethod, gradients
+from undamped._base.registry import gradients
+from undamped.ode.gradients.gradient import GradientMethod
 from undamped.ode.loop.events import Event
 from undamped.ode.methods.solver import Solver
 from undamped.ode.settings import Gradient, Settings, Steps

@@ -1,1 +1,9 @@
-"""What a person would otherwise pick for recordings: models of other libraries, and a guess."""
+"""Baseline models for recordings and forecasts: models of other libraries, the bank, a guess."""
+
+from undamped._base.lazy import lazy_names
+from undamped._base.registry import models
+
+_NAMES: dict[str, str] = {}
+_CLASSES = models.classes_in(__name__)
+
+__getattr__, __dir__ = lazy_names(__name__, _CLASSES)

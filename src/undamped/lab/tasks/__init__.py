@@ -17,4 +17,6 @@ _NAMES = {
     "build": "undamped.lab.tasks.task",
 }
 
-__getattr__, __dir__ = lazy_names(__name__, _NAMES, tasks.by_class_name)
+_CLASSES = tasks.classes_in(__name__)
+
+__getattr__, __dir__ = lazy_names(__name__, {**_NAMES, **_CLASSES})

@@ -11,7 +11,6 @@ from undamped._base.errors import OptionError, explain
 from undamped._base.options import check_against, options_of, unknown_name
 from undamped._base.registry import models
 from undamped.nn.bases.cell import Cell
-from undamped.nn.registry import Unrolled
 from undamped.ode.fields.bottleneck import BottleneckField
 from undamped.ode.fields.concat_squash import ConcatSquashField
 from undamped.ode.fields.gru_field import GRUField
@@ -67,11 +66,10 @@ def cell_named(name: str, input_size: int, hidden_size: int, options: Mapping[st
         hidden_size: Its units.
         options: Its own options.
     """
-    entries = models.entries()
-    cells = [known for known, entry in entries.items() if isinstance(entry, Unrolled)]
-    if name not in cells:
-        raise unknown_name("cell", name, cells)
-    cell_class = entries[name].cell
+    cell_class = getattr(models[name], "cell_class", None) if name in models else None
+    if cell_class is None:
+        recurrent = [entry for entry in models if hasattr(models[entry], "cell_class")]
+        raise unknown_name("cell", name, recurrent)
     chosen = check_against(name, options_of(cell_class), options)
     cell = cell_class(input_size, hidden_size, **cell_class.layer_options(chosen, 1, 1))
     if None in cell.state_sizes:

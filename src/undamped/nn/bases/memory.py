@@ -40,8 +40,7 @@ def recurrence_of(
     name: str, input_size: int, hidden_size: int, nonlinearity: Nonlinearity | None
 ) -> Cell:
     """Build the recurrent part of a memory cell from the registry name of its network."""
-    entry = models.entries().get(name)
-    kind = getattr(entry, "cell", None)
+    kind = getattr(models[name], "cell_class", None) if name in models else None
     if kind is None or kind.state_names[0] != "hidden" or issubclass(kind, MemoryCell):
         raise OptionError(
             explain(

@@ -1,8 +1,5 @@
 """Fields: dy/dt of the neural-ODE family, one file per paper."""
 
-from importlib import import_module
-from typing import Any
-
 from undamped.ode.fields.augmented import Augmentation
 from undamped.ode.fields.bottleneck import BottleneckField
 from undamped.ode.fields.concat_squash import ConcatSquashField
@@ -26,12 +23,3 @@ __all__ = [
     "SecondOrderField",
     "WithIntegral",
 ]
-
-_FLOWS = ("ContinuousFlow", "FlowResult", "NeuralODE", "StableResidual", "StackedODE")
-
-
-def __getattr__(name: str) -> Any:
-    """Find what integrates a field in `undamped.ode.flows`, where it lives now."""
-    if name in _FLOWS:
-        return getattr(import_module("undamped.ode.flows"), name)
-    raise AttributeError(f"module 'undamped.ode.fields' has no attribute '{name}'")

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from torch import Tensor
 
-from undamped._base.registry import Registry
+from undamped._base.registry import gradients
 
 if TYPE_CHECKING:
     from undamped.ode.methods.solver import Solver
     from undamped.ode.problem import Problem
 
-gradients: Registry[type[GradientMethod]] = Registry("gradient", package="undamped.ode.gradients")
 Found = tuple[Tensor, list[Tensor | None]]
 """Gradients with respect to the start and to every tensor the field depends on."""
 MethodClass = TypeVar("MethodClass", bound="type[GradientMethod]")

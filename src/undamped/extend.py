@@ -1,0 +1,1 @@
+"""undamped.extend placeholder."""

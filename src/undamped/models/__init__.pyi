@@ -1,0 +1,60 @@
+"""Models beyond recurrent layers: physics, continuous depth, irregular time, latent, relational.
+
+Written by `python -m undamped._base.index`; do not edit.
+"""
+
+from undamped.models.build import build as build
+from undamped.models.continuous.antisymmetric import AntisymmetricNODE as AntisymmetricNODE
+from undamped.models.continuous.antisymmetric import LinearAntisymmetricNODE as LinearAntisymmetricNODE
+from undamped.models.continuous.data_controlled import DataControlledNODE as DataControlledNODE
+from undamped.models.continuous.depth_variant import DepthVariantNODE as DepthVariantNODE
+from undamped.models.continuous.flow import FFJORD as FFJORD
+from undamped.models.continuous.images import ConvHBNODE as ConvHBNODE
+from undamped.models.continuous.images import ConvNODE as ConvNODE
+from undamped.models.continuous.images import ConvSONODE as ConvSONODE
+from undamped.models.continuous.node import NODE as NODE
+from undamped.models.continuous.odetoode import ODEtoODE as ODEtoODE
+from undamped.models.continuous.residual import ResNet as ResNet
+from undamped.models.continuous.residual import StableResidualModel as StableResidualModel
+from undamped.models.continuous.rk_net import RKNet as RKNet
+from undamped.models.continuous.second_order import GHBNODE as GHBNODE
+from undamped.models.continuous.second_order import HBNODE as HBNODE
+from undamped.models.continuous.second_order import SONODE as SONODE
+from undamped.models.encoder_decoder import Decoder as Decoder
+from undamped.models.encoder_decoder import EncoderDecoder as EncoderDecoder
+from undamped.models.irregular.cfc import CfC as CfC
+from undamped.models.irregular.decay_rnn import DecayRNN as DecayRNN
+from undamped.models.irregular.gru_d import GRUD as GRUD
+from undamped.models.irregular.gru_ode_bayes import GRUODEBayes as GRUODEBayes
+from undamped.models.irregular.modes_rnn import ModesRNN as ModesRNN
+from undamped.models.irregular.neural_cde import NeuralCDE as NeuralCDE
+from undamped.models.irregular.ode_rnn import ODERNN as ODERNN
+from undamped.models.latent.latent_ode import LatentODE as LatentODE
+from undamped.models.latent.ode2vae import ODE2VAE as ODE2VAE
+from undamped.models.latent.rnn_vae import RNNVAE as RNNVAE
+from undamped.models.physics.chnn import CHNN as CHNN
+from undamped.models.physics.delan import DeLaN as DeLaN
+from undamped.models.physics.hgn import HGN as HGN
+from undamped.models.physics.hnn import HNN as HNN
+from undamped.models.physics.lnn import LNN as LNN
+from undamped.models.physics.nssnn import NSSNN as NSSNN
+from undamped.models.physics.plain_ode import PlainODE as PlainODE
+from undamped.models.physics.srnn import SRNN as SRNN
+from undamped.models.physics.ssinn import SSINN as SSINN
+from undamped.models.physics.symoden import SymODEN as SymODEN
+from undamped.models.physics.sympnet import SympNet as SympNet
+from undamped.models.physics.taylor_net import TaylorNet as TaylorNet
+from undamped.models.point_model import PointModel as PointModel
+from undamped.models.relational.corelnet import CoRelNet as CoRelNet
+from undamped.models.relational.corelnet_diff import CoRelNetDiff as CoRelNetDiff
+from undamped.models.relational.corelnet_mix import CoRelNetMix as CoRelNetMix
+from undamped.models.relational.corelnet_t import CoRelNetT as CoRelNetT
+from undamped.models.relational.esbn import ESBN as ESBN
+from undamped.models.relational.mnm import MNM as MNM
+from undamped.models.relational.ntm import NTM as NTM
+from undamped.models.relational.picture_rnn import PictureRNN as PictureRNN
+from undamped.models.relational.predinet import PrediNet as PrediNet
+from undamped.models.relational.relation_net import RelationNet as RelationNet
+from undamped.models.relational.transformer import PictureTransformer as PictureTransformer
+from undamped.models.sequence_model import SequenceModel as SequenceModel
+from undamped.models.task_model import TaskModel as TaskModel

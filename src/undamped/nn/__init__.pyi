@@ -1,0 +1,55 @@
+"""Recurrent layers, used like `torch.nn.LSTM`, and their cells: one file per paper.
+
+Written by `python -m undamped._base.index`; do not edit.
+"""
+
+from undamped.nn.antisymmetric import AntisymmetricRNN as AntisymmetricRNN
+from undamped.nn.antisymmetric import GatedAntisymmetricRNN as GatedAntisymmetricRNN
+from undamped.nn.bases.cell import Cell as Cell
+from undamped.nn.bases.cell import State as State
+from undamped.nn.cornn import coRNN as coRNN
+from undamped.nn.dlinoss import DLinOSS as DLinOSS
+from undamped.nn.eurnn import EURNN as EURNN
+from undamped.nn.exprnn import expRNN as expRNN
+from undamped.nn.fastrnn import FastGRNN as FastGRNN
+from undamped.nn.fastrnn import FastRNN as FastRNN
+from undamped.nn.full_capacity_urnn import FullCapacityURNN as FullCapacityURNN
+from undamped.nn.goru import GORU as GORU
+from undamped.nn.gru import GRU as GRU
+from undamped.nn.incremental import IncrementalRNN as IncrementalRNN
+from undamped.nn.indrnn import DenseIndRNN as DenseIndRNN
+from undamped.nn.indrnn import IndRNN as IndRNN
+from undamped.nn.indrnn import ResidualIndRNN as ResidualIndRNN
+from undamped.nn.irnn import IRNN as IRNN
+from undamped.nn.lem import LEM as LEM
+from undamped.nn.linoss import LinOSS as LinOSS
+from undamped.nn.lipschitz import LipschitzRNN as LipschitzRNN
+from undamped.nn.lru import LRU as LRU
+from undamped.nn.lstm import LSTM as LSTM
+from undamped.nn.memrnn import MemLSTM as MemLSTM
+from undamped.nn.memrnn import MemRNN as MemRNN
+from undamped.nn.mingru import MinGRU as MinGRU
+from undamped.nn.mingru import MinLSTM as MinLSTM
+from undamped.nn.momentum_lstm import AdamLSTM as AdamLSTM
+from undamped.nn.momentum_lstm import MomentumLSTM as MomentumLSTM
+from undamped.nn.momentum_lstm import NesterovLSTM as NesterovLSTM
+from undamped.nn.momentum_lstm import RMSPropLSTM as RMSPropLSTM
+from undamped.nn.momentum_rnn import AdamRNN as AdamRNN
+from undamped.nn.momentum_rnn import MomentumRNN as MomentumRNN
+from undamped.nn.momentum_rnn import NesterovRNN as NesterovRNN
+from undamped.nn.momentum_rnn import RMSPropRNN as RMSPropRNN
+from undamped.nn.nnrnn import nnRNN as nnRNN
+from undamped.nn.ornn import oRNN as oRNN
+from undamped.nn.penalty import penalty as penalty
+from undamped.nn.recurrent import Recurrent as Recurrent
+from undamped.nn.relrnn import RelLSTM as RelLSTM
+from undamped.nn.relrnn import RelRNN as RelRNN
+from undamped.nn.residual_unicornn import ResidualUnICORNN as ResidualUnICORNN
+from undamped.nn.rnn import RNN as RNN
+from undamped.nn.rnn_orth import RNNOrth as RNNOrth
+from undamped.nn.sab import SAB as SAB
+from undamped.nn.scornn import scoRNN as scoRNN
+from undamped.nn.spectral import SpectralRNN as SpectralRNN
+from undamped.nn.sru import SRU as SRU
+from undamped.nn.unicornn import UnICORNN as UnICORNN
+from undamped.nn.urnn import uRNN as uRNN

@@ -1,0 +1,67 @@
+"""Solvers of ordinary differential equations, fields, and neural ODEs.
+
+Written by `python -m undamped._base.index`; do not edit.
+"""
+
+from undamped.ode.flows.continuous_flow import ContinuousFlow as ContinuousFlow
+from undamped.ode.flows.continuous_flow import FlowResult as FlowResult
+from undamped.ode.flows.neural_ode import NeuralODE as NeuralODE
+from undamped.ode.flows.stable_residual import StableResidual as StableResidual
+from undamped.ode.flows.stacked import StackedODE as StackedODE
+from undamped.ode.iterate import Reached as Reached
+from undamped.ode.iterate import iterate as iterate
+from undamped.ode.loop.control import StepControl as StepControl
+from undamped.ode.loop.dense import DenseOutput as DenseOutput
+from undamped.ode.loop.events import Event as Event
+from undamped.ode.methods.adams import ExplicitAdams as ExplicitAdams
+from undamped.ode.methods.adams import ImplicitAdams as ImplicitAdams
+from undamped.ode.methods.explicit.dopri5 import Dopri5 as Dopri5
+from undamped.ode.methods.explicit.dopri8 import Dopri8 as Dopri8
+from undamped.ode.methods.explicit.fehlberg2 import Fehlberg2 as Fehlberg2
+from undamped.ode.methods.explicit.heun2 import Heun2 as Heun2
+from undamped.ode.methods.explicit.heun3 import Heun3 as Heun3
+from undamped.ode.methods.explicit.low_order import Bosh3 as Bosh3
+from undamped.ode.methods.explicit.low_order import Euler as Euler
+from undamped.ode.methods.explicit.low_order import Heun as Heun
+from undamped.ode.methods.explicit.low_order import Midpoint as Midpoint
+from undamped.ode.methods.explicit.low_order import RK4 as RK4
+from undamped.ode.methods.explicit.tsit5 import Tsit5 as Tsit5
+from undamped.ode.methods.hyper.solver import CorrectionNetwork as CorrectionNetwork
+from undamped.ode.methods.hyper.solver import HyperSolver as HyperSolver
+from undamped.ode.methods.implicit.auto import Auto as Auto
+from undamped.ode.methods.implicit.diagonal import ImplicitEuler as ImplicitEuler
+from undamped.ode.methods.implicit.diagonal import ImplicitMidpoint as ImplicitMidpoint
+from undamped.ode.methods.implicit.diagonal import SDIRK2 as SDIRK2
+from undamped.ode.methods.implicit.diagonal import SDIRK4 as SDIRK4
+from undamped.ode.methods.implicit.diagonal import TRBDF2 as TRBDF2
+from undamped.ode.methods.implicit.diagonal import Trapezoid as Trapezoid
+from undamped.ode.methods.implicit.gauss import Gauss4 as Gauss4
+from undamped.ode.methods.implicit.gauss import Gauss6 as Gauss6
+from undamped.ode.methods.implicit.radau import Radau3 as Radau3
+from undamped.ode.methods.implicit.radau import Radau5 as Radau5
+from undamped.ode.methods.implicit.rodas import Rodas5P as Rodas5P
+from undamped.ode.methods.lie.magnus import Magnus4 as Magnus4
+from undamped.ode.methods.lie.rotating import LinearRotating as LinearRotating
+from undamped.ode.methods.lie.rotating import Rotating as Rotating
+from undamped.ode.methods.lie.steps import Cayley as Cayley
+from undamped.ode.methods.lie.steps import LieEuler as LieEuler
+from undamped.ode.methods.lie.steps import LieMidpoint as LieMidpoint
+from undamped.ode.methods.lie.steps import RKMK4 as RKMK4
+from undamped.ode.methods.reversible.leapfrogs import AsynchronousLeapfrog as AsynchronousLeapfrog
+from undamped.ode.methods.reversible.leapfrogs import ReversibleHeun as ReversibleHeun
+from undamped.ode.methods.reversible.mccallum_foster import McCallumFoster as McCallumFoster
+from undamped.ode.methods.solver import Solver as Solver
+from undamped.ode.methods.symplectic.phase import Separable as Separable
+from undamped.ode.methods.symplectic.separable import Leapfrog as Leapfrog
+from undamped.ode.methods.symplectic.separable import SymplecticEuler as SymplecticEuler
+from undamped.ode.methods.symplectic.separable import Yoshida4 as Yoshida4
+from undamped.ode.methods.symplectic.tao import Tao as Tao
+from undamped.ode.odeint import odeint as odeint
+from undamped.ode.odeint import odeint_adjoint as odeint_adjoint
+from undamped.ode.odeint import odeint_dense as odeint_dense
+from undamped.ode.odeint import odeint_event as odeint_event
+from undamped.ode.record import Statistics as Statistics
+from undamped.ode.record import Status as Status
+from undamped.ode.settings import Settings as Settings
+from undamped.ode.solution import Solution as Solution
+from undamped.ode.solve import solve as solve
