@@ -64,7 +64,10 @@ def probes():
             waves,
         ),
         "motion": Probe(
-            undamped.models.HNN(moving.task_shape, hidden_size=4), torch.randn(4, 2), "motion", moving
+            undamped.models.HNN(moving.task_shape, hidden_size=4),
+            torch.randn(4, 2),
+            "motion",
+            moving,
         ),
     }
 

@@ -304,7 +304,11 @@ def test_a_combination_is_the_mean_of_its_members():
     inputs = torch.stack([standard[i : i + 30] for i in range(24)], dim=1).unsqueeze(-1)
     truth = torch.stack([standard[i + 30 : i + 36] for i in range(24)])
     part, said = [Batch(inputs, truth)], []
-    for kind in (undamped.lab.baselines.SeasonalNaive, undamped.lab.baselines.RidgeOnLags, undamped.lab.baselines.Combination):
+    for kind in (
+        undamped.lab.baselines.SeasonalNaive,
+        undamped.lab.baselines.RidgeOnLags,
+        undamped.lab.baselines.Combination,
+    ):
         model = kind(shape).double()
         model.learn(part)
         model.learn_also(part)

@@ -185,7 +185,9 @@ def on_a_union_grid(net, x, times, lengths):
 @pytest.mark.parametrize("cell", ["gru", "lstm", "unicornn"])
 def test_own_stamps_are_a_union_grid_without_its_cost(cell):
     torch.manual_seed(0)
-    net = undamped.models.ODERNN(3, 6, cell=cell, method="dopri5", tolerance=1e-8, missing=True).double()
+    net = undamped.models.ODERNN(
+        3, 6, cell=cell, method="dopri5", tolerance=1e-8, missing=True
+    ).double()
     x, times, _, lengths = example()
     x = x.nan_to_num(0.2)
     own, _ = net.states(x, times, torch.ones_like(x, dtype=torch.bool), lengths)

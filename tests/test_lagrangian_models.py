@@ -60,7 +60,9 @@ def seen(q):
 
 @pytest.mark.parametrize("masses", ["unit", "learned"])
 def test_lnn_is_the_equation_of_euler_and_lagrange(masses):
-    model = made(undamped.models.LNN(MIXED, hidden_size=5, hidden_layers=2, speed=2.0, masses=masses))
+    model = made(
+        undamped.models.LNN(MIXED, hidden_size=5, hidden_layers=2, speed=2.0, masses=masses)
+    )
     z, u = states(model)
 
     def mass(q):

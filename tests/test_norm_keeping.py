@@ -343,7 +343,9 @@ def test_a_flow_that_is_too_fast_says_so():
     model.field.form.data.mul_(3e3)
     with pytest.raises(SolveError, match="change too fast"):
         model(torch.randn(2, 2))
-    few = undamped.models.ODEtoODE(2, 2, hidden_size=4, form="isospectral", depth=20.0, matrix_steps=1)
+    few = undamped.models.ODEtoODE(
+        2, 2, hidden_size=4, form="isospectral", depth=20.0, matrix_steps=1
+    )
     with pytest.raises(OptionError, match="matrix_steps: expected steps short enough"):
         few(torch.randn(2, 2))
 

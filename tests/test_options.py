@@ -100,7 +100,7 @@ def test_unknown_names_suggest_the_nearest():
 
 
 def test_a_name_is_entered_once():
-    registry: Registry[type] = Registry("thing")
+    registry: Registry[type] = Registry("thing", {})
     registry.register("a")(int)
     with pytest.raises(OptionError, match="expected a name that is free"):
         registry.register("a")(float)

@@ -267,7 +267,9 @@ def test_a_feature_that_never_varied_is_not_believed_when_it_does():
     torch.manual_seed(0)
     quiet = torch.rand(50, 40, 1).double()
     quiet[10] = 3.0  # the same peak in all sequences learnt from
-    model = undamped.lab.baselines.OscillatorBank(TaskShape(1, 1, answer="number"), oscillators=30).double()
+    model = undamped.lab.baselines.OscillatorBank(
+        TaskShape(1, 1, answer="number"), oscillators=30
+    ).double()
     model.learn([Batch(quiet, quiet.mean(0))])
     model.learn_also([])
     loud = quiet.clone()

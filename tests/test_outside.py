@@ -22,14 +22,19 @@ MEMBERS = '''
 import torch
 from torch import nn
 
-from undamped.nn import Cell, network
-from undamped._base.options import Fraction, PositiveInt
-from undamped._base.registry import tasks
-from undamped.lab.tasks import Batch, Chance
-from undamped.lab.tasks.task import GeneratedTask
+from undamped.extend import (
+    Batch,
+    Cell,
+    Chance,
+    Fraction,
+    GeneratedTask,
+    PositiveInt,
+    Recurrent,
+    register_model,
+    register_task,
+)
 
 
-@network("leaky", "LeakyRNN")
 class LeakyCell(Cell):
     """Leaky RNN: the state goes a share of the way.
 
@@ -55,7 +60,14 @@ class LeakyCell(Cell):
         return (h + self.leak * (torch.tanh(projected + self.mix(h)) - h),)
 
 
-@tasks.register("parity")
+@register_model("leaky")
+class LeakyRNN(Recurrent):
+    """Stacked leaky layers."""
+
+    cell_class = LeakyCell
+
+
+@register_task("parity")
 class Parity(GeneratedTask):
     """Say whether the number of ones is odd.
 
@@ -84,7 +96,7 @@ def alone(monkeypatch):
     """Forget afterwards what a test enters."""
     for registry in (models, tasks, solvers):
         list(registry)
-        for name in ("_entries", "_made", "_sources"):
+        for name in ("_entries", "_sources"):
             monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
     monkeypatch.setattr(outside, "_loaded", {})
     monkeypatch.setenv(outside.VARIABLE, "")

@@ -20,7 +20,9 @@ from undamped.lab.training import fit
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(0)
-    made = undamped.models.HGN(undamped.models.HGN.example_shape(), hidden_size=8, channels=2, step_size=0.1)
+    made = undamped.models.HGN(
+        undamped.models.HGN.example_shape(), hidden_size=8, channels=2, step_size=0.1
+    )
     return made.double().eval()
 
 

@@ -267,7 +267,9 @@ def test_any_recurrent_network_reads_codes():
             model = undamped.build("picture-rnn", shape=task.task_shape, head=head, hidden_size=4)
             assert model(batch).shape == (3, 2)
         shape = task.task_shape
-        model = undamped.models.PictureRNN(shape, head="unicornn", hidden_size=4, head_options=["dt=0.3"])
+        model = undamped.models.PictureRNN(
+            shape, head="unicornn", hidden_size=4, head_options=["dt=0.3"]
+        )
         assert model.network.cell_options["dt"] == 0.3
     with pytest.raises(UnknownNameError, match=r"option of unicornn 'dtt'.*Did you mean 'dt'"):
         undamped.models.PictureRNN(shape, head="unicornn", head_options=["dtt=0.3"])

@@ -32,7 +32,7 @@ def lazy_names(
             setattr(sys.modules[package], name, value)  # found without this function from now on
             return value
         # An import of a submodule asks for the attribute first.
-        is_package = hasattr(sys.modules[package], "__path__")
+        is_package = "__path__" in vars(sys.modules[package])
         if is_package and name[:1] != "_" and importlib.util.find_spec(f"{package}.{name}"):
             return importlib.import_module(f"{package}.{name}")
         raise AttributeError(f"module '{package}' has no attribute '{name}'")

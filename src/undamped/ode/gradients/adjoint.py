@@ -9,7 +9,7 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError, explain
 from undamped.ode.gradients.batch_adjoint import BatchAdjoint
-from undamped.ode.gradients.gradient import Found, GradientMethod, register
+from undamped.ode.gradients.gradient import Found, GradientMethod, register_gradient
 from undamped.ode.gradients.implicit_adjoint import ImplicitAdjoint
 from undamped.ode.gradients.sample_adjoint import SampleAdjoint
 from undamped.ode.methods.solver import Solver
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from undamped.ode.problem import Problem
 
 
-@register("adjoint")
+@register_gradient("adjoint")
 class Adjoint(GradientMethod):
     """The gradient of the true solution rather than of the numbers returned."""
 

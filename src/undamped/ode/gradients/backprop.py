@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from undamped.ode.gradients.gradient import Found, GradientMethod, register
+from undamped.ode.gradients.gradient import Found, GradientMethod, register_gradient
 
 if TYPE_CHECKING:
     from undamped.ode.problem import Problem
 
 
-@register("backprop")
+@register_gradient("backprop")
 class Backprop(GradientMethod):
     """The whole graph is kept, so that gradients of gradients work and nothing is repeated."""
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from undamped.ode.gradients.gradient import Found, GradientMethod, register
+from undamped.ode.gradients.gradient import Found, GradientMethod, register_gradient
 from undamped.ode.gradients.replay import Replay
 
 if TYPE_CHECKING:
     from undamped.ode.problem import Problem
 
 
-@register("checkpoint")
+@register_gradient("checkpoint")
 class Checkpoint(GradientMethod):
     """Exact; the memory of one piece at a time beside the states."""
 

@@ -58,7 +58,7 @@ class GradientMethod(ABC):
         """
 
 
-def register(name: str) -> Callable[[MethodClass], MethodClass]:
+def register_gradient(name: str) -> Callable[[MethodClass], MethodClass]:
     """Return a decorator that names a gradient method and enters it in the registry."""
 
     def enter(method: MethodClass) -> MethodClass:

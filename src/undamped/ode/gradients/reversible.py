@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from undamped._base.errors import OptionError, explain
-from undamped.ode.gradients.gradient import Found, GradientMethod, register
+from undamped.ode.gradients.gradient import Found, GradientMethod, register_gradient
 from undamped.ode.gradients.replay import Replay
 from undamped.ode.methods.solver import Solver
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from undamped.ode.problem import Problem
 
 
-@register("reversible")
+@register_gradient("reversible")
 class Reversible(GradientMethod):
     """Exact to rounding; memory independent of the number of steps."""
 

@@ -20,7 +20,7 @@ from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt, Range
 from undamped.ode.methods.combine import combine
 from undamped.ode.methods.explicit.low_order import RK4
-from undamped.ode.methods.solver import Field, Number, Solver, SolverState, register
+from undamped.ode.methods.solver import Field, Number, Solver, SolverState, register_solver
 from undamped.ode.methods.stage_times import stage_times
 
 Order = Annotated[int, Range(low=2, high=8)]
@@ -92,7 +92,7 @@ class Adams(Solver):
         return combine(y, h, _weights(nodes), slopes)
 
 
-@register("explicit-adams")
+@register_solver("explicit-adams")
 class ExplicitAdams(Adams):
     """Adams–Bashforth: one evaluation a step.
 
@@ -106,7 +106,7 @@ class ExplicitAdams(Adams):
     aliases = ("adams",)
 
 
-@register("implicit-adams")
+@register_solver("implicit-adams")
 class ImplicitAdams(Adams):
     """Adams–Bashforth–Moulton: predicted by the explicit method, corrected by the implicit one.
 

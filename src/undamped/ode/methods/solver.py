@@ -186,7 +186,7 @@ class Stepper:
         return
 
 
-def register(name: str) -> Callable[[SolverClass], SolverClass]:
+def register_solver(name: str) -> Callable[[SolverClass], SolverClass]:
     """Return a decorator that names a solver class and enters it in the registry."""
 
     def enter(solver: SolverClass) -> SolverClass:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.explicit.tableau import Tableau
-from undamped.ode.methods.solver import register
+from undamped.ode.methods.solver import register_solver
 
 
-@register("dopri5")
+@register_solver("dopri5")
 class Dopri5(RungeKutta):
     """Dormand–Prince 5(4): the usual choice for fields that are not stiff.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.explicit.tableau import Tableau
-from undamped.ode.methods.solver import register
+from undamped.ode.methods.solver import register_solver
 
 
-@register("dopri8")
+@register_solver("dopri8")
 class Dopri8(RungeKutta):
     """Prince–Dormand 8(7) with thirteen stages: for smooth fields and tight tolerances.
 

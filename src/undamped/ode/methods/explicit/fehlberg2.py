@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.explicit.tableau import Tableau
-from undamped.ode.methods.solver import register
+from undamped.ode.methods.solver import register_solver
 
 
-@register("fehlberg2")
+@register_solver("fehlberg2")
 class Fehlberg2(RungeKutta):
     """Fehlberg 2(1): the first evaluation at the end of a step serves the estimate only.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.explicit.tableau import Tableau
-from undamped.ode.methods.solver import register
+from undamped.ode.methods.solver import register_solver
 
 
-@register("heun3")
+@register_solver("heun3")
 class Heun3(RungeKutta):
     """Heun's method of order three."""
 

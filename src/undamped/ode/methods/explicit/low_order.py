@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.explicit.tableau import Tableau
-from undamped.ode.methods.solver import register
+from undamped.ode.methods.solver import register_solver
 
 
-@register("euler")
+@register_solver("euler")
 class Euler(RungeKutta):
     """Euler's method, order one: y' = y + h f(t, y)."""
 
@@ -15,7 +15,7 @@ class Euler(RungeKutta):
     tableau = Tableau((0.0,), (), (1.0,))
 
 
-@register("midpoint")
+@register_solver("midpoint")
 class Midpoint(RungeKutta):
     """The explicit midpoint rule, order two."""
 
@@ -23,7 +23,7 @@ class Midpoint(RungeKutta):
     tableau = Tableau((0.0, 0.5), ((0.5,),), (0.0, 1.0))
 
 
-@register("heun")
+@register_solver("heun")
 class Heun(RungeKutta):
     """Heun's method, order two, with Euler's as companion."""
 
@@ -33,7 +33,7 @@ class Heun(RungeKutta):
     tableau = Tableau((0.0, 1.0), ((1.0,),), (0.5, 0.5), (-0.5, 0.5))
 
 
-@register("bosh3")
+@register_solver("bosh3")
 class Bosh3(RungeKutta):
     """Bogacki and Shampine's method of order three (1989), with a companion of order two."""
 
@@ -50,7 +50,7 @@ class Bosh3(RungeKutta):
     )
 
 
-@register("rk4")
+@register_solver("rk4")
 class RK4(RungeKutta):
     """The classical Runge–Kutta method, order four."""
 

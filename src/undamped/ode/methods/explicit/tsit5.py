@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.explicit.tableau import Tableau
-from undamped.ode.methods.solver import register
+from undamped.ode.methods.solver import register_solver
 
 
-@register("tsit5")
+@register_solver("tsit5")
 class Tsit5(RungeKutta):
     """Tsitouras 5(4): the cost of Dormand–Prince and usually a smaller error.
 

@@ -12,13 +12,13 @@ from undamped._base.options import PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import solvers
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
-from undamped.ode.methods.solver import Field, Number, Solver, SolverState, register
+from undamped.ode.methods.solver import Field, Number, Solver, SolverState, register_solver
 from undamped.ode.methods.stage_times import stage_times
 
 Correction = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 
 
-@register("hyper")
+@register_solver("hyper")
 class HyperSolver(Solver):
     """A base method of order p plus a learned correction of its next term.
 

@@ -23,7 +23,7 @@ from undamped.ode.loop.norm import ErrorNorm
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.implicit.method import ImplicitMethod
 from undamped.ode.methods.implicit.stepper import ImplicitStepper
-from undamped.ode.methods.solver import Field, Number, Solver, SolverState, Stepper, register
+from undamped.ode.methods.solver import Field, Number, Solver, SolverState, Stepper, register_solver
 
 LIMIT = 2.8
 """h·rate above which an explicit step is held back by stability."""
@@ -34,7 +34,7 @@ STABLE = 1.0
 BACK = 10
 
 
-@register("auto")
+@register_solver("auto")
 class Auto(Solver):
     """Explicit steps while the field is mild, implicit ones while it is stiff.
 

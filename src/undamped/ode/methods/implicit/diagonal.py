@@ -14,7 +14,7 @@ from undamped.ode.methods.implicit.lanes import some
 from undamped.ode.methods.implicit.method import Attempt, ImplicitMethod
 from undamped.ode.methods.implicit.stability import A_STABLE, L_STABLE
 from undamped.ode.methods.implicit.stage_equations import StageEquations
-from undamped.ode.methods.solver import Field, Number, register
+from undamped.ode.methods.solver import Field, Number, register_solver
 from undamped.ode.methods.stage_times import stage_times
 
 
@@ -164,7 +164,7 @@ class DiagonallyImplicit(ImplicitMethod):
         return attempt.line.solve(0, raw / self.gamma)
 
 
-@register("implicit-euler")
+@register_solver("implicit-euler")
 class ImplicitEuler(DiagonallyImplicit):
     """Implicit Euler: order one.
 
@@ -177,7 +177,7 @@ class ImplicitEuler(DiagonallyImplicit):
     gamma, nodes, lower, weights = 1.0, (1.0,), ((),), (1.0,)
 
 
-@register("implicit-midpoint")
+@register_solver("implicit-midpoint")
 class ImplicitMidpoint(DiagonallyImplicit):
     """The implicit midpoint rule: order two, symmetric, symplectic for every Hamiltonian.
 
@@ -192,7 +192,7 @@ class ImplicitMidpoint(DiagonallyImplicit):
     gamma, nodes, lower, weights = 0.5, (0.5,), ((),), (1.0,)
 
 
-@register("trapezoid")
+@register_solver("trapezoid")
 class Trapezoid(DiagonallyImplicit):
     """The trapezoidal rule: order two, symmetric.
 
@@ -209,7 +209,7 @@ class Trapezoid(DiagonallyImplicit):
 _ROOT = math.sqrt(2)
 
 
-@register("sdirk2")
+@register_solver("sdirk2")
 class SDIRK2(DiagonallyImplicit):
     """Two stages with one matrix: order two, for fixed steps.
 
@@ -229,7 +229,7 @@ class SDIRK2(DiagonallyImplicit):
     weights = (1 - gamma, gamma)
 
 
-@register("trbdf2")
+@register_solver("trbdf2")
 class TRBDF2(DiagonallyImplicit):
     """TR-BDF2: a trapezoidal step followed by the second backward difference formula.
 
@@ -258,7 +258,7 @@ class TRBDF2(DiagonallyImplicit):
     )
 
 
-@register("sdirk4")
+@register_solver("sdirk4")
 class SDIRK4(DiagonallyImplicit):
     """Hairer and Wanner's method of order four, with a companion of order three.
 

@@ -6,12 +6,12 @@ import math
 
 from undamped.ode.methods.implicit.fully_implicit import FullyImplicit
 from undamped.ode.methods.implicit.stability import A_STABLE
-from undamped.ode.methods.solver import register
+from undamped.ode.methods.solver import register_solver
 
 _THREE, _FIFTEEN = math.sqrt(3), math.sqrt(15)
 
 
-@register("gauss4")
+@register_solver("gauss4")
 class Gauss4(FullyImplicit):
     """Two Gauss points: order four, symmetric, symplectic for every Hamiltonian.
 
@@ -32,7 +32,7 @@ class Gauss4(FullyImplicit):
     weights = (1 / 2, 1 / 2)
 
 
-@register("gauss6")
+@register_solver("gauss6")
 class Gauss6(FullyImplicit):
     """Three Gauss points: order six, symmetric, symplectic for every Hamiltonian.
 

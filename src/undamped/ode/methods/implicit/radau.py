@@ -11,14 +11,14 @@ from torch import Tensor
 from undamped.ode.methods.implicit.fully_implicit import FullyImplicit
 from undamped.ode.methods.implicit.method import Attempt
 from undamped.ode.methods.implicit.stability import L_STABLE
-from undamped.ode.methods.solver import register
+from undamped.ode.methods.solver import register_solver
 
 _ROOT = math.sqrt(6)
 # Hairer and Wanner's error weights.
 _ERROR = ((-13 - 7 * _ROOT) / 3, (-13 + 7 * _ROOT) / 3, -1 / 3)
 
 
-@register("radau3")
+@register_solver("radau3")
 class Radau3(FullyImplicit):
     """Radau IIA of order three, for fixed steps.
 
@@ -37,7 +37,7 @@ class Radau3(FullyImplicit):
     weights = (3 / 4, 1 / 4)
 
 
-@register("radau5")
+@register_solver("radau5")
 class Radau5(FullyImplicit):
     """Radau IIA of order five: the choice for stiff fields and tight tolerances.
 

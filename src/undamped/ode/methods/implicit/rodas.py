@@ -15,7 +15,7 @@ from undamped.ode.methods.combine import combine
 from undamped.ode.methods.implicit.local_field import CoupledError, LocalField
 from undamped.ode.methods.implicit.stability import L_STABLE
 from undamped.ode.methods.implicit.systems import Systems
-from undamped.ode.methods.solver import Field, Number, Solver, SolverState, Stepper, register
+from undamped.ode.methods.solver import Field, Number, Solver, SolverState, Stepper, register_solver
 from undamped.ode.methods.stage_times import stage_times
 
 _GAMMA = 0.21193756319429014
@@ -122,7 +122,7 @@ class _Place:
     systems: Systems
 
 
-@register("rodas5p")
+@register_solver("rodas5p")
 class Rodas5P(Solver):
     """Rodas5P: eight stages, order five, no iterations, a polynomial of order four inside steps.
 

@@ -11,13 +11,13 @@ from undamped.kernels.skew_exponential import skew_exponential
 from undamped.ode.field import CountedField
 from undamped.ode.methods.lie.rotating import LinearRotating, generator_of, rotated
 from undamped.ode.methods.lie.steps import LieMethod, commutator
-from undamped.ode.methods.solver import Field, Number, SolverState, Stepper, register
+from undamped.ode.methods.solver import Field, Number, SolverState, Stepper, register_solver
 from undamped.ode.methods.stage_times import stage_times
 
 GAUSS = 0.5 - math.sqrt(3) / 6, 0.5 + math.sqrt(3) / 6
 
 
-@register("magnus4")
+@register_solver("magnus4")
 class Magnus4(LieMethod):
     """Magnus' series with two Gauss points: one exponential a step, for `LinearRotating` fields.
 

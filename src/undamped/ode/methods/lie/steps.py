@@ -9,7 +9,7 @@ from torch import Tensor
 
 from undamped.kernels.skew_exponential import skew_exponential
 from undamped.ode.methods.lie.rotating import check_rotating, generator_of, rotated
-from undamped.ode.methods.solver import Field, Number, Solver, SolverState, Stepper, register
+from undamped.ode.methods.solver import Field, Number, Solver, SolverState, Stepper, register_solver
 from undamped.ode.methods.stage_times import stage_times
 
 
@@ -36,7 +36,7 @@ def cayley(b: Tensor) -> Tensor:
     return torch.linalg.solve(eye - b / 2, eye + b / 2)
 
 
-@register("lie-euler")
+@register_solver("lie-euler")
 class LieEuler(LieMethod):
     """Lie–Euler: a rotation by the generator at the start.
 
@@ -59,7 +59,7 @@ class LieEuler(LieMethod):
         return (rotated(y, skew_exponential(h * b)),), None
 
 
-@register("lie-midpoint")
+@register_solver("lie-midpoint")
 class LieMidpoint(LieMethod):
     """Lie midpoint: a rotation by the generator half-way, which half a Lie–Euler step finds.
 
@@ -87,7 +87,7 @@ class LieMidpoint(LieMethod):
         return (rotated(y, self.turn(h * generator_of(field, middle, half))),), None
 
 
-@register("cayley")
+@register_solver("cayley")
 class Cayley(LieMidpoint):
     """The midpoint rule with Cayley transforms: linear systems in place of exponentials.
 
@@ -104,7 +104,7 @@ class Cayley(LieMidpoint):
         return cayley(b)
 
 
-@register("rkmk4")
+@register_solver("rkmk4")
 class RKMK4(LieMethod):
     """Runge–Kutta–Munthe-Kaas of order four: the classical method on Ω, where Y' = Y exp(Ω).
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from undamped.ode.methods.solver import Field, Number, Solver, SolverState, register
+from undamped.ode.methods.solver import Field, Number, Solver, SolverState, register_solver
 from undamped.ode.methods.stage_times import stage_times
 
 
-@register("alf")
+@register_solver("alf")
 class AsynchronousLeapfrog(Solver):
     """Asynchronous leapfrog: value y and velocity v take turns; one evaluation a step.
 
@@ -44,7 +44,7 @@ class AsynchronousLeapfrog(Solver):
         return self.step(field, t + h, -h, state)[0]
 
 
-@register("reversible-heun")
+@register_solver("reversible-heun")
 class ReversibleHeun(Solver):
     """Reversible Heun: a second value ŷ runs ahead; one evaluation a step.
 

@@ -10,12 +10,12 @@ from undamped._base.errors import OptionError, explain
 from undamped._base.options import Range
 from undamped._base.registry import solvers
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
-from undamped.ode.methods.solver import Field, Number, Solver, SolverState, register
+from undamped.ode.methods.solver import Field, Number, Solver, SolverState, register_solver
 
 Coupling = Annotated[float, Range(low=0, high=1, open_low=True)]
 
 
-@register("mccallum-foster")
+@register_solver("mccallum-foster")
 class McCallumFoster(Solver):
     """A reversible method around an explicit one, with its order.
 

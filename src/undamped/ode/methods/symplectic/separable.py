@@ -13,13 +13,13 @@ from undamped.ode.methods.solver import (
     Solver,
     SolverState,
     Stepper,
-    register,
+    register_solver,
 )
 from undamped.ode.methods.stage_times import stage_times
 from undamped.ode.methods.symplectic.phase import drift, has_halves, kick, split
 
 
-@register("symplectic-euler")
+@register_solver("symplectic-euler")
 class SymplecticEuler(Solver):
     """Symplectic Euler: kick with the old position, drift with the new momentum.
 
@@ -113,7 +113,7 @@ class KickedStepper(Stepper):
         self._force = None
 
 
-@register("leapfrog")
+@register_solver("leapfrog")
 class Leapfrog(Kicked):
     """Leapfrog, or velocity Verlet: half a kick, a drift, half a kick."""
 
@@ -136,7 +136,7 @@ def _kick_drift_kick(
     return torch.cat((q, p), dim=-1), (force if has_halves(field) else None)
 
 
-@register("yoshida4")
+@register_solver("yoshida4")
 class Yoshida4(Kicked):
     """Yoshida's composition of three leapfrogs, order four; the middle one goes backwards.
 

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from undamped._base.errors import OptionError
 from undamped._base.options import PositiveFloat
-from undamped.ode.methods.solver import Field, Number, Solver, SolverState, register
+from undamped.ode.methods.solver import Field, Number, Solver, SolverState, register_solver
 from undamped.ode.methods.stage_times import stage_times
 from undamped.ode.methods.symplectic.phase import split
 
 
-@register("tao")
+@register_solver("tao")
 class Tao(Solver):
     """Tao's method on a doubled phase space (q, p, x, y), the copies tied by a rotation.
 
