@@ -1,4 +1,7 @@
-"""Where every registered name is defined. Written by `python -m undamped._base.index`; do not edit."""
+"""Where every registered name is defined.
+
+Written by `python -m undamped._base.index`; do not edit.
+"""
 
 MODELS = {
     "adam-lstm": "undamped.nn.momentum_lstm:AdamLSTM",

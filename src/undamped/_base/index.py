@@ -32,7 +32,7 @@ NOTE = "Written by `python -m undamped._base.index`; do not edit."
 
 def index_text() -> str:
     """Return the text of `undamped/_index.py`, after importing every module there is."""
-    lines = [f'"""Where every registered name is defined. {NOTE}"""', ""]
+    lines = [f'"""Where every registered name is defined.\n\n{NOTE}\n"""', ""]
     for constant, (names, packages) in REGISTRIES.items():
         for package in packages:
             _import_modules(package)

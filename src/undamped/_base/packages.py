@@ -1,18 +1,15 @@
-"""Packages a room needs beyond the core: torch, NumPy, Numba and safetensors.
-
-The layers, the solvers and all models run on the core alone. Every other room asks for what it
-uses when it is entered, so that a missing package is one sentence and not a traceback from the
-middle of something.
-"""
+"""Packages beyond the four that the library needs: torch, NumPy, Numba and safetensors."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 
-from undamped._base.errors import MissingPackageError, explain
+from undamped._base.errors import MissingPackageError
 
 CORE = ("torch", "numpy", "numba", "safetensors")
-"""What has to be installed for `import undamped`, the layers, the solvers and all models."""
+"""What layers, solvers, models and analysis need."""
+LAB = ("scipy", "sklearn", "typer", "rich", "matplotlib", "plotly", "pandas", "PIL")
+"""What the workbench needs besides."""
 
 
 def require(what: str, *packages: str) -> None:
@@ -22,20 +19,17 @@ def require(what: str, *packages: str) -> None:
         what: What needs them, as the message should say it.
         packages: Their names, as they are imported.
     """
-    missing = [package for package in packages if not _is_there(package)]
+    missing = [package for package in packages if not _is_installed(package)]
     if missing:
+        extra = "lab" if set(missing) <= set(LAB) else "all"
         raise MissingPackageError(
-            explain(
-                what,
-                expected=" and ".join(packages),
-                got=f"no {' and no '.join(missing)}",
-                remedy="Install what is missing with: pip install 'undamped[all]'",
-            ),
+            f"{what} needs {' and '.join(missing)}. "
+            f"Install what is missing with: pip install 'undamped[{extra}]'",
             name=missing[0],
         )
 
 
-def _is_there(package: str) -> bool:
+def _is_installed(package: str) -> bool:
     try:
         return find_spec(package) is not None
     except ModuleNotFoundError:

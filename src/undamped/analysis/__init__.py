@@ -1,13 +1,8 @@
 """Instruments: they read a model, yours or ours, and show how far information travels in it.
 
 They never train. Each returns a small record that draws itself: `.plot()`, `.picture(path)`, and
-`.to_dict()` for JSON. Those that are entered in `undamped._base.registry.instruments` are measured by
-`undamped diagnose`.
+`.to_dict()` for JSON. Registered instruments are measured by `undamped diagnose`.
 """
-
-from undamped._base.packages import require
-
-require("undamped.analysis", "matplotlib", "plotly", "scipy")
 
 from undamped.analysis.attention import Attention, attention, attention_of
 from undamped.analysis.attention_theory import (
@@ -75,8 +70,6 @@ from undamped.analysis.retention import Retention, retention
 from undamped.analysis.stability import EulerStability, euler_stability
 from undamped.analysis.stiffness import adjoint_decay, compare_stiffness, eigenvalue_pairs
 from undamped.analysis.unicornn import gradient_bound, long_term_gradient, state_bound
-from undamped.lab.instruments.encoder_probe import EncoderProbe, encoder_probe
-from undamped.lab.instruments.generalisation import Generalisation, generalisation
 
 __all__ = [
     "Attention",
@@ -84,11 +77,9 @@ __all__ = [
     "Density",
     "DepthSimulation",
     "EffectiveSteps",
-    "EncoderProbe",
     "Energy",
     "EulerStability",
     "FisherMemory",
-    "Generalisation",
     "GradientComparison",
     "GradientFlow",
     "InapplicableError",
@@ -127,11 +118,9 @@ __all__ = [
     "depth_flow",
     "effective_steps",
     "eigenvalue_pairs",
-    "encoder_probe",
     "energy_drift",
     "euler_stability",
     "fisher_memory",
-    "generalisation",
     "gradient_bound",
     "gradient_flow",
     "henrici_number",

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from undamped._base.errors import OptionError, ShapeError, explain
@@ -142,8 +143,6 @@ def _no_stationary_state(got: str) -> OptionError:
 
 def _double_precision(W: Array) -> tuple[Array, Array]:
     """Return R⁻¹ and G = R⁻¹WR with R Rᵀ = Σ Wᵏ(Wᵏ)ᵀ, by doubling the number of terms."""
-    from scipy.linalg import solve_triangular
-
     upper, power = np.eye(len(W)), W
     with np.errstate(over="ignore", invalid="ignore"):
         for _ in range(MOST_DOUBLINGS):
@@ -159,9 +158,10 @@ def _double_precision(W: Array) -> tuple[Array, Array]:
             power = power @ power
         else:
             raise _no_stationary_state("powers that do not fall to zero")
-    root = upper.T
-    inverse = solve_triangular(root, np.eye(len(W)), lower=True)
-    return inverse, solve_triangular(root, W @ root, lower=True)
+    root = torch.from_numpy(np.ascontiguousarray(upper.T))
+    sides = torch.from_numpy(np.hstack([np.eye(len(W)), W @ upper.T]))
+    solved = torch.linalg.solve_triangular(root, sides, upper=False).numpy()
+    return solved[:, : len(W)], solved[:, len(W) :]
 
 
 def _fixed_point(W: Array, bits: int) -> tuple[Array, Array]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from undamped._base.errors import ShapeError, explain
+from undamped._base.packages import require
 from undamped._base.registry import instruments
 from undamped.analysis.core.figures import PALETTE, new_figure
 from undamped.analysis.core.layout import Layout
@@ -138,6 +139,7 @@ def henrici_number(matrix: ArrayLike) -> float:
     Args:
         matrix: A square matrix.
     """
+    require("the Schur form of a matrix", "scipy")
     from scipy.linalg import schur
 
     form = schur(_square(matrix), output="complex")[0]
@@ -168,6 +170,7 @@ def schur_structure(matrix: ArrayLike, *, bins: int = 20) -> SchurStructure:
         matrix: A square matrix.
         bins: Number of bins of the histogram of angles over [0, π].
     """
+    require("the Schur form of a matrix", "scipy")
     from scipy.linalg import schur
 
     square = _square(matrix)

@@ -27,6 +27,7 @@ from undamped.analysis.core.result import Result
 from undamped.analysis.core.state_gradients import batch_axis
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.time_axis import layout_of
+from undamped.analysis.core.trend import student_quantile
 from undamped.analysis.core.unrolled import State, evaluating, network_inside, unroll
 
 Array = NDArray[Any]
@@ -310,12 +311,10 @@ def _splits(
 
 def _reach(scores: Array) -> Array:
     """Return half the width of the 95 % interval of the mean over folds."""
-    from scipy.stats import t as student
-
     folds = scores.shape[1]
     if folds < 2:
         return np.zeros(len(scores))
-    return student.ppf(0.975, folds - 1) * scores.std(1, ddof=1) / np.sqrt(folds)
+    return student_quantile(0.975, folds - 1) * scores.std(1, ddof=1) / np.sqrt(folds)
 
 
 def _of_task(probe: Probe) -> Retention:

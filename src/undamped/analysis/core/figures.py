@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from undamped._base.packages import require
+
 PALETTE = (
     "#0072B2",
     "#D55E00",
@@ -39,6 +41,7 @@ def new_figure(
         log_x: Whether the horizontal axis counts in decades.
         log_y: Whether the vertical axis counts in decades.
     """
+    require("a figure", "plotly")
     from plotly import graph_objects
 
     figure = graph_objects.Figure()

@@ -147,9 +147,23 @@ class Theory:
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
     """Find where a falling function crosses zero; its start if it begins below."""
-    from scipy.optimize import brentq
-
-    at_low = function(low)
-    if at_low <= 0:
+    above, below = function(low), function(high)
+    if above <= 0:
         return low
-    return float(brentq(function, low, high, xtol=1e-14, rtol=1e-13))  # type: ignore[arg-type]
+    side = 0
+    for _ in range(200):
+        if high - low <= 1e-14 + 1e-13 * abs(high):
+            break
+        # Regula falsi; an end that stays counts half (Illinois), so that both ends move.
+        middle = (low * below - high * above) / (below - above)
+        middle = middle if low < middle < high else (low + high) / 2
+        value = function(middle)
+        if value == 0:
+            return middle
+        if value > 0:
+            low, above = middle, value
+            below, side = (below / 2 if side == 1 else below), 1
+        else:
+            high, below = middle, value
+            above, side = (above / 2 if side == -1 else above), -1
+    return (low + high) / 2

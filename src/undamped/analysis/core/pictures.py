@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from undamped._base.packages import require
 from undamped.analysis.core.result import Frame, Result, frame_of
 from undamped.analysis.core.style import Trace
 
@@ -36,6 +37,7 @@ SYMBOLS = {
 
 def draw(results: Mapping[str, Result], path: Path) -> None:
     """Draw results of one instrument, by the name of their model, into a picture file."""
+    require("a figure file", "matplotlib")
     from matplotlib.figure import Figure
 
     from undamped._base.errors import OptionError, explain

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 from torch import Tensor, nn
 
 from undamped._base.errors import OptionError
 from undamped.analysis.core.time_axis import layout_of
-from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
 from undamped.models.point_model import PointModel
 from undamped.models.sequence_model import SequenceModel
 from undamped.nn import Recurrent
-
-if TYPE_CHECKING:
-    from undamped.lab.instruments.motion import Motion
 
 
 class InapplicableError(OptionError):
@@ -45,7 +41,7 @@ class Probe:
     model: nn.Module
     inputs: Tensor
     name: str = ""
-    task: Task | None = None
+    task: Any = None
     loss: Callable[[Tensor], Tensor] | None = None
     fraction: float = 0.01
     seed: int = 0
@@ -68,13 +64,6 @@ class Probe:
     def moves(self) -> bool:
         """Whether the model is one of a system that moves: what it solves is time, not depth."""
         return isinstance(self.network, StateModel)
-
-    @cached_property
-    def motion(self) -> Motion:
-        """The model's motion beside the true one of its task, followed once for all who ask."""
-        from undamped.lab.instruments.motion import Motion
-
-        return Motion.of(self)
 
     @property
     def in_depth(self) -> bool:

@@ -83,7 +83,7 @@ def measure(subject: Promising, *, seed: int = 0) -> list[Measurement]:
             raise TypeError(
                 explain(
                     f"{type(subject).__name__}, which promises {promise.kind.value}",
-                    expected=f"what undamped._base.promises.{getattr(needs, '__name__', needs)} asks for",
+                    expected=f"the methods of {getattr(needs, '__name__', needs)}",
                     got="something less",
                     remedy="Write its methods, or take back the promise.",
                 )

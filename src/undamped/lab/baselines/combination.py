@@ -37,7 +37,8 @@ class Combination(Continuation):
         of: Which forecasters, by their names: such as look at no more than a window of the past.
 
     Example:
-        >>> model = undamped.lab.baselines.Combination(undamped.lab.baselines.Combination.example_shape())
+        >>> shape = undamped.lab.baselines.Combination.example_shape()
+        >>> model = undamped.lab.baselines.Combination(shape)
         >>> model(torch.randn(20, 8, 1)).shape
         torch.Size([8, 3])
 

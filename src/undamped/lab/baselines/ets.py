@@ -53,7 +53,8 @@ class ETS(Continuation):
         past: How many of the last steps are looked at, at most.
 
     Example:
-        >>> model = undamped.lab.baselines.ETS(undamped.lab.baselines.ETS.example_shape())
+        >>> shape = undamped.lab.baselines.ETS.example_shape()
+        >>> model = undamped.lab.baselines.ETS(shape)
         >>> model(torch.randn(20, 8, 1)).shape
         torch.Size([8, 3])
 

@@ -63,7 +63,8 @@ class RidgeOnLags(Continuation):
         lags: How many of the last steps are looked at; all of the window if not given.
 
     Example:
-        >>> model = undamped.lab.baselines.RidgeOnLags(undamped.lab.baselines.RidgeOnLags.example_shape())
+        >>> shape = undamped.lab.baselines.RidgeOnLags.example_shape()
+        >>> model = undamped.lab.baselines.RidgeOnLags(shape)
         >>> model(torch.randn(20, 8, 1)).shape
         torch.Size([8, 3])
 

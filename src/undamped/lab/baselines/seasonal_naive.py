@@ -30,7 +30,8 @@ class SeasonalNaive(Continuation):
         shape: The shape of the task.
 
     Example:
-        >>> model = undamped.lab.baselines.SeasonalNaive(undamped.lab.baselines.SeasonalNaive.example_shape())
+        >>> shape = undamped.lab.baselines.SeasonalNaive.example_shape()
+        >>> model = undamped.lab.baselines.SeasonalNaive(shape)
         >>> model(torch.randn(20, 8, 1)).shape
         torch.Size([8, 3])
 

@@ -1,8 +1,9 @@
 """The kernels for GPUs beside the plain loops, under Triton's interpreter: no GPU is needed.
 
-`python -m undamped.lab.benchmarks.gpu_agreement STEPS KERNEL...` in a process with TRITON_INTERPRET=1 prints
-a line of JSON for each case: the largest error of all results and all gradients, relative to the
-largest number of each tensor, in float32 against the plain loop in float64.
+`python -m undamped.lab.benchmarks.gpu_agreement STEPS KERNEL...` in a process with
+TRITON_INTERPRET=1 prints a line of JSON for each case: the largest error of all results and all
+gradients, relative to the largest number of each tensor, in float32 against the plain loop in
+float64.
 """
 
 from __future__ import annotations

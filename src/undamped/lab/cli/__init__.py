@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from undamped._base.packages import require
-
-require("undamped.lab.cli", "rich", "typer")
-
 import io
 import os
 import sys

@@ -1,9 +1,5 @@
 """Estimators in the manner of scikit-learn: fit, predict, score, pipelines and grid search."""
 
-from undamped._base.packages import require
-
-require("undamped.lab.estimators", "lightning", "pandas", "sklearn")
-
 from undamped.lab.estimators.classifier import SequenceClassifier
 from undamped.lab.estimators.forecaster import SequenceForecaster
 from undamped.lab.estimators.regressor import SequenceRegressor

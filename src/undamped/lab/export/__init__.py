@@ -1,9 +1,5 @@
 """Models as files that need neither this library nor PyTorch."""
 
-from undamped._base.packages import require
-
-require("undamped.lab.export", "lightning")
-
 from undamped.lab.export.onnx_file import export_onnx, subject_of
 from undamped.lab.export.subject import Subject
 

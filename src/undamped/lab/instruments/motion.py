@@ -77,6 +77,14 @@ class Motion:
         return pairs(self.space)[freedom]
 
 
+def motion_of(probe: Probe) -> Motion:
+    """Return the motion of a probe's model, followed once for all instruments."""
+    cache = vars(probe)
+    if "motion" not in cache:
+        cache["motion"] = Motion.of(probe)
+    return cache["motion"]
+
+
 def follow(model: StateModel, task: Task, count: int = STARTS) -> Motion:
     """Follow a model from the starts of a task's longest test; see `Motion`."""
     from undamped.analysis.core.probe import InapplicableError

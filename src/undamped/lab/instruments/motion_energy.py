@@ -14,7 +14,7 @@ from undamped.analysis.core.layout import Layout
 from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace, positive
-from undamped.lab.instruments.motion import Motion, follow
+from undamped.lab.instruments.motion import Motion, follow, motion_of
 from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
 
@@ -46,7 +46,7 @@ class MotionEnergy(Result):
     @classmethod
     def measure(cls, probe: Probe) -> MotionEnergy:
         """Look at the trajectories of the longest test."""
-        return _drift(probe.motion, probe.name)
+        return _drift(motion_of(probe), probe.name)
 
     @property
     def sentence(self) -> str:

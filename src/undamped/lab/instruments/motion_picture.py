@@ -15,7 +15,7 @@ from undamped.analysis.core.layout import Layout, reference
 from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
-from undamped.lab.instruments.motion import Motion, follow, joined
+from undamped.lab.instruments.motion import Motion, follow, joined, motion_of
 from undamped.lab.tasks.physics.drawing import Drawing, in_phase_plane
 from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
@@ -49,7 +49,7 @@ class MotionPicture(Result):
     @classmethod
     def measure(cls, probe: Probe) -> MotionPicture:
         """Draw the first start of the longest test."""
-        return picture_of(probe.motion, 0, probe.name)
+        return picture_of(motion_of(probe), 0, probe.name)
 
     @property
     def apart(self) -> np.ndarray:

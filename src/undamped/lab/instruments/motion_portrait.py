@@ -14,7 +14,7 @@ from undamped.analysis.core.layout import Layout, reference
 from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
-from undamped.lab.instruments.motion import Motion, follow, joined
+from undamped.lab.instruments.motion import Motion, follow, joined, motion_of
 from undamped.lab.tasks.physics.scores import valid_time
 from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
@@ -45,7 +45,7 @@ class MotionPortrait(Result):
     @classmethod
     def measure(cls, probe: Probe) -> MotionPortrait:
         """Look at the first freedom."""
-        return _portrait(probe.motion, 0, probe.name)
+        return _portrait(motion_of(probe), 0, probe.name)
 
     @property
     def sentence(self) -> str:

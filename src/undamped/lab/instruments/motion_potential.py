@@ -13,7 +13,7 @@ from undamped.analysis.core.layout import Layout, reference
 from undamped.analysis.core.probe import InapplicableError, Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
-from undamped.lab.instruments.motion import Motion, at_rest, follow, pairs
+from undamped.lab.instruments.motion import Motion, at_rest, follow, motion_of, pairs
 from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
 
@@ -44,7 +44,7 @@ class MotionPotential(Result):
     @classmethod
     def measure(cls, probe: Probe) -> MotionPotential:
         """Look at the places of the longest test."""
-        return _potential(probe.motion, probe.name)
+        return _potential(motion_of(probe), probe.name)
 
     @property
     def worst(self) -> float:

@@ -14,7 +14,7 @@ from undamped.analysis.core.probe import Probe
 from undamped.analysis.core.result import Result
 from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import evaluating
-from undamped.lab.instruments.motion import Motion, follow
+from undamped.lab.instruments.motion import Motion, follow, motion_of
 from undamped.lab.tasks.task import Task
 from undamped.models.physics.state_model import StateModel
 
@@ -47,7 +47,7 @@ class MotionVolume(Result):
     @classmethod
     def measure(cls, probe: Probe) -> MotionVolume:
         """Look at two starts of the longest test."""
-        return _volume(probe.motion, probe.name)
+        return _volume(motion_of(probe), probe.name)
 
     @property
     def apart(self) -> np.ndarray:

@@ -1,9 +1,5 @@
 """Runs and models become one HTML page, with a verdict and what to do about it."""
 
-from undamped._base.packages import require
-
-require("undamped.lab.report", "plotly")
-
 from undamped.lab.report.animation import animate
 from undamped.lab.report.diagnose import diagnose
 from undamped.lab.report.model_report import ModelReport, Remedy, Score

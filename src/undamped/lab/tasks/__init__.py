@@ -1,9 +1,5 @@
 """Tasks: data, loss, metric, and what a guess would score."""
 
-from undamped._base.packages import require
-
-require("undamped.lab.tasks", "pandas", "scipy", "sklearn")
-
 from undamped._base.lazy import lazy_names
 from undamped._base.registry import tasks
 

@@ -1,9 +1,5 @@
 """Training: from a model and a task to a run folder."""
 
-from undamped._base.packages import require
-
-require("undamped.lab.training", "lightning", "rich")
-
 from undamped.lab.training.fit import fit, resume
 from undamped.lab.training.options import TrainOptions
 from undamped.lab.training.run import Run

@@ -1,16 +1,93 @@
-"""Lightning Fabric for the devices, processes and number format that the options name."""
+"""The devices, processes and number format that the options name.
+
+One process in float32 on the CPU, the usual case, needs no Lightning, whose import takes seconds.
+Everything else is Lightning Fabric.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
 
 from undamped._base.errors import OptionError
+from undamped._base.packages import require
 from undamped.lab.training.crew import is_launched
 from undamped.lab.training.options import TrainOptions
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
+
+
+M = TypeVar("M")
+
+
+class SingleProcess:
+    """What training uses of Lightning Fabric, for one process in float32 on the CPU."""
+
+    device = torch.device("cpu")
+    world_size = 1
+    global_rank = 0
+    is_global_zero = True
+
+    @property
+    def strategy(self) -> SingleProcess:
+        """Itself: nothing is distributed."""
+        return self
+
+    @property
+    def precision(self) -> SingleProcess:
+        """Itself: nothing is converted."""
+        return self
+
+    def launch(self, function: Callable[[Any], Any]) -> Any:
+        """Call a function with this object, in this process."""
+        return function(self)
+
+    def convert_module(self, module: M) -> M:
+        """Return the module as it is."""
+        return module
+
+    def setup_module(self, module: M) -> M:
+        """Return the module as it is."""
+        return module
+
+    def to_device(self, module: nn.Module) -> nn.Module:
+        """Return the module on the CPU."""
+        return module.to(self.device)
+
+    def setup_optimizers(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        """Return the optimizer, which is also what it wraps."""
+        optimizer.optimizer = optimizer  # type: ignore[attr-defined]
+        return optimizer
+
+    def unscale_gradients(self, optimizer: torch.optim.Optimizer) -> None:
+        """Do nothing: no loss is scaled."""
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """Return a context that changes nothing."""
+        return nullcontext()
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of a loss."""
+        loss.backward()
+
+    def log_dict(self, values: dict[str, Any], step: int) -> None:
+        """Do nothing: there is no logger."""
+
+
+def _needs_lightning(options: TrainOptions) -> bool:
+    if options.accelerator == "auto":
+        on_cpu = not torch.accelerator.is_available()
+    else:
+        on_cpu = options.accelerator == "cpu"
+    alone = options.devices * options.nodes == 1 and not is_launched()
+    plain = options.strategy == "auto" and options.precision == "32-true"
+    return not (on_cpu and alone and plain and not options.tensorboard)
 
 
 def make_fabric(options: TrainOptions, folder: Path) -> Fabric:
@@ -20,6 +97,9 @@ def make_fabric(options: TrainOptions, folder: Path) -> Fabric:
         options: The training options.
         folder: Where a TensorBoard log goes, if one is asked for.
     """
+    if not _needs_lightning(options):
+        return cast("Fabric", SingleProcess())
+    require("training on several devices, on a GPU or in another precision", "lightning")
     from lightning.fabric import Fabric
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 

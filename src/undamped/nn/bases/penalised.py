@@ -39,8 +39,8 @@ class Penalised(Watched):
             name = type(self).__name__.removeprefix("Parametrized")
             warnings.warn(
                 f"{name}: {wanted} asks for a penalty, and an optimiser made an "
-                "update without it. Add `undamped.nn.penalty(model)` to the loss, or set the option "
-                "to 0.",
+                "update without it. Add `undamped.nn.penalty(model)` to the loss, or set the "
+                "option to 0.",
                 stacklevel=2,
             )
         self._penalty_taken = False

@@ -76,7 +76,8 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
             with as many hidden units, as it starts; that heeds no stamps.
 
     Example:
-        >>> model = undamped.lab.baselines.OscillatorBank(undamped.models.TaskShape(3, 2), oscillators=50)
+        >>> shape = undamped.models.TaskShape(3, 2)
+        >>> model = undamped.lab.baselines.OscillatorBank(shape, oscillators=50)
         >>> model(torch.randn(100, 8, 3)).shape
         torch.Size([8, 2])
 
