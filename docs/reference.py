@@ -12,8 +12,14 @@ from typing import Any
 import undamped
 from undamped._base.registry import models
 
-HIDDEN = {"undamped.lab.cli", "undamped.lab.benchmarks", "undamped.lab.papers"}
-"""Programs, which are described by their help."""
+HIDDEN = {
+    "undamped._base",
+    "undamped.lab",
+    "undamped.lab.cli",
+    "undamped.lab.benchmarks",
+    "undamped.lab.papers",
+}
+"""Internals, and programs, which are described by their help."""
 MORE = {
     "undamped.lab.data": (
         "undamped.lab.data.recordings.read.read_recordings",
@@ -37,11 +43,12 @@ MORE = {
 
 def packages() -> list[str]:
     """Return the packages with public names, the whole one first."""
-    found = ["undamped"]
-    for module in pkgutil.iter_modules(undamped.__path__, "undamped."):
-        if module.ispkg and module.name not in HIDDEN:
-            found.append(module.name)
-    found.append("undamped.models.physics.fields")
+    found = ["undamped", "undamped.extend"]
+    for parent in (undamped, undamped.lab):
+        for module in pkgutil.iter_modules(parent.__path__, f"{parent.__name__}."):
+            if module.ispkg and module.name not in HIDDEN:
+                found.append(module.name)
+    found += ["undamped.ode.fields", "undamped.models.physics.fields"]
     return [name for name in found if public_names(name) or name in MORE]
 
 
@@ -59,6 +66,8 @@ def entry(package: str, name: str) -> str:
         return f"### {name}\n\n{first_line(member)} See [{known}](../models/{known}.md).\n"
     if name == "__version__":
         return f"### {name}\n\nThe version, as text.\n"
+    if inspect.ismodule(member):
+        return f"### {name}\n\n{first_line(member)}\n"
     if not (inspect.isclass(member) or inspect.isroutine(member)):
         return f"### {name}\n\n{value(member)}\n"
     home = getattr(inspect.unwrap(member), "__module__", package)

@@ -80,7 +80,7 @@ def test_indrnn():
 def test_antisymmetric(gated):
     name = "GatedAntisymmetricRNN" if gated else "AntisymmetricRNN"
     cell = moved(getattr(torchrecurrent, f"{name}Cell")(INPUTS, UNITS, epsilon=0.05, gamma=0.01))
-    net = getattr(undamped, name)(INPUTS, UNITS, step=0.05, diffusion=0.01).double()
+    net = getattr(undamped.nn, name)(INPUTS, UNITS, step=0.05, diffusion=0.01).double()
     ours = net.cell(0)
     skew = cell.weight_hh - cell.weight_hh.T
     copy_(ours.parametrizations["weight"].original, skew.triu(1))

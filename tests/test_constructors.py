@@ -12,7 +12,8 @@ from undamped._base.errors import OptionError, UndampedError, UnknownNameError
 from undamped._base.options import PositiveInt, options_of
 from undamped._base.registry import models
 from undamped.models.continuous import ContinuousModel
-from undamped.ode.fields import HeavyBallField, NeuralODE, PerceptronField
+from undamped.ode import NeuralODE
+from undamped.ode.fields import HeavyBallField, PerceptronField
 
 
 def sizes(name):

@@ -9,7 +9,8 @@ from torch import nn
 
 import undamped
 from undamped._base.errors import OptionError
-from undamped.ode.fields import BottleneckField, ConcatSquashField, ContinuousFlow
+from undamped.ode import ContinuousFlow
+from undamped.ode.fields import BottleneckField, ConcatSquashField
 from undamped.ode.flows.jacobian_trace import bottleneck_trace, draw_noise, field_and_trace
 
 

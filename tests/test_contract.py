@@ -49,7 +49,6 @@ def toys(monkeypatch):
     for registry, members in ((tasks, TOYS), (models, TOY_MODELS)):
         list(registry)
         monkeypatch.setattr(registry, "_entries", {**registry._entries, **members})
-        monkeypatch.setattr(registry, "_made", dict(registry._made))
         sources = {**registry._sources, **dict.fromkeys(members, OWN)}
         monkeypatch.setattr(registry, "_sources", sources)
 

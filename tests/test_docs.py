@@ -29,9 +29,10 @@ def pages():
     return reference.pages()
 
 
-def test_the_rooms_that_people_import_from_have_a_page(pages):
-    rooms = "analysis cells estimators fields flows networks parametrizations report solvers tasks"
-    for package in ("undamped", *(f"undamped.{room}" for room in (*rooms.split(), "training"))):
+def test_the_packages_that_people_import_from_have_a_page(pages):
+    library = ("nn", "ode", "ode.fields", "models", "parametrizations", "analysis", "extend")
+    lab = ("lab.tasks", "lab.training", "lab.estimators", "lab.report", "lab.data")
+    for package in ("undamped", *(f"undamped.{name}" for name in (*library, *lab))):
         assert f"reference/{package}.md" in pages
 
 

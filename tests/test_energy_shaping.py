@@ -103,7 +103,9 @@ def test_what_cannot_be_shaped_is_refused(pendulum):
 def test_lagrangians_are_shaped_by_their_slope_at_rest(name):
     kinds = ("angle", "position", "velocity", "velocity")
     torch.manual_seed(0)
-    model = getattr(undamped, name)(StateSpace(("a", "x", "w", "v"), kinds, ("t", "f"))).double()
+    model = getattr(undamped.models, name)(
+        StateSpace(("a", "x", "w", "v"), kinds, ("t", "f"))
+    ).double()
     control = EnergyShaping(model, [1.0, 2.0], position_gain=3.0, damping_gain=0.5)
     states = torch.randn(4, 4).double()
     q, v = states[:, :2].clone().requires_grad_(), states[:, 2:]

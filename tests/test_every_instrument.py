@@ -155,7 +155,7 @@ def test_the_instrument_that_the_docs_build_is_one_file(tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(tmp_path)
     list(instruments)  # the others are entered before this one comes and goes
-    monkeypatch.setattr(instruments, "_entries", dict(instruments.entries()))
+    monkeypatch.setattr(instruments, "_entries", dict(instruments._entries))
     importlib.import_module("weights_of_the_docs")
     found = report.diagnose(undamped.nn.RNN(2, 3), steps=20, measured=["weight_sizes", "attention"])
     assert found.results["weight_sizes"].sentence.startswith("The largest")

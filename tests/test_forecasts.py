@@ -542,8 +542,8 @@ def test_constants_beside_others_are_said(tmp_path):
 def test_without_statsforecast_ets_is_one_sentence(monkeypatch, tmp_path):
     from undamped._base import packages
 
-    monkeypatch.setattr(packages, "_is_there", lambda package: package != "statsforecast")
-    with pytest.raises(MissingPackageError, match=r"no statsforecast.*pip install"):
+    monkeypatch.setattr(packages, "_is_installed", lambda package: package != "statsforecast")
+    with pytest.raises(MissingPackageError, match=r"needs statsforecast.*pip install"):
         fit("ets", task_of(months()), out=tmp_path, progress=False)
     monkeypatch.setattr(at_once_members, "MEMBERS", ("guess",))
     monkeypatch.setattr(networks, "_MEMBERS", ())

@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -71,7 +72,7 @@ def test_examples_in_docstrings_run(name):
 
 def test_readme_has_the_two_commands():
     assert readme_commands() == [
-        "pip install -c constraints.txt . && undamped train",
+        "pip install -c constraints.txt '.[lab]' && undamped train",
         "pip install -c constraints.txt '.[dev]' && pytest -n auto",
     ]
 
@@ -79,7 +80,7 @@ def test_readme_has_the_two_commands():
 def test_readme_first_command(tmp_path):
     """Install into a folder of its own, then train with a smaller budget."""
     install, train = readme_commands()[0].split(" && ")
-    words = install.split()
+    words = shlex.split(install)
     quiet = ["--no-deps", "--no-build-isolation", "--quiet", "--target", str(tmp_path / "site")]
     subprocess.run(
         [sys.executable, "-m", *words, *quiet, "--disable-pip-version-check"], cwd=ROOT, check=True

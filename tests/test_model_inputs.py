@@ -6,7 +6,8 @@ from torch import nn
 
 import undamped
 from undamped._base.errors import OptionError, ShapeError
-from undamped.ode.fields import BottleneckField, ConcatSquashField, ContinuousFlow
+from undamped.ode import ContinuousFlow
+from undamped.ode.fields import BottleneckField, ConcatSquashField
 
 VECTORS = [
     "node", "hbnode", "ghbnode", "sonode", "depth-variant-node", "data-controlled-node",

@@ -31,7 +31,7 @@ OF_MOTION = [name for name in instruments if name.startswith("motion_")]
 
 def knowing(task, model, **options):
     """Return a model whose field is the truth."""
-    made = getattr(undamped, model)(task.task_shape, tolerance=1e-7, **options).double()
+    made = getattr(undamped.models, model)(task.task_shape, tolerance=1e-7, **options).double()
     made.flow.field = task.system.field.double()
     made.flow.field.register_parameter("unused", nn.Parameter(torch.zeros(1).double()))
     return made

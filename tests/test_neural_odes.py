@@ -13,7 +13,7 @@ from member_groups import OF_VECTORS
 from undamped._base.errors import OptionError
 from undamped._base.options import options_of
 from undamped._base.registry import models
-from undamped.ode import solve
+from undamped.ode import NeuralODE, StackedODE, solve
 from undamped.ode.fields import (
     Augmentation,
     BottleneckField,
@@ -23,10 +23,8 @@ from undamped.ode.fields import (
     GalerkinField,
     HeavyBallField,
     InitialMomentum,
-    NeuralODE,
     PerceptronField,
     SecondOrderField,
-    StackedODE,
     WithIntegral,
 )
 from undamped.ode.fields.depth_variant import basis_values

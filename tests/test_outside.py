@@ -222,7 +222,7 @@ def test_the_page_about_members_of_your_own_is_true(tmp_path):
     (tmp_path / "my_members.py").write_text(members)
     lines = ["ab"[i % 2] + "".join(f" {(i * j) % 7}" for j in range(6)) for i in range(12)]
     (tmp_path / "labels.lines").write_text("\n".join(lines))
-    ours = Path(outside.__file__).parent.parent
+    ours = Path(outside.__file__).parents[2]
     inside = {**os.environ, "PYTHONPATH": str(ours), outside.VARIABLE: ""}
     program = (
         "import sys\nfrom undamped.lab.cli import app\n"

@@ -282,5 +282,5 @@ def test_the_page_runs():
     names = {}
     for block in code:
         exec(compile(block, str(PAGE), "exec"), names)
-    W = names["undamped"].FullCapacityURNN
+    W = names["undamped"].nn.FullCapacityURNN
     assert W is undamped.nn.FullCapacityURNN and len(names["outputs"]) == 50

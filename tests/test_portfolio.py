@@ -279,7 +279,7 @@ def test_members_that_refuse_say_why(tmp_path, monkeypatch):
     monkeypatch.setattr(at_once_members, "MEMBERS", ("guess", "minirocket"))
     from undamped._base import packages
 
-    monkeypatch.setattr(packages, "_is_there", lambda package: package != "aeon")
+    monkeypatch.setattr(packages, "_is_installed", lambda package: package != "aeon")
     run = fit("auto", task_of(*waves(30)), train={"steps": 1}, out=tmp_path, progress=False)
     assert "aeon" in run.settings["tried"][1]["why_not"]
     assert isinstance(Run.open(run.path).model(), Guess)

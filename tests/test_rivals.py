@@ -287,7 +287,7 @@ def test_gaps_are_refused_by_whom_they_trouble_and_used_by_whom_they_do_not():
 def test_without_aeon_a_rival_is_one_sentence(name, tmp_path, monkeypatch, capsys):
     from undamped._base import packages
 
-    monkeypatch.setattr(packages, "_is_there", lambda package: package != "aeon")
+    monkeypatch.setattr(packages, "_is_installed", lambda package: package != "aeon")
     with pytest.raises(MissingPackageError, match=r"aeon.*pip install"):
         undamped.build(name, shape=TaskShape(1, 2))
     monkeypatch.chdir(tmp_path)
@@ -295,7 +295,7 @@ def test_without_aeon_a_rival_is_one_sentence(name, tmp_path, monkeypatch, capsy
     with pytest.raises(SystemExit) as ended:
         main()
     said = capsys.readouterr().err
-    assert ended.value.code == 2 and "no aeon" in said and "Traceback" not in said
+    assert ended.value.code == 2 and "needs aeon" in said and "Traceback" not in said
     assert not list(tmp_path.iterdir())
 
 

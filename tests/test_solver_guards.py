@@ -7,8 +7,8 @@ from torch.func import functional_call
 
 import undamped
 from undamped._base.errors import OptionError, ShapeError
-from undamped.ode import solve
-from undamped.ode.fields import NeuralODE, PerceptronField
+from undamped.ode import NeuralODE, solve
+from undamped.ode.fields import PerceptronField
 from undamped.ode.methods.explicit.dopri5 import Dopri5
 
 D = torch.float64

@@ -11,8 +11,8 @@ from torch.func import functional_call, grad, jacfwd, jacrev, jvp, vmap
 import undamped
 from undamped._base.errors import OptionError
 from undamped._base.registry import solvers
-from undamped.ode import solve
-from undamped.ode.fields import NeuralODE, PerceptronField
+from undamped.ode import NeuralODE, solve
+from undamped.ode.fields import PerceptronField
 
 # Torch warns of its own insides when it first loads forward differentiation.
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")

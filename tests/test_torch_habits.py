@@ -21,7 +21,7 @@ NETWORKS = [
 ]
 every = pytest.mark.parametrize("name", NETWORKS)
 TWINS = [("RNN", nn.RNN), ("LSTM", nn.LSTM), ("GRU", nn.GRU)]
-twins = pytest.mark.parametrize("ours, theirs", [(getattr(undamped, n), t) for n, t in TWINS])
+twins = pytest.mark.parametrize("ours, theirs", [(getattr(undamped.nn, n), t) for n, t in TWINS])
 X = torch.randn(7, 4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 

@@ -14,7 +14,7 @@ _NAMES = {
     "SequenceForecaster": "undamped.lab.estimators",
     "SequenceRegressor": "undamped.lab.estimators",
     "__version__": "undamped.version",
-    "build": "undamped.models.build",
+    "build": "undamped.models.by_name",
     "diagnose": "undamped.lab.report",
     "odeint": "undamped.ode",
     "odeint_adjoint": "undamped.ode",

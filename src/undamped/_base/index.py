@@ -39,7 +39,7 @@ def index_text() -> str:
         lines.append(f"{constant} = {{")
         for name, entry in sorted(names._entries.items()):
             if names.source_of(name) == registry.OWN:
-                home = getattr(entry, "read", entry)
+                home = registry.definition_of(entry)
                 lines.append(f'    "{name}": "{home.__module__}:{home.__qualname__}",')
         lines += ["}", ""]
     return "\n".join(lines)

@@ -114,8 +114,12 @@ class Registry(Generic[T]):
 
 
 def _module_of(entry: Any) -> str:
-    """Return the module that defines an entry."""
-    return getattr(entry, "read", entry).__module__
+    return definition_of(entry).__module__
+
+
+def definition_of(entry: Any) -> Any:
+    """Return the class or function behind an entry; a reader is a record around a function."""
+    return entry if isinstance(entry, type) else getattr(entry, "read", entry)
 
 
 def _load_third_party() -> None:

@@ -11,7 +11,7 @@ _NAMES = {
     "Batch": "undamped._base.contract",
     "TaskModel": "undamped.models.task_model",
     "TaskShape": "undamped._base.contract",
-    "build": "undamped.models.build",
+    "build": "undamped.models.by_name",
 }
 _CLASSES = models.classes_in(__name__)
 

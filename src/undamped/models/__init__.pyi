@@ -5,7 +5,7 @@ Written by `python -m undamped._base.index`; do not edit.
 
 from undamped._base.contract import Batch as Batch
 from undamped._base.contract import TaskShape as TaskShape
-from undamped.models.build import build as build
+from undamped.models.by_name import build as build
 from undamped.models.continuous.antisymmetric import AntisymmetricNODE as AntisymmetricNODE
 from undamped.models.continuous.antisymmetric import LinearAntisymmetricNODE as LinearAntisymmetricNODE
 from undamped.models.continuous.data_controlled import DataControlledNODE as DataControlledNODE

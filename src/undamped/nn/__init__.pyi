@@ -40,7 +40,7 @@ from undamped.nn.momentum_rnn import NesterovRNN as NesterovRNN
 from undamped.nn.momentum_rnn import RMSPropRNN as RMSPropRNN
 from undamped.nn.nnrnn import nnRNN as nnRNN
 from undamped.nn.ornn import oRNN as oRNN
-from undamped.nn.penalty import penalty as penalty
+from undamped.nn.penalties import penalty as penalty
 from undamped.nn.recurrent import Recurrent as Recurrent
 from undamped.nn.relrnn import RelLSTM as RelLSTM
 from undamped.nn.relrnn import RelRNN as RelRNN

@@ -13,8 +13,8 @@ from undamped.lab.tasks.densities import PlanarDensity as PlanarDensity
 from undamped.lab.tasks.densities import PointCloud as PointCloud
 from undamped.lab.tasks.digits import NoisePaddedDigits as NoisePaddedDigits
 from undamped.lab.tasks.first_cue import FirstCue as FirstCue
-from undamped.lab.tasks.images import CIFAR10Images.read as CIFAR10Images.read
-from undamped.lab.tasks.images import MNISTImages.read as MNISTImages.read
+from undamped.lab.tasks.images import CIFAR10Images as CIFAR10Images
+from undamped.lab.tasks.images import MNISTImages as MNISTImages
 from undamped.lab.tasks.imdb import IMDB as IMDB
 from undamped.lab.tasks.irregular.brusselator import Brusselator as Brusselator
 from undamped.lab.tasks.irregular.double_ou import DoubleOU as DoubleOU
@@ -22,7 +22,7 @@ from undamped.lab.tasks.irregular.hopper import Hopper as Hopper
 from undamped.lab.tasks.irregular.periodic import Periodic as Periodic
 from undamped.lab.tasks.irregular.rotating_digits import RotatingDigits as RotatingDigits
 from undamped.lab.tasks.lorenz96 import Lorenz96 as Lorenz96
-from undamped.lab.tasks.noise_cifar import NoisePaddedCIFAR10.read as NoisePaddedCIFAR10.read
+from undamped.lab.tasks.noise_cifar import NoisePaddedCIFAR10 as NoisePaddedCIFAR10
 from undamped.lab.tasks.physics.acrobot import Acrobot as Acrobot
 from undamped.lab.tasks.physics.bodies import ThreeBody as ThreeBody
 from undamped.lab.tasks.physics.bodies import TwoBody as TwoBody
@@ -40,6 +40,7 @@ from undamped.lab.tasks.physics.vortices import Vortices as Vortices
 from undamped.lab.tasks.picture_sequences import PictureSequences as PictureSequences
 from undamped.lab.tasks.points import Annuli as Annuli
 from undamped.lab.tasks.points import Spirals as Spirals
+from undamped.lab.tasks.psmnist import PermutedMNIST as PermutedMNIST
 from undamped.lab.tasks.ptb import PennTreebank as PennTreebank
 from undamped.lab.tasks.recordings import Recordings as Recordings
 from undamped.lab.tasks.relations.comparison import Comparison as Comparison
@@ -52,7 +53,8 @@ from undamped.lab.tasks.relations.rmts import RMTS3 as RMTS3
 from undamped.lab.tasks.relations.same_different import SameDifferent as SameDifferent
 from undamped.lab.tasks.relations.same_different import SameDifferent6 as SameDifferent6
 from undamped.lab.tasks.series import SeriesTask as SeriesTask
-from undamped.lab.tasks.smnist import SequentialMNIST.read as SequentialMNIST.read
+from undamped.lab.tasks.smnist import SequentialMNIST as SequentialMNIST
+from undamped.lab.tasks.task import Baseline as Baseline
 from undamped.lab.tasks.task import Batch as Batch
 from undamped.lab.tasks.task import Chance as Chance
 from undamped.lab.tasks.task import Split as Split
