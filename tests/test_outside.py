@@ -224,9 +224,15 @@ def test_the_page_about_members_of_your_own_is_true(tmp_path):
     (tmp_path / "labels.lines").write_text("\n".join(lines))
     ours = Path(outside.__file__).parents[2]
     inside = {**os.environ, "PYTHONPATH": str(ours), outside.VARIABLE: ""}
+    every = ("leaky", "parity", "ralston", "weight_sizes", "parity-lengths")
+    shown = [
+        ["show", name, *how, "--with", "my_members.py"]
+        for name in every
+        for how in ([], ["--json"])
+    ]
     program = (
         "import sys\nfrom undamped.lab.cli import app\n"
-        f"for words in {[line.split()[1:] for line in commands.splitlines()]!r}:\n"
+        f"for words in {[line.split()[1:] for line in commands.splitlines()] + shown!r}:\n"
         "    app(words, standalone_mode=False)\n"
         "import torch, undamped\n"
         "t = torch.linspace(0, 1, 2)\n"

@@ -12,6 +12,7 @@ import torch
 
 import undamped
 from family_oracles import ORACLES
+from member_groups import CELLS
 from undamped._base.errors import OptionError
 from undamped._base.options import REQUIRED, convert, options_of
 from undamped._base.registry import models
@@ -434,9 +435,30 @@ def test_urnn_by_transforms_equals_urnn_by_its_matrix(monkeypatch):
         torch.testing.assert_close(one, two)
 
 
-def test_every_cell_has_a_kernel():
-    assert undamped.nn.IncrementalRNN(2, 3).cell(0).fused
-    assert undamped.nn.expRNN(2, 3).cell(0).fused
+def operations(net, steps):
+    """Return how many operations of torch a pass over some steps takes."""
+    with torch.no_grad(), torch.autograd.profiler.profile() as profile:
+        net(torch.randn(steps, 2, 2))
+    return len(profile.function_events)
+
+
+STRUCTURED = {"ornn"}
+"""Reflections are applied by torch at every step; what is elementwise is compiled."""
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_every_cell_has_a_kernel(name):
+    """The number of operations grows with time in plain loops alone."""
+    net = undamped.build(name, input_size=2, hidden_size=4)
+    operations(net, 4)  # compiles
+    compiled = operations(net, 40) - operations(net, 4)
+    with undamped.plain_loops():
+        plain = operations(net, 40) - operations(net, 4)
+    assert plain >= 36
+    assert compiled < (plain if name in STRUCTURED else 36)
+
+
+def test_structured_operators_have_no_free_matrices():
     assert Cell.recurrent_matrices(undamped.nn.expRNN(2, 3).cell(0)) == ()
 
 

@@ -7,8 +7,8 @@ terminal are made of these five and know no instrument by name.
 
 from __future__ import annotations
 
-import importlib
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -74,9 +74,10 @@ class Result(Record, ABC):
 
     @classmethod
     def declared_options(cls) -> dict[str, Option]:
-        """Return what the function that measures takes; help and site are made of it."""
+        """Return what the function that measures takes, if there is one beside the class."""
         name = cls.function or instruments.name_of(cls) or ""
-        return options_of(getattr(importlib.import_module(cls.__module__), name))
+        function = getattr(sys.modules[cls.__module__], name, None)
+        return {} if function is None else options_of(function)
 
     @classmethod
     def measure(cls, probe: Probe) -> Result:
