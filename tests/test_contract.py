@@ -6,6 +6,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from registries import isolate
 from toy_members import (
     BrightQuarter,
     DecayingModel,
@@ -47,10 +48,9 @@ TOY_MODELS = {
 def toys(monkeypatch):
     """Enter the toys into the registries, for one test."""
     for registry, members in ((tasks, TOYS), (models, TOY_MODELS)):
-        list(registry)
-        monkeypatch.setattr(registry, "_entries", {**registry._entries, **members})
-        sources = {**registry._sources, **dict.fromkeys(members, OWN)}
-        monkeypatch.setattr(registry, "_sources", sources)
+        isolate(monkeypatch, registry)
+        registry._entries.update(members)
+        registry._sources.update(dict.fromkeys(members, OWN))
 
 
 @pytest.mark.parametrize(

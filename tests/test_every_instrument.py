@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import undamped
+from registries import isolate
 from undamped._base.describe import describe_member
 from undamped._base.docstrings import sections
 from undamped._base.errors import OptionError, ShapeError
@@ -154,8 +155,7 @@ def test_the_instrument_that_the_docs_build_is_one_file(tmp_path, monkeypatch):
         text.partition("```python\n")[2].partition("```")[0], encoding="utf-8"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    list(instruments)  # the others are entered before this one comes and goes
-    monkeypatch.setattr(instruments, "_entries", dict(instruments._entries))
+    isolate(monkeypatch, instruments)
     importlib.import_module("weights_of_the_docs")
     found = report.diagnose(undamped.nn.RNN(2, 3), steps=20, measured=["weight_sizes", "attention"])
     assert found.results["weight_sizes"].sentence.startswith("The largest")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from registries import isolate
 from test_command_line import invoke
 from undamped._base import outside
 from undamped._base.errors import OptionError, RunError
@@ -94,10 +95,7 @@ class Parity(GeneratedTask):
 @pytest.fixture
 def alone(monkeypatch):
     """Forget afterwards what a test enters."""
-    for registry in (models, tasks, solvers):
-        list(registry)
-        for name in ("_entries", "_sources"):
-            monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
+    isolate(monkeypatch, models, tasks, solvers)
     monkeypatch.setattr(outside, "_loaded", {})
     monkeypatch.setenv(outside.VARIABLE, "")
 

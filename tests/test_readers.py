@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from registries import isolate
 from undamped._base.errors import DataError, OptionError
 from undamped._base.registry import readers
 from undamped.lab.data.recordings.read import looks_like_data, read_recordings
@@ -18,8 +19,7 @@ from undamped.lab.data.recordings.series import SeriesSet
 @pytest.fixture
 def toy(monkeypatch):
     """A format with one number per line, and a label in the first."""
-    assert ".csv" in readers  # from now on the house's own are there
-    monkeypatch.setattr(readers, "_entries", dict(readers._entries))
+    isolate(monkeypatch, readers)
 
     @reads(".toy")
     def read_toy(path):
