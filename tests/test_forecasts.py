@@ -549,7 +549,7 @@ def test_without_statsforecast_ets_is_one_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(networks, "_MEMBERS", ())
     run = fit("auto", task_of(months(), stride=4), out=tmp_path, progress=False)
     why = {one["model"]: one.get("why_not", "") for one in run.settings["tried"]}
-    assert "no statsforecast" in why["ets"] and not why["ridge-lags"]
+    assert "needs statsforecast" in why["ets"] and not why["ridge-lags"]
 
 
 def test_months_are_even_steps():
