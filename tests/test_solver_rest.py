@@ -158,7 +158,7 @@ def grid_gradient(method, rtol, seed, **more):
     return torch.autograd.grad((weights * found.final).sum(), rate)[0].item()
 
 
-@pytest.mark.parametrize("method", ["dopri5", "tsit5", "dopri8", "auto"])
+@pytest.mark.parametrize("method", ["dopri5", "tsit5", "dopri8", "bosh3", "auto"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_diffusion_at_the_limit_of_stability(method, seed):
     exact = {1: 0.0840879, 2: 0.1699623}[seed]

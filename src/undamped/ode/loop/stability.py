@@ -17,7 +17,7 @@ from undamped.ode.loop.jumps import Jumps
 from undamped.ode.methods.explicit.runge_kutta import RungeKuttaStepper
 from undamped.ode.methods.solver import Stepper
 
-FIRST, OFTEN, SELDOM = 8, 4, 64
+FIRST, OFTEN, SELDOM = 2, 1, 64
 """Accepted steps before the first look, between two near the limit, and between two at most."""
 NEAR = 0.5
 """Part of the limit from which on to look often."""
