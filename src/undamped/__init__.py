@@ -24,6 +24,6 @@ _NAMES = {
     "solve": "undamped.ode",
 }
 
-_PACKAGES = ("analysis", "extend", "lab", "models", "nn", "ode")
+_PACKAGES = ("analysis", "extend", "lab", "models", "nn", "ode", "testing")
 
 __getattr__, __dir__ = lazy_names(__name__, _NAMES, _PACKAGES)

@@ -22,12 +22,14 @@ _NAMES = {
     "GeneratedTask": "undamped.lab.tasks.task",
     "InapplicableError": "undamped.analysis.core.probe",
     "Kind": "undamped._base.promises",
-    "Layout": "undamped.analysis.core.layout",
+    "Layout": "undamped.analysis.core.figures",
+    "MemoryPlan": "undamped.nn.bases.cell",
     "NonNegativeFloat": "undamped._base.options",
     "PositiveFloat": "undamped._base.options",
     "PositiveInt": "undamped._base.options",
     "Probe": "undamped.analysis.core.probe",
     "Promise": "undamped._base.promises",
+    "Recipe": "undamped.lab.training.recipes",
     "Recurrent": "undamped.nn.recurrent",
     "Result": "undamped.analysis.core.result",
     "RungeKutta": "undamped.ode.methods.explicit.runge_kutta",
@@ -40,6 +42,7 @@ _NAMES = {
     "TaskShape": "undamped._base.contract",
     "load_file": "undamped._base.outside",
     "reads": "undamped.lab.data.recordings.reader",
+    "register_recipe": "undamped.lab.training.recipes",
     "register_solver": "undamped.ode.methods.solver",
 }
 

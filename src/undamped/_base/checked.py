@@ -1,13 +1,17 @@
-"""Constructors that check what they are given, also when they are called from Python."""
+"""Constructors that check their arguments against their annotations.
+
+Registered models, tasks, solvers and gradients are checked by `undamped._base.registry`; other
+public classes use the decorator `checked`.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
-from undamped._base.options import convert, shared_options, unknown_option
+from undamped._base.options import convert, refuse_unknown, shared_options
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -16,11 +20,11 @@ P = ParamSpec("P")
 def checked(
     constructor: Callable[Concatenate[S, P], None],
 ) -> Callable[Concatenate[S, P], None]:
-    """Check the arguments of a constructor against its annotations, and hand them on converted.
+    """Check the arguments of a constructor against its annotations, and pass them on converted.
 
-    A wrong value is refused as `Class.option: expected …, got ….`, as the command line does, so
-    that a slip in a name cannot choose another variant. Options taken as a group, by
-    `**solve: Unpack[SolveOptions]`, stand in the signature one by one and arrive complete.
+    A wrong value raises an `OptionError`, an unknown keyword an `UnknownOptionError` with the
+    nearest name. Options taken as a group, by `**solve: Unpack[SolveOptions]`, appear in the
+    signature one by one and arrive complete.
 
     Args:
         constructor: An `__init__` with annotations as `undamped._base.options` reads them.
@@ -29,76 +33,75 @@ def checked(
         >>> @checked
         ... def __init__(self, size: PositiveInt) -> None: ...
     """
-    signature = _written_out(constructor)
+    signature = _expanded_signature(constructor)
 
     @cache
-    def hints() -> dict[str, Any]:  # names in annotations exist only when the module is complete
+    def hints() -> dict[str, Any]:  # annotations can be resolved once the module is complete
         group = {name: option.annotation for name, option in shared_options(constructor).items()}
         return get_type_hints(constructor, include_extras=True) | group
 
     @wraps(constructor)
     def construct(self: S, *args: P.args, **options: P.kwargs) -> None:
         owner = type(self).__name__
-        _refuse_unknown(owner, options, list(signature.parameters))
-        given = signature.bind(self, *args, **options)
-        for name in list(given.arguments)[1:]:
-            given.arguments[name] = convert(hints()[name], given.arguments[name], f"{owner}.{name}")
+        refuse_unknown(owner, options, list(signature.parameters)[1:])
+        bound = signature.bind(self, *args, **options)
+        for name in list(bound.arguments)[1:]:
+            annotation = hints().get(name, Any)
+            bound.arguments[name] = convert(annotation, bound.arguments[name], f"{owner}.{name}")
         for name, option in shared_options(constructor).items():
-            given.arguments.setdefault(name, option.default)
-        constructor(*given.args, **given.kwargs)
+            bound.arguments.setdefault(name, option.default)
+        constructor(*bound.args, **bound.kwargs)
 
     construct.__signature__ = signature  # type: ignore[attr-defined]
+    construct.checks_options = True  # type: ignore[attr-defined]
     return construct
 
 
-def naming_unknown(constructor: Callable[..., None]) -> Callable[..., None]:
-    """Return a constructor that says what an unknown option may have been meant to be.
+def check_constructor(target: type) -> None:
+    """Make the constructor of a class check its arguments, unless it does.
 
     Args:
-        constructor: An `__init__`; one that hands options on is returned as it is.
+        target: The class. One with `declared_options` checks them by itself, and one whose
+            constructor passes options on (`**options`) is left unchanged.
     """
-    parameters = inspect.signature(constructor).parameters
-    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
-        return constructor
+    if hasattr(target, "declared_options") or hasattr(target.__init__, "checks_options"):
+        return
+    if target.__init__ is object.__init__:
+        target.__init__ = checked(_without_options)  # type: ignore[misc]
+        return
+    parameters = inspect.signature(target.__init__).parameters.values()
+    if all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in parameters):
+        target.__init__ = checked(target.__init__)  # type: ignore[misc]
 
-    @wraps(constructor)
-    def construct(self: Any, *args: Any, **options: Any) -> None:
-        _refuse_unknown(type(self).__name__, options, list(parameters))
-        constructor(self, *args, **options)
 
-    return construct
+def _without_options(self: Any) -> None:
+    """Construct an object that has no options."""
 
 
 def with_fixed(constructor: Callable[..., None], **fixed: Any) -> Callable[..., None]:
-    """Return a constructor with some options decided, which can no longer be said.
+    """Return a constructor in which some options have fixed values and are no longer accepted.
 
     Args:
         constructor: A checked `__init__`.
-        fixed: What is decided.
+        fixed: The options and their values.
     """
     signature = inspect.signature(constructor)
-    left = [p for name, p in signature.parameters.items() if name not in fixed]
+    free = [p for name, p in signature.parameters.items() if name not in fixed]
 
     @wraps(constructor)
     def construct(self: Any, *args: Any, **options: Any) -> None:
-        _refuse_unknown(type(self).__name__, options, [p.name for p in left])
+        refuse_unknown(type(self).__name__, options, [p.name for p in free[1:]])
         constructor(self, *args, **options, **fixed)
 
-    construct.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+    construct.__signature__ = signature.replace(parameters=free)  # type: ignore[attr-defined]
     return construct
 
 
-def _refuse_unknown(owner: str, options: Mapping[str, Any], known: Sequence[str]) -> None:
-    for name in options:
-        if name not in known:
-            raise unknown_option(owner, name, known[1:])
-
-
-def _written_out(constructor: Callable[..., None]) -> inspect.Signature:
+def _expanded_signature(constructor: Callable[..., None]) -> inspect.Signature:
     """Return the signature with the options of a group in place of `**group`."""
     signature = inspect.signature(constructor)
-    own = list(signature.parameters.values())
-    if own[-1].kind is not inspect.Parameter.VAR_KEYWORD:
+    parameters = list(signature.parameters.values())
+    if parameters[-1].kind is not inspect.Parameter.VAR_KEYWORD:
         return signature
     group = [
         inspect.Parameter(
@@ -109,4 +112,4 @@ def _written_out(constructor: Callable[..., None]) -> inspect.Signature:
         )
         for option in shared_options(constructor).values()
     ]
-    return signature.replace(parameters=[*own[:-1], *group])
+    return signature.replace(parameters=[*parameters[:-1], *group])

@@ -30,12 +30,12 @@ REGISTRIES: dict[str, Registry[Any]] = {
 
 def find_members(name: str) -> list[Registry[Any]]:
     """Return the registries in which a name stands; some names stand for a task and more."""
-    found = [registry for registry in REGISTRIES.values() if name in registry]
-    if not found:
+    matches = [registry for registry in REGISTRIES.values() if name in registry]
+    if not matches:
         kinds = [registry.kind for registry in REGISTRIES.values()]
-        known = sorted({name for registry in REGISTRIES.values() for name in registry})
-        raise unknown_name(f"{', '.join(kinds[:-1])} or {kinds[-1]}", name, known)
-    return found
+        names = sorted({name for registry in REGISTRIES.values() for name in registry})
+        raise unknown_name(f"{', '.join(kinds[:-1])} or {kinds[-1]}", name, names)
+    return matches
 
 
 def registry_of(kind: str) -> Registry[Any]:

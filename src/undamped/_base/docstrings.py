@@ -14,26 +14,26 @@ HEADINGS = ("Equation", "Symbols", "Promise", "Args", "Returns", "Example", "Ref
 
 def sections(target: Any) -> dict[str, str]:
     """Split a docstring into its sections; the text before the first one is under ''."""
-    found: dict[str, list[str]] = {"": []}
+    texts: dict[str, list[str]] = {"": []}
     current = ""
     for line in (inspect.getdoc(target) or "").splitlines():
         heading = line.removesuffix(":")
         if line.endswith(":") and heading in HEADINGS:
             current = heading
-            found[current] = []
+            texts[current] = []
         else:
-            found[current].append(line)
-    return {name: inspect.cleandoc("\n".join(lines)) for name, lines in found.items()}
+            texts[current].append(line)
+    return {name: inspect.cleandoc("\n".join(lines)) for name, lines in texts.items()}
 
 
 def documented_arguments(target: Any) -> dict[str, str]:
     """Read the `Args:` section of a docstring into a dictionary of one-line descriptions."""
-    found: dict[str, str] = {}
+    arguments: dict[str, str] = {}
     current = ""
     for line in sections(target).get("Args", "").splitlines():
         if line and not line.startswith(" "):
             current, _, text = line.partition(":")
-            found[current] = text.strip()
+            arguments[current] = text.strip()
         elif current and line.strip():
-            found[current] += " " + line.strip()
-    return found
+            arguments[current] += " " + line.strip()
+    return arguments

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, RunError, explain
+from undamped._base.errors import OptionError, RunError
 
 _CHECKSUM = "sha256"
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -26,14 +26,7 @@ _MOST_DIGITS = 30  # of a whole number
 def refuse_folder(path: Path | None) -> None:
     """Refuse a folder where a file is to be written; worth asking before long work."""
     if path is not None and path.is_dir():
-        raise OptionError(
-            explain(
-                f"'{path}'",
-                expected="a file to write",
-                got="a folder",
-                remedy="Name a file in it.",
-            )
-        )
+        raise OptionError(f"'{path}' is a folder. Give the name of a file.")
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
@@ -47,8 +40,8 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     handle, temporary = _locked_neighbour(path)
     try:
         write(temporary)
-        with temporary.open("rb+") as written:
-            os.fsync(written.fileno())
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
         temporary.chmod(0o644)
         temporary.replace(path)
         _sync_folder(path.parent)
@@ -71,7 +64,7 @@ def _remove_leftovers(path: Path) -> None:
     """Remove temporary neighbours of `path` that no living process holds."""
     pattern = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.tmp")
     with contextlib.suppress(OSError):
-        for leftover in [one for one in path.parent.iterdir() if pattern.fullmatch(one.name)]:
+        for leftover in [file for file in path.parent.iterdir() if pattern.fullmatch(file.name)]:
             handle = os.open(leftover, os.O_RDWR)
             try:
                 if _lock(handle, wait=False):
@@ -126,19 +119,12 @@ def read_json(path: Path) -> Any:
         _check_depth(value)
         return value
     except FileNotFoundError:
-        got = "no such file"
+        problem = "no such file"
     except (ValueError, RecursionError):
-        got = "a damaged one"
+        problem = "the file is damaged"
     except OSError as error:
-        got = error.strerror or "a file that cannot be read"
-    raise RunError(
-        explain(
-            str(path),
-            expected="a JSON file",
-            got=got,
-            remedy="Restore it from a copy, or train anew.",
-        )
-    )
+        problem = error.strerror or "the file cannot be read"
+    raise RunError(f"{path}: {problem}. Restore the file from a copy, or train again.")
 
 
 def _whole_number(digits: str) -> int:
@@ -152,9 +138,9 @@ def _check_depth(value: Any) -> None:
     for _ in range(_DEEPEST):
         level = [
             item
-            for one in level
-            if isinstance(one, (dict, list))
-            for item in (one.values() if isinstance(one, dict) else one)
+            for container in level
+            if isinstance(container, (dict, list))
+            for item in (container.values() if isinstance(container, dict) else container)
         ]
     if level:
         raise ValueError("nested deeper than anybody writes")
@@ -210,18 +196,11 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         old = checksum is None and not any(map(_DIGEST.fullmatch, metadata.values()))
         if old or checksum == _checksum(tensors, metadata):
             return tensors, metadata
-        got = "one that was changed or damaged after it was written: its checksum differs"
+        problem = "the file was changed or damaged after it was written: its checksum differs"
     except FileNotFoundError:
-        got = "no such file"
+        problem = "no such file"
     except (SafetensorError, ValueError, RuntimeError, TypeError, ArithmeticError):
-        got = "a damaged one"
+        problem = "the file is damaged"
     except OSError as error:
-        got = error.strerror or "a file that cannot be read"
-    raise RunError(
-        explain(
-            str(path),
-            expected="a safetensors file",
-            got=got,
-            remedy="Restore it from a copy, or train anew.",
-        )
-    )
+        problem = error.strerror or "the file cannot be read"
+    raise RunError(f"{path}: {problem}. Restore the file from a copy, or train again.")

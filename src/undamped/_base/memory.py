@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 
 
 def memory_available() -> int | None:
@@ -24,15 +24,12 @@ def refuse_beyond_memory(size: int, what: str) -> None:
 
     Linux promises memory it does not have and ends processes that use it; a sentence is better.
     """
-    there = memory_available()
-    if there is not None and size > there:
+    available = memory_available()
+    if available is not None and size > available:
         raise OptionError(
-            explain(
-                what,
-                expected=f"at most {there / 1e9:.3g} GB, which is free",
-                got=f"{size / 1e9:.3g} GB of weights",
-                remedy="Choose smaller sizes.",
-            )
+            f"{what} needs {size / 1e9:.3g} GB of weights, but only {available / 1e9:.3g} GB are "
+            "free. "
+            "Choose smaller sizes."
         )
 
 

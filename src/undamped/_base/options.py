@@ -3,8 +3,8 @@
 A constructor declares what it accepts by annotation, for example
 ``hidden_size: PositiveInt`` or ``initialisation: Literal["random", "henaff"]``. The same
 declaration checks calls from Python, parses text from the command line or a TOML file, and
-fills the help pages. A check is written here rather than taken from a validation library
-because the message has to follow the formula of `undamped._base.errors`.
+fills the help pages. The checks are written here, and not taken from a validation library, because
+a message should be one sentence that names the option, what it accepts and the value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints
 
 from undamped._base.docstrings import documented_arguments
-from undamped._base.errors import OptionError, UnknownNameError, UnknownOptionError, explain
+from undamped._base.errors import OptionError, UnknownNameError, UnknownOptionError, shortened
 
 REQUIRED = inspect.Parameter.empty
 CLOSE = 0.65
@@ -43,12 +43,12 @@ class Range:
         return above and below
 
     def __str__(self) -> str:
-        words = []
-        if self.low > -math.inf:
-            words.append(f"{'above' if self.open_low else 'at least'} {_limit(self.low)}")
-        if self.high < math.inf:
-            words.append(f"{'below' if self.open_high else 'at most'} {_limit(self.high)}")
-        return " and ".join(words)
+        low, high = _limit(self.low), _limit(self.high)
+        if self.high == math.inf:
+            return f"{'>' if self.open_low else '≥'} {low}"
+        if self.low == -math.inf:
+            return f"{'<' if self.open_high else '≤'} {high}"
+        return f"in {'(' if self.open_low else '['}{low}, {high}{')' if self.open_high else ']'}"
 
 
 def _limit(value: float) -> str:
@@ -67,7 +67,7 @@ DropoutRate = Annotated[float, Range(low=0, high=1, open_high=True)]
 
 @dataclass(frozen=True)
 class Default:
-    """What an option is where nobody says, and a sentence about it; for groups of options."""
+    """The default of an option and a sentence about it, for groups of options."""
 
     value: Any
     about: str
@@ -84,39 +84,48 @@ class Option:
 
     @property
     def required(self) -> bool:
-        """Whether a value has to be given."""
+        """Whether there is no default."""
         return self.default is REQUIRED
 
     @property
     def accepts(self) -> str:
-        """What the option accepts, in words."""
+        """A description of the values that the option accepts."""
         return describe(self.annotation)
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name closest to `name`, or None if nothing is close."""
-    folded = {k.lower(): k for k in known}
-    words = {word: k for full, k in folded.items() for word in re.split("[_-]", full)}
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """Return the name in `names` closest to `name`, or None if none is close."""
+    folded = {candidate.lower(): candidate for candidate in names}
+    words = {word: full for low, full in folded.items() for word in re.split("[_-]", low)}
     for choices in (folded, words):  # 'hiden' is close to a word of 'hidden_size'
-        found = difflib.get_close_matches(name.lower(), list(choices), n=1, cutoff=CLOSE)
-        if found:
-            return choices[found[0]]
+        matches = difflib.get_close_matches(name.lower(), list(choices), n=1, cutoff=CLOSE)
+        if matches:
+            return choices[matches[0]]
     return None
 
 
-def unknown_name(kind: str, name: str, known: Sequence[str]) -> UnknownNameError:
-    """Return the error for a name nobody knows, with the nearest one that somebody does."""
-    close = nearest(name, known)
-    listing = ", ".join(sorted(known)) or "none"
-    remedy = f"Did you mean '{close}'?" if close else f"Choose one of: {listing}."
-    return UnknownNameError(
-        explain(f"{kind} '{name}'", expected=f"a known {kind}", got="an unknown one", remedy=remedy)
-    )
+def unknown_name(kind: str, name: str, names: Sequence[str]) -> UnknownNameError:
+    """Return the error for a name that is not in `names`, with the nearest one that is."""
+    return UnknownNameError(f"Unknown {kind} '{shortened(name)}'. {_suggestion(name, names)}")
 
 
-def unknown_option(owner: str, name: str, known: Sequence[str]) -> UnknownOptionError:
-    """Return the error for an option nobody knows, a `TypeError` as for any call."""
-    return UnknownOptionError(str(unknown_name(f"option of {owner}", name, known)))
+def unknown_option(owner: str, name: str, names: Sequence[str]) -> UnknownOptionError:
+    """Return the error for an unknown keyword of a call, which is a `TypeError`."""
+    suggestion = _suggestion(name, names) if names else "It has no options."
+    return UnknownOptionError(f"{owner} has no option '{shortened(name)}'. {suggestion}")
+
+
+def refuse_unknown(owner: str, options: Iterable[str], names: Sequence[str]) -> None:
+    """Raise an `UnknownOptionError` for the first option that is not in `names`."""
+    for name in options:
+        if name not in names:
+            raise unknown_option(owner, name, names)
+
+
+def _suggestion(name: str, names: Sequence[str]) -> str:
+    close = nearest(name, names)
+    listing = ", ".join(sorted(names)) or "none"
+    return f"Did you mean '{close}'?" if close else f"Choose one of: {listing}."
 
 
 @cache
@@ -135,7 +144,7 @@ def signature_options(target: Callable[..., Any]) -> dict[str, Option]:
         texts |= documented_arguments(base)
     hints = get_type_hints(owner, include_extras=True)
     skipped = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    own = {
+    options = {
         p.name: Option(p.name, hints.get(p.name, Any), p.default, texts.get(p.name, ""))
         for p in inspect.signature(owner).parameters.values()
         if p.name != "self" and p.kind not in skipped and p.name not in group
@@ -144,14 +153,14 @@ def signature_options(target: Callable[..., Any]) -> dict[str, Option]:
         name: replace(option, description=texts.get(name, option.description))
         for name, option in group.items()
     }
-    return {**own, **shared}
+    return {**options, **shared}
 
 
 def shared_options(function: Callable[..., Any]) -> dict[str, Option]:
     """Return the options a function takes as a group, by `**name: Unpack[Group]`.
 
-    A group is a `TypedDict` that several constructors share: its fields say what is accepted and,
-    with `Default`, what holds where nobody says and what it means.
+    A group is a `TypedDict` that several constructors share. Its fields declare which values are
+    accepted and carry a `Default`.
 
     Args:
         function: The constructor.
@@ -167,19 +176,19 @@ def shared_options(function: Callable[..., Any]) -> dict[str, Option]:
 @cache
 def options_in(group: Any) -> dict[str, Option]:
     """Return the options of a group, a `TypedDict` whose fields carry their `Default`."""
-    found = {}
+    options = {}
     for name, annotation in get_type_hints(group, include_extras=True).items():
-        kind, *marks = get_args(annotation)
-        (default,) = (mark for mark in marks if isinstance(mark, Default))
-        for mark in marks:
-            if mark is not default:
-                kind = Annotated[kind, mark]
-        found[name] = Option(name, kind, default.value, default.about)
-    return found
+        kind, *metadata = get_args(annotation)
+        (default,) = (item for item in metadata if isinstance(item, Default))
+        for item in metadata:
+            if item is not default:
+                kind = Annotated[kind, item]
+        options[name] = Option(name, kind, default.value, default.about)
+    return options
 
 
 def settings_of(target: Callable[..., Any]) -> dict[str, Option]:
-    """Return the options that a person can write down: all but those that are functions."""
+    """Return the options that can be written in a file: all but those that are functions."""
     return {n: option for n, option in options_of(target).items() if not _is_function(option)}
 
 
@@ -194,10 +203,10 @@ def check(
     """Check `values` against the options of `target` and return them converted.
 
     Args:
-        owner: Whose options these are, as the message should say it.
+        owner: The name of the class or function, for messages.
         target: The class or function whose signature declares the options.
         values: Names and values; values may be left out where a default exists.
-        text: Whether strings are to be parsed, as they come from a command line.
+        text: Whether values are strings from a command line, to be parsed.
     """
     return check_against(owner, options_of(target), values, text=text)
 
@@ -206,32 +215,53 @@ def check_against(
     owner: str, declared: Mapping[str, Option], values: Mapping[str, Any], *, text: bool = False
 ) -> dict[str, Any]:
     """Check `values` against declared options and return them converted; see `check`."""
+    refuse_unknown(owner, values, list(declared))
     checked = {}
     for name, value in values.items():
-        if name not in declared:
-            raise unknown_option(owner, name, list(declared))
         checked[name] = convert(declared[name].annotation, value, f"{owner}.{name}", text=text)
     return checked
 
 
 def convert(annotation: Any, value: Any, what: str, *, text: bool = False) -> Any:
-    """Return `value` as `annotation` wants it, or raise an `OptionError` that names `what`."""
+    """Return `value` converted to `annotation`, or raise an `OptionError` that names `what`."""
     try:
         return _convert(annotation, value, text)
     except (TypeError, ValueError, OverflowError, RecursionError):
-        shown = repr(value) if isinstance(value, str) or value is None else value
-        raise OptionError(
-            explain(
-                what, expected=describe(annotation), got=shown, remedy="Give a value of that kind."
-            )
-        ) from None
+        pass
+    number = _as_number(value, text)
+    requirement = _requirement(annotation, number is not None and math.isfinite(number))
+    if number is not None and not math.isfinite(number):
+        requirement = requirement.replace("a number", "a finite number")
+    text_value = repr(value) if isinstance(value, str) and number is None else value
+    raise OptionError(f"{what} must be {requirement}, got {shortened(text_value)}.")
+
+
+def _as_number(value: Any, text: bool) -> float | None:
+    if isinstance(value, bool) or (isinstance(value, str) and not text):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _requirement(annotation: Any, numeric: bool) -> str:
+    """Return what a value must be; for a number outside of its range, the range alone."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if numeric and origin is Annotated and arguments[0] is float:
+        return " and ".join(str(limit) for limit in arguments[1:] if isinstance(limit, Range))
+    if numeric and origin in (Union, types.UnionType) and len(arguments) == 2:
+        scalar, sequence = arguments
+        if get_origin(sequence) is Sequence and get_args(sequence) == (scalar,):
+            return f"{_requirement(scalar, numeric)} (or a list of such values)"
+    return describe(annotation)
 
 
 def check_fields(owner: str, value: Any) -> None:
-    """Check every field of a dataclass that was made of a file against its annotation.
+    """Check every field of a dataclass that was read from a file against its annotation.
 
     Args:
-        owner: What the dataclass is, as the message should say it.
+        owner: The name of the dataclass, for messages.
         value: The dataclass.
     """
     for name, option in options_of(type(value)).items():
@@ -286,7 +316,7 @@ def _convert_sequence(arguments: tuple[Any, ...], value: Any, text: bool) -> tup
         if not text:
             raise TypeError(value)
         value = [item.strip() for item in value.strip("[]()").split(",") if item.strip()]
-        if not value:  # it would mean "all" or "none", and nobody says that by saying nothing
+        if not value:  # an empty text is more likely a slip than an empty list
             raise ValueError(value)
     if isinstance(value, Mapping):
         raise TypeError(value)
@@ -295,7 +325,7 @@ def _convert_sequence(arguments: tuple[Any, ...], value: Any, text: bool) -> tup
 
 
 def _convert_mapping(value: Any, text: bool) -> dict[str, Any]:
-    """Return names and values; as text they are written {name = value, other = value}."""
+    """Return a dictionary; as text it is written {name = value, other = value}."""
     if isinstance(value, str):
         if not text:
             raise TypeError(value)
@@ -352,8 +382,8 @@ def _to_float(value: Any, text: bool) -> float:
 
 
 def describe(annotation: Any) -> str:
-    """Say in words what an annotation accepts, as an error message or a help page needs it."""
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    """Return a description of the values that an annotation accepts, for messages and help."""
+    names = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
     if annotation in names:
         return names[annotation]
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -363,9 +393,9 @@ def describe(annotation: Any) -> str:
     if origin in (Union, types.UnionType):
         return " or ".join("none" if a is type(None) else describe(a) for a in arguments)
     if origin is Literal:
-        return "one of " + ", ".join(map(repr, arguments))
+        return ("one of " if len(arguments) > 1 else "") + ", ".join(map(repr, arguments))
     if origin is not None and inspect.isclass(origin) and issubclass(origin, Mapping):
-        return "names and values, {name = value}"
+        return "a mapping, {name = value}"
     if origin is not None and inspect.isclass(origin) and issubclass(origin, Sequence):
         return f"a list, each {describe(arguments[0])}" if arguments else "a list"
     return getattr(annotation, "__name__", str(annotation))

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from undamped._base.errors import OptionError, UndampedError, explain
+from undamped._base.errors import OptionError, UndampedError, shortened
 from undamped._base.source import LOADING, Source
 
 GROUP = "undamped.members"
@@ -58,24 +58,14 @@ def load_file(path: str | Path) -> Source:
         content = file.read_bytes()
     except OSError as error:
         raise OptionError(
-            explain(
-                f"--with {path}",
-                expected="a Python file",
-                got=error.strerror or "another problem",
-                remedy="Check the path.",
-            )
+            f"--with {path}: {error.strerror or 'the file cannot be read'}."
         ) from None
     source = Source("file", str(file), hashlib.sha256(content).hexdigest())
-    known = _loaded.get(str(file))
-    if known is not None:
-        if known != source:
+    earlier = _loaded.get(str(file))
+    if earlier is not None:
+        if earlier != source:
             raise OptionError(
-                explain(
-                    f"--with {path}",
-                    expected="the file as it was when it was loaded",
-                    got="another content",
-                    remedy="Start Python anew.",
-                )
+                f"--with {path}: the file has changed since it was loaded. Restart Python."
             )
         return source
     name = f"{__name__}.{_identifier(file.stem)}_{source.version[:8]}"
@@ -94,15 +84,10 @@ def load_file(path: str | Path) -> Source:
         del sys.modules[name]
         line = _line_in(file, error)
         raise OptionError(
-            explain(
-                f"--with {path}",
-                expected="a Python file that runs",
-                got=f"{type(error).__name__} in line {line}: {error}",
-                remedy="Correct that place.",
-            )
+            f"--with {path}: {type(error).__name__} in line {line}: {shortened(error)}"
         ) from error
     _loaded[str(file)] = source
-    files = [known.name for known in _loaded.values() if known.kind == "file"]
+    files = [earlier.name for earlier in _loaded.values() if earlier.kind == "file"]
     os.environ[VARIABLE] = os.pathsep.join(files)
     return source
 
@@ -121,8 +106,8 @@ def _load_package(point: EntryPoint) -> None:
             point.load()
     except Exception as error:  # a package of somebody else must not take everything down
         warnings.warn(
-            f"{package} {version}: expected members of undamped in '{point.value}', got "
-            f"{type(error).__name__}: {error}. They are left out; ask its authors.",
+            f"The plugins of {package} {version} in '{point.value}' are left out, because loading "
+            f"them raised {type(error).__name__}: {shortened(error)}.",
             stacklevel=2,
         )
         return
@@ -145,13 +130,13 @@ def _identifier(stem: str) -> str:
 def _line_in(file: Path, error: BaseException) -> int | str:
     if isinstance(error, SyntaxError):
         return error.lineno or "?"
-    found: int | str = "?"
+    line: int | str = "?"
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == str(file):
-            found = trace.tb_lineno
+            line = trace.tb_lineno
         trace = trace.tb_next
-    return found
+    return line
 
 
 if os.environ.get(VARIABLE):

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from undamped import _index
-from undamped._base.errors import OptionError, explain
-from undamped._base.options import check, unknown_name
+from undamped._base.checked import check_constructor
+from undamped._base.errors import OptionError
+from undamped._base.options import check, options_of, refuse_unknown, unknown_name
 from undamped._base.source import OWN, Source, source_of_module
 
 T = TypeVar("T")
@@ -25,49 +26,49 @@ class Registry(Generic[T]):
     """Names and the classes or functions they stand for.
 
     Args:
-        kind: What an entry is called in messages, for example "model".
+        kind: The name of the kind in messages, for example "model".
         index: For every name of this library, "module:attribute".
+        checked: Whether constructors of classes check their arguments once they are registered.
 
     Example:
         >>> tasks["copy"]
         <class 'undamped.lab.tasks.copying.Copy'>
     """
 
-    def __init__(self, kind: str, index: Mapping[str, str]) -> None:
+    def __init__(self, kind: str, index: Mapping[str, str], *, checked: bool = False) -> None:
         self.kind = kind
+        self.checked = checked
         self.index = index
         self._entries: dict[str, Any] = {}
         self._sources: dict[str, Source] = {}
 
     def register(self, name: str) -> Callable[[M], M]:
-        """Return a decorator that enters a class or function under `name`."""
+        """Return a decorator that registers a class or function under `name`."""
 
-        def enter(member: M) -> M:
-            source = source_of_module(_module_of(member))
+        def enter(entry: M) -> M:
+            source = source_of_module(_module_of(entry))
             owner = self._sources.get(name) or (OWN if name in self.index else source)
-            redefined = name in self._entries and self._is_redefinition(name, member)
+            redefined = name in self._entries and self._is_redefinition(name, entry)
             if owner != source or (name in self._entries and not redefined):
                 raise OptionError(
-                    explain(
-                        f"{self.kind} '{name}' of {source}",
-                        expected="a name that is free",
-                        got=f"one that {owner} has",
-                        remedy="Choose another.",
-                    )
+                    f"Cannot register the {self.kind} '{name}' of {source}: the name is taken by "
+                    f"{owner}."
                 )
-            self._entries[name] = member
+            if self.checked and isinstance(entry, type):
+                check_constructor(entry)
+            self._entries[name] = entry
             self._sources[name] = source
-            return member
+            return entry
 
         return enter
 
-    def _is_redefinition(self, name: str, member: object) -> bool:
-        """Whether a member replaces itself, as when a notebook cell is run twice."""
+    def _is_redefinition(self, name: str, entry: object) -> bool:
+        """Return whether an entry replaces itself, as when a notebook cell is run twice."""
         before = self._entries[name]
         return self._sources[name].kind == "program" and (
             _module_of(before),
             getattr(before, "__qualname__", None),
-        ) == (_module_of(member), getattr(member, "__qualname__", None))
+        ) == (_module_of(entry), getattr(entry, "__qualname__", None))
 
     def source_of(self, name: str) -> Source:
         """Return where an entry comes from."""
@@ -98,19 +99,23 @@ class Registry(Generic[T]):
     def __len__(self) -> int:
         return len(list(iter(self)))
 
-    def name_of(self, member: object) -> str | None:
-        """Return the name under which a class is entered, or None."""
-        return next((name for name, entry in self._entries.items() if entry is member), None)
+    def name_of(self, target: object) -> str | None:
+        """Return the name under which a class is registered, or None."""
+        return next((name for name, entry in self._entries.items() if entry is target), None)
 
     def classes_in(self, package: str) -> dict[str, str]:
-        """Return the classes that a package of this library enters, and the module of each."""
-        homes = (entry.partition(":") for entry in self.index.values())
-        return {name: home for home, _, name in homes if f"{home}.".startswith(f"{package}.")}
+        """Return the classes that a package of this library registers, and the module of each."""
+        entries = (entry.partition(":") for entry in self.index.values())
+        return {name: mod for mod, _, name in entries if f"{mod}.".startswith(f"{package}.")}
 
     def build(self, name: str, **options: Any) -> Any:
-        """Build the member called `name` after checking its options."""
-        member: Any = self[name]
-        return member(**check(name, member, options))
+        """Build the entry called `name`; unknown options and wrong values are refused."""
+        entry: Any = self[name]
+        if not self.checked:
+            return entry(**check(name, entry, options))
+        # A misspelt option first: Python would report the required one that is missing.
+        refuse_unknown(entry.__name__, options, list(options_of(entry)))
+        return entry(**options)
 
 
 def _module_of(entry: Any) -> str:
@@ -118,19 +123,19 @@ def _module_of(entry: Any) -> str:
 
 
 def definition_of(entry: Any) -> Any:
-    """Return the class or function behind an entry; a reader is a record around a function."""
+    """Return the class or function of an entry; a reader is a record around a function."""
     return entry if isinstance(entry, type) else getattr(entry, "read", entry)
 
 
 def _load_third_party() -> None:
-    # By name, since that module stands above this one.
+    # Imported by name, since that module imports this one.
     importlib.import_module("undamped._base.outside").load_everything()
 
 
-models: Registry[Any] = Registry("model", _index.MODELS)
-tasks: Registry[Any] = Registry("task", _index.TASKS)
-solvers: Registry[Any] = Registry("solver", _index.SOLVERS)
-gradients: Registry[Any] = Registry("gradient", _index.GRADIENTS)
+models: Registry[Any] = Registry("model", _index.MODELS, checked=True)
+tasks: Registry[Any] = Registry("task", _index.TASKS, checked=True)
+solvers: Registry[Any] = Registry("solver", _index.SOLVERS, checked=True)
+gradients: Registry[Any] = Registry("gradient", _index.GRADIENTS, checked=True)
 instruments: Registry[Any] = Registry("instrument", _index.INSTRUMENTS)
 experiments: Registry[Any] = Registry("experiment", _index.EXPERIMENTS)
 benchmarks: Registry[Any] = Registry("benchmark", _index.BENCHMARKS)

@@ -38,11 +38,11 @@ class Source:
     @classmethod
     def from_dict(cls, stored: Any) -> Source | None:
         """Return what `to_dict` wrote; None of anything else."""
-        known = {"undamped", "file", "package", "program"}
+        kinds = {"undamped", "file", "package", "program"}
         names = ("kind", "name", "version")
         values = {name: stored.get(name, "") for name in names}
         plain = all(isinstance(value, str) for value in values.values())
-        return cls(**values) if plain and values["kind"] in known else None
+        return cls(**values) if plain and values["kind"] in kinds else None
 
 
 OWN = Source("undamped", "undamped", __version__)

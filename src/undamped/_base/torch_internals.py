@@ -1,7 +1,7 @@
 """Private names of PyTorch that this library cannot do without, each in one function.
 
-A new version of torch may move any of them; `tests/test_torch_internals.py` has a test for each,
-and is run with the oldest and the newest version that is promised.
+A new version of torch may move any of them; `tests/base/test_torch_internals.py` has a
+test for each, and is run with the oldest and the newest version that is promised.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def associative_scan(
     """Return torch's own scan along the first dimension, in the form that runs on a CPU."""
     from torch._higher_order_ops.associative_scan import associative_scan as scan
 
-    found: Any = scan(combine, sequences, 0, combine_mode="generic")
-    return found
+    results: Any = scan(combine, sequences, 0, combine_mode="generic")
+    return results
 
 
 def own_parameters(module: nn.Module) -> dict[str, nn.Parameter | None]:

@@ -1,7 +1,7 @@
-"""Instruments: they read a model, yours or ours, and show how far information travels in it.
+"""Instruments: they measure how far signals and gradients travel in a model, in any nn.Module.
 
-They never train. Each returns a small record that draws itself: `.plot()`, `.picture(path)`, and
-`.to_dict()` for JSON. Registered instruments are measured by `undamped diagnose`.
+They never train. Each returns a small record that draws itself by `.plot()` or `.save_figure(path)`
+and has `.to_dict()` for JSON. `undamped diagnose` uses the registered instruments.
 """
 
 from undamped.analysis.attention import Attention, attention, attention_of
@@ -11,14 +11,14 @@ from undamped.analysis.attention_theory import (
     sparse_attention_gradient,
     uniform_attention_gradient,
 )
-from undamped.analysis.core.probe import InapplicableError, Probe
-from undamped.analysis.core.result import Judgement, Result
+from undamped.analysis.core import InapplicableError, Judgement, Probe, Result
 from undamped.analysis.core.trend import Trend
 from undamped.analysis.cost import Cost, cost, count_flops, count_parameters
 from undamped.analysis.density import Density, density
 from undamped.analysis.depth_flow import depth_flow
 from undamped.analysis.fisher_memory import FisherMemory, fisher_memory
 from undamped.analysis.gradient_flow import GradientFlow, gradient_flow
+from undamped.analysis.gradient_preservation import GradientPreservation, gradient_preservation
 from undamped.analysis.jacobian import (
     JacobianProduct,
     Lyapunov,
@@ -29,9 +29,6 @@ from undamped.analysis.jacobian import (
     spectrum,
     step_jacobians,
 )
-from undamped.analysis.kept_gradient import KeptGradient, kept_gradient
-from undamped.analysis.kept_promises import KeptPromises
-from undamped.analysis.kept_steps import KeptSteps, kept_steps
 from undamped.analysis.mean_field import (
     DepthSimulation,
     MeanField,
@@ -63,12 +60,18 @@ from undamped.analysis.oscillators import (
     inversion_error,
     phase_volume,
 )
-from undamped.analysis.promises import Measurement, measure
+from undamped.analysis.promises import Measurement, PromiseMeasurements, measure
 from undamped.analysis.recall import Recall, recall
 from undamped.analysis.relation_map import RelationMap, relations
 from undamped.analysis.retention import Retention, retention
-from undamped.analysis.stability import EulerStability, euler_stability
-from undamped.analysis.stiffness import adjoint_decay, compare_stiffness, eigenvalue_pairs
+from undamped.analysis.step_drift import StepDrift, step_drift
+from undamped.analysis.stiffness import (
+    EulerStability,
+    adjoint_decay,
+    compare_stiffness,
+    eigenvalue_pairs,
+    euler_stability,
+)
 from undamped.analysis.unicornn import gradient_bound, long_term_gradient, state_bound
 
 __all__ = [
@@ -82,13 +85,11 @@ __all__ = [
     "FisherMemory",
     "GradientComparison",
     "GradientFlow",
+    "GradientPreservation",
     "InapplicableError",
     "InversionError",
     "JacobianProduct",
     "Judgement",
-    "KeptGradient",
-    "KeptPromises",
-    "KeptSteps",
     "Lyapunov",
     "MeanField",
     "Measurement",
@@ -96,12 +97,14 @@ __all__ = [
     "PhaseDiagram",
     "PhaseVolume",
     "Probe",
+    "PromiseMeasurements",
     "Recall",
     "RelationMap",
     "Result",
     "Retention",
     "SchurStructure",
     "Spectrum",
+    "StepDrift",
     "Trend",
     "adjoint_decay",
     "attention",
@@ -123,12 +126,11 @@ __all__ = [
     "fisher_memory",
     "gradient_bound",
     "gradient_flow",
+    "gradient_preservation",
     "henrici_number",
     "inversion_error",
     "jacobian_of",
     "jacobian_product",
-    "kept_gradient",
-    "kept_steps",
     "long_term_gradient",
     "lyapunov_exponents",
     "mean_field",
@@ -145,6 +147,7 @@ __all__ = [
     "sparse_attention_gradient",
     "spectrum",
     "state_bound",
+    "step_drift",
     "step_jacobians",
     "uniform_attention_gradient",
 ]

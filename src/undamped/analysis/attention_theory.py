@@ -1,4 +1,4 @@
-"""How gradients fade in a recurrent network that attends to its states alike, to all or to a few.
+"""Decay of gradients in recurrent networks with uniform attention to all states, or to a few.
 
 With equal weights and a linear recurrence h_{n+1} = V s_n, V normal, the gradient of s_T with
 respect to h_t splits into one number for every eigenvalue λ of V, which obeys a recursion: with
@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 
 Mix = Literal["half", "sum"]
 
@@ -43,8 +43,8 @@ def attention_exponent(eigenvalue: complex, *, mix: Mix = "half") -> float:
         >>> attention_exponent(0.5, mix="sum")
         0.0
     """
-    whole = _check(eigenvalue, mix)
-    return float((eigenvalue / (whole - eigenvalue)).real - 1)
+    divisor = _check(eigenvalue, mix)
+    return float((eigenvalue / (divisor - eigenvalue)).real - 1)
 
 
 def uniform_attention_gradient(
@@ -62,18 +62,18 @@ def uniform_attention_gradient(
         >>> uniform_attention_gradient(0.5, 1000, mix="sum")[-1]
     """
     factor = 1 / _check(eigenvalue, mix)
-    found = np.empty(steps - begin + 1, dtype=np.complex128)
-    found[0] = total = factor * (1 + 1 / begin)
+    gradients = np.empty(steps - begin + 1, dtype=np.complex128)
+    gradients[0] = total = factor * (1 + 1 / begin)
     for at, n in enumerate(range(begin + 1, steps + 1), start=1):
-        found[at] = factor * (eigenvalue * found[at - 1] + (1 + eigenvalue * total) / n)
-        total += found[at]
-    return found
+        gradients[at] = factor * (eigenvalue * gradients[at - 1] + (1 + eigenvalue * total) / n)
+        total += gradients[at]
+    return gradients
 
 
 def sparse_attention_gradient(
     eigenvalue: complex, attended: Sequence[Sequence[int]], *, begin: int = 1, mix: Mix = "half"
 ) -> NDArray[Any]:
-    """Return ds_n/dh_t for n = t, …, T where every step attends to a few states alike.
+    """Return ds_n/dh_t for n = t, …, T where every step attends uniformly to a few states.
 
     Args:
         eigenvalue: An eigenvalue λ of the recurrent matrix.
@@ -87,19 +87,19 @@ def sparse_attention_gradient(
     """
     factor = 1 / _check(eigenvalue, mix)
     states = {begin: 1 + 0j}  # of h with respect to h_t; those before it are zero
-    found = []
+    gradients = []
     for n in range(begin, len(attended) + 1):
-        reads = attended[n - 1]
-        context = sum(states.get(i, 0) for i in reads) / len(reads) if reads else 0
-        found.append(factor * (states[n] + context))
-        states[n + 1] = eigenvalue * found[-1]
-    return np.array(found)
+        sources = attended[n - 1]
+        context = sum(states.get(i, 0) for i in sources) / len(sources) if sources else 0
+        gradients.append(factor * (states[n] + context))
+        states[n + 1] = eigenvalue * gradients[-1]
+    return np.array(gradients)
 
 
 def sparse_attention_bound(
     eigenvalue: float, sparsity: int, depth: int, *, mix: Mix = "half"
 ) -> float:
-    """Return what |ds_T/dh_t| is at least, if a chain of attention goes from T to t.
+    """Return a lower bound of |ds_T/dh_t|, if a chain of attention connects T to t.
 
     Args:
         eigenvalue: A positive eigenvalue λ of the recurrent matrix.
@@ -114,29 +114,16 @@ def sparse_attention_bound(
     factor = 1 / _check(eigenvalue, mix)
     if not eigenvalue > 0:
         raise OptionError(
-            explain(
-                "eigenvalue",
-                expected="a positive number, since chains may cancel for others",
-                got=eigenvalue,
-                remedy="Compute `sparse_attention_gradient` for this one.",
-            )
+            f"eigenvalue must be > 0, got {eigenvalue}, because other chains may cancel. "
+            "Compute `sparse_attention_gradient` instead."
         )
     return (factor / sparsity) ** (depth + 1) * eigenvalue**depth
 
 
 def _check(eigenvalue: complex, mix: Mix) -> int:
     if mix not in ("half", "sum"):
-        raise OptionError(
-            explain("mix", expected="'half' or 'sum'", got=repr(mix), remedy="Take one of them.")
-        )
-    whole = 2 if mix == "half" else 1
-    if eigenvalue == whole:
-        raise OptionError(
-            explain(
-                "eigenvalue",
-                expected=f"a number other than {whole}, where the exponent is infinite",
-                got=eigenvalue,
-                remedy="Take one of modulus below one.",
-            )
-        )
-    return whole
+        raise OptionError(f"mix must be 'half' or 'sum', got {mix!r}.")
+    divisor = 2 if mix == "half" else 1
+    if eigenvalue == divisor:
+        raise OptionError(f"eigenvalue must not be {divisor}, where the exponent is infinite.")
+    return divisor

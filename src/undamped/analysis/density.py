@@ -1,4 +1,4 @@
-"""The density that a flow has learned, drawn beside the data and beside what it draws itself."""
+"""The density that a flow has learned, with data and samples of the flow."""
 
 from __future__ import annotations
 
@@ -12,33 +12,38 @@ from torch import Tensor, nn
 
 from undamped._base.options import PositiveInt
 from undamped._base.registry import instruments
-from undamped.analysis.core.layout import Layout
-from undamped.analysis.core.probe import InapplicableError, Probe
-from undamped.analysis.core.result import Result
-from undamped.analysis.core.style import Style, Trace, numbers
+from undamped.analysis.core import InapplicableError, Layout, Probe, Result, Style, Trace
+from undamped.analysis.core.figures import rounded
 from undamped.analysis.core.unrolled import evaluating
 from undamped.ode.flows.continuous_flow import ContinuousFlow
 
 Array = NDArray[Any]
-SHOWN = 200
-"""Points of the data, and of the flow, that are drawn."""
+POINTS = 200
+"""Number of data points, and of samples, in the figure."""
 BLOCK = 4096
-"""Places at which the density is asked for at a time."""
+"""Number of points at which the density is evaluated at a time."""
 
 
 @instruments.register("density")
 @dataclass(frozen=True)
 class Density(Result):
-    """The density of a flow over a part of the plane.
+    """The density of a flow over a region of the plane.
 
-    `density[i, j]` is p at (`across[j]`, `upwards[i]`) for a flow in the plane. In more dimensions
-    it is how often its samples fall there, as far as the first two features say. `points` are data,
-    `samples` drawn by the flow; `nll` is the mean of −log p over the data, `mass` the integral of p
-    over the picture.
+    `density[i, j]` is p at (`across[j]`, `upwards[i]`) for a flow in two dimensions. In more
+    dimensions it is a histogram of the first two features of its samples. `points` are data,
+    `samples` those of the flow; `nll` is the mean of −log p over the data, `mass` the integral of p
+    over the region.
     """
 
     question = "What density has the flow learned?"
-    place = 12
+    page_order = 12
+    figure_layout = Layout(
+        "Learned density",
+        "first feature",
+        "second feature",
+        "Bright where the density is high; grey points are data, orange points are samples.",
+        equal=True,
+    )
 
     across: Array
     upwards: Array
@@ -53,12 +58,12 @@ class Density(Result):
 
     @classmethod
     def measure(cls, probe: Probe) -> Density:
-        """Look at the flow around the data of its task."""
+        """Evaluate the flow around the data of its task."""
         flow = probe.network
         if not isinstance(flow, ContinuousFlow):
             raise InapplicableError("it has no density")
         if flow.size < 2:
-            raise InapplicableError("its density is over a line, not over a plane")
+            raise InapplicableError("its density has a single dimension")
         if getattr(flow.field, "context_size", 0):
             raise InapplicableError("its density depends on a condition")
         task = probe.task
@@ -68,51 +73,37 @@ class Density(Result):
 
     @property
     def sentence(self) -> str:
-        """How well the data are met, and whether the density adds up."""
-        beside = "" if self.chance is None else f" ({self.chance:.3f} for a normal distribution)"
-        met = f"The data cost {self.nll:.3f} nats a point{beside}"
+        """The negative log-likelihood of the data, and the integral of the density."""
+        normal = "" if self.chance is None else f" ({self.chance:.3f} for a normal distribution)"
+        cost = f"The negative log-likelihood is {self.nll:.3f} nats per point{normal}"
         if self.size > 2:
-            return f"{met}; the first two of {self.size} features are drawn."
-        return f"{met}; over the picture the density adds up to {self.mass:.3f}."
-
-    @property
-    def layout(self) -> Layout:
-        """The plane of the first two features."""
-        return Layout(
-            "Learned density",
-            "first feature",
-            "second feature",
-            "Bright where the flow expects points; grey dots are data, orange ones its samples.",
-            equal=True,
-        )
+            return f"{cost}; the first two of {self.size} features are shown."
+        return f"{cost}; over the figure the density integrates to {self.mass:.3f}."
 
     def traces(self, style: Style) -> list[Trace]:
-        """The density under the points, of the first model alone."""
+        """The density with data and samples, of the first model only."""
         if style.index:
             return []
-        data = {"color": "#9aa4b5", "size": 3, "opacity": 0.7, "symbol": "circle"}
-        own = {"color": "#ff9e4a", "size": 3, "opacity": 0.7, "symbol": "circle"}
+        data_marker = {"color": "#9aa4b5", "size": 3, "opacity": 0.7, "symbol": "circle"}
+        sample_marker = {"color": "#ff9e4a", "size": 3, "opacity": 0.7, "symbol": "circle"}
         low, high = (
             np.array([side[end] for side in (self.across, self.upwards)]) for end in (0, -1)
         )
-        seen = self.samples[((self.samples >= low) & (self.samples <= high)).all(1)]
+        visible = self.samples[((self.samples >= low) & (self.samples <= high)).all(1)]
         return [
-            {
-                "type": "heatmap",
-                "x": numbers(self.across),
-                "y": numbers(self.upwards),
-                "z": [numbers(row) for row in self.density],
-                "colorscale": "Cividis",
-                # A single peak would leave everything else in the dark.
-                "zmin": 0,
-                "zmax": max(float(np.quantile(self.density, 0.99)), 1e-12),
-                "colorbar": {"title": {"text": "density"}},
-                "name": "density",
-                "hoverinfo": "skip",
-                "meta": style.index,
-            },
-            style.points(self.points[:, 0], self.points[:, 1], "data", marker=data),
-            style.points(seen[:, 0], seen[:, 1], "its samples", 1, marker=own),
+            style.heatmap(
+                self.density,
+                "density",
+                x=rounded(self.across),
+                y=rounded(self.upwards),
+                # With the maximum as the limit, a single peak would make all other points dark.
+                zmin=0,
+                zmax=max(float(np.quantile(self.density, 0.99)), 1e-12),
+                name="density",
+                hoverinfo="skip",
+            ),
+            style.points(self.points[:, 0], self.points[:, 1], "data", marker=data_marker),
+            style.points(visible[:, 0], visible[:, 1], "samples", 1, marker=sample_marker),
         ]
 
 
@@ -125,22 +116,22 @@ def density(
     seed: int = 0,
     name: str = "",
 ) -> Density:
-    """Ask a flow for its density around some points.
+    """Evaluate the density of a flow around some points.
 
     Args:
         model: A flow, such as `FFJORD`.
         points: Data, (points, features).
-        resolution: Places along each side at which the density is asked for.
-        chance: What a normal distribution costs in nats a point, to stand beside.
+        resolution: Number of grid points along each side.
+        chance: Negative log-likelihood of a normal distribution, for comparison.
         seed: Seed of the samples.
-        name: What to call it.
+        name: Name of the model in figures.
     """
     flow: Any = model
     generator = torch.Generator().manual_seed(seed)
-    drawn = SHOWN if flow.size == 2 else 8 * resolution**2
+    count = POINTS if flow.size == 2 else 8 * resolution**2
     with evaluating(flow), torch.no_grad():
         like = flow.root_end
-        samples = flow.sample(drawn, generator=generator)[0].double().cpu()
+        samples = flow.sample(count, generator=generator)[0].double().cpu()
         nll = -float(_log_density(flow, points.to(like)).mean())
         low, high = points.double().amin(0)[:2].cpu(), points.double().amax(0)[:2].cpu()
         margin = 0.15 * (high - low)
@@ -151,17 +142,17 @@ def density(
         across, upwards = sides
         cell = float((across[1] - across[0]) * (upwards[1] - upwards[0]))
         if flow.size == 2:
-            places = torch.cartesian_prod(upwards, across).flip(1)
-            found = _log_density(flow, places.to(like)).double().exp().cpu()
-            values = found.view(resolution, resolution).numpy()
+            grid = torch.cartesian_prod(upwards, across).flip(1)
+            densities = _log_density(flow, grid.to(like)).double().exp().cpu()
+            values = densities.view(resolution, resolution).numpy()
         else:
-            values = _counted(samples.numpy(), across.numpy(), upwards.numpy()) / (drawn * cell)
+            values = _histogram(samples.numpy(), across.numpy(), upwards.numpy()) / (count * cell)
     return Density(
         across.numpy(),
         upwards.numpy(),
         values,
-        points[:SHOWN, :2].detach().double().cpu().numpy(),
-        samples[:SHOWN, :2].numpy(),
+        points[:POINTS, :2].detach().double().cpu().numpy(),
+        samples[:POINTS, :2].numpy(),
         nll,
         float(values.sum() * cell),
         flow.size,
@@ -170,16 +161,16 @@ def density(
     )
 
 
-def _log_density(flow: Any, places: Tensor) -> Tensor:
-    return torch.cat([flow.log_prob(part) for part in places.split(BLOCK)])
+def _log_density(flow: Any, points: Tensor) -> Tensor:
+    return torch.cat([flow.log_prob(part) for part in points.split(BLOCK)])
 
 
-def _counted(samples: Array, across: Array, upwards: Array) -> Array:
-    """Return how many samples fall around every place of a grid, by their first two features."""
+def _histogram(samples: Array, across: Array, upwards: Array) -> Array:
+    """Return the number of samples around every grid point, by their first two features."""
 
     def edges(side: Array) -> Array:
         half = (side[1] - side[0]) / 2
         return np.append(side - half, side[-1] + half)
 
-    found, _, _ = np.histogram2d(samples[:, 1], samples[:, 0], [edges(upwards), edges(across)])
-    return found
+    counts, _, _ = np.histogram2d(samples[:, 1], samples[:, 0], [edges(upwards), edges(across)])
+    return counts

@@ -1,7 +1,7 @@
 """Gradient flow in depth: ‖∂L/∂h(s)‖ for networks whose state flows through layers or an ODE.
 
-An ODE is solved piece by piece, so that the state between two pieces is a tensor whose gradient
-can be asked for; a residual network shows the state before each of its blocks.
+An ODE is solved segment by segment, so that the state between two segments is a tensor with a
+gradient; for a residual network it is the state before each of its blocks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped.analysis.core.unrolled import State, evaluating, separate
 from undamped.analysis.gradient_flow import GradientFlow, Loss, projection, summarise
 from undamped.ode.flows.continuous_flow import ContinuousFlow, FlowResult
@@ -26,7 +26,7 @@ Points = list[State]
 
 
 def flows_in_depth(module: nn.Module) -> bool:
-    """Whether a module holds an ODE or a stack of residual layers of ours."""
+    """Return whether a module contains an ODE or residual layers of this library."""
     kinds = SolvingModule | StableResidual
     deep = any(isinstance(part, kinds) for part in module.modules())
     return deep or isinstance(getattr(module, "blocks", None), nn.ModuleList)
@@ -47,29 +47,25 @@ def depth_flow(
     Args:
         module: A model of continuous depth, a stable residual network, or a residual network
             with its `blocks`.
-        inputs: What it takes, (batch, features).
-        points: Into how many pieces an ODE is cut.
-        loss: A function of the answer that returns one number; if none, the answer is projected
-            on a fixed random direction.
-        fraction: Where a gradient counts as lost; see `gradient_flow`.
+        inputs: Its inputs, (batch, features).
+        points: Number of segments of an ODE.
+        loss: A function of the output that returns a scalar; by default the projection on a fixed
+            random direction.
+        fraction: Where a gradient counts as vanished; see `gradient_flow`.
         seed: Seed of the random direction.
-        name: What to call the module.
+        name: Name of the module in figures.
     """
     visited: Points = []
     with evaluating(module), torch.enable_grad(), _recorded(module, points, visited):
         answer = module(inputs.detach().clone().requires_grad_())
         if loss is None and isinstance(answer, FlowResult):
-            answer = answer.base  # a density says more than where its points went
+            answer = answer.base  # without the log-density
         value = projection(loss, seed)(answer)
         parts = [part for state in visited for part in state]
         if not parts:
             raise OptionError(
-                explain(
-                    type(module).__name__,
-                    expected="an ODE or residual blocks of ours inside",
-                    got="none that were used",
-                    remedy="Use gradient_flow, which reads any module through its inputs.",
-                )
+                f"{type(module).__name__} uses no ODE or residual blocks of this library. "
+                "Use gradient_flow, which also measures gradients with respect to the inputs."
             )
         gradients = iter(torch.autograd.grad(value, parts, allow_unused=True))
     norms = np.zeros((1, len(visited), len(inputs)))
@@ -91,51 +87,48 @@ def _recorded(module: nn.Module, points: int, visited: Points) -> Iterator[None]
     with ExitStack() as stack:
         for part in module.modules():
             if isinstance(part, SolvingModule):
-                stack.enter_context(_in_pieces(part, points, visited))
+                stack.enter_context(_in_segments(part, points, visited))
             elif isinstance(part, StableResidual):
                 stack.enter_context(_layer_by_layer(part, visited))
         blocks = getattr(module, "blocks", None)
         if isinstance(blocks, nn.ModuleList):
             for block in blocks:
-                handle = block.register_forward_pre_hook(
-                    lambda _, given: visited.append((given[0],))
-                )
+                handle = block.register_forward_pre_hook(lambda _, args: visited.append((args[0],)))
                 stack.callback(handle.remove)
         yield
 
 
 @contextmanager
-def _in_pieces(flow: SolvingModule, points: int, visited: Points) -> Iterator[None]:
-    """Let an ODE be solved from point to point while this lasts.
+def _in_segments(flow: SolvingModule, points: int, visited: Points) -> Iterator[None]:
+    """Record the states between segments of an ODE while this lasts.
 
-    Of a normalising flow only the points are looked at: the log-density is a running sum, of
-    gradient one all along.
+    The log-density of a normalising flow is left out: it is a running sum, of gradient one.
     """
     with flow.passing_through(_Visited(points, visited, isinstance(flow, ContinuousFlow))):
         yield
 
 
 class _Visited(Waypoints):
-    """Waypoints of several ODEs, in the order in which they are met."""
+    """Waypoints of several ODEs, in the order of the forward pass."""
 
-    def __init__(self, pieces: int, visited: Points, first_alone: bool) -> None:
-        super().__init__(pieces)
-        self.visited, self.first_alone = visited, first_alone
+    def __init__(self, segments: int, visited: Points, first_only: bool) -> None:
+        super().__init__(segments)
+        self.visited, self.first_only = visited, first_only
 
-    def append(self, met: Waypoint) -> None:
-        """Note a state among those of all ODEs."""
-        self.visited.append(met.state[:1] if self.first_alone else met.state)
+    def append(self, waypoint: Waypoint) -> None:
+        """Add the state of a waypoint to those of all ODEs."""
+        self.visited.append(waypoint.state[:1] if self.first_only else waypoint.state)
 
 
 @contextmanager
 def _layer_by_layer(stack: StableResidual, visited: Points) -> Iterator[None]:
-    """Let a stable residual network be run with a graph, recording each pair of states."""
+    """Run a stable residual network with a graph, and record each pair of states."""
 
     def forward(y: Tensor) -> Tensor:
-        pair = _watched(stack.layers.begin(y))
+        pair = _independent(stack.layers.begin(y))
         visited.append(pair)
         for layer in range(stack.layers.depth):
-            pair = _watched(stack.layers.step(layer, (pair[0], pair[1])))
+            pair = _independent(stack.layers.step(layer, (pair[0], pair[1])))
             visited.append(pair)
         return stack.layers.finish((pair[0], pair[1]))
 
@@ -146,6 +139,6 @@ def _layer_by_layer(stack: StableResidual, visited: Points) -> Iterator[None]:
         del stack.__dict__["forward"]
 
 
-def _watched(state: State) -> State:
-    """Make the parts of a state independent, and constants (a momentum of zero) parts too."""
+def _independent(state: State) -> State:
+    """Return the parts of a state as independent variables, also the constant ones."""
     return separate(tuple(p if p.requires_grad else p.clone().requires_grad_() for p in state))

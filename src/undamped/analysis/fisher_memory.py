@@ -11,9 +11,9 @@ G = R⁻¹ W R, whose norm is at most one because C − W C Wᵀ = ε I,
 
     J(k) = ‖Gᵏ R⁻¹v‖²,   J⁽ˢ⁾ = R⁻ᵀ (Σ (Gᵏ)ᵀGᵏ) R⁻¹,
 
-so that only R has to be right. R comes from QR factorisations in double precision; the identity
-tr J⁽ˢ⁾ = N/ε tells whether that was enough, and if not, R is computed again with whole numbers
-of as many bits as it takes (every pivot of C/ε is at least one, so fixed point is safe).
+so that only R has to be accurate. R is computed by QR factorisations in double precision. If the
+identity tr J⁽ˢ⁾ = N/ε shows that this is not enough, R is computed again in fixed-point arithmetic
+with as many bits as necessary (every pivot of C/ε is at least one, so fixed point is safe).
 """
 
 from __future__ import annotations
@@ -25,17 +25,15 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from undamped._base.errors import OptionError, ShapeError, explain
-from undamped.analysis.core.layout import Layout
-from undamped.analysis.core.result import Result
-from undamped.analysis.core.style import Style, Trace
+from undamped._base.errors import OptionError, ShapeError
+from undamped.analysis.core import Layout, Result, Style, Trace
 
 Array = NDArray[Any]
 
 TOLERANCE = 1e-6
-"""How far tr J⁽ˢ⁾ may be from N/ε, relatively, before more digits are used."""
-MOST_BITS = 4096
-MOST_DOUBLINGS = 24
+"""Relative error of tr J⁽ˢ⁾ = N/ε above which more digits are used."""
+MAX_BITS = 4096
+MAX_DOUBLINGS = 24
 
 
 @dataclass(frozen=True)
@@ -53,26 +51,25 @@ class FisherMemory(Result):
     trace_error: float
     bits: int
 
+    figure_layout = Layout(
+        "Fisher memory curve",
+        "delay k [steps]",
+        "Fisher information J(k)",
+        log_y=True,
+    )
+
     @property
     def sentence(self) -> str:
         """The total."""
-        return f"What the state still knows about a signal k steps ago; in total {self.total:.4g}."
-
-    @property
-    def layout(self) -> Layout:
-        """J(k) against k, in decades."""
-        return Layout(
-            "Fisher memory curve",
-            "delay k [steps]",
-            "Fisher information J(k)",
-            self.sentence,
-            log_y=True,
+        return (
+            "Fisher information of the state about a signal k steps ago; in total "
+            f"{self.total:.4g}."
         )
 
     def traces(self, style: Style) -> list[Trace]:
-        """One line, down to where double precision ends."""
-        shown = np.flatnonzero(self.curve > self.curve.max() * 1e-12)
-        return [style.line(shown, self.curve[shown], "J(k)")]
+        """One line, down to the limit of double precision."""
+        delays = np.flatnonzero(self.curve > self.curve.max() * 1e-12)
+        return [style.line(delays, self.curve[delays], "J(k)")]
 
 
 def fisher_memory(
@@ -84,14 +81,14 @@ def fisher_memory(
         W: The recurrent matrix (units, units); every eigenvalue inside the unit circle.
         source: The vector (units,) by which the signal enters.
         noise: Variance ε of the noise of each unit at each step.
-        steps: Length of the curve; if none, until nothing is left of it.
+        steps: Length of the curve; by default it ends where it has decayed to zero.
     """
     matrix, vector = _check(W, source, noise)
     bits = 53
     inverse_root, contraction = _double_precision(matrix)
     spatial = _spatial(inverse_root, contraction)
     error = _trace_error(spatial)
-    while not error < TOLERANCE and bits < MOST_BITS:
+    while not error < TOLERANCE and bits < MAX_BITS:
         bits = 256 if bits == 53 else 2 * bits
         inverse_root, contraction = _fixed_point(matrix, bits)
         spatial = _spatial(inverse_root, contraction)
@@ -107,37 +104,23 @@ def _check(W: ArrayLike, source: ArrayLike, noise: float) -> tuple[Array, Array]
     matrix, vector = (np.array(part, dtype=np.float64) for part in (W, source))
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or vector.shape != matrix.shape[:1]:
         raise ShapeError(
-            explain(
-                "fisher_memory",
-                expected="W of shape (units, units) and source of shape (units,)",
-                got=f"{matrix.shape} and {vector.shape}",
-                remedy="Give the recurrent matrix and the vector by which the signal enters.",
-            )
+            "W must be (units, units) and source (units,), got shapes "
+            f"{matrix.shape} and {vector.shape}."
         )
     if not (np.isfinite(matrix).all() and np.isfinite(vector).all()):
-        raise OptionError(
-            explain("W and source", expected="finite numbers", got="others", remedy="Check them.")
-        )
+        raise OptionError("W and source must be finite.")
     if not noise > 0:
         raise OptionError(
-            explain(
-                "noise",
-                expected="a variance above 0",
-                got=noise,
-                remedy="Without noise a linear network forgets nothing; give some.",
-            )
+            f"noise must be a variance > 0, got {noise}. Without noise a linear network has "
+            "infinite memory."
         )
     return matrix, vector
 
 
-def _no_stationary_state(got: str) -> OptionError:
+def _no_stationary_state(problem: str) -> OptionError:
     return OptionError(
-        explain(
-            "fisher_memory.W",
-            expected="a matrix with all eigenvalues inside the unit circle",
-            got=got,
-            remedy="Multiply W by a factor that brings its spectral radius below 1.",
-        )
+        f"W must have all eigenvalues inside the unit circle, but has {problem}. "
+        "Scale W so that its spectral radius is below 1."
     )
 
 
@@ -145,7 +128,7 @@ def _double_precision(W: Array) -> tuple[Array, Array]:
     """Return R⁻¹ and G = R⁻¹WR with R Rᵀ = Σ Wᵏ(Wᵏ)ᵀ, by doubling the number of terms."""
     upper, power = np.eye(len(W)), W
     with np.errstate(over="ignore", invalid="ignore"):
-        for _ in range(MOST_DOUBLINGS):
+        for _ in range(MAX_DOUBLINGS):
             added = upper @ power.T
             if not np.isfinite(added).all():
                 raise _no_stationary_state("powers that grow without bound")
@@ -165,24 +148,24 @@ def _double_precision(W: Array) -> tuple[Array, Array]:
 
 
 def _fixed_point(W: Array, bits: int) -> tuple[Array, Array]:
-    """Do the same with whole numbers of `bits` bits behind the point."""
+    """Return the same in fixed-point arithmetic with `bits` fractional bits."""
     exact = np.empty(W.shape, dtype=object)
-    for place, value in np.ndenumerate(W):
+    for index, value in np.ndenumerate(W):
         above, below = float(value).as_integer_ratio()
-        exact[place] = (above << bits) // below
+        exact[index] = (above << bits) // below
     covariance = _fixed_covariance(exact, bits)
     unit_lower, pivots = _ldl(covariance, bits)
     inverse = _unit_inverse(unit_lower, bits)
     similar = (inverse @ ((exact @ unit_lower) >> bits)) >> bits
-    one = 1 << bits
+    unit = 1 << bits
     n = len(W)
     root_inverse, contraction = np.zeros((n, n)), np.zeros((n, n))
     for i in range(n):
         for j in range(n):
-            # Division of whole numbers rounds once, however long they are.
-            size = inverse[i, j] ** 2 / (pivots[i] * one)
+            # Division of long integers rounds once.
+            size = inverse[i, j] ** 2 / (pivots[i] * unit)
             root_inverse[i, j] = np.copysign(np.sqrt(size), float(np.sign(inverse[i, j])))
-            size = (similar[i, j] ** 2 * pivots[j]) / (pivots[i] * one * one)
+            size = (similar[i, j] ** 2 * pivots[j]) / (pivots[i] * unit * unit)
             contraction[i, j] = np.copysign(np.sqrt(size), float(np.sign(similar[i, j])))
     return root_inverse, contraction
 
@@ -192,10 +175,10 @@ def _fixed_covariance(W: NDArray[Any], bits: int) -> NDArray[Any]:
     covariance = np.zeros((n, n), dtype=object)
     covariance[np.diag_indices(n)] = 1 << bits
     power = W
-    for _ in range(MOST_DOUBLINGS):
+    for _ in range(MAX_DOUBLINGS):
         added = (power @ ((covariance @ power.T) >> bits)) >> bits
         largest = max(abs(int(entry)) for entry in added.flat)
-        if largest.bit_length() > 4 * MOST_BITS:
+        if largest.bit_length() > 4 * MAX_BITS:
             raise _no_stationary_state("powers that grow without bound")
         covariance = covariance + added
         if largest <= 1:
@@ -228,10 +211,10 @@ def _unit_inverse(lower: NDArray[Any], bits: int) -> NDArray[Any]:
 
 
 def _spatial(inverse_root: Array, contraction: Array) -> Array:
-    """R⁻ᵀ (Σ (Gᵏ)ᵀGᵏ) R⁻¹, summed by doubling; noise is divided out by the caller."""
+    """R⁻ᵀ (Σ (Gᵏ)ᵀGᵏ) R⁻¹, summed by doubling; the caller divides by the noise."""
     rows, power = inverse_root, contraction
     gram, step = np.eye(len(rows)), power
-    for _ in range(MOST_DOUBLINGS):
+    for _ in range(MAX_DOUBLINGS):
         added = step.T @ gram @ step
         gram = gram + added
         if np.abs(added).max() <= 1e-17 * np.abs(gram).max():
@@ -249,7 +232,7 @@ def _curve(contraction: Array, start: Array, steps: int | None) -> Array:
     limit = steps if steps is not None else 10**6
     while len(values) < limit:
         values.append(float(state @ state))
-        # A normal matrix never forgets abruptly: stop where double precision has no digit left.
+        # Stop where double precision has no digit left.
         if steps is None and values[-1] <= 1e-16 * max(values):
             break
         state = contraction @ state

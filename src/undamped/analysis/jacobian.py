@@ -1,9 +1,9 @@
 """Jacobians of a step: spectra, singular values, products, Lyapunov exponents, condition.
 
-A step is a function of a flat state (batch, n) that treats every row alike; its Jacobian is
-found by giving it the same state n times and asking each copy for one row. Products of many
-Jacobians over- and underflow, so they are kept as an orthogonal matrix and a triangular one
-whose logarithms are summed (repeated QR).
+A step is a function of a flat state (batch, n) that treats all rows independently. Its Jacobian is
+computed from n copies of the state, one row from each. Products of many Jacobians over- and
+underflow, so they are stored as an orthogonal matrix and a triangular one whose logarithms are
+summed (repeated QR).
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.errors import OptionError, ShapeError
 from undamped._base.registry import instruments
-from undamped.analysis.core.layout import Layout, circle
-from undamped.analysis.core.probe import InapplicableError, Probe
-from undamped.analysis.core.result import Result
-from undamped.analysis.core.state_gradients import batch_axis
-from undamped.analysis.core.style import Style, Trace
+from undamped.analysis.core import InapplicableError, Layout, Probe, Result, Style, Trace
+from undamped.analysis.core.figures import circle
+from undamped.analysis.core.gradients import batch_axis
 from undamped.analysis.core.time_axis import layout_of
 from undamped.analysis.core.unrolled import State, Unrolled, evaluating, network_inside, unroll
 from undamped.nn import Recurrent
@@ -33,7 +31,7 @@ Array = NDArray[Any]
 Step = Callable[[Tensor], Tensor]
 
 LARGEST_STATE = 1024
-"""States beyond this have Jacobians too large to look at in a report."""
+"""Jacobians of larger states are too large for a report."""
 
 
 @instruments.register("spectrum")
@@ -41,8 +39,16 @@ LARGEST_STATE = 1024
 class Spectrum(Result):
     """Eigenvalues and singular values of the Jacobian of one step."""
 
-    question = "Which modes of the state fade, stay or grow in one step?"
-    place = 60
+    question = "Which modes of the state decay, persist or grow in one step?"
+    page_order = 60
+    figure_layout = Layout(
+        "Spectrum of one step",
+        "real part",
+        "imaginary part",
+        "Eigenvalues of ∂h'/∂h: modes decay inside the circle, persist on it, grow outside.",
+        equal=True,
+        background=(circle(),),
+    )
 
     eigenvalues: NDArray[np.complex128]
     singular_values: Array
@@ -60,7 +66,7 @@ class Spectrum(Result):
 
     @classmethod
     def measure(cls, probe: Probe) -> Spectrum:
-        """Look at the whole state after at most 20 steps of the first sequence."""
+        """Measure the whole state after at most 20 steps of the first sequence."""
         _refuse_large(probe)
         short = probe.inputs[:, :20] if probe.batch_first else probe.inputs[:20]
         last = min(20, probe.length) - 1
@@ -72,21 +78,8 @@ class Spectrum(Result):
     def sentence(self) -> str:
         """Spectral radius and norm."""
         return (
-            f"The largest eigenvalue of one step has size {self.radius:.4g}, the largest singular "
-            f"value is {self.norm:.4g}."
-        )
-
-    @property
-    def layout(self) -> Layout:
-        """The complex plane with the unit circle."""
-        return Layout(
-            "Spectrum of one step",
-            "real part",
-            "imaginary part",
-            "Eigenvalues of ∂h'/∂h: inside the circle a mode fades, on it it stays, outside it "
-            "grows.",
-            equal=True,
-            background=(circle(),),
+            f"The spectral radius of one step is {self.radius:.4g}, its largest singular value "
+            f"{self.norm:.4g}."
         )
 
     def traces(self, style: Style) -> list[Trace]:
@@ -104,8 +97,14 @@ class JacobianProduct(Result):
     """
 
     question = "Which directions of the state survive many steps?"
-    place = 62
+    page_order = 62
     on_request = True
+    figure_layout = Layout(
+        "Product of Jacobians",
+        "number of steps k",
+        "log₁₀ of the singular values",
+        "Flat lines preserve their directions; lines that diverge lose some directions.",
+    )
 
     log_singular_values: Array
     log_condition: Array
@@ -113,7 +112,7 @@ class JacobianProduct(Result):
 
     @classmethod
     def measure(cls, probe: Probe) -> JacobianProduct:
-        """Follow the first sequence for at most 100 steps."""
+        """Measure at most 100 steps of the first sequence."""
         _refuse_large(probe)
         steps = range(min(100, probe.length))
         model, axis = copy.deepcopy(probe.model), probe.batch_first
@@ -122,20 +121,10 @@ class JacobianProduct(Result):
 
     @property
     def sentence(self) -> str:
-        """The condition at the end."""
+        """The condition number at the end."""
         return (
-            f"After {len(self.log_condition)} steps the best-kept direction is "
-            f"10^{self.log_condition[-1] / np.log(10):.3g} times as large as the worst."
-        )
-
-    @property
-    def layout(self) -> Layout:
-        """Decades against the number of steps."""
-        return Layout(
-            "Product of Jacobians",
-            "number of steps k",
-            "log₁₀ of the singular values",
-            "A flat line keeps what it carries; lines that part lose some directions.",
+            f"After {len(self.log_condition)} steps the condition number of the product is "
+            f"10^{self.log_condition[-1] / np.log(10):.3g}."
         )
 
     def traces(self, style: Style) -> list[Trace]:
@@ -143,20 +132,22 @@ class JacobianProduct(Result):
         decades = self.log_singular_values / np.log(10)
         steps = np.arange(1, len(decades) + 1)
         middle = decades.shape[1] // 2
-        picked = ((0, "largest"), (middle, "median"), (-1, "smallest"))
+        lines = ((0, "largest"), (middle, "median"), (-1, "smallest"))
         return [
-            style.line(steps, decades[:, column], label, part)
-            for part, (column, label) in enumerate(picked)
+            style.line(steps, decades[:, column], label, color)
+            for color, (column, label) in enumerate(lines)
         ]
 
 
 @dataclass(frozen=True)
 class Lyapunov(Result):
-    """Lyapunov exponents, largest first, per unit of time; `running` is their course."""
+    """Lyapunov exponents, largest first, per unit of time; `running` are the running averages."""
 
     exponents: Array
     running: Array
     time: Array
+
+    figure_layout = Layout("Lyapunov exponents", "time", "exponent [1 / time]")
 
     @property
     def dimension(self) -> float:
@@ -172,43 +163,38 @@ class Lyapunov(Result):
     @property
     def sentence(self) -> str:
         """The largest exponent."""
-        return f"Above zero neighbours part: the largest settles at {self.exponents[0]:.4g}."
-
-    @property
-    def layout(self) -> Layout:
-        """How the exponents settle."""
-        return Layout("Lyapunov exponents", "time", "exponent [1 / time]", self.sentence)
+        return f"The largest exponent is {self.exponents[0]:.4g}; above 0 trajectories diverge."
 
     def traces(self, style: Style) -> list[Trace]:
         """The first six exponents against time."""
         return [
-            style.line(self.time, self.running[:, index], f"number {index + 1}", index)
+            style.line(self.time, self.running[:, index], f"exponent {index + 1}", index)
             for index in range(min(self.running.shape[1], 6))
         ]
 
 
 def _refuse_large(probe: Probe) -> None:
-    """Refuse what has no state in time, or one whose Jacobian would be too large."""
-    probe.in_time()
+    """Raise InapplicableError for models without a state in time, and for large states."""
+    probe.require_sequences()
     network = probe.network
     width = getattr(network, "hidden_size", 0) * getattr(network, "num_layers", 1)
     if isinstance(network, Recurrent):
         width *= len(network.cell_class.state_names)
     if width > LARGEST_STATE:
-        raise InapplicableError(f"its state has {width} numbers, more than {LARGEST_STATE}")
+        raise InapplicableError(f"its state has {width} entries, more than {LARGEST_STATE}")
 
 
 def jacobian_of(step: Step, state: Tensor) -> Tensor:
     """Return ∂step/∂state (n, n) at a state (n,).
 
     Args:
-        step: A function from (batch, n) to (batch, n) that treats every row alike.
-        state: Where to take the Jacobian.
+        step: A function from (batch, n) to (batch, n) that treats all rows independently.
+        state: The state at which the Jacobian is computed.
     """
     copies = state.detach().expand(len(state), -1).clone().requires_grad_()
     with torch.enable_grad():
-        moved = step(copies)
-        (rows,) = torch.autograd.grad(moved.diagonal().sum(), copies)
+        advanced = step(copies)
+        (rows,) = torch.autograd.grad(advanced.diagonal().sum(), copies)
     return rows
 
 
@@ -222,39 +208,35 @@ def step_jacobians(
     """Return the Jacobians (steps, n, n) of a network's whole state along one sequence.
 
     Args:
-        module: A network whose state is visible (see `gradient_flow`).
+        module: A network with an accessible state (see `gradient_flow`).
         inputs: (time, batch, features), or (batch, time, features); the first sequence of the
             batch is followed.
-        at: The steps to look at; all of them if none are given.
+        at: The steps; by default all of them.
         batch_first: Whether the batch comes first; see `gradient_flow`.
     """
     first = layout_of(module, inputs, batch_first).batch_first
     network, x = network_inside(module, inputs)
     x = x.unsqueeze(1) if x.dim() == 2 else x.transpose(0, 1)[:, :1] if first else x[:, :1]
-    wanted = set(range(len(x)) if at is None else at)
-    found = {}
+    steps = set(range(len(x)) if at is None else at)
+    jacobians = {}
     with evaluating(module):
-        unrolled = _visible(network, x, first)
+        unrolled = _unrolled(network, x, first)
         states = unrolled.initial(1, x)
-        for t in range(max(wanted) + 1):
-            if t in wanted:
+        for t in range(max(steps) + 1):
+            if t in steps:
                 step, flat = flat_step(unrolled, x[t], states)
-                found[t] = jacobian_of(step, flat).double().cpu().numpy()
+                jacobians[t] = jacobian_of(step, flat).double().cpu().numpy()
             with torch.no_grad():
                 _, states = unrolled.step(x[t], states)
-    return np.stack([found[t] for t in sorted(found)])
+    return np.stack([jacobians[t] for t in sorted(jacobians)])
 
 
-def _visible(network: nn.Module, x: Tensor, batch_first: bool = False) -> Unrolled:
+def _unrolled(network: nn.Module, x: Tensor, batch_first: bool = False) -> Unrolled:
     unrolled = unroll(network, x, batch_first=batch_first)
     if unrolled is None:
         raise OptionError(
-            explain(
-                type(network).__name__,
-                expected="a network in one direction whose state is visible",
-                got="one without",
-                remedy="Use gradient_flow, which can read a module through its inputs.",
-            )
+            f"{type(network).__name__} is not a unidirectional network with an accessible state. "
+            "Use gradient_flow, which also measures gradients with respect to the inputs."
         )
     unrolled.prepare()
     return unrolled
@@ -265,12 +247,7 @@ def flat_step(unrolled: Unrolled, x: Tensor, states: list[State]) -> tuple[Step,
     parts = [part for layer in states for part in layer]
     if any(part.is_complex() for part in parts):
         raise OptionError(
-            explain(
-                "the state",
-                expected="real numbers",
-                got="complex ones",
-                remedy="Hold real and imaginary parts side by side.",
-            )
+            "The state must be real, got a complex one. Stack its real and imaginary parts."
         )
     axes = [batch_axis(part, 1) for part in parts]
     shapes = [part.movedim(axis, 0).shape[1:] for part, axis in zip(parts, axes, strict=True)]
@@ -282,13 +259,13 @@ def flat_step(unrolled: Unrolled, x: Tensor, states: list[State]) -> tuple[Step,
         return torch.cat(rows, dim=1)
 
     def step(flat: Tensor) -> Tensor:
-        pieces = iter(
-            piece.reshape(-1, *shape).movedim(0, axis)
-            for piece, shape, axis in zip(flat.split(sizes, dim=1), shapes, axes, strict=True)
+        tensors = iter(
+            columns.reshape(-1, *shape).movedim(0, axis)
+            for columns, shape, axis in zip(flat.split(sizes, dim=1), shapes, axes, strict=True)
         )
-        layers = [tuple(next(pieces) for _ in layer) for layer in states]
-        _, moved = unrolled.step(x.expand(len(flat), *x.shape[1:]), layers)
-        return flatten(moved)
+        layers = [tuple(next(tensors) for _ in layer) for layer in states]
+        _, advanced = unrolled.step(x.expand(len(flat), *x.shape[1:]), layers)
+        return flatten(advanced)
 
     return step, flatten(states)[0]
 
@@ -298,13 +275,11 @@ def spectrum(matrix: Any, *, name: str = "W") -> Spectrum:
 
     Args:
         matrix: A square matrix: a recurrent matrix, or the Jacobian of a step.
-        name: What to call it in the plot.
+        name: Name in the figure.
     """
     square = np.asarray(matrix, dtype=np.float64)
     if square.ndim != 2 or square.shape[0] != square.shape[1]:
-        raise ShapeError(
-            explain("matrix", expected="(n, n)", got=square.shape, remedy="Give a square matrix.")
-        )
+        raise ShapeError(f"matrix must be square, got shape {square.shape}.")
     return Spectrum(
         np.linalg.eigvals(square).astype(np.complex128),
         np.linalg.svd(square, compute_uv=False),
@@ -317,7 +292,7 @@ def jacobian_product(jacobians: Any, *, name: str = "network") -> JacobianProduc
 
     Args:
         jacobians: (steps, n, n), the first step first.
-        name: What to call it in the plot.
+        name: Name in the figure.
     """
     steps = np.asarray(jacobians, dtype=np.float64)
     n = steps.shape[-1]
@@ -348,12 +323,12 @@ def lyapunov_exponents(
     """Return the Lyapunov exponents of a map, by repeated QR.
 
     Args:
-        step: One step of the map, from (batch, n) to (batch, n), every row alike.
-        state: Where to start (n,).
+        step: One step of the map, from (batch, n) to (batch, n), rows independent.
+        state: Initial state (n,).
         steps: Number of steps to average over.
-        count: How many exponents to find; all n if none is given.
-        step_time: Time that one step takes, for exponents per unit of time.
-        warmup: Steps to make before, to reach the attractor.
+        count: Number of exponents; by default all n.
+        step_time: Duration of one step, for exponents per unit of time.
+        warmup: Number of steps before the measurement, to reach the attractor.
     """
     point = state.detach().double()
     with torch.no_grad():

@@ -6,9 +6,9 @@ correlation c of two inputs follow, from layer to layer,
     q' = σ_w² E[φ(√q z)²] + σ_b²
     c' = (σ_w² E[φ(u₁) φ(u₂)] + σ_b²)/q*,   u₁, u₂ normal with variance q* and correlation c.
 
-The slope of the second map at c = 1 is χ₁ = σ_w² E[φ'(√q* z)²]: below one all inputs become alike
-and gradients vanish (ordered), above one they part and gradients explode (chaotic). Near the
-fixed points both maps converge like e^(−l/ξ), with 1/ξ_q = −log(χ₁ + σ_w² E[φ''φ]) and
+The slope of the second map at c = 1 is χ₁ = σ_w² E[φ'(√q* z)²]: below one all inputs become
+equal and gradients vanish (ordered), above one they diverge and gradients explode (chaotic). Near
+the fixed points both maps converge like e^(−l/ξ), with 1/ξ_q = −log(χ₁ + σ_w² E[φ''φ]) and
 1/ξ_c = −log(σ_w² E[φ'(u₁)φ'(u₂)]) at c*.
 """
 
@@ -21,10 +21,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from undamped.analysis.core.layout import Layout, reference
+from undamped.analysis.core import Layout, Result, Style, Trace
+from undamped.analysis.core.figures import reference, rounded
 from undamped.analysis.core.mean_field_theory import Activation, Theory, root
-from undamped.analysis.core.result import Result
-from undamped.analysis.core.style import Style, Trace, numbers
 
 Array = NDArray[Any]
 
@@ -48,7 +47,7 @@ class MeanField(Result):
         """Phase and depth."""
         return (
             f"The phase is {self.phase}: χ₁ = {self.chi:.4g}, c* = {self.c:.4g}, "
-            f"signals survive about {self.depth_c:.3g} layers."
+            f"signals propagate about {self.depth_c:.3g} layers."
         )
 
     @property
@@ -83,7 +82,7 @@ class PhaseDiagram(Result):
 
     @property
     def layout(self) -> Layout:
-        """The plane of weight and bias scales; a legend would stand on the colour bar."""
+        """The plane of weight and bias scales, without a legend because of the colour bar."""
         return Layout(
             f"Phase diagram: {self.activation}",
             "weight scale σ_w",
@@ -94,18 +93,13 @@ class PhaseDiagram(Result):
 
     def traces(self, style: Style) -> list[Trace]:
         """χ₁ in colours, with the critical line χ₁ = 1."""
-        common = {
-            "x": numbers(self.weight_scales),
-            "y": numbers(self.bias_scales),
-            "z": [numbers(row) for row in self.chi],
-            "meta": style.index,
-        }
-        bar = {"title": {"text": "χ₁"}}
+        x, y = rounded(self.weight_scales), rounded(self.bias_scales)
+        heatmap = style.heatmap(self.chi, "χ₁", x=x, y=y)
         return [
-            {"type": "heatmap", **common, "colorscale": "Cividis", "colorbar": bar},
+            heatmap,
             {
                 "type": "contour",
-                **common,
+                **{key: heatmap[key] for key in ("x", "y", "z", "meta")},
                 "contours": {"start": 1, "end": 1, "size": 1, "coloring": "none"},
                 "line": {"color": "#D55E00", "width": 3},
                 "name": "χ₁ = 1",
@@ -116,7 +110,7 @@ class PhaseDiagram(Result):
 
 @dataclass(frozen=True)
 class DepthSimulation(Result):
-    """q and c by layer in random networks of finite width, beside the theory."""
+    """q and c by layer in random networks of finite width, with their theoretical values."""
 
     q: Array
     c: Array
@@ -216,8 +210,8 @@ def phase_diagram(
 
     Args:
         activation: The function φ.
-        weight_scales: Values of σ_w; 0.5 to 4 if none are given.
-        bias_scales: Values of σ_b; 0 to 4 if none are given.
+        weight_scales: Values of σ_w; 0.5 to 4 by default.
+        bias_scales: Values of σ_b; 0 to 4 by default.
     """
     columns = np.asarray(np.linspace(0.5, 4, 36) if weight_scales is None else weight_scales)
     rows = np.asarray(np.linspace(0, 4, 36) if bias_scales is None else bias_scales)
@@ -241,7 +235,7 @@ def simulate_depth(
     start_c: float = 0.5,
     seed: int = 0,
 ) -> DepthSimulation:
-    """Follow two inputs through a random network of finite width, beside the theory.
+    """Propagate two inputs through a random network of finite width, and compare with theory.
 
     Args:
         activation: The function φ.
@@ -275,5 +269,4 @@ def simulate_depth(
         before = q_theory[-1]
         q_theory.append(theory.next_q(before))
         c_theory.append(theory.next_c(before, c_theory[-1]) * before / q_theory[-1])
-    courses = [np.array(course) for course in (q, c, q_theory, c_theory)]
-    return DepthSimulation(courses[0], courses[1], courses[2], courses[3], width)
+    return DepthSimulation(np.array(q), np.array(c), np.array(q_theory), np.array(c_theory), width)

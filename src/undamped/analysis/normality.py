@@ -1,8 +1,8 @@
 """Non-normality: how far a matrix is from one with orthogonal eigenvectors (TH 2.3 and ch. 3).
 
 Henrici's number is √(‖A‖_F² − Σ|λ|²): zero for a normal matrix, and otherwise the size of what
-lies off the diagonal of its Schur form. A non-normal matrix may let states grow for a while
-although all its eigenvalues lie inside the unit circle: its transients.
+lies off the diagonal of its Schur form. With a non-normal matrix states may grow transiently
+although all eigenvalues lie inside the unit circle.
 """
 
 from __future__ import annotations
@@ -13,14 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from undamped._base.errors import ShapeError, explain
+from undamped._base.errors import ShapeError
 from undamped._base.packages import require
 from undamped._base.registry import instruments
+from undamped.analysis.core import InapplicableError, Layout, Probe, Result, Style, Trace
 from undamped.analysis.core.figures import PALETTE, new_figure
-from undamped.analysis.core.layout import Layout
-from undamped.analysis.core.probe import InapplicableError, Probe
-from undamped.analysis.core.result import Result
-from undamped.analysis.core.style import Style, Trace
 
 Array = NDArray[Any]
 
@@ -30,9 +27,16 @@ Array = NDArray[Any]
 class Normality(Result):
     """Henrici's number, relative to ‖A‖_F too, and ‖Aᵏ‖ for k = 0, 1, …"""
 
-    question = "How far may states grow before the eigenvalues have their way?"
-    place = 64
+    question = "How much can states grow transiently, before they decay?"
+    page_order = 64
     on_request = True
+    figure_layout = Layout(
+        "Transient growth",
+        "steps k",
+        "‖Aᵏ‖₂",
+        "A line that rises before it falls shows that the matrix is not normal.",
+        log_y=True,
+    )
 
     henrici: float
     relative: float
@@ -40,41 +44,30 @@ class Normality(Result):
 
     @property
     def transient(self) -> float:
-        """The largest ‖Aᵏ‖: how much a state can grow before it decays."""
+        """The largest ‖Aᵏ‖, by which a state can grow before it decays."""
         return float(self.growth.max())
 
     @classmethod
     def measure(cls, probe: Probe) -> Normality:
-        """Look at the first free square matrix that reads the state of the first layer."""
+        """Measure the first unconstrained square matrix of the first layer's state."""
         matrices = probe.recurrent().cell(0).recurrent_matrices()
         square = [m for m in matrices if m.dim() == 2 and m.shape[0] == m.shape[1]]
         if not square or square[0].is_complex():
-            raise InapplicableError("no free, real, square matrix of its own reads its state")
+            raise InapplicableError("no unconstrained, real, square matrix multiplies its state")
         return normality(square[0].detach().double().cpu().numpy())
 
     @property
     def sentence(self) -> str:
         """Transient growth and Henrici's number."""
         return (
-            f"States grow up to {self.transient:.4g} times before eigenvalues have their way; "
+            f"States grow transiently by up to a factor of {self.transient:.4g}; "
             f"Henrici's number is {self.henrici:.4g}."
-        )
-
-    @property
-    def layout(self) -> Layout:
-        """‖Aᵏ‖ against k, in decades."""
-        return Layout(
-            "Transient growth",
-            "steps k",
-            "‖Aᵏ‖₂",
-            "A line that rises before it falls belongs to a matrix that is not normal.",
-            log_y=True,
         )
 
     def traces(self, style: Style) -> list[Trace]:
         """One line."""
-        shown = np.flatnonzero(self.growth > 0)
-        return [style.line(shown, self.growth[shown], "‖Aᵏ‖₂")]
+        steps = np.flatnonzero(self.growth > 0)
+        return [style.line(steps, self.growth[steps], "‖Aᵏ‖₂")]
 
 
 @dataclass(frozen=True)
@@ -92,15 +85,12 @@ class SchurStructure(Result):
     edges: Array
     subdiagonals: Array
 
-    @property
-    def layout(self) -> Layout:
-        """Mean size of each sub-diagonal, as TH fig. 3 (c)."""
-        return Layout(
-            "Schur form by sub-diagonal",
-            "sub-diagonal k",
-            "mean |Θᵢ₊ₖ,ᵢ|",
-            "A peak at 1 is a delay line; an even floor is a full lower triangle.",
-        )
+    figure_layout = Layout(
+        "Schur form by sub-diagonal",
+        "sub-diagonal k",
+        "mean |Θᵢ₊ₖ,ᵢ|",
+        "A peak at 1 is a delay line; an even floor is a full lower triangle.",
+    )
 
     def traces(self, style: Style) -> list[Trace]:
         """One line."""
@@ -112,7 +102,7 @@ class SchurStructure(Result):
             "Angles of the eigenvalues",
             "angle θ [radians]",
             "number of eigenvalues",
-            "Even angles rotate every which way; angles in one place make a delay line.",
+            "Evenly spread angles are rotations; angles in one bin form a delay line.",
         )
         middle = (self.edges[1:] + self.edges[:-1]) / 2
         figure.add_bar(
@@ -127,14 +117,12 @@ class SchurStructure(Result):
 def _square(matrix: ArrayLike) -> Array:
     square = np.asarray(matrix, dtype=np.float64)
     if square.ndim != 2 or square.shape[0] != square.shape[1]:
-        raise ShapeError(
-            explain("matrix", expected="(n, n)", got=square.shape, remedy="Give a square matrix.")
-        )
+        raise ShapeError(f"matrix must be square, got shape {square.shape}.")
     return square
 
 
 def henrici_number(matrix: ArrayLike) -> float:
-    """Return √(‖A‖_F² − Σ|λ|²), from the Schur form, where nothing cancels.
+    """Return √(‖A‖_F² − Σ|λ|²), from the Schur form, which avoids cancellation.
 
     Args:
         matrix: A square matrix.
@@ -147,11 +135,11 @@ def henrici_number(matrix: ArrayLike) -> float:
 
 
 def normality(matrix: ArrayLike, *, steps: int = 100) -> Normality:
-    """Measure how non-normal a matrix is and how far it lets states grow.
+    """Measure how non-normal a matrix is and how much states can grow.
 
     Args:
         matrix: A square matrix.
-        steps: How many powers to look at.
+        steps: Number of powers.
     """
     square = _square(matrix)
     henrici = henrici_number(square)

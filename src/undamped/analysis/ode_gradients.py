@@ -1,4 +1,4 @@
-"""The four ways to a gradient, compared on one model: error, time and memory.
+"""The four gradient methods of ODEs, compared on one model: error, time and memory.
 
 The reference is back-propagation in float64 with a tolerance a thousand times finer.
 """
@@ -15,12 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped._base.errors import OptionError, UndampedError, explain
+from undamped._base.errors import OptionError, UndampedError
 from undamped._base.registry import instruments
-from undamped.analysis.core.layout import Layout
-from undamped.analysis.core.probe import InapplicableError, Probe
-from undamped.analysis.core.result import Record, Result, plain
-from undamped.analysis.core.style import Style, Trace
+from undamped.analysis.core import InapplicableError, Layout, Probe, Record, Result, Style, Trace
+from undamped.analysis.core.result import plain
 from undamped.ode import McCallumFoster, Solver
 from undamped.ode.flows.continuous_flow import FlowResult
 from undamped.ode.flows.neural_ode import NeuralODE
@@ -29,22 +27,22 @@ from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.settings import Gradient, Settings, choose_solver
 
 WAYS: tuple[Gradient, ...] = ("checkpoint", "backprop", "adjoint", "reversible")
-LONG_ENOUGH = 1.0  # seconds of one pass that are measured well enough by it
+LONG_PASS = 1.0  # seconds; a longer pass is not repeated
 
 
 @dataclass(frozen=True)
 class GradientWay(Record):
-    """One way to the gradient.
+    """Error, time and memory of one gradient method.
 
     Args:
-        name: Of the way.
-        method: Solvers used, by name.
+        name: Name of the method.
+        method: Names of the solvers.
         error: Relative error against the reference.
-        answer_error: Relative error of the answer itself, which the gradient inherits.
-        seconds: Forward and backward, the best of the repetitions.
-        saved_bytes: Bytes that the forward pass keeps for the backward pass.
-        evaluations: Field evaluations forward.
-        evaluations_backward: And backward.
+        answer_error: Relative error of the model's output, which the gradient inherits.
+        seconds: Time of a forward and backward pass, the best of the repetitions.
+        saved_bytes: Bytes that the forward pass saves for the backward pass.
+        evaluations: Field evaluations of the forward pass.
+        evaluations_backward: Field evaluations of the backward pass.
     """
 
     name: str
@@ -60,52 +58,58 @@ class GradientWay(Record):
 @instruments.register("ode_gradients")
 @dataclass(frozen=True)
 class GradientComparison(Result):
-    """The four ways to the gradient of an ODE, side by side on one model.
+    """The four gradient methods of ODEs, compared on one model.
 
     Args:
-        ways: Those that went.
-        refused: Those that did not, and why.
-        name: What the model is called.
+        ways: The methods that apply, by name.
+        refused: The methods that do not apply, with the reason.
+        name: Name of the model.
     """
 
-    question = "Which of the four ways to the gradient of an ODE is exact, fast and small?"
-    place = 35
+    question = "Which gradient method of the ODE is accurate, fast and needs little memory?"
+    page_order = 35
     function = "compare_gradients"
     columns = (
-        "way",
+        "method",
         "solver",
         "error of the gradient",
-        "error of the answer",
-        "there and back",
-        "kept",
+        "error of the output",
+        "forward and backward",
+        "saved",
         "evaluations",
     )
+    figure_layout = Layout(
+        "Four gradient methods",
+        "seconds, forward and backward",
+        "relative error of the gradient",
+        "Against back-propagation in float64 with a tolerance a thousand times finer. Lower "
+        "is more accurate, further left is faster.",
+        log_x=True,
+        log_y=True,
+    )
 
-    ways: tuple[GradientWay, ...]
+    ways: dict[str, GradientWay]
     refused: dict[str, str] = field(default_factory=dict)
     name: str = ""
 
     def __getitem__(self, name: str) -> GradientWay:
-        return next(way for way in self.ways if way.name == name)
+        return self.ways[name]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
-        return {
-            "ways": {way.name: plain(way) for way in self.ways},
-            "refused": dict(self.refused),
-        }
+        return {"ways": plain(self.ways), "refused": dict(self.refused)}
 
     @classmethod
     def measure(cls, probe: Probe) -> GradientComparison:
-        """Compare the ways on the inputs."""
+        """Compare the methods on the inputs."""
         if not has_odes(probe.model):
             raise InapplicableError("it solves no ODE")
         return compare_gradients(probe.model, probe.inputs, name=probe.name)
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """One row for every way, refused ones with their reason."""
-        taken = [
+        """One row for every method; the reason of those that do not apply."""
+        measured = [
             (
                 way.name,
                 way.method,
@@ -115,35 +119,26 @@ class GradientComparison(Result):
                 f"{way.saved_bytes / 1e6:.2f} MB",
                 f"{way.evaluations} + {way.evaluations_backward}",
             )
-            for way in self.ways
+            for way in self.ways.values()
         ]
         refused = [(way, f"refused: {why}", *[""] * 5) for way, why in self.refused.items()]
-        return [*taken, *refused]
-
-    @property
-    def layout(self) -> Layout:
-        """Error against seconds, both in decades."""
-        return Layout(
-            "Four ways to the gradient",
-            "seconds there and back",
-            "relative error of the gradient",
-            "Against back-propagation in float64 with a tolerance a thousand times finer. Lower "
-            "is more exact, further left is faster.",
-            log_x=True,
-            log_y=True,
-        )
+        return [*measured, *refused]
 
     def traces(self, style: Style) -> list[Trace]:
-        """A point for every way, named and with the memory it keeps."""
-        if not self.ways:
+        """A point for every method, with its name and the memory it saves."""
+        ways = list(self.ways.values())
+        if not ways:
             return []
         return [
             style.points(
-                [way.seconds for way in self.ways],
-                [max(way.error, 1e-17) for way in self.ways],
-                "ways",
+                [way.seconds for way in ways],
+                [max(way.error, 1e-17) for way in ways],
+                "methods",
                 mode="markers+text",
-                text=[f"{way.name}, keeps {way.saved_bytes / 1e6:.2g} MB" for way in self.ways],
+                text=[
+                    f"{way.name}, saves {way.saved_bytes / 1e6:.2g} MB"
+                    for way in self.ways.values()
+                ],
                 textposition="top center",
                 cliponaxis=False,
                 marker={"size": 11, "opacity": 1.0},
@@ -152,7 +147,7 @@ class GradientComparison(Result):
 
 
 def has_odes(model: nn.Module) -> bool:
-    """Whether a model solves an ODE of ours, so that the four ways can be compared on it."""
+    """Return whether a model solves an ODE of this library."""
     return bool(_odes(model))
 
 
@@ -166,41 +161,37 @@ def compare_gradients(
 ) -> GradientComparison:
     """Compare checkpoint, backprop, adjoint and reversible gradients on a model.
 
-    Every way is taken by all the ODEs of a copy of the model in evaluation mode, and gives the
-    gradients of the inputs and of all parameters. A method that cannot be reversed is wrapped
-    (McCallum and Foster) for the reversible way; `method` of its row says so.
+    Each method is used by all ODEs of a copy of the model in evaluation mode, for the gradients of
+    the inputs and of all parameters. For the reversible method, solvers that cannot be reversed are
+    wrapped (McCallum and Foster), as `method` of its row shows.
 
     Args:
-        model: A model that holds a `NeuralODE`, a `ContinuousFlow` or several.
-        inputs: What it takes, (batch, ...).
-        loss: From the answer to a number; if none, the mean square, or for a density minus the
-            mean of its logarithm.
-        repetitions: How often each is timed at most; the best counts, and one that takes longer
-            than a second is not timed again.
-        name: What to call the model.
+        model: A model with a `NeuralODE`, a `ContinuousFlow` or several.
+        inputs: Its inputs, (batch, ...).
+        loss: A function of the output that returns a scalar; by default the mean square, or the
+            negative log-likelihood of a density.
+        repetitions: Largest number of repetitions; the best time counts, and a pass of more than a
+            second is not repeated.
+        name: Name of the model in figures.
 
     Example:
-        >>> found = compare_gradients(undamped.models.NODE(2, 2), torch.randn(64, 2))
-        >>> found["adjoint"].error, found["adjoint"].saved_bytes
+        >>> result = compare_gradients(undamped.models.NODE(2, 2), torch.randn(64, 2))
+        >>> result["adjoint"].error, result["adjoint"].saved_bytes
     """
     if not has_odes(model):
         raise OptionError(
-            explain(
-                type(model).__name__,
-                expected="an ODE of ours inside",
-                got="none",
-                remedy="Use a model that holds an undamped.NeuralODE.",
-            )
+            f"{type(model).__name__} contains no ODE of this library. "
+            "Use a model with an undamped.NeuralODE."
         )
     measure = loss or _plain_loss
-    exact, wanted, *_ = _gradient(_reference(model), inputs.double(), measure)
-    ways, refused = [], {}
+    exact, gradients, *_ = _gradient(_reference(model), inputs.double(), measure)
+    ways, refused = {}, {}
     for way in WAYS:
         try:
-            ways.append(_measured(model, inputs, way, measure, exact, wanted, repetitions))
+            ways[way] = _measured(model, inputs, way, measure, exact, gradients, repetitions)
         except UndampedError as error:
             refused[way] = str(error)
-    return GradientComparison(tuple(ways), refused, name or type(model).__name__)
+    return GradientComparison(ways, refused, name or type(model).__name__)
 
 
 def compare_field_gradients(
@@ -214,21 +205,21 @@ def compare_field_gradients(
     step_size: float | None = None,
     repetitions: int = 3,
 ) -> GradientComparison:
-    """Compare the four ways on a field; see `compare_gradients`.
+    """Compare the four gradient methods on a field; see `compare_gradients`.
 
     Args:
         module: The field.
-        state: Where to start, (batch, features).
+        state: Initial state, (batch, features).
         times: First and last time, or more.
-        loss: From the final state to a number; the mean square by default.
+        loss: A function of the final state that returns a scalar; by default the mean square.
         method: Solver.
         tolerance: Relative and absolute tolerance.
         step_size: Fixed step, instead of the tolerance.
-        repetitions: How often each is timed.
+        repetitions: Largest number of repetitions.
     """
-    asked = None if step_size is not None else tolerance
+    tolerances = None if step_size is not None else tolerance
     model = NeuralODE(
-        module, times=times, method=method, rtol=asked, atol=asked, step_size=step_size
+        module, times=times, method=method, rtol=tolerances, atol=tolerances, step_size=step_size
     )
     return compare_gradients(model, state, loss=loss, repetitions=repetitions)
 
@@ -253,7 +244,7 @@ def _reference(model: nn.Module) -> nn.Module:
 
 
 def _finer(tolerance: Any) -> float:
-    """Return a thousandth of a tolerance; of several, that of the finest."""
+    """Return a thousandth of a tolerance, or of the smallest of several."""
     return max(1e-13, 1e-3 * float(torch.as_tensor(tolerance).min()))
 
 
@@ -262,8 +253,8 @@ def _measured(
     inputs: Tensor,
     way: Gradient,
     measure: Callable[[Any], Tensor],
-    exact: Tensor,
-    wanted: list[Tensor],
+    exact_answer: Tensor,
+    exact_gradients: list[Tensor],
     repetitions: int,
 ) -> GradientWay:
     probe = copy.deepcopy(model).eval()
@@ -271,22 +262,22 @@ def _measured(
         part.gradient = way
         if way == "reversible":
             part.method = _reversible(choose_solver(part.method))
-    best, kept = math.inf, 0
-    answer, found = exact, wanted
+    best, saved_bytes = math.inf, 0
+    answer, gradients = exact_answer, exact_gradients
     for _ in range(max(1, repetitions)):
         began = time.perf_counter()
-        answer, found, kept = _gradient(probe, inputs, measure)
+        answer, gradients, saved_bytes = _gradient(probe, inputs, measure)
         best = min(best, time.perf_counter() - began)
-        if best > LONG_ENOUGH:
+        if best > LONG_PASS:
             break
     parts = [part for part in _odes(probe) if part.solution is not None]
     return GradientWay(
         name=way,
         method=", ".join(dict.fromkeys(choose_solver(part.method).name for part in parts)),
-        error=_relative(found, wanted),
-        answer_error=_relative([answer], [exact]),
+        error=_relative(gradients, exact_gradients),
+        answer_error=_relative([answer], [exact_answer]),
         seconds=best,
-        saved_bytes=kept,
+        saved_bytes=saved_bytes,
         evaluations=sum(part.evaluations for part in parts),
         evaluations_backward=sum(part.evaluations_backward for part in parts),
     )
@@ -299,22 +290,24 @@ def _reversible(solver: Solver) -> Solver:
     return McCallumFoster(base)
 
 
-def _relative(found: list[Tensor], wanted: list[Tensor]) -> float:
-    apart = sum(float((a.double() - b).pow(2).sum()) for a, b in zip(found, wanted, strict=True))
-    return math.sqrt(apart / max(sum(float(b.pow(2).sum()) for b in wanted), 1e-300))
+def _relative(values: list[Tensor], exact: list[Tensor]) -> float:
+    squared_error = sum(
+        float((a.double() - b).pow(2).sum()) for a, b in zip(values, exact, strict=True)
+    )
+    return math.sqrt(squared_error / max(sum(float(b.pow(2).sum()) for b in exact), 1e-300))
 
 
 def _gradient(
     model: nn.Module, inputs: Tensor, measure: Callable[[Any], Tensor]
 ) -> tuple[Tensor, list[Tensor], int]:
-    """Return the answer, the gradients, and the bytes kept in between."""
+    """Return the output, the gradients, and the bytes saved in between."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     leaf = inputs.detach().clone().requires_grad_()
-    kept: dict[int, int] = {}
+    saved: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
+        saved[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     with torch.enable_grad():
@@ -322,14 +315,14 @@ def _gradient(
             answer = model(leaf)
             value = measure(answer)
         by_solvers = sum(
-            part.solution.statistics.kept_bytes
+            part.solution.statistics.stored_bytes
             for part in _odes(model)
             if part.solution is not None
         )
-        found = torch.autograd.grad(value, [leaf, *parameters], allow_unused=True)
+        gradients = torch.autograd.grad(value, [leaf, *parameters], allow_unused=True)
     filled = [
         torch.zeros_like(x) if g is None else g
-        for g, x in zip(found, [leaf, *parameters], strict=True)
+        for g, x in zip(gradients, [leaf, *parameters], strict=True)
     ]
-    shown = answer.log_prob if isinstance(answer, FlowResult) else answer
-    return shown.detach(), [g.detach() for g in filled], sum(kept.values()) + by_solvers
+    output = answer.log_prob if isinstance(answer, FlowResult) else answer
+    return output.detach(), [g.detach() for g in filled], sum(saved.values()) + by_solvers

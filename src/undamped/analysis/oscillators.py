@@ -1,7 +1,7 @@
-"""UnICORNN looked at as physics: effective time steps, energy, phase volume, the way back.
+"""The physics of UnICORNN: effective time steps, energy, phase volume and inversion.
 
-The instruments read any network of ours whose cells step oscillators: cells with a position, a
-velocity, `effective_step` and `inverse` (Rusch and Mishra, 2021).
+The instruments apply to networks of oscillator cells, which have a position, a velocity,
+`effective_step` and `inverse` (Rusch and Mishra, 2021).
 """
 
 from __future__ import annotations
@@ -14,12 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.registry import instruments
-from undamped.analysis.core.layout import Layout
-from undamped.analysis.core.probe import InapplicableError, Probe
-from undamped.analysis.core.result import Result
-from undamped.analysis.core.style import Style, Trace
+from undamped.analysis.core import InapplicableError, Layout, Probe, Result, Style, Trace
 from undamped.analysis.core.unrolled import evaluating, network_inside
 from undamped.nn.recurrent import Recurrent
 from undamped.nn.unicornn import UnICORNNCell
@@ -32,15 +29,22 @@ Array = NDArray[Any]
 class EffectiveSteps(Result):
     """Δt σ̂(c) of every neuron, (layers, units), and the Δt of each layer."""
 
-    question = "On which time scales do the oscillators of a network work?"
-    place = 80
+    question = "On which time scales do the oscillators of a network move?"
+    page_order = 80
+    figure_layout = Layout(
+        "Effective time steps",
+        "neuron, sorted by its time step",
+        "Δt σ̂(c) [time]",
+        "Each neuron has its own time scale; training spreads them.",
+        log_y=True,
+    )
 
     steps: Array
     largest: Array
 
     @property
     def spread(self) -> float:
-        """How many times smaller than the allowed Δt the smallest effective step is."""
+        """The largest ratio of Δt to an effective step."""
         return float((self.largest / self.steps.min(1)).max())
 
     @classmethod
@@ -51,21 +55,9 @@ class EffectiveSteps(Result):
 
     @property
     def sentence(self) -> str:
-        """How far the time scales spread."""
+        """The spread of the time scales."""
         return (
-            f"Neurons work on different time scales: the slowest steps {self.spread:.3g} times "
-            "less than it may."
-        )
-
-    @property
-    def layout(self) -> Layout:
-        """Every neuron, sorted within its layer (UNI fig. 5)."""
-        return Layout(
-            "Effective time steps",
-            "neuron, in order of its step",
-            "Δt σ̂(c) [time]",
-            "Each neuron has a time scale of its own; training spreads them.",
-            log_y=True,
+            f"The effective step of the slowest neuron is {self.spread:.3g} times smaller than Δt."
         )
 
     def traces(self, style: Style) -> list[Trace]:
@@ -79,21 +71,28 @@ class EffectiveSteps(Result):
 @instruments.register("energy_drift")
 @dataclass(frozen=True)
 class Energy(Result):
-    """The Hamiltonian H(t), one column per layer, mean over the batch, with the input held.
+    """The Hamiltonian H(t) with a constant input, one column per layer, mean over the batch.
 
     `drift` is max |H(t) − H(0)| / max |H| of each layer over the whole time.
     """
 
-    question = "Does the energy of the oscillators swing, or drift away?"
-    place = 82
+    question = "Does the energy of the oscillators stay bounded, or drift away?"
+    page_order = 82
     on_request = True
+    figure_layout = Layout(
+        "Hamiltonian",
+        "step t [steps]",
+        "energy H",
+        "With a constant input the energy oscillates around a value; a drift would mean that "
+        "memory is gained or lost.",
+    )
 
     energy: Array
     drift: Array
 
     @classmethod
     def measure(cls, probe: Probe) -> Energy:
-        """Hold the first input for as many steps as the inputs have."""
+        """Keep the first input constant for the length of the inputs."""
         _require_oscillators(probe)
         return energy_drift(probe.model, _time_first(probe), steps=min(1000, probe.length))
 
@@ -101,18 +100,7 @@ class Energy(Result):
     def sentence(self) -> str:
         """The largest drift."""
         return (
-            f"The energy swings but does not drift away: by at most {100 * self.drift.max():.3g} %."
-        )
-
-    @property
-    def layout(self) -> Layout:
-        """Energy against time."""
-        return Layout(
-            "Hamiltonian",
-            "step t [steps]",
-            "energy H",
-            "With the input held still the energy swings around a value; a line that leaves it "
-            "would gain or lose memory.",
+            f"With a constant input the energy changes by at most {100 * self.drift.max():.3g} %."
         )
 
     def traces(self, style: Style) -> list[Trace]:
@@ -127,18 +115,26 @@ class Energy(Result):
 @instruments.register("inversion_error")
 @dataclass(frozen=True)
 class InversionError(Result):
-    """`errors[i]` is the largest |state − state after going forth and back| over `lengths[i]`."""
+    """`errors[i]` is the largest error after `lengths[i]` steps forward and back."""
 
-    question = "How exactly does stepping back in time recover where the state came from?"
-    place = 84
+    question = "How accurately do inverse steps recover the initial state?"
+    page_order = 84
     on_request = True
+    figure_layout = Layout(
+        "Inversion error",
+        "length [steps]",
+        "largest error of the recovered state",
+        "Inverse steps recover the initial state up to rounding errors, which accumulate.",
+        log_x=True,
+        log_y=True,
+    )
 
     lengths: NDArray[np.int64]
     errors: Array
 
     @classmethod
     def measure(cls, probe: Probe) -> InversionError:
-        """Go a tenth, a third and all of the inputs' length."""
+        """Measure a tenth, a third and all of the inputs' length."""
         _require_oscillators(probe)
         lengths = sorted({max(1, probe.length // part) for part in (10, 3, 1)})
         return inversion_error(probe.model, _time_first(probe), lengths=tuple(lengths))
@@ -147,20 +143,8 @@ class InversionError(Result):
     def sentence(self) -> str:
         """The largest error."""
         return (
-            f"After {self.lengths[-1]} steps forth and back the start is recovered up to "
+            f"After {self.lengths[-1]} steps forward and back the initial state has an error of "
             f"{self.errors[-1]:.2g}."
-        )
-
-    @property
-    def layout(self) -> Layout:
-        """Error against length, both in decades."""
-        return Layout(
-            "Inversion error",
-            "length [steps]",
-            "largest error of the recovered state",
-            "Stepping back recovers the start up to rounding, which adds up along the way.",
-            log_x=True,
-            log_y=True,
         )
 
     def traces(self, style: Style) -> list[Trace]:
@@ -174,15 +158,21 @@ class InversionError(Result):
 class PhaseVolume(Result):
     """log₁₀|det ∂state_T/∂state_0| after 1, 2, … steps, the mean over the units of the layer."""
 
-    question = "Is a small cloud of states squeezed together or pulled apart?"
-    place = 83
+    question = "Does the phase volume of the states contract or expand?"
+    page_order = 83
     on_request = True
+    figure_layout = Layout(
+        "Phase volume",
+        "steps",
+        "log₁₀ of the volume",
+        "At zero the phase volume is preserved.",
+    )
 
     log_volume: Array
 
     @classmethod
     def measure(cls, probe: Probe) -> PhaseVolume:
-        """Follow the first sequence for at most 100 steps."""
+        """Measure at most 100 steps of the first sequence."""
         _require_oscillators(probe)
         return phase_volume(probe.model, _time_first(probe))
 
@@ -190,18 +180,8 @@ class PhaseVolume(Result):
     def sentence(self) -> str:
         """The volume at the end."""
         return (
-            f"After {len(self.log_volume)} steps a small cloud of states has "
-            f"10^{self.log_volume[-1]:.2g} times its volume."
-        )
-
-    @property
-    def layout(self) -> Layout:
-        """Decades of volume against the step."""
-        return Layout(
-            "Phase volume",
-            "steps",
-            "log₁₀ of the volume",
-            "Zero means that nothing is squeezed together or pulled apart for good.",
+            f"After {len(self.log_volume)} steps the phase volume has changed by a factor of "
+            f"10^{self.log_volume[-1]:.2g}."
         )
 
     def traces(self, style: Style) -> list[Trace]:
@@ -213,7 +193,7 @@ def _require_oscillators(probe: Probe) -> None:
     try:
         oscillator_cells(probe.model)
     except OptionError:
-        raise InapplicableError("its cells are no oscillators") from None
+        raise InapplicableError("its cells are not oscillators") from None
 
 
 def _time_first(probe: Probe) -> Tensor:
@@ -227,24 +207,20 @@ def oscillator_cells(module: nn.Module) -> list[UnICORNNCell]:
     cells = []
     if isinstance(network, Recurrent):
         cells = [network.cell(layer) for layer in range(network.num_layers)]
-    found = [cell for cell in cells if isinstance(cell, UnICORNNCell)]
-    if not found:
+    oscillators = [cell for cell in cells if isinstance(cell, UnICORNNCell)]
+    if not oscillators:
         raise OptionError(
-            explain(
-                type(module).__name__,
-                expected="a network of oscillators, such as unicornn",
-                got="another one",
-                remedy="Use gradient_flow, jacobian or recall, which read any network.",
-            )
+            f"{type(module).__name__} is not a network of oscillators such as unicornn. "
+            "gradient_flow, jacobian and recall apply to any network."
         )
-    return found
+    return oscillators
 
 
 def effective_steps(module: nn.Module) -> EffectiveSteps:
     """Return the effective time step of every neuron (UNI fig. 5).
 
     Args:
-        module: A UnICORNN, or a model with one inside.
+        module: A UnICORNN, or a model that contains one.
     """
     cells = oscillator_cells(module)
     steps = np.stack([c.effective_step().detach().double().cpu().numpy() for c in cells])
@@ -279,19 +255,19 @@ def _log_cosh(x: Tensor) -> Tensor:
 
 
 def energy_drift(module: nn.Module, inputs: Tensor, *, steps: int = 1000) -> Energy:
-    """Hold the input still and follow the Hamiltonian of every layer.
+    """Measure the Hamiltonian of every layer over time, with a constant input.
 
-    The energy is a conserved quantity only while the input does not change: the first step of
-    `inputs` is shown to the first layer at all times, the others see zero.
+    The energy is conserved only while the input is constant: the first step of `inputs` is the
+    input of the first layer at all times, the input of the other layers is zero.
 
     Args:
-        module: A UnICORNN, or a model with one inside.
+        module: A UnICORNN, or a model that contains one.
         inputs: (time, batch, features); only the first step counts.
-        steps: How long to follow it.
+        steps: Number of steps.
     """
     cells = oscillator_cells(module)
     _, x = network_inside(module, inputs)
-    course = np.empty((steps + 1, len(cells)))
+    energy = np.empty((steps + 1, len(cells)))
     with evaluating(module), torch.no_grad():
         for layer, cell in enumerate(cells):
             u = x[0] if layer == 0 else x.new_zeros(x.shape[1], cell.input_size)
@@ -300,10 +276,10 @@ def energy_drift(module: nn.Module, inputs: Tensor, *, steps: int = 1000) -> Ene
             shape = (x.shape[1], cell.hidden_size)
             state = tuple(torch.randn(shape, generator=generator).to(projected) for _ in range(2))
             for t in range(steps + 1):
-                course[t, layer] = float(hamiltonian(cell, projected, *state).sum(1).mean())
+                energy[t, layer] = float(hamiltonian(cell, projected, *state).sum(1).mean())
                 state = cell.advance(projected, state, constants)
-    size = np.abs(course).max(0)
-    return Energy(course, np.abs(course - course[0]).max(0) / np.where(size > 0, size, 1))
+    size = np.abs(energy).max(0)
+    return Energy(energy, np.abs(energy - energy[0]).max(0) / np.where(size > 0, size, 1))
 
 
 def inversion_error(
@@ -312,23 +288,18 @@ def inversion_error(
     *,
     lengths: tuple[int, ...] = (10, 100, 1000),
 ) -> InversionError:
-    """Go forth and back and compare with where it started.
+    """Step forward and back, and compare with the initial state.
 
     Args:
-        module: A UnICORNN, or a model with one inside; its first layer is unrolled.
+        module: A UnICORNN, or a model that contains one; its first layer is unrolled.
         inputs: (time, batch, features), at least as long as the longest length.
-        lengths: How far to go.
+        lengths: Numbers of steps.
     """
     cell = oscillator_cells(module)[0]
     _, x = network_inside(module, inputs)
     if max(lengths) > len(x):
         raise OptionError(
-            explain(
-                "lengths",
-                expected=f"at most the {len(x)} steps of the inputs",
-                got=max(lengths),
-                remedy="Give longer inputs.",
-            )
+            f"lengths must be at most the length of the inputs, {len(x)}, got {max(lengths)}."
         )
     errors = []
     with evaluating(module), torch.no_grad():
@@ -342,21 +313,21 @@ def inversion_error(
                 state = cell.advance(projected[t], state, constants)
             for t in reversed(range(length)):
                 state = cell.inverse(projected[t], state, constants)
-            off = [float((a - b).abs().max()) for a, b in zip(state, start, strict=True)]
-            errors.append(max(off))
+            differences = [float((a - b).abs().max()) for a, b in zip(state, start, strict=True)]
+            errors.append(max(differences))
     return InversionError(np.array(lengths), np.array(errors))
 
 
 def phase_volume(module: nn.Module, inputs: Tensor, *, steps: int = 100) -> PhaseVolume:
-    """Follow the volume of a small cloud of states in the first layer.
+    """Measure the phase volume of the first layer over time.
 
     Neurons are independent, so the Jacobian of one neuron's (y, z) is 2 × 2 and its determinant
     is found exactly.
 
     Args:
-        module: A UnICORNN, or a model with one inside.
-        inputs: (time, batch, features); the first sequence is followed.
-        steps: How long to follow it, at most the length of the inputs.
+        module: A UnICORNN, or a model that contains one.
+        inputs: (time, batch, features); the first sequence is used.
+        steps: Number of steps, at most the length of the inputs.
     """
     cell = oscillator_cells(module)[0]
     _, x = network_inside(module, inputs)
@@ -368,12 +339,12 @@ def phase_volume(module: nn.Module, inputs: Tensor, *, steps: int = 100) -> Phas
         for t in range(min(steps, len(x))):
             y, z = (part.detach().requires_grad_() for part in state)
             with torch.enable_grad():
-                moved = cell.advance(projected[t], (y, z), constants)
+                advanced = cell.advance(projected[t], (y, z), constants)
                 (yy, yz), (zy, zz) = (
-                    torch.autograd.grad(part.sum(), (y, z), retain_graph=True) for part in moved
+                    torch.autograd.grad(part.sum(), (y, z), retain_graph=True) for part in advanced
                 )
             determinant = (yy * zz - yz * zy)[0].double().cpu().numpy()
             total += np.log10(np.abs(determinant))
             logs.append(total.mean())
-            state = tuple(part.detach() for part in moved)
+            state = tuple(part.detach() for part in advanced)
     return PhaseVolume(np.array(logs))

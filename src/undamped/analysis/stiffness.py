@@ -1,4 +1,8 @@
-"""Stiffness and adjoints of first- and second-order neural ODEs: the lecture's analysis.
+"""Stability and stiffness of ODEs: forward Euler, and neural ODEs of first and second order.
+
+Forward Euler with step h follows y' = f(y) without blowing up where |1 + hλ| ≤ 1 for every
+eigenvalue λ of the Jacobian of f (Haber and Ruthotto, 2017). An undamped oscillator has imaginary
+eigenvalues and never satisfies this, which is why oscillators are stepped symplectically.
 
 For ḣ = A h and ḧ + γḣ = A h, written as a first-order system with matrix B, each eigenvalue λ of
 A gives two of B, the roots of c² + γc = λ. Their product is −λ, so one is at least √|λ| in size
@@ -13,13 +17,16 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from undamped._base.errors import DataError, OptionError, explain
-from undamped.analysis.core.layout import Layout
-from undamped.analysis.core.result import Result
-from undamped.analysis.core.style import Style, Trace
+from undamped._base.errors import DataError, OptionError, ShapeError
+from undamped.analysis.core import Layout, Result, Style, Trace
+from undamped.analysis.core.figures import reference
+
+Array = NDArray[Any]
 
 
 def stiffness(matrix: Tensor) -> float:
@@ -27,12 +34,7 @@ def stiffness(matrix: Tensor) -> float:
     sizes = torch.linalg.eigvals(matrix).abs()
     if float(sizes.min()) == 0:
         raise DataError(
-            explain(
-                "matrix",
-                expected="no zero eigenvalue",
-                got="a singular matrix",
-                remedy="Stiffness is a ratio of rates; leave out directions that do not move.",
-            )
+            "The stiffness of a singular matrix is infinite. Remove directions that do not move."
         )
     return float(sizes.max() / sizes.min())
 
@@ -50,45 +52,34 @@ class StiffnessComparison(Result):
 
     Args:
         gammas: The dampings.
-        first_order: S(A).
-        second_order: S(B) for each damping.
+        stiffness_first_order: S(A).
+        stiffness_second_order: S(B) for each damping.
     """
 
+    derived = ("root",)
     gammas: tuple[float, ...]
-    first_order: float
-    second_order: tuple[float, ...]
+    stiffness_first_order: float
+    stiffness_second_order: tuple[float, ...]
+
+    figure_layout = Layout(
+        "Stiffness of ḣ = A h and of ḧ + γḣ = A h",
+        "damping γ",
+        "stiffness (ratio of rates)",
+        "The second-order field is as stiff as the root of the first-order one, or stiffer.",
+        log_y=True,
+    )
 
     @property
     def root(self) -> float:
         """√S(A)."""
-        return self.first_order**0.5
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        return {
-            "gammas": list(self.gammas),
-            "stiffness_first_order": self.first_order,
-            "root": self.root,
-            "stiffness_second_order": list(self.second_order),
-        }
-
-    @property
-    def layout(self) -> Layout:
-        """Stiffness over damping, beside S(A) and √S(A)."""
-        return Layout(
-            "Stiffness of ḣ = A h and of ḧ + γḣ = A h",
-            "damping γ",
-            "stiffness (ratio of rates)",
-            "The second-order field is as stiff as the root of the first-order one, or stiffer.",
-            log_y=True,
-        )
+        return self.stiffness_first_order**0.5
 
     def traces(self, style: Style) -> list[Trace]:
-        """S(B), and where A alone would be."""
+        """S(B), and S(A) for comparison."""
         ends = [self.gammas[0], self.gammas[-1]]
         return [
-            style.line(self.gammas, self.second_order, "S(B), second order", 0),
-            style.line(ends, [self.first_order] * 2, "S(A), first order", 1),
+            style.line(self.gammas, self.stiffness_second_order, "S(B), second order", 0),
+            style.line(ends, [self.stiffness_first_order] * 2, "S(A), first order", 1),
             style.line(ends, [self.root] * 2, "√S(A)", 2),
         ]
 
@@ -98,7 +89,7 @@ def compare_stiffness(matrix: Tensor, gammas: list[float]) -> StiffnessCompariso
 
     Args:
         matrix: A.
-        gammas: Dampings to try.
+        gammas: The dampings.
     """
     second = tuple(stiffness(heavy_ball_matrix(matrix, gamma)) for gamma in gammas)
     return StiffnessComparison(tuple(gammas), stiffness(matrix), second)
@@ -123,7 +114,7 @@ def eigenvalue_pairs(jacobian: Tensor, gamma: float, span: float) -> Tensor:
 
 @dataclass(frozen=True)
 class AdjointDecay(Result):
-    """How much of a gradient is left after going back a time.
+    """The ratio of gradients at the start and at the end of an integration.
 
     Args:
         times: T.
@@ -135,16 +126,13 @@ class AdjointDecay(Result):
     first_order: tuple[float, ...]
     second_order: tuple[float, ...]
 
-    @property
-    def layout(self) -> Layout:
-        """What is left over T, in decades."""
-        return Layout(
-            "The adjoint over the time T it goes back",
-            "time T",
-            "gradient left at the start",
-            "The adjoint of the first-order field vanishes; the heavy ball's does not.",
-            log_y=True,
-        )
+    figure_layout = Layout(
+        "The adjoint over the time T",
+        "time T",
+        "relative gradient at the start",
+        "The adjoint of the first-order field vanishes; the heavy ball's does not.",
+        log_y=True,
+    )
 
     def traces(self, style: Style) -> list[Trace]:
         """Both fields."""
@@ -162,27 +150,20 @@ def adjoint_decay(
     Args:
         force: f, called with (t, h).
         start: h(0), (batch, features); momenta start at zero.
-        times: The T to try.
-        gamma: Damping of the heavy ball; any number from 0.
+        times: The times T.
+        gamma: Damping of the heavy ball, at least 0.
     """
     if not 0 <= gamma < math.inf:
-        raise OptionError(
-            explain(
-                "gamma",
-                expected="a number at least 0",
-                got=gamma,
-                remedy="A negative damping drives the ball.",
-            )
-        )
+        raise OptionError(f"gamma must be ≥ 0, got {gamma}.")
     heavy = _HeavyBall(force, gamma)
-    resting = torch.cat((start, torch.zeros_like(start)), dim=-1)
-    first = tuple(_left(force, start, end) for end in times)
-    second = tuple(_left(heavy, resting, end) for end in times)
+    initial = torch.cat((start, torch.zeros_like(start)), dim=-1)
+    first = tuple(_gradient_ratio(force, start, end) for end in times)
+    second = tuple(_gradient_ratio(heavy, initial, end) for end in times)
     return AdjointDecay(tuple(times), first, second)
 
 
 class _HeavyBall(nn.Module):
-    """ḣ = m, ṁ = f − γ m for a given γ, which the trained field keeps below its scale."""
+    """ḣ = m, ṁ = f − γ m with a fixed γ."""
 
     def __init__(self, force: nn.Module, gamma: float) -> None:
         super().__init__()
@@ -193,11 +174,89 @@ class _HeavyBall(nn.Module):
         return torch.cat((momentum, self.force(t, position) - self.gamma * momentum), dim=-1)
 
 
-def _left(field: nn.Module, start: Tensor, end: float) -> float:
+def _gradient_ratio(field: nn.Module, start: Tensor, end: float) -> float:
     from undamped.ode import solve
 
     leaf = start.detach().clone().requires_grad_()
     final = solve(field, leaf, [0.0, end], method="dopri8", rtol=1e-8, atol=1e-10).final
-    pull = torch.ones_like(final)
-    (back,) = torch.autograd.grad(final, leaf, pull)
-    return float(torch.linalg.vector_norm(back) / torch.linalg.vector_norm(pull))
+    grad_final = torch.ones_like(final)
+    (grad_start,) = torch.autograd.grad(final, leaf, grad_final)
+    return float(torch.linalg.vector_norm(grad_start) / torch.linalg.vector_norm(grad_final))
+
+
+@dataclass(frozen=True)
+class EulerStability(Result):
+    """`amplification[t]` is max |1 + hλ| at point t of a trajectory.
+
+    `largest_step[t]` is the largest h that would be stable there (0 if none is), `stiffness[t]`
+    the ratio of the largest to the smallest |λ|.
+    """
+
+    step: float
+    amplification: Array
+    largest_step: Array
+    stiffness: Array
+
+    @property
+    def stable(self) -> bool:
+        """Whether the criterion holds at every point, up to rounding."""
+        return bool((self.amplification <= 1 + 1e-12).all())
+
+    @property
+    def sentence(self) -> str:
+        """Whether the criterion holds."""
+        where = "holds everywhere" if self.stable else "is violated where the line is above 1"
+        return f"The criterion |1 + hλ| ≤ 1 {where} (h = {self.step:g})."
+
+    @property
+    def layout(self) -> Layout:
+        """Amplification along the trajectory, with its limit."""
+        return Layout(
+            "Forward-Euler stability",
+            "point of the trajectory [steps]",
+            "max |1 + hλ|",
+            self.sentence,
+            background=(reference([0, len(self.amplification) - 1], [1, 1], "limit"),),
+        )
+
+    def traces(self, style: Style) -> list[Trace]:
+        """One line."""
+        points = range(len(self.amplification))
+        return [style.line(points, self.amplification, "max |1 + hλ|")]
+
+
+def _matrices(jacobians: ArrayLike) -> Array:
+    matrices = np.asarray(jacobians, dtype=np.float64)
+    if matrices.ndim == 2:
+        matrices = matrices[None]
+    if matrices.ndim != 3 or matrices.shape[1] != matrices.shape[2]:
+        raise ShapeError(f"jacobians must be (n, n) or (points, n, n), got shape {matrices.shape}.")
+    return matrices
+
+
+def euler_stability(jacobians: ArrayLike, step: float) -> EulerStability:
+    """Check |1 + hλ| ≤ 1 along a trajectory.
+
+    Args:
+        jacobians: Jacobians ∂f/∂y of the field, (n, n) or (points, n, n).
+        step: The step h of forward Euler.
+    """
+    eigenvalues = np.linalg.eigvals(_matrices(jacobians))
+    return EulerStability(
+        step,
+        np.abs(1 + step * eigenvalues).max(1),
+        np.array([_largest_step(values) for values in eigenvalues]),
+        np.array([_ratio(np.abs(values)) for values in eigenvalues]),
+    )
+
+
+def _largest_step(eigenvalues: NDArray[np.complex128]) -> float:
+    # |1 + hλ|² = 1 + 2h Re λ + h²|λ|² ≤ 1 holds for 0 ≤ h ≤ −2 Re λ / |λ|².
+    moving = eigenvalues[np.abs(eigenvalues) > 0]
+    if not len(moving):
+        return float("inf")
+    return max(0.0, float((-2 * moving.real / np.abs(moving) ** 2).min()))
+
+
+def _ratio(sizes: Array) -> float:
+    return float(sizes.max() / sizes.min()) if sizes.min() > 0 else float("inf")

@@ -1,21 +1,21 @@
-"""What the UnICORNN paper proves, evaluated beside what a network does.
+"""The bounds of the UnICORNN paper, compared with measurements.
 
-Each function returns the number the paper prints, the one that holds without conditions where
-the printed one does not, and the measurement. `docs/unicornn-bounds.md` derives the latter.
+Each function returns the printed bound, a corrected one that holds without conditions where the
+printed one does not, and the measurement. `docs/unicornn-bounds.md` derives the latter.
 Notation: s = Δt σ̂(c) is a neuron's effective step, n counts steps, T = N Δt.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
+from undamped.analysis.core import Record
 from undamped.nn.oscillators import OscillatorNetwork
 from undamped.nn.unicornn import UnICORNNCell
 
@@ -25,9 +25,10 @@ LARGEST_EXPONENT = 1.2564
 
 
 @dataclass(frozen=True)
-class StateBound:
+class StateBound(Record):
     """Largest |position| and |velocity| over all layers and steps, and their bounds (C.1)."""
 
+    derived = ("printed_holds", "corrected_holds")
     printed: tuple[float, float]
     corrected: tuple[float, float]
     measured: tuple[float, float]
@@ -42,17 +43,12 @@ class StateBound:
     @property
     def corrected_holds(self) -> bool:
         """Whether the measurement stays below the corrected bound."""
-        # A relative millionth for rounding; the bound is reached by a constant force.
+        # The tolerance is for rounding; a constant force attains the bound.
         return all(m <= c * (1 + 1e-6) for m, c in zip(self.measured, self.corrected, strict=True))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all numbers for JSON."""
-        held = {"printed_holds": self.printed_holds, "corrected_holds": self.corrected_holds}
-        return {**asdict(self), **held}
 
 
 def state_bound(network: OscillatorNetwork, x: Tensor) -> StateBound:
-    """Measure states from a zero start against proposition C.1.
+    """Compare states that start at zero with proposition C.1.
 
     Args:
         network: A UnICORNN network with one direction.
@@ -78,9 +74,10 @@ def state_bound(network: OscillatorNetwork, x: Tensor) -> StateBound:
 
 
 @dataclass(frozen=True)
-class GradientBound:
+class GradientBound(Record):
     """Largest |∂E/∂θ| over all parameters, and its bounds (eq. 12)."""
 
+    derived = ("printed_holds", "corrected_holds")
     printed: float
     printed_appendix: float
     corrected: float
@@ -98,14 +95,9 @@ class GradientBound:
         """Whether the measurement stays below the corrected bound."""
         return self.measured <= self.corrected
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all numbers for JSON."""
-        held = {"printed_holds": self.printed_holds, "corrected_holds": self.corrected_holds}
-        return {**asdict(self), **held}
-
 
 def gradient_bound(network: OscillatorNetwork, x: Tensor, target: Tensor) -> GradientBound:
-    """Measure the gradient of E = 1/N Σ ½‖y_n − ȳ_n‖² against proposition 3.1.
+    """Compare the gradient of E = 1/N Σ ½‖y_n − ȳ_n‖² with proposition 3.1.
 
     Args:
         network: A UnICORNN network with one direction and without skipped layers.
@@ -117,8 +109,8 @@ def gradient_bound(network: OscillatorNetwork, x: Tensor, target: Tensor) -> Gra
     parameters = [p for p in network.parameters() if p.requires_grad]
     output, _ = network(x)
     loss = 0.5 * ((output - target) ** 2).sum() / steps
-    found = torch.autograd.grad(loss, parameters)
-    measured = max(float(gradient.abs().max()) for gradient in found)
+    gradients = torch.autograd.grad(loss, parameters)
+    measured = max(float(gradient.abs().max()) for gradient in gradients)
     dt, alpha = max(cell.dt for cell in cells), cells[-1].alpha
     time = steps * dt
     stiffness = max(2.0, float(cells[-1].weight.detach().abs().max()) + alpha)
@@ -145,9 +137,10 @@ def gradient_bound(network: OscillatorNetwork, x: Tensor, target: Tensor) -> Gra
 
 
 @dataclass(frozen=True)
-class LongTermGradient:
+class LongTermGradient(Record):
     """Contribution of step k to ∂E_n/∂w of one neuron (eq. 14), for every k from 1 to n."""
 
+    derived = ("relative_error",)
     printed: tuple[float, ...]
     corrected: tuple[float, ...]
     measured: tuple[float, ...]
@@ -159,10 +152,10 @@ class LongTermGradient:
         scale = max(map(abs, self.measured)) or 1.0
         return max(abs(a - b) for a, b in zip(formula, self.measured, strict=True)) / scale
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all numbers for JSON."""
-        errors = {name: self.error_of(getattr(self, name)) for name in ("printed", "corrected")}
-        return {**asdict(self), "relative_error": errors}
+    @property
+    def relative_error(self) -> dict[str, float]:
+        """The error of both formulas; see `error_of`."""
+        return {name: self.error_of(getattr(self, name)) for name in ("printed", "corrected")}
 
 
 def long_term_gradient(
@@ -174,7 +167,7 @@ def long_term_gradient(
         network: A UnICORNN network with one layer.
         x: (time, 1, input), one sequence of n steps.
         target: (hidden,), ȳ_n.
-        neuron: Which neuron p.
+        neuron: Index p of the neuron.
     """
     (cell,) = _one_layer(network)
     with torch.no_grad():
@@ -206,26 +199,22 @@ def long_term_gradient(
 
 
 @dataclass(frozen=True)
-class Reversal:
-    """How exactly steps keep phase volume and can be undone."""
+class Reversal(Record):
+    """How accurately steps preserve phase volume and can be inverted."""
 
     determinant_error: float
     step_inverse_error: float
     sequence_inverse_error: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all numbers for JSON."""
-        return asdict(self)
-
 
 def reversal(network: OscillatorNetwork, x: Tensor) -> Reversal:
-    """Measure det ∂(y', z')/∂(y, z) − 1, and how well the inverse (eq. 7) finds the way back.
+    """Measure det ∂(y', z')/∂(y, z) − 1, and the error of the inverse (eq. 7).
 
     Args:
         network: A UnICORNN network with one direction.
         x: (time, batch, input).
     """
-    determinant = one = whole = 0.0
+    determinant_error = step_error = sequence_error = 0.0
     with torch.no_grad():
         source = x
         for cell, (position, velocity) in zip(
@@ -237,29 +226,27 @@ def reversal(network: OscillatorNetwork, x: Tensor) -> Reversal:
             slope = 1 - torch.tanh(cell.weight * before[0] + projected) ** 2
             s, stiffness = constants[0], cell.weight * slope + cell.alpha
             value = (1 - s**2 * stiffness) * 1 - s * (-s * stiffness)
-            determinant = max(determinant, float((value - 1).abs().max()))
+            determinant_error = max(determinant_error, float((value - 1).abs().max()))
             after = cell.advance(projected, before, constants)
             back = cell.inverse(projected, after, constants)
-            one = max(one, *(float((a - b).abs().max()) for a, b in zip(back, before, strict=True)))
+            step_error = max(
+                step_error, *(float((a - b).abs().max()) for a, b in zip(back, before, strict=True))
+            )
             state: tuple[Tensor, ...] = (position[-1], velocity[-1])
             for projected_t in projected.flip(0):
                 state = cell.inverse(projected_t, state, constants)
-            whole = max(whole, *(float(part.abs().max()) for part in state))
+            sequence_error = max(sequence_error, *(float(part.abs().max()) for part in state))
             source = position
-    return Reversal(determinant, one, whole)
+    return Reversal(determinant_error, step_error, sequence_error)
 
 
 def _cells(network: OscillatorNetwork) -> list[UnICORNNCell]:
-    cells = [network.cell(at) for at in range(network.num_layers)]
+    cells = [network.cell(layer) for layer in range(network.num_layers)]
     plain = all(isinstance(cell, UnICORNNCell) and not hasattr(cell, "skip") for cell in cells)
     if network.bidirectional or not plain:
         raise OptionError(
-            explain(
-                "the bounds of UnICORNN",
-                expected="a 'unicornn' network with one direction",
-                got=type(network).__name__,
-                remedy="The paper proves them for that network only.",
-            )
+            "The bounds of UnICORNN hold for a unidirectional 'unicornn' network, got "
+            f"{type(network).__name__}."
         )
     return [cell for cell in cells if isinstance(cell, UnICORNNCell)]
 
@@ -268,33 +255,29 @@ def _one_layer(network: OscillatorNetwork) -> list[UnICORNNCell]:
     cells = _cells(network)
     if len(cells) != 1:
         raise OptionError(
-            explain(
-                "the long-term gradient formula",
-                expected="one layer",
-                got=f"{len(cells)}",
-                remedy="Build the network with num_layers=1.",
-            )
+            f"The long-term gradient formula holds for one layer, got {len(cells)}. "
+            "Build the network with num_layers=1."
         )
     return cells
 
 
 def _trajectories(network: OscillatorNetwork, x: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Positions and velocities (time, batch, hidden) of every layer, from zero."""
-    found = []
+    trajectories = []
     for cell in _cells(network):
         start = cell.initial_state(x.shape[1], x)
         position, _ = cell.scan(x, start)
         before = pad(position, (0, 0, 0, 0, 1, 0))[:-1]
         kicks = cell.effective_step() * cell.force(cell.project(x), before)
-        found.append((position, -kicks.cumsum(0)))
+        trajectories.append((position, -kicks.cumsum(0)))
         x = position
-    return found
+    return trajectories
 
 
 def _oscillation(squared_frequency: Tensor, steps: Tensor) -> Tensor:
-    """sin(m θ)/sin θ with 2 sin(θ/2) = ω s: how m steps of one frequency carry a kick."""
+    """sin(m θ)/sin θ with 2 sin(θ/2) = ω s: the response to a kick after m steps."""
     size = squared_frequency.abs().clamp(1e-24, 4 - 1e-12).sqrt() / 2
-    if squared_frequency < 0:  # a hill instead of a valley
+    if squared_frequency < 0:  # the potential is a hill instead of a valley
         angle = 2 * torch.arcsinh(size)
         return torch.sinh(steps * angle) / torch.sinh(angle)
     angle = 2 * torch.arcsin(size)
@@ -322,7 +305,7 @@ def _printed_state(cell: UnICORNNCell, steps: int) -> tuple[float, float]:
 def _corrected_gradient(
     cells: list[UnICORNNCell], steps: int, largest_input: float, largest_target: float
 ) -> float:
-    """Follow bounds of |∂y_n/∂θ| and |∂z_n/∂θ| through all steps and layers (see the docs)."""
+    """Propagate bounds of |∂y_n/∂θ| and |∂z_n/∂θ| through all steps and layers (see the docs)."""
     worst = 0.0
     hidden = cells[0].hidden_size
     for owner in range(len(cells)):

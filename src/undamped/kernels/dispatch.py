@@ -47,7 +47,7 @@ def plain_loops() -> Iterator[None]:
         _PLAIN.reset(token)
 
 
-def wants_plain_loops() -> bool:
+def use_plain_loops() -> bool:
     """Say whether everything that happens must be seen: in `plain_loops` and in transforms."""
     if torch.compiler.is_compiling():  # which cannot read a context variable
         return False

@@ -37,10 +37,10 @@ ONE_THREAD = 1 << 21
 def _add(table: Any, weights: Any, h: float, size: int, like: Any, low: int, high: int) -> None:
     """Write y + h Σ w_j k_j for the blocks from low to high."""
     number = like.dtype.type
-    start, whole = carray(at(table[Y], like), size), carray(at(table[OUT], like), size)
+    start, result = carray(at(table[Y], like), size), carray(at(table[OUT], like), size)
     for block in range(low, high):
         first, last = block * BLOCK, min(size, (block + 1) * BLOCK)
-        before, total = start[first:last], whole[first:last]
+        before, total = start[first:last], result[first:last]
         untouched = True
         for j in range(len(weights)):
             if weights[j] == 0:

@@ -40,10 +40,10 @@ def skew_exponential(matrix: Tensor) -> Tensor:
         return matrix * math.nan
     largest = LARGEST[matrix.dtype]
     halvings = math.ceil(math.log2(norm / largest)) if norm > largest else 0
-    found = _taylor(matrix / 2**halvings if halvings else matrix)
+    result = _taylor(matrix / 2**halvings if halvings else matrix)
     for _ in range(halvings):
-        found = found @ found
-    return found
+        result = result @ result
+    return result
 
 
 def _taylor(first: Tensor) -> Tensor:
@@ -55,8 +55,8 @@ def _taylor(first: Tensor) -> Tensor:
     eye = torch.eye(size, dtype=first.dtype, device=first.device).expand_as(first)
     powers = torch.stack((eye, first, second, third, fourth)).flatten(1)
     sums = (_coefficients(first.dtype, first.device) @ powers).reshape(4, *first.shape)
-    total, *others = sums.unbind()
-    for four in others:
+    total, *rest = sums.unbind()
+    for four in rest:
         total = torch.baddbmm(four, total, fourth)
     return total.reshape(shape)
 
@@ -66,6 +66,6 @@ def _coefficients(dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return 1/k! for the powers 0 to 4 in four sums, the highest first."""
     rows = [[1 / math.factorial(begin + k) for k in range(4)] for begin in (12, 8, 4, 0)]
     last = (1 / math.factorial(16), 0.0, 0.0, 0.0)
-    whole = [[*row, end] for row, end in zip(rows, last, strict=True)]
+    matrix = [[*row, end] for row, end in zip(rows, last, strict=True)]
     with torch.inference_mode(False):  # it is kept, for passes with gradients too
-        return torch.tensor(whole, dtype=dtype, device=device)
+        return torch.tensor(matrix, dtype=dtype, device=device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from undamped._base.contract import TaskShape
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.registry import models
 from undamped.models.task_model import TaskModel
 
@@ -15,8 +15,8 @@ def build(name: str, **options: Any) -> Any:
 
     Args:
         name: A name from `undamped list`.
-        options: Its options; unknown names and values out of range are refused with a sentence. A
-            whole model also takes the `shape` of its task.
+        options: Its options; unknown names and values out of range raise an error. A task model
+            also takes the `shape` of its task.
 
     Example:
         >>> net = undamped.build("unicornn", input_size=6, hidden_size=32, num_layers=2)
@@ -27,12 +27,9 @@ def build(name: str, **options: Any) -> Any:
     shape = options.pop("shape", None)
     if not isinstance(shape, TaskShape):
         raise OptionError(
-            explain(
-                name,
-                expected="the shape of its task",
-                got="none" if shape is None else type(shape).__name__,
-                remedy="For example shape=undamped.lab.tasks.build('rmts').task_shape.",
-            )
+            f"'{name}' needs the shape of its task, such as "
+            "shape=undamped.lab.tasks.build('rmts').task_shape, got "
+            f"{'none' if shape is None else type(shape).__name__}."
         )
     # Imported here, since recurrent layers do not need it.
     from undamped.models.for_task import check_options, model_for

@@ -1,8 +1,7 @@
-"""One-to-many and many-to-many: a vector unrolled into a sequence, a sequence into another.
+"""One-to-many and many-to-many: a vector decoded into a sequence, a sequence into another.
 
-An encoder reads everything and hands its last output to a decoder, which starts from a state
-made of that one vector and then reads its own answers, one symbol at a time. While training the
-true answers are fed instead.
+An encoder reads the whole input; its last output is the initial state of a decoder, which reads
+its own output, one symbol at a time. In training it reads the true symbols instead.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from undamped.nn.recurrent import Recurrent
 
 
 class Decoder(nn.Module):
-    """One-to-many: a vector becomes the state from which symbols are drawn.
+    """One-to-many: a decoder of symbols whose initial state is computed from a vector.
 
     Args:
-        network: The registry name of the network; its hidden size must be given in the options.
+        network: The registry name of the network; the options must contain its hidden size.
         context_size: Features of the vector.
-        symbols: How many symbols there are; one more is kept to stand before the first.
+        symbols: Number of symbols; one more marks the start.
         embedding_size: Size of the embedding of symbols.
-        network_options: The options of the network.
+        network_options: Options of the network.
 
     Example:
         >>> decoder = Decoder("gru", context_size=8, symbols=10, hidden_size=32)
@@ -58,17 +57,17 @@ class Decoder(nn.Module):
         self.head = nn.Linear(self.network.output_size, symbols)
 
     def first_state(self, context: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Turn a vector (batch, context) into the state before the first symbol."""
+        """Return the state before the first symbol for a vector (batch, context)."""
         batch = context.shape[0]
         flat = self.to_state(context).view(batch, self._tensors, self._cells, self._width)
         parts = tuple(flat[:, i].transpose(0, 1).contiguous() for i in range(self._tensors))
         return parts if self._tensors > 1 else parts[0]
 
     def forward(self, context: Tensor, targets: Tensor) -> Tensor:
-        """Return scores (time, batch, symbols) while the true symbols (time, batch) are fed."""
+        """Return scores (time, batch, symbols) with the true symbols (time, batch) as inputs."""
         start = torch.full_like(targets[:1], self.start)
-        fed = torch.cat([start, targets[:-1]])
-        output, _ = self.network(self.embedding(fed), self.first_state(context))
+        inputs = torch.cat([start, targets[:-1]])
+        output, _ = self.network(self.embedding(inputs), self.first_state(context))
         return self.head(output)
 
     @torch.no_grad()
@@ -80,10 +79,10 @@ class Decoder(nn.Module):
         temperature: PositiveFloat | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Draw symbols (time, batch) one at a time; without a temperature, take the likeliest."""
+        """Return symbols (time, batch), sampled one at a time, or the likeliest by default."""
         state: Any = self.first_state(context)
         symbol = torch.full((context.shape[0],), self.start, device=context.device)
-        drawn = []
+        symbols = []
         for _ in range(length):
             features, state = self.network.step(self.embedding(symbol), state)
             logits = self.head(features)
@@ -92,19 +91,19 @@ class Decoder(nn.Module):
                 if temperature is None
                 else draw_symbol(logits, temperature, generator)
             )
-            drawn.append(symbol)
-        return torch.stack(drawn)
+            symbols.append(symbol)
+        return torch.stack(symbols)
 
 
 class EncoderDecoder(nn.Module):
-    """Many-to-many through one vector: read a sequence to its end, then write another.
+    """Many-to-many: an encoder reads a sequence to its end, then a decoder generates another.
 
     Args:
         network: The registry name of both networks.
         input_size: Features of the input at each step.
-        symbols: How many symbols the answer is made of.
-        embedding_size: Size of the embedding of the answer's symbols.
-        network_options: The options of both networks, hidden_size among them.
+        symbols: Number of output symbols.
+        embedding_size: Size of the embedding of output symbols.
+        network_options: Options of both networks, such as hidden_size.
 
     Example:
         >>> model = EncoderDecoder("gru", input_size=3, symbols=10, hidden_size=32)
@@ -133,7 +132,7 @@ class EncoderDecoder(nn.Module):
         )
 
     def forward(self, x: Tensor, targets: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Return scores (time, batch, symbols) for the true answers (time, batch)."""
+        """Return scores (time, batch, symbols) of the true output (time, batch)."""
         context, _ = self.encoder.last(x, None, lengths)
         return self.decoder(context, targets)
 
@@ -147,6 +146,6 @@ class EncoderDecoder(nn.Module):
         temperature: PositiveFloat | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Read (time, batch, input) and write `length` symbols (time, batch)."""
+        """Return `length` symbols (time, batch) for an input (time, batch, input)."""
         context, _ = self.encoder.last(x, None, lengths)
         return self.decoder.generate(context, length, temperature=temperature, generator=generator)

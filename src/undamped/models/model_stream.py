@@ -1,27 +1,39 @@
-"""Models fed with the samples of one stream, which answer when they are asked."""
+"""Models that take the samples of one stream and predict on request."""
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from undamped._base.errors import DataError, explain
+from undamped._base.errors import DataError, shortened
 
 if TYPE_CHECKING:
+    from undamped.models.sequence_model import SequenceModel
     from undamped.models.task_model import StreamingModel
 
+
 Leaf = Tensor | int | float
-"""What a state is made of."""
+"""A part of a state."""
+
+
+class Sample(NamedTuple):
+    """One sample of a stream; see `StreamingModel.step`."""
+
+    x: Tensor
+    dt: Tensor | float | None = None
+    observed: Tensor | None = None
+    ahead: Tensor | None = None
 
 
 class ModelStream(ABC):
     """A model's state after the samples so far."""
 
     in_blocks: ClassVar[bool] = False
-    """Whether many samples at once take less time than one after the other."""
+    """Whether pushing many samples at once is faster than one after the other."""
 
     @abstractmethod
     def push(self, x: Tensor, dt: Tensor | None = None, observed: Tensor | None = None) -> None:
@@ -29,34 +41,34 @@ class ModelStream(ABC):
 
         Args:
             x: (samples, …).
-            dt: (samples,) the time since the sample before, for a model that uses times.
-            observed: (samples, features) what was measured, for a model that uses that.
+            dt: (samples,) the time since the previous sample, for a model that uses times.
+            observed: (samples, features) mask of the measured values, for a model that uses it.
         """
 
     @abstractmethod
     def outputs(self) -> Tensor:
-        """Return what the model says after the samples so far, (1, outputs)."""
+        """Return the prediction after the samples so far, (1, outputs)."""
 
     @abstractmethod
     def leaves(self) -> dict[str, Leaf]:
-        """Return tensors and numbers that the state is made of, by name; nothing is shared."""
+        """Return copies of the tensors and numbers of the state, by name."""
 
     @abstractmethod
     def restore(self, leaves: dict[str, Leaf], sample: dict[str, Tensor | None]) -> None:
-        """Go on from what `leaves` returned; anything else is refused.
+        """Restore the state that `leaves` returned; any other is refused.
 
         Args:
             leaves: Tensors and numbers by name.
-            sample: Arguments of `push` for one sample, to learn from what a state looks like.
+            sample: Arguments of `push` for one sample, from which the form of a state is known.
         """
 
 
 class StepStream(ModelStream):
-    """A model whose `step` is called for one sample after the other.
+    """A stream that calls `step` of a model for every sample.
 
     Args:
-        model: The model; later training reaches it.
-        ahead: (outputs,) how long after a sample answers are asked for; None where steps count.
+        model: The model; later training changes it here too.
+        ahead: (outputs,) query times relative to a sample; None for predictions by step.
     """
 
     def __init__(self, model: StreamingModel, ahead: Tensor | None = None) -> None:
@@ -67,74 +79,68 @@ class StepStream(ModelStream):
     @torch.no_grad()
     def push(self, x: Tensor, dt: Tensor | None = None, observed: Tensor | None = None) -> None:
         """Take samples; arguments are those of `ModelStream.push`."""
-        for number in range(len(x)):
-            one = slice(number, number + 1)
-            since = None if dt is None else dt[one]
-            seen = None if observed is None else observed[one]
-            if self._ahead is None:
-                answer, self._state = self._model.step(x[one], self._state, since, observed=seen)
-            else:
-                answers, self._state = self._model.step(
-                    x[one], self._state, since, observed=seen, ahead=self._ahead
-                )
-                answer = answers.transpose(0, 1).flatten(1)
-            self._outputs = answer
+        for index in range(len(x)):
+            row = slice(index, index + 1)
+            outputs, self._state = self._model.step(
+                x[row],
+                self._state,
+                None if dt is None else dt[row],
+                observed=None if observed is None else observed[row],
+                ahead=self._ahead,
+            )
+            self._outputs = outputs if self._ahead is None else outputs.transpose(0, 1).flatten(1)
 
     def outputs(self) -> Tensor:
-        """Return what the model says after the samples so far, (1, outputs)."""
+        """Return the prediction after the samples so far, (1, outputs)."""
         assert self._outputs is not None
         return self._outputs
 
     def leaves(self) -> dict[str, Leaf]:
-        """Return tensors and numbers that the state is made of, by name."""
+        """Return copies of the tensors and numbers of the state, by name."""
         parts = [*_flat(self._state), self.outputs()]
-        return {str(at): _own(part) for at, part in enumerate(parts)}
+        return {str(index): _copied(part) for index, part in enumerate(parts)}
 
     def restore(self, leaves: dict[str, Leaf], sample: dict[str, Tensor | None]) -> None:
-        """Go on from what `leaves` returned; arguments are those of `ModelStream.restore`."""
+        """Restore a state; arguments are those of `ModelStream.restore`."""
         like = StepStream(self._model, self._ahead)
         like.push(**sample)  # type: ignore[arg-type]
         check_leaves(leaves, like.leaves(), grows=grows(self._model))
-        parts = [_own(leaves[str(at)]) for at in range(len(leaves))]
+        parts = [_copied(leaves[str(index)]) for index in range(len(leaves))]
         self._outputs = torch.as_tensor(parts.pop())
         self._state = _filled(like._state, iter(parts))
 
 
 def grows(model: Any) -> bool:
-    """Return whether the state of a model becomes larger with every sample."""
+    """Return whether the state of a model grows with every sample."""
     cell = getattr(getattr(model, "network", None), "cell_class", None)
-    return bool(getattr(cell, "state_grows", False))
+    return bool(cell and cell.memory_plan.state_grows)
 
 
 def check_leaves(leaves: dict[str, Leaf], like: dict[str, Leaf], *, grows: bool = False) -> None:
-    """Refuse a state that is not one of this model.
+    """Refuse a state that does not fit the model.
 
     Args:
-        leaves: What is to be gone on from.
+        leaves: The state.
         like: A state of the model.
-        grows: Whether sizes may differ, since they become larger with every sample.
+        grows: Whether sizes may differ, since they grow with every sample.
     """
     bad = sorted(set(leaves) ^ set(like))
     for name in sorted(set(leaves) & set(like)):
-        part, own = leaves[name], like[name]
-        fits = isinstance(part, Tensor) == isinstance(own, Tensor)
-        if fits and isinstance(part, Tensor) and isinstance(own, Tensor):
-            fits = part.dtype == own.dtype and part.dim() == own.dim()
-            fits = fits and (grows or part.shape == own.shape)
+        leaf, example = leaves[name], like[name]
+        fits = isinstance(leaf, Tensor) == isinstance(example, Tensor)
+        if fits and isinstance(leaf, Tensor) and isinstance(example, Tensor):
+            fits = leaf.dtype == example.dtype and leaf.dim() == example.dim()
+            fits = fits and (grows or leaf.shape == example.shape)
         if not fits:
             bad.append(name)
     if bad:
         raise DataError(
-            explain(
-                "stream state",
-                expected="the parts of this model's state, in their shapes and types",
-                got=f"another '{bad[0]}'",
-                remedy="Load a state that this model has saved.",
-            )
+            f"The stream state does not fit this model: '{shortened(bad[0])}' is missing, unknown, "
+            "or has another shape or type. Load a state that this model has saved."
         )
 
 
-def _own(part: Leaf) -> Leaf:
+def _copied(part: Leaf) -> Leaf:
     return part.detach().clone() if isinstance(part, Tensor) else part
 
 
@@ -148,10 +154,65 @@ def _flat(state: Any) -> list[Leaf]:
 
 
 def _filled(like: Any, leaves: Any) -> Any:
-    """Return nested tuples of the form of others, with other tensors and numbers in them."""
+    """Return nested tuples in the form of `like`, filled with other leaves."""
     if like is None:
         return None
     if isinstance(like, (Tensor, int, float)):
         return next(leaves)
     parts = [_filled(part, leaves) for part in like]
     return type(like)(*parts) if hasattr(like, "_fields") else type(like)(parts)
+
+
+class NetworkStream(ModelStream):
+    """A stream over a copy of a recurrent network and its readout; faster than `StepStream`.
+
+    Args:
+        model: The model; later training does not change the stream.
+    """
+
+    def __init__(self, model: SequenceModel) -> None:
+        self._model, self._head = model, copy.deepcopy(model.head)
+        self._stream = model.network.stream()
+        self._last: Tensor | None = None
+        self._total: Tensor | None = None
+        self._count = 0
+
+    @torch.no_grad()
+    def push(self, x: Tensor, dt: Tensor | None = None, observed: Tensor | None = None) -> None:
+        """Take samples; arguments are those of `ModelStream.push`."""
+        vectors = self._model.encode_features(x, dt, observed)
+        for vector in vectors.split(1):
+            self._last = self._stream.push(vector)
+            self._count += 1
+            if self._model.readout == "mean":
+                # In double precision, since a stream may be long.
+                wide = self._last.double()
+                self._total = wide if self._total is None else self._total + wide
+
+    @torch.no_grad()
+    def outputs(self) -> Tensor:
+        """Return the prediction after the samples so far, (1, outputs)."""
+        assert self._last is not None
+        if self._total is None:
+            return self._head(self._last)
+        return self._head((self._total / self._count).to(self._last.dtype))
+
+    def leaves(self) -> dict[str, Leaf]:
+        """Return tensors and numbers that the state is made of, by name."""
+        assert self._last is not None
+        state = self._stream.state
+        parts = (state,) if isinstance(state, Tensor) else state
+        leaves: dict[str, Leaf] = {str(index): part for index, part in enumerate(parts)}
+        leaves |= {"count": self._count, "last": self._last.clone()}
+        return leaves if self._total is None else {**leaves, "total": self._total.clone()}
+
+    def restore(self, leaves: dict[str, Leaf], sample: dict[str, Tensor | None]) -> None:
+        """Go on from what `leaves` returned; arguments are those of `ModelStream.restore`."""
+        like = NetworkStream(self._model)
+        like.push(**sample)  # type: ignore[arg-type]
+        check_leaves(leaves, like.leaves(), grows=grows(self._model))
+        tensors = {name: torch.as_tensor(leaf).clone() for name, leaf in leaves.items()}
+        self._count, self._last = int(tensors.pop("count")), tensors.pop("last")
+        self._total = tensors.pop("total", None)
+        parts = tuple(tensors[str(index)] for index in range(len(tensors)))
+        self._stream = self._model.network.stream(parts[0] if len(parts) == 1 else parts)

@@ -1,4 +1,4 @@
-"""A whole model for single vectors: what `SequenceModel` is for sequences."""
+"""A task model of single vectors, as `SequenceModel` is one of sequences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from undamped._base.contract import Batch, InputKind, TaskShape
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.registry import models
 from undamped.models.task_model import TaskModel, answers_of, refuse_unfit
@@ -17,14 +17,14 @@ from undamped.ode.flows.continuous_flow import ContinuousFlow
 
 
 class PointModel(TaskModel):
-    """A model of the registry that reads vectors, with the interface training expects.
+    """A registered model that reads vectors, with the interface of a task model.
 
     Args:
         network: The registry name of the model.
         input_size: Features of the input.
-        output_size: Features of the answer: classes, or regression targets; 0 where the answer is
-            the log-density of the input, which takes a flow.
-        network_options: The options of the model.
+        output_size: Features of the prediction: classes, or regression targets; 0 for the
+            log-density of the input, which needs a flow.
+        network_options: Options of the model.
 
     Example:
         >>> model = PointModel("hbnode", input_size=2, output_size=2, hidden_size=16)
@@ -56,21 +56,21 @@ class PointModel(TaskModel):
 
     @classmethod
     def for_task(cls, shape: TaskShape, name: str, options: Mapping[str, Any]) -> PointModel:
-        """Build the model that answers tasks of a shape with the network called `name`."""
+        """Build the model for tasks of a shape with the network called `name`."""
         refuse_recurrent(name)
         refuse_unfit(name, cls, shape, answers_of(models[name]))
         outputs = 0 if shape.answer == "density" else shape.output_size
         return cls(name, shape.input_size, outputs, **options)
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
-        """Return answers (batch, output) to points (batch, input), or log-densities (batch,)."""
+        """Return predictions (batch, output), or log-densities (batch,), of points."""
         inputs = batch.expanded().inputs
         if isinstance(self.network, ContinuousFlow):
             return self.network.log_prob(inputs), None
         return self.network(inputs), None
 
     def parts_for_guard(self, batch: Batch) -> Iterator[tuple[str, Any]]:
-        """There is one part."""
+        """Yield the output of the network."""
         yield "the output of network", self.run(batch)[0]
 
 
@@ -83,17 +83,13 @@ def refuse_recurrent(network: str) -> None:
     member = models[network]
     if isinstance(member, type) and issubclass(member, Recurrent):
         raise OptionError(
-            explain(
-                network,
-                expected="a model that reads single vectors, as this task has no sequences",
-                got="a recurrent one",
-                remedy="Choose another; 'undamped list' shows all.",
-            )
+            f"'{network}' is recurrent, and this task has single vectors. Choose another model; "
+            "'undamped list' shows all."
         )
 
 
 def refuse_condition(network: str, options: Mapping[str, Any]) -> None:
-    """Refuse a conditional flow where there are points alone.
+    """Refuse a conditional flow for points without a condition.
 
     Args:
         network: The registry name of the model.
@@ -101,10 +97,7 @@ def refuse_condition(network: str, options: Mapping[str, Any]) -> None:
     """
     if options.get("context_size"):
         raise OptionError(
-            explain(
-                f"{network}.context_size",
-                expected="0, as there is nothing here to condition on",
-                got=options["context_size"],
-                remedy="Leave it out, or call the flow from Python: flow.log_prob(x, context).",
-            )
+            f"{network}.context_size must be 0 for a task without a condition, got "
+            f"{options['context_size']}. A condition can be passed from Python: "
+            "flow.log_prob(x, context)."
         )

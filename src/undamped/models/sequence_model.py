@@ -1,11 +1,10 @@
-"""A whole model: input, network, readout.
+"""A task model of sequences: input, recurrent network, readout.
 
-The input may be vectors, symbols (whole numbers, one-hot or embedded) or pixels (bytes, scaled
-to [0, 1]). Where a task's samples come at times of their own, or not all of them were measured, a
-network sees that as further features: the logarithm of the time since the sample before, and a one
-for each feature that was measured, beside the last value that was. The readout sees the last
-output at each sequence's true end, every output, or their mean over the true length; where answers
-are asked for at given times, the output at the last sample before, and how long ago that was.
+The input may be vectors, symbols (integers, one-hot or embedded) or pixels (bytes, scaled to
+[0, 1]). Timestamps and missing values become further features: the logarithm of the time since the
+previous sample, and a mask beside the last measured values. The readout reads the output at the
+true end of each sequence, every output, or their mean over the true length; for predictions at
+query times, the output at the last sample before and the time since.
 """
 
 from __future__ import annotations
@@ -19,14 +18,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from undamped._base.contract import Answer, Batch, TaskShape, Use
-from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.errors import OptionError, ShapeError
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import models
-from undamped.models.head_at_times import HeadAtTimes
-from undamped.models.model_stream import ModelStream
-from undamped.models.network_stream import NetworkStream
-from undamped.models.stamped import gap_feature, hold_last, stamps_of, time_gaps
-from undamped.models.task_model import StreamingModel, refuse_unfit
+from undamped.models.model_stream import ModelStream, NetworkStream, Sample
+from undamped.models.task_model import StreamingModel, needed_target_times, refuse_unfit
+from undamped.models.timestamped import (
+    HeadAtTimes,
+    gap_feature,
+    hold_last,
+    time_gaps,
+    timestamps_of,
+)
 from undamped.nn.recurrent import Recurrent
 
 InputKind = Literal["vectors", "symbols", "pixels", "states"]
@@ -34,12 +37,12 @@ Readout = Literal["last", "every", "mean"]
 
 
 class StreamState(NamedTuple):
-    """What a stream has to remember beside the state of its network."""
+    """The state of a stream: that of the network, and sums or values that the model needs."""
 
     network: Any
-    total: Tensor | None = None  # (batch, features), the sum of all outputs, for their mean
+    total: Tensor | None = None  # (batch, features), the sum of all outputs
     steps: int = 0
-    held: Tensor | None = None  # (batch, input), the last values that were measured
+    last_values: Tensor | None = None  # (batch, input), the last measured values
 
 
 class SequenceModel(StreamingModel):
@@ -47,17 +50,16 @@ class SequenceModel(StreamingModel):
 
     Args:
         network: The registry name of the network.
-        input_size: Features per step; for symbols, how many symbols there are.
-        output_size: Features of the answer: classes, or regression targets.
+        input_size: Features per step; for symbols, the number of symbols.
+        output_size: Features of the prediction: classes, or regression targets.
         input_kind: Vectors, symbols or pixels; states are vectors.
-        readout: Which outputs the readout sees.
+        readout: Which outputs the readout reads.
         embedding_size: Size of a trained embedding of symbols; 0 means one-hot.
-        reads: What else of a batch is used: "times" is a further feature, ln(1 + time since the
-            sample before / usual gap); "observed" a further one for each feature, whether it was
-            measured, and those that were not hold their last value; with "target_times" answers
-            are given at those times.
+        reads: Further parts of a batch: "times" adds the feature ln(1 + time since the previous
+            sample / usual gap); "observed" adds a mask for each feature, and missing values are
+            replaced by the last measured ones; with "target_times" predictions are at those times.
         gap: The usual time between two samples.
-        network_options: The options of the network, hidden_size among them.
+        network_options: Options of the network, such as hidden_size.
 
     Example:
         >>> model = SequenceModel("unicornn", input_size=6, output_size=5, hidden_size=32)
@@ -71,7 +73,7 @@ class SequenceModel(StreamingModel):
     input_kinds = frozenset(get_args(InputKind))
     sequential = True
     settable: ClassVar[tuple[str, ...]] = ("embedding_size", "readout")
-    """Options of the model around a network, which every recurrent network accepts."""
+    """Options of this model, which every recurrent network accepts too."""
 
     def __init__(
         self,
@@ -89,23 +91,16 @@ class SequenceModel(StreamingModel):
         super().__init__()
         if "observed" in reads and input_kind == "symbols":
             raise OptionError(
-                "reads: expected features that can be missing, got symbols. Give the missing "
-                "symbol a number of its own."
+                "reads='observed' does not apply to symbols. Use another symbol for missing ones."
             )
         if embedding_size and input_kind != "symbols":
             raise OptionError(
-                explain(
-                    "embedding_size",
-                    expected=f"0, since {input_kind} are not embedded",
-                    got=embedding_size,
-                    remedy="Only symbols have an embedding.",
-                )
+                f"embedding_size must be 0 for {input_kind}, which are not embedded, got "
+                f"{embedding_size}."
             )
         for fixed in ("input_size", "batch_first"):
             if fixed in network_options:
-                raise OptionError(
-                    f"{network}.{fixed}: expected to be left out, got a value. The task sets it."
-                )
+                raise OptionError(f"{network}.{fixed} is set by the task. Leave it out.")
         refuse_points(network)
         self.input_size = input_size
         self.input_kind = input_kind
@@ -127,19 +122,19 @@ class SequenceModel(StreamingModel):
 
     @property
     def at_times(self) -> bool:
-        """Whether answers are given at times that a batch asks for."""
+        """Whether predictions are at the target times of a batch."""
         return "target_times" in self.reads
 
     @classmethod
     def for_task(cls, shape: TaskShape, name: str, options: Mapping[str, Any]) -> SequenceModel:
-        """Build the model that answers tasks of a shape with the network called `name`."""
+        """Build the model for tasks of a shape with the network called `name`."""
         refuse_points(name)
         refuse_unfit(name, cls, shape)
         return cls(
             name,
             shape.input_size,
             shape.output_size,
-            input_kind=shape.input_kind,  # type: ignore[arg-type] (pictures are a need)
+            input_kind=shape.input_kind,  # type: ignore[arg-type] (images are a need)
             readout=_readout(shape, options),
             reads=tuple(sorted(shape.needs)),  # type: ignore[arg-type] (all are met)
             gap=shape.clock.gap if shape.clock is not None else 1.0,
@@ -147,40 +142,35 @@ class SequenceModel(StreamingModel):
         )
 
     def encode(self, x: Tensor | Batch) -> Tensor:
-        """Turn raw input (time, batch, …), or a whole batch, into vectors (time, batch, features).
+        """Return the features (time, batch, features) of raw input (time, batch, …) or of a batch.
 
-        A batch is needed where the network reads more than the input.
+        A batch is needed if the network reads more than the input.
         """
         if isinstance(x, Batch):
             x = x.expanded()
-            held = x.inputs
+            inputs = x.inputs
             if x.observed is not None and "observed" in self.reads:
-                held = hold_last(x.inputs, x.observed)
+                inputs = hold_last(x.inputs, x.observed)
             gap = None if x.times is None else time_gaps(x.times, x.lengths, self.gap)
-            return self.encode_features(held, gap, x.observed)
+            return self.encode_features(inputs, gap, x.observed)
         return self.encode_features(x, None, None)
 
     def encode_features(
         self, x: Tensor, gap: Tensor | None = None, observed: Tensor | None = None
     ) -> Tensor:
-        """Turn raw input, the time since the one before and what was measured into features.
+        """Return the features of raw input, of the time since the previous sample, and of the mask.
 
         Args:
-            x: (…, features); what was not measured holds its last value already.
+            x: (…, features); missing values are replaced by the last measured ones already.
             gap: (…,) or None.
             observed: (…, features) or None.
         """
-        for name, given in (("times", gap), ("observed", observed)):
-            if (given is None) == (name in self.reads):
+        for name, value in (("times", gap), ("observed", observed)):
+            if value is None and name in self.reads:
+                raise ShapeError(f"batch.{name} is None, but the model was built to read it.")
+            if value is not None and name not in self.reads:
                 raise ShapeError(
-                    explain(
-                        f"batch.{name}",
-                        expected="a tensor" if given is None else "none",
-                        got="none" if given is None else "a tensor",
-                        remedy="The model was built to read it."
-                        if given is None
-                        else f"Build the model with reads=('{name}',) to use it.",
-                    )
+                    f"The model does not read batch.{name}. Build it with reads=('{name}',)."
                 )
         dtype = self.dtype
         if self.input_kind == "symbols":
@@ -199,28 +189,24 @@ class SequenceModel(StreamingModel):
             x.numel() and not 0 <= int(x.min()) <= int(x.max()) < self.input_size
         ):
             raise ShapeError(
-                explain(
-                    "symbols",
-                    expected=f"whole numbers from 0 to {self.input_size - 1}",
-                    got="others",
-                    remedy="Number the symbols from 0 and give the count as input_size.",
-                )
+                f"Symbols must be integers from 0 to {self.input_size - 1}, the input_size minus 1."
             )
         if self.embedding is not None:
             return self.embedding(x)
         return F.one_hot(x.long(), self.input_size).to(self.dtype)
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the answers and the final state, for sequences that go on in the next call.
+        """Return the predictions and the final state, from which the next call can continue.
 
-        Answers are (batch, output), (time, batch, output) with `readout="every"`, or
-        (outputs, batch, output) at the times a batch asks for.
+        Predictions are (batch, output), (time, batch, output) with `readout="every"`, or
+        (outputs, batch, output) at the target times of a batch.
         """
         vectors, lengths = self.encode(batch), batch.lengths
         state = state.network if isinstance(state, StreamState) else state
         if self.at_times:
             features, state = self.network(vectors, state, lengths)
-            return self._answer_at_times(features, batch), state
+            times, queries = timestamps_of(batch, self.gap), needed_target_times(batch)
+            return self.head(features, times, lengths, queries), state
         if self.readout == "last":
             features, state = self.network.last(vectors, state, lengths)
         elif self.readout == "mean":
@@ -230,82 +216,58 @@ class SequenceModel(StreamingModel):
         return self.head(features), state
 
     def on_features(self) -> nn.Module:
-        """Return the model as it is behind `encode`: it reads features, and nothing beside them.
+        """Return the part of the model after `encode`, which reads features only.
 
-        Network and readout are the same objects. Where the readout needs times, the network alone
-        is returned.
+        Network and readout are the same objects. If the readout needs times, the network alone is
+        returned.
         """
         if self.at_times:
             return self.network
-        behind = copy.copy(self)
-        behind.input_size, behind.input_kind = self.network.input_size, "vectors"
-        behind.reads = frozenset()
-        return behind
-
-    def _answer_at_times(self, features: Tensor, batch: Batch) -> Tensor:
-        if batch.target_times is None:
-            raise ShapeError(
-                "batch.target_times: expected a tensor, got none. The model was built to answer at "
-                "given times."
-            )
-        times = stamps_of(batch, self.gap)
-        return self.head(features, times, batch.lengths, batch.target_times)
+        model = copy.copy(self)
+        model.input_size, model.input_kind = self.network.input_size, "vectors"
+        model.reads = frozenset()
+        return model
 
     def parts_for_guard(self, batch: Batch) -> Iterator[tuple[str, Any]]:
-        """Go through the states of the layers, then the answer."""
+        """Yield the states of the layers, then the prediction."""
         _, state = self.network(self.encode(batch), None, batch.lengths)
         parts = (state,) if isinstance(state, Tensor) else state
-        for number, layer in enumerate(zip(*parts, strict=True)):
-            yield f"the state of network.cells.{number}", layer
+        for index, layer in enumerate(zip(*parts, strict=True)):
+            yield f"the state of network.cells.{index}", layer
         yield "the output of head", self.run(batch)[0]
 
-    def step(
-        self,
-        x: Tensor,
-        state: Any = None,
-        dt: Tensor | float | None = None,
-        *,
-        observed: Tensor | None = None,
-        ahead: Tensor | None = None,
-    ) -> tuple[Tensor, Any]:
-        """Take one sample of a stream (batch, …); return the answer so far and the state.
+    def _step(self, sample: Sample, state: Any) -> tuple[Tensor, Any]:
+        """Return the prediction after a sample, and the state.
 
-        With `readout="mean"` the state holds the sum and the number of outputs too, and with
-        missing features the last values; a state that `run` returned starts these anew.
-
-        Args:
-            x: The sample.
-            state: What the step before returned.
-            dt: (batch,) the time since the sample before, for a model that reads times; 0 for the
-                first.
-            observed: (batch, features) what was measured, for a model that reads that.
-            ahead: (outputs,) how long after the sample answers are asked for, of a model that
-                answers at given times: (outputs, batch, output) is returned then; at the moment
-                of the sample if none are given.
+        With `readout="mean"` the state also holds the sum and the number of outputs, and with
+        missing features the last values; a state that `run` returned restarts these.
         """
+        x, dt, observed, ahead = sample
         before = state if isinstance(state, StreamState) else StreamState(state)
         if observed is not None and "observed" in self.reads:
-            x = hold_last(x.unsqueeze(0), observed.unsqueeze(0), before.held).squeeze(0)
+            x = hold_last(x.unsqueeze(0), observed.unsqueeze(0), before.last_values).squeeze(0)
         gap = None if dt is None else torch.as_tensor(dt, device=x.device).expand(len(x))
         features, state = self.network.step(self.encode_features(x, gap, observed), before.network)
-        held = x if "observed" in self.reads else None
+        last_values = x if "observed" in self.reads else None
         if self.at_times:
             now = features.new_zeros(1, len(x))
-            asked = now if ahead is None else ahead.to(now).unsqueeze(1).expand(-1, len(x))
-            answers = self.head(features.unsqueeze(0), now, None, asked)
-            answer = answers[0] if ahead is None else answers
+            queries = now if ahead is None else ahead.to(now).unsqueeze(1).expand(-1, len(x))
+            outputs = self.head(features.unsqueeze(0), now, None, queries)
+            output = outputs[0] if ahead is None else outputs
         elif self.readout != "mean":
-            answer = self.head(features)
+            output = self.head(features)
         else:
-            # In double precision: a stream may go on for longer than single precision can count.
+            # In double precision, since a stream may be long.
             total = features.double() if before.total is None else before.total + features
             steps = before.steps + 1
-            answer = self.head((total / steps).to(features.dtype))
-            return answer, StreamState(state, total, steps, held)
-        return answer, state if held is None else StreamState(state, held=held)
+            output = self.head((total / steps).to(features.dtype))
+            return output, StreamState(state, total, steps, last_values)
+        if last_values is None:
+            return output, state
+        return output, StreamState(state, last_values=last_values)
 
     def stream(self, ahead: Tensor | None = None) -> ModelStream:
-        """Return an object that is fed with the samples of one stream; see `StreamingModel`."""
+        """Return an object that takes the samples of one stream; see `StreamingModel`."""
         return super().stream(ahead) if self.at_times else NetworkStream(self)
 
     @torch.no_grad()
@@ -317,29 +279,29 @@ class SequenceModel(StreamingModel):
         temperature: PositiveFloat = 1.0,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Continue a prompt of symbols (time, batch), drawing one symbol at a time.
+        """Return symbols that continue a prompt (time, batch), sampled one at a time.
 
         Args:
             prompt: At least one symbol per sequence.
-            length: How many symbols to add.
-            temperature: Below 1 the likeliest symbols are preferred, above 1 the others.
-            generator: Where the random numbers come from.
+            length: Number of symbols to generate.
+            temperature: Divides the scores; below 1 likely symbols become likelier.
+            generator: The random number generator.
         """
         if self.input_kind != "symbols" or self.readout != "every":
             raise OptionError(
-                "generate: expected a model that reads symbols and answers at every step, got "
-                f"input_kind='{self.input_kind}' and readout='{self.readout}'. Train one on the "
-                "'characters' task."
+                "generate needs a model of symbols with readout='every', such as one trained on "
+                f"the 'characters' task, got input_kind='{self.input_kind}' and "
+                f"readout='{self.readout}'."
             )
         was_training = self.training
         self.eval()
         features, state = self.network(self.encode(prompt))
-        logits, drawn = self.head(features[-1]), []
+        logits, symbols = self.head(features[-1]), []
         for _ in range(length):
-            drawn.append(draw_symbol(logits, temperature, generator))
-            logits, state = self.step(drawn[-1], state)
+            symbols.append(draw_symbol(logits, temperature, generator))
+            logits, state = self.step(symbols[-1], state)
         self.train(was_training)
-        return torch.stack(drawn)
+        return torch.stack(symbols)
 
 
 def refuse_points(network: str) -> None:
@@ -351,31 +313,22 @@ def refuse_points(network: str) -> None:
     member = models[network]
     if not (isinstance(member, type) and issubclass(member, Recurrent)):
         raise OptionError(
-            explain(
-                network,
-                expected="a recurrent model, since the input is a sequence",
-                got="one that reads single vectors",
-                remedy="Choose another; 'undamped list' shows all.",
-            )
+            f"'{network}' reads single vectors, and the input is a sequence. Choose a recurrent "
+            "model; 'undamped list' shows all."
         )
 
 
 def draw_symbol(logits: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
-    """Draw one symbol per sequence (batch,) from scores (batch, symbols)."""
+    """Return one random symbol per sequence (batch,) from scores (batch, symbols)."""
     probabilities = torch.softmax(logits / temperature, dim=-1)
     return torch.multinomial(probabilities, 1, generator=generator).squeeze(-1)
 
 
 def _readout(shape: TaskShape, options: Mapping[str, Any]) -> Readout:
-    """Return which outputs the readout sees; at times that are asked for there is no choice."""
-    asked = options.get("readout")
-    if shape.answer == "trajectory" and asked is not None:
+    """Return which outputs the readout reads; for predictions at given times it is fixed."""
+    readout = options.get("readout")
+    if shape.answer == "trajectory" and readout is not None:
         raise OptionError(
-            explain(
-                "model.readout",
-                expected="none, since answers are asked for at given times",
-                got=f"'{asked}'",
-                remedy="Leave it out.",
-            )
+            f"model.readout='{readout}' does not apply to predictions at given times. Leave it out."
         )
-    return asked or shape.readout
+    return readout or shape.readout

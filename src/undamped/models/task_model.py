@@ -1,4 +1,4 @@
-"""The TaskModel contract: what training, evaluation, prediction and reports call."""
+"""The contract of models that training, evaluation, prediction and reports use."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.contract import Answer, Batch, InputKind, TaskShape, Use
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError, ShapeError
 from undamped._base.options import Option, signature_options
 from undamped._base.packages import require
 from undamped._base.registry import models
-from undamped.models.model_stream import ModelStream, StepStream
+from undamped.models.model_stream import ModelStream, Sample, StepStream
 
 EVALUATIONS = ("evaluations", "evaluations_backward")
-"""What a model with a field counts in a pass: calls of the field, forward and backward."""
+"""Counters of a model with a field: evaluations of the field, forward and backward."""
 
 
 TaskLoss = Callable[[Tensor, Batch], Tensor]
-"""The loss of a task: predictions and their batch in, one number out."""
+"""The loss of a task, a function of predictions and their batch."""
 
 
-class Aim(NamedTuple):
-    """What one pass of training came to.
+class LossOutput(NamedTuple):
+    """The result of one training pass.
 
     Args:
-        total: What training makes small.
+        total: What training minimises.
         loss: The task's loss of the prediction, comparable with the loss of any other model.
-        prediction: The answers, for the metric.
+        prediction: The prediction, for the metric.
         state: The state at the end of the batch.
     """
 
@@ -41,11 +41,11 @@ class Aim(NamedTuple):
 
 
 class TaskModel(nn.Module, ABC):
-    """A whole model that answers a task: a batch goes in, predictions and a state come out.
+    """A model of a task, from a batch to predictions and a state.
 
-    `SequenceModel` and `PointModel` make one of any network. A model that needs more of a batch
-    than they hand on (pictures, times of targets) is a `TaskModel` of its own, registered under
-    its own name; its constructor takes the `TaskShape` as `shape` and then its options.
+    `SequenceModel` and `PointModel` build one from any network. A model that needs more of a batch
+    (images, times of targets) is a `TaskModel` registered under its own name; its constructor
+    takes the `TaskShape` as `shape` and then its options.
 
     Example:
         >>> @models.register("my-model")
@@ -57,133 +57,123 @@ class TaskModel(nn.Module, ABC):
     """
 
     uses: ClassVar[frozenset[Use]] = frozenset()
-    """What of a batch beyond inputs and lengths the model can use."""
+    """Parts of a batch besides inputs and lengths that the model can use."""
     answers: ClassVar[frozenset[Answer]] = frozenset({"class", "number"})
-    """What kinds of answers the model gives."""
+    """Kinds of predictions the model makes."""
     input_kinds: ClassVar[frozenset[InputKind]] = frozenset(get_args(InputKind))
-    """What kinds of inputs the model reads."""
+    """Kinds of inputs the model reads."""
     sequential: ClassVar[bool | None] = None
-    """Whether it reads sequences (True), single points (False), or both (None)."""
+    """Whether the model reads sequences (True), single points (False), or both (None)."""
     own_data: ClassVar[str] = "recordings"
-    """The task that files of one's own become for this model."""
+    """The task that is built from the user's files for this model."""
     differentiable: ClassVar[bool] = True
-    """Whether it is trained by gradients; instruments that follow them ask."""
+    """Whether the model is trained by gradients, which some instruments need."""
     packages: ClassVar[tuple[str, ...]] = ()
-    """What has to be installed beyond the core, as it is imported."""
+    """Import names of optional packages that the model needs."""
     learns_quantiles: ClassVar[bool] = False
-    """Whether it answers with the quantiles a forecast asks for; otherwise it is asked for one
-    value, and its quantiles come from its errors on validation data alone."""
+    """Whether the model predicts the quantiles of a forecast; otherwise it predicts one value, and
+    quantiles are computed from its errors on validation data."""
     weighs_sequences: ClassVar[bool] = True
-    """Whether sequences that count differently in the task's loss do so in all that is learnt."""
+    """Whether the whole objective of the model respects weights of sequences."""
     reads_whole_past: ClassVar[bool] = False
-    """Whether a forecast reads all that was before it, and not the last window."""
+    """Whether a forecast reads the whole past, and not the last window."""
     carries_on: bool = False
-    """Whether `run` can go on from the state that an earlier one returned."""
+    """Whether `run` can continue from the state that an earlier call returned."""
 
     @abstractmethod
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the predictions for a batch, and the state at its end (None if there is none)."""
+        """Return the predictions for a batch, and the state at its end (None for no state)."""
 
-    def objective(self, batch: Batch, loss: TaskLoss, state: Any = None) -> Aim:
-        """Return what training makes small, and what it may report beside it.
+    def objective(self, batch: Batch, loss: TaskLoss, state: Any = None) -> LossOutput:
+        """Return the quantity that training minimises, with loss and prediction.
 
-        The task's loss, unless a model has a better one: a likelihood of all it saw, a bound on
-        it from several draws, a weight that grows while it learns. Such an objective needs parts
-        of the model that no prediction shows, so it is the model's and not the task's; and since
-        every model has this method, training calls it and never asks what kind of model it has.
-        Validation and tests compare predictions with the task's own loss and metric.
+        By default it is the task's loss. A model may override it, for example by the likelihood of
+        all inputs or a bound on it. Validation and tests use the task's loss and metric.
 
         Args:
-            batch: What to learn from.
+            batch: The training batch.
             loss: The loss of the task.
-            state: Where to go on from.
+            state: The state to continue from.
         """
         prediction, state = self.run(batch, state)
         value = loss(prediction, batch)
         total = value
         for further in self.further_predictions():
             total = total + loss(further, batch)
-        return Aim(total, value, prediction, state)
+        return LossOutput(total, value, prediction, state)
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type the model computes in."""
+        """The data type of the parameters."""
         return next(self.parameters()).dtype
 
     def forward(
         self, inputs: Tensor | Batch, lengths: Tensor | None = None, state: Any = None
     ) -> Tensor:
-        """Return the predictions for a batch, or for inputs alone."""
+        """Return the predictions for a batch, or for inputs without further data."""
         batch = inputs if isinstance(inputs, Batch) else Batch(inputs, lengths=lengths)
         return self.run(batch, state)[0]
 
     @property
     def why_no_stream(self) -> str:
-        """What keeps the model from answering samples one by one, as a message says what came."""
+        """Why the model cannot predict sample by sample, as part of an error message."""
         return "one that reads single vectors" if self.sequential is False else "another model"
 
     def evaluations(self) -> dict[str, int]:
-        """Return how often the last pass called a field, forward and backward; often nothing."""
-        counted = getattr(self, "network", self)
+        """Return the evaluations of a field in the last pass; empty for a model without a field."""
+        network = getattr(self, "network", self)
         return {
             name: count
             for name in EVALUATIONS
-            if isinstance(count := getattr(counted, name, None), int)
+            if isinstance(count := getattr(network, name, None), int)
         }
 
     def further_predictions(self) -> list[Tensor]:
-        """Return predictions of the last pass that are to be as good as the one it returned.
-
-        `objective` adds the task's loss of each; usually there are none.
-        """
+        """Return further predictions of the last pass, whose losses `objective` adds."""
         return []
 
-    def found(self) -> list[str]:
-        """Return sentences about what the weights say, for the person who trained them."""
+    def findings(self) -> list[str]:
+        """Return sentences about what was learned, for the user."""
         return []
 
     def notes(self) -> list[str]:
-        """Return sentences about what was chosen, for the person who trains."""
+        """Return sentences about automatic choices, for the user."""
         return []
 
     @classmethod
     def example_shape(cls) -> TaskShape:
-        """Return the shape of a small task that the model can answer, to try it on."""
+        """Return the shape of a small task that the model can be built for."""
         kind, sequential = sorted(cls.input_kinds)[0], cls.sequential is not False
         return TaskShape(2, 2, kind, sequential=sequential, answer=sorted(cls.answers)[0])
 
     def parts_for_guard(self, batch: Batch) -> Iterator[tuple[str, Any]]:
-        """Go through a pass part by part: what each is called, and its values.
+        """Yield the name and the values of each part of a pass.
 
         Training looks for the first part that is not finite when a loss is not.
         """
         yield "the output of the model", self.run(batch)[0]
 
     def start_embedding(self, vectors: Tensor) -> None:
-        """Let the embedding of symbols start from vectors (symbols, size) that are known."""
+        """Initialise the embedding of symbols with vectors (symbols, size)."""
         embedding = getattr(self, "embedding", None)
         if not isinstance(embedding, nn.Embedding) or embedding.weight.shape != vectors.shape:
+            size = embedding.weight.shape[1] if isinstance(embedding, nn.Embedding) else 0
             raise OptionError(
-                explain(
-                    "model.embedding_size",
-                    expected=f"{vectors.shape[1]}, the size of the task's vectors",
-                    got=embedding.weight.shape[1] if isinstance(embedding, nn.Embedding) else 0,
-                    remedy="Leave it out.",
-                )
+                f"model.embedding_size must be {vectors.shape[1]}, the size of the task's vectors, "
+                f"got {size}. Leave it out."
             )
         with torch.no_grad():
             embedding.weight.copy_(vectors)
 
     @classmethod
     def declared_options(cls) -> dict[str, Option]:
-        """Return the options of the constructor; `shape` is the task's, not the user's."""
+        """Return the options of the constructor, without `shape`, which the task sets."""
         return {n: option for n, option in signature_options(cls).items() if n != "shape"}
 
 
 class StreamingModel(TaskModel):
-    """A model that can also be fed one sample after the other."""
+    """A model that can also predict sample by sample."""
 
-    @abstractmethod
     def step(
         self,
         x: Tensor,
@@ -193,24 +183,29 @@ class StreamingModel(TaskModel):
         observed: Tensor | None = None,
         ahead: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
-        """Take one sample of a stream; return the answer so far and the state.
+        """Take one sample of a stream; return the prediction so far and the state.
 
         Args:
             x: The sample, (batch, …).
-            state: What the step before returned.
-            dt: (batch,) the time since the sample before, for a model that uses times; 0 for the
-                first.
-            observed: (batch, features) what was measured, for a model that uses that.
-            ahead: (outputs,) how long after the sample answers are asked for, of a model that
-                answers at given times: (outputs, batch, …) is returned then.
+            state: The state that the previous step returned.
+            dt: (batch,) or a number, the time since the previous sample, for a model that uses
+                times; for the first sample the time since time 0.
+            observed: (batch, features) mask of the measured values, for a model that uses it.
+            ahead: (outputs,) query times relative to the sample, for a model that predicts at
+                given times: (outputs, batch, …) is returned then; by default that of the sample.
         """
+        return self._step(Sample(x, dt, observed, ahead), state)
+
+    @abstractmethod
+    def _step(self, sample: Sample, state: Any) -> tuple[Tensor, Any]:
+        """Return the prediction after a sample and the state; see `step`."""
 
     def stream(self, ahead: Tensor | None = None) -> ModelStream:
-        """Return an object that is fed with the samples of one stream, and answers when asked.
+        """Return an object that takes the samples of one stream and predicts on request.
 
         Args:
-            ahead: (outputs,) how long after a sample answers are asked for, of a model that
-                answers at given times; None for any other.
+            ahead: (outputs,) query times relative to a sample, for a model that predicts at given
+                times; None for any other.
         """
         return StepStream(self, ahead)
 
@@ -221,52 +216,57 @@ def refuse_unfit(
     shape: TaskShape,
     answers: frozenset[Answer] | None = None,
 ) -> None:
-    """Refuse a model that cannot use what a task needs, or does not answer what it asks.
-
-    One whose packages are not installed is refused too.
+    """Refuse a model that does not fit a task, or whose packages are not installed.
 
     Args:
         name: The registry name of the model.
         model: Its class, or that of the model around it.
         shape: The shape of the task.
-        answers: The kinds of answers it gives, where the network inside knows better.
+        answers: The kinds of predictions, where those of the network differ from the class.
     """
     require(name, *model.packages)
-    able = model.answers if answers is None else answers
+    kinds = model.answers if answers is None else answers
     remedy = "Choose another model or another task; 'undamped list' shows all."
     if shape.input_kind not in model.input_kinds or model.sequential not in (
         None,
         shape.sequential,
     ):
-        expected = f"a model that reads {_inputs(shape.input_kind, shape.sequential)}"
-        kinds = " or ".join(sorted(model.input_kinds))
-        got = f"one that reads {_inputs(kinds, model.sequential)}"
-        found = [n for n in models if _made_for(models[n], shape)]
-        remedy = f"Choose one of: {', '.join(found)}." if found else remedy
+        inputs = " or ".join(sorted(model.input_kinds))
+        reason = (
+            f"reads {_inputs(inputs, model.sequential)}, and this task has "
+            f"{_inputs(shape.input_kind, shape.sequential)}"
+        )
+        names = [n for n in models if _specific_to(models[n], shape)]
+        remedy = f"Choose one of: {', '.join(names)}." if names else remedy
     elif missing := shape.needs - model.uses:
-        expected = f"a model that can use {_listed(shape.needs)}, as this task needs it"
-        got = f"one that cannot use {_listed(missing)}"
-    elif shape.answer not in able:
-        expected = f"a model whose answer is a {shape.answer}, as this task asks for"
-        got = f"one whose answer is a {' or a '.join(sorted(able))}"
-        found = [n for n in models if shape.answer in answers_of(models[n]) and _reads(n, shape)]
-        remedy = f"Choose one of: {', '.join(found)}." if found else remedy
+        reason = f"cannot use {_listed(missing)}, which this task needs"
+    elif shape.answer not in kinds:
+        predicts = " or a ".join(sorted(kinds))
+        reason = f"predicts a {predicts}, and this task needs a {shape.answer}"
+        names = [n for n in models if shape.answer in answers_of(models[n]) and _reads(n, shape)]
+        remedy = f"Choose one of: {', '.join(names)}." if names else remedy
     elif shape.weighted and not model.weighs_sequences:
-        expected = "a model that can let sequences count differently (sample_weight)"
-        got = "one whose objective has no place for their weights"
+        reason = "cannot use weights of sequences (sample_weight)"
         remedy = "Leave the weights out, or choose another model, such as bank or gru."
     else:
         return
-    raise OptionError(explain(name, expected=expected, got=got, remedy=remedy))
+    raise OptionError(f"'{name}' {reason}. {remedy}")
+
+
+def needed_target_times(batch: Batch) -> Tensor:
+    """Return the target times of a batch; raise an error if it has none."""
+    if batch.target_times is None:
+        raise ShapeError("batch.target_times is None, but the model predicts at given times.")
+    return batch.target_times
 
 
 def answers_of(member: Any) -> frozenset[Answer]:
-    """Return the kinds of answers a member of the registry gives."""
+    """Return the kinds of predictions that a registered class makes."""
     return getattr(member, "answers", TaskModel.answers)
 
 
-def _made_for(member: Any, shape: TaskShape) -> bool:
-    """Whether a member is a whole model of this kind of inputs, and of few others."""
+def _specific_to(member: Any, shape: TaskShape) -> bool:
+    """Return whether a class is a `TaskModel` of this kind of inputs, and not of all kinds."""
     return (
         isinstance(member, type)
         and issubclass(member, TaskModel)
@@ -277,7 +277,7 @@ def _made_for(member: Any, shape: TaskShape) -> bool:
 
 
 def _reads(name: str, shape: TaskShape) -> bool:
-    """Whether a member reads inputs of a shape; of networks without a word about it, any."""
+    """Return whether a model reads inputs of a shape; networks without `input_kinds` read any."""
     member = models[name]
     kinds = getattr(member, "input_kinds", None)
     if kinds is None:
@@ -292,8 +292,8 @@ def _inputs(kinds: str, sequential: bool | None) -> str:
 def _listed(uses: frozenset[Use]) -> str:
     words = {
         "times": "the times of the inputs",
-        "observed": "which inputs were observed",
-        "pictures": "pictures",
-        "target_times": "the times of the answers",
+        "observed": "masks of missing inputs",
+        "pictures": "images",
+        "target_times": "the times of the targets",
     }
     return " and ".join(words[use] for use in sorted(uses))

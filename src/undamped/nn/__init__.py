@@ -7,7 +7,7 @@ _NAMES = {
     "Cell": "undamped.nn.bases.cell",
     "Recurrent": "undamped.nn.recurrent",
     "State": "undamped.nn.bases.cell",
-    "penalty": "undamped.nn.penalties",
+    "penalty": "undamped.nn.bases.updates",
 }
 _CLASSES = models.classes_in(__name__)
 

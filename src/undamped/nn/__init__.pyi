@@ -7,6 +7,7 @@ from undamped.nn.antisymmetric import AntisymmetricRNN as AntisymmetricRNN
 from undamped.nn.antisymmetric import GatedAntisymmetricRNN as GatedAntisymmetricRNN
 from undamped.nn.bases.cell import Cell as Cell
 from undamped.nn.bases.cell import State as State
+from undamped.nn.bases.updates import penalty as penalty
 from undamped.nn.cornn import coRNN as coRNN
 from undamped.nn.dlinoss import DLinOSS as DLinOSS
 from undamped.nn.eurnn import EURNN as EURNN
@@ -40,7 +41,6 @@ from undamped.nn.momentum_rnn import NesterovRNN as NesterovRNN
 from undamped.nn.momentum_rnn import RMSPropRNN as RMSPropRNN
 from undamped.nn.nnrnn import nnRNN as nnRNN
 from undamped.nn.ornn import oRNN as oRNN
-from undamped.nn.penalties import penalty as penalty
 from undamped.nn.recurrent import Recurrent as Recurrent
 from undamped.nn.relrnn import RelLSTM as RelLSTM
 from undamped.nn.relrnn import RelRNN as RelRNN

@@ -33,8 +33,6 @@ class AntisymmetricRNNCell(CoupledCell):
         neither die out nor grow in continuous time.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         step: The step ε.
         diffusion: The number γ.
         weight_std: Standard deviation of √n times the entries of W at the start.
@@ -118,13 +116,6 @@ class GatedAntisymmetricRNNCell(AntisymmetricRNNCell):
     Promise:
         As antisymmetric where the gate does not change; a gate that does adds a term of its
         own slope to the Jacobian.
-
-    Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
-        step: The step ε.
-        diffusion: The number γ.
-        weight_std: Standard deviation of √n times the entries of W at the start.
 
     Example:
         >>> net = undamped.nn.GatedAntisymmetricRNN(3, 16)

@@ -1,43 +1,39 @@
-"""What a call of a recurrent network is given: types, shapes, lengths and states that fit."""
+"""Checks of the arguments of a recurrent network: types, shapes, lengths and states."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.errors import OptionError, ShapeError, shortened
 from undamped.kernels.dispatch import through_operator
 from undamped.nn.bases.cell import Cell, State
 from undamped.nn.sequence_tensors import all_full
 
 
-def check_type(name: str, x: Tensor, weight: Tensor, wide: bool) -> None:
-    """Refuse an input of another type than the parameters, and sixteen bits where they are few.
+def check_type(name: str, x: Tensor, weight: Tensor, full_precision: bool) -> None:
+    """Refuse an input whose type is not that of the parameters, and half precision.
 
     Args:
         name: The name of the network.
         x: The input.
         weight: One of the parameters.
-        wide: Whether sixteen bits are refused.
+        full_precision: Whether half precision is refused.
     """
     if x.dtype != weight.dtype:
         raise ShapeError(
-            explain(
-                f"{name} input",
-                expected=f"{weight.dtype}, the type of the parameters",
-                got=x.dtype,
-                remedy="Convert the input by .to(dtype), or the network.",
-            )
+            f"{name} input must be {weight.dtype}, as the parameters are, got {x.dtype}. "
+            "Convert one of the two by .to(dtype)."
         )
-    if wide and x.dtype in (torch.bfloat16, torch.float16):
+    if full_precision and x.dtype in (torch.bfloat16, torch.float16):
         raise OptionError(
-            explain(
-                name,
-                expected="float32 or float64: sixteen bits are too few to hold what it carries",
-                got=x.dtype,
-                remedy="Use torch.autocast around the model, which leaves this network out.",
-            )
+            f"{name} needs float32 or float64, got {x.dtype}. For mixed precision use "
+            "torch.autocast around the model, which leaves this network in full precision."
         )
 
 
@@ -45,41 +41,26 @@ def refuse_packed(name: str, x: Tensor | PackedSequence) -> None:
     """Refuse packed sequences where one sample is expected."""
     if isinstance(x, PackedSequence):
         raise ShapeError(
-            explain(
-                f"{name}.step",
-                expected="one sample (batch, input) or (input,)",
-                got="a PackedSequence",
-                remedy="Call the network itself, which takes whole sequences.",
-            )
+            f"{name}.step takes one sample (batch, input) or (input,), got a PackedSequence. "
+            "Call the network itself, which takes whole sequences."
         )
 
 
 def refuse_lengths(name: str, lengths: Tensor | None) -> None:
-    """Refuse lengths beside a PackedSequence: they might not be the same."""
+    """Refuse lengths beside a PackedSequence, which might differ from its own."""
     if lengths is not None:
-        raise OptionError(
-            explain(
-                f"{name} lengths",
-                expected="none with a PackedSequence, which says its lengths itself",
-                got=lengths,
-                remedy="Leave lengths out.",
-            )
-        )
+        raise OptionError(f"{name}: leave out lengths with a PackedSequence, which contains them.")
 
 
 def check_shape(name: str, x: Tensor, input_size: int, batch_first: bool, stream: bool) -> None:
     """Refuse an input that is not a sequence with `input_size` features, or one sample of it."""
     time_at = 1 if x.dim() == 3 and batch_first and not stream else 0
     if not (x.dim() in (2, 3) and x.shape[-1] == input_size and x.shape[time_at] > 0):
-        time = "(batch, time, " if batch_first else "(time, batch, "
-        lead, got = ("(batch, ", x.shape[1:]) if stream else (time, x.shape)
+        layout = "(batch, time, " if batch_first else "(time, batch, "
+        layout, shape = ("(batch, ", x.shape[1:]) if stream else (layout, x.shape)
         raise ShapeError(
-            explain(
-                f"{name} input",
-                expected=f"{lead}{input_size}) with at least one step",
-                got=tuple(got),
-                remedy="The last dimension must be input_size; see also batch_first.",
-            )
+            f"{name} input must have shape {layout}{input_size}) with at least one step, got "
+            f"{tuple(shape)}. The last dimension is input_size; see also batch_first."
         )
 
 
@@ -92,7 +73,7 @@ def check_state(
         name: The name of the network.
         parts: The tensors of the state.
         cell: One of the cells.
-        counts: How many cells there are, and how many sequences.
+        counts: The number of cells, and of sequences.
         dtype: The type of the input.
     """
     cells, batch = counts
@@ -102,52 +83,68 @@ def check_state(
         for part, size in zip(parts, sizes, strict=True)
     )
     if not fits:
-        expected = [
-            f"{name} {(cells, batch, 'any' if size is None else size)}"
-            for name, size in zip(cell.state_names, sizes, strict=True)
-        ]
+        expected = ", ".join(
+            f"{part} {(cells, batch, 'any' if size is None else size)}"
+            for part, size in zip(cell.state_names, sizes, strict=True)
+        )
+        shapes = ", ".join(str(tuple(part.shape)) for part in parts) or "none"
         raise ShapeError(
-            explain(
-                f"{name} state",
-                expected=f"tensors of shapes {', '.join(expected)}",
-                got=", ".join(str(tuple(part.shape)) for part in parts) or "nothing",
-                remedy="Pass on the state that an earlier call returned, or none.",
-            )
+            f"{name} state must be tensors of shapes {expected}, got {shapes}. Pass the state "
+            "that an earlier call returned, or none."
         )
     if any(part.dtype != dtype for part in parts):
+        types = ", ".join(str(part.dtype) for part in parts)
         raise ShapeError(
-            explain(
-                f"{name} state",
-                expected=f"{dtype}, the type of the input",
-                got=", ".join(str(part.dtype) for part in parts),
-                remedy="Convert one of the two by .to(dtype).",
-            )
+            f"{name} state must be {dtype}, as the input is, got {types}. Convert one of the two "
+            "by .to(dtype)."
         )
 
 
 def check_lengths(lengths: Tensor | None, x: Tensor) -> Tensor | None:
     """Return a copy of lengths that fit (time, batch, input), in 64 bits; None if all are full.
 
-    A copy, since the backward pass reads it again: the caller's may hold the next batch's by then.
+    It is a copy because the backward pass reads it again, when the caller may have overwritten it.
     """
     steps, batch = x.shape[:2]
     if lengths is None or not batch:
         return None
     lengths = torch.as_tensor(lengths, device=x.device)
-    whole = not lengths.dtype.is_floating_point and lengths.dtype != torch.bool
-    if whole:
-        # Eight bits hold 255 and nothing that is computed from it.
+    integers = not lengths.dtype.is_floating_point and lengths.dtype != torch.bool
+    if integers:
+        # In eight bits, sums with lengths would overflow.
         lengths = lengths.to(torch.int64, copy=True)
-    fits = lengths.shape == (batch,) and whole
+    fits = lengths.shape == (batch,) and integers
     if fits and through_operator(x):
-        return lengths  # whose values nobody can look at while tracing
+        return lengths  # values cannot be read while tracing
     if not fits or int(lengths.min()) < 1 or int(lengths.max()) > steps:
         raise ShapeError(
-            explain(
-                "lengths",
-                expected=f"{batch} whole numbers from 1 to {steps}, one per sequence",
-                got=lengths.tolist(),
-                remedy="Count the true steps of each sequence; leave out empty ones.",
-            )
+            f"lengths must be {batch} integers from 1 to {steps}, one per sequence, got "
+            f"{shortened(lengths.tolist())}."
         )
     return None if all_full(lengths, x) else lengths
+
+
+def in_full_precision(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a method of a network in full precision, also inside `torch.autocast`.
+
+    A state that is carried over thousands of steps would be lost in the eight bits of a bfloat16.
+    So layers around the network may be rounded, but not the recurrence.
+    """
+
+    @functools.wraps(method)
+    def run(self: nn.Module, input: Any, *arguments: Any, **keywords: Any) -> Any:
+        tensor = input.data if isinstance(input, PackedSequence) else input
+        if not isinstance(tensor, Tensor):
+            kind = f"{type(input).__module__}.{type(input).__name__}"
+            raise ShapeError(
+                f"{type(self).__name__} input must be a tensor or a PackedSequence, got {kind}. "
+                "Convert it, for example by torch.as_tensor(x, dtype=torch.float32)."
+            )
+        device = tensor.device.type
+        if device == "meta" or not torch.is_autocast_enabled(device):
+            return method(self, input, *arguments, **keywords)
+        with torch.autocast(device, enabled=False):
+            unrounded = input.to(next(self.parameters()).dtype)
+            return method(self, unrounded, *arguments, **keywords)
+
+    return run

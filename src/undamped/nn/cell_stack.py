@@ -1,7 +1,7 @@
-"""What a recurrent network is made of: a cell for every layer and direction, options, states.
+"""The parts of a recurrent network: a cell for every layer and direction, options and states.
 
-A state is, outside, one tensor or a tuple of tensors (layers × directions, batch, hidden), and
-inside one tuple for every cell. How a sequence goes through the cells is `recurrent.py`.
+Callers see a state as one tensor or a tuple of tensors (layers × directions, batch, hidden);
+internally it is one tuple for every cell. `recurrent.py` runs the cells over a sequence.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.docstrings import documented_arguments
-from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.errors import OptionError, ShapeError
 from undamped._base.memory import refuse_beyond_memory
 from undamped._base.options import (
     DropoutRate,
@@ -29,13 +29,13 @@ from undamped._base.options import (
 )
 from undamped.nn.bases.block import Block, BlockKind
 from undamped.nn.bases.cell import Cell, State
-from undamped.nn.bases.penalised import Penalised
+from undamped.nn.bases.updates import Penalised
 from undamped.nn.call_checks import check_state
 from undamped.parametrizations.singular_band import orthogonality_penalty
 
 
 class CellStack(Penalised):
-    """Cells in layers and directions, with options and states of their own.
+    """Cells in layers and directions, with their options and states.
 
     Args:
         input_size: Number of features of the input at each step.
@@ -45,11 +45,11 @@ class CellStack(Penalised):
         dropout: Probability of dropping a unit between layers; one mask per sequence.
         bidirectional: Whether a second set of cells reads the sequence from its end.
         orthogonality_penalty: The number λ in a penalty λ‖WᵀW − I‖² that training adds, for
-            networks with free matrices W that read the state.
-        block: What stands around each layer, for layers of independent units: nothing, or the
-            block of the state-space literature, x + glu(gelu(layer(norm(x)))) over a linear
-            encoder of the input. Layer normalisation streams; batch normalisation is the papers',
-            with statistics that are fixed in evaluation. Dropout then lies inside the block.
+            networks with unconstrained matrices W that multiply the state.
+        block: The block around each layer of independent units: none, or the block of the
+            state-space literature, x + glu(gelu(layer(norm(x)))) over a linear encoder of the
+            input. Layer normalisation allows streaming; batch normalisation is that of the papers,
+            with statistics that are fixed in evaluation. Dropout is then inside the block.
         device: Where the parameters live.
         dtype: The floating-point type of the parameters.
         cell_options: The options of the cell.
@@ -60,7 +60,7 @@ class CellStack(Penalised):
     """Whether the step `dt` and the pull `alpha` are those of undamped oscillators."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Give a network the signature and the documentation of its cell, with its own options."""
+        """Set the signature and the documentation of a network from those of its cell."""
         super().__init_subclass__(**kwargs)
         if "cell_class" in vars(cls):
             cls.__signature__ = _signature(cls)  # type: ignore[attr-defined]
@@ -82,7 +82,7 @@ class CellStack(Penalised):
         **cell_options: Any,
     ) -> None:
         super().__init__()
-        given = {
+        options = {
             "input_size": input_size,
             "hidden_size": hidden_size,
             "num_layers": num_layers,
@@ -91,43 +91,35 @@ class CellStack(Penalised):
             "bidirectional": bidirectional,
             **cell_options,
         }
-        if self.cell_class.dense or orthogonality_penalty:
-            given["orthogonality_penalty"] = orthogonality_penalty
+        if _has_free_matrices(self.cell_class) or orthogonality_penalty:
+            options["orthogonality_penalty"] = orthogonality_penalty
         if self.cell_class.independent_units or block != "none":
-            given["block"] = block
-        chosen = check(type(self).__name__, type(self), given)
-        self.input_size: int = chosen.pop("input_size")
-        self.hidden_size: int = chosen.pop("hidden_size")
-        self.num_layers: int = chosen.pop("num_layers")
-        self.batch_first: bool = chosen.pop("batch_first")
-        self.dropout: float = chosen.pop("dropout")
-        self.bidirectional: bool = chosen.pop("bidirectional")
-        self.orthogonality_penalty: float = chosen.pop("orthogonality_penalty", 0.0)
-        self.block: BlockKind = chosen.pop("block", "none")
-        self.cell_options: dict[str, Any] = chosen
+            options["block"] = block
+        checked = check(type(self).__name__, type(self), options)
+        self.input_size: int = checked.pop("input_size")
+        self.hidden_size: int = checked.pop("hidden_size")
+        self.num_layers: int = checked.pop("num_layers")
+        self.batch_first: bool = checked.pop("batch_first")
+        self.dropout: float = checked.pop("dropout")
+        self.bidirectional: bool = checked.pop("bidirectional")
+        self.orthogonality_penalty: float = checked.pop("orthogonality_penalty", 0.0)
+        self.block: BlockKind = checked.pop("block", "none")
+        self.cell_options: dict[str, Any] = checked
         if self.dropout and self.num_layers == 1 and self.block == "none":
             warnings.warn(
-                explain(
-                    f"{type(self).__name__}.dropout",
-                    expected="0 with one layer, since dropout lies between layers",
-                    got=self.dropout,
-                    remedy="Nothing is dropped; set num_layers to 2 or more, or dropout to 0.",
-                ),
+                f"{type(self).__name__}: dropout={self.dropout:g} has no effect with one layer, "
+                "since dropout is applied "
+                "between layers. Set num_layers to 2 or more, or dropout to 0.",
                 stacklevel=2,
             )
         if dtype is not None and not dtype.is_floating_point:
             raise OptionError(
-                explain(
-                    f"{type(self).__name__}.dtype",
-                    expected="a floating-point type",
-                    got=dtype,
-                    remedy="Use torch.float32 or torch.float64.",
-                )
+                f"{type(self).__name__}.dtype must be a floating-point type, got {dtype}."
             )
         self.directions = 2 if self.bidirectional else 1
         self.cells = nn.ModuleList(self._build_cells())
         if self.orthogonality_penalty:
-            self.watch()
+            self.add_update_hooks()
         if device is not None or dtype is not None:
             self.to(device=device, dtype=dtype)
 
@@ -147,10 +139,10 @@ class CellStack(Penalised):
         return cells
 
     def _build_cell(self, sizes: tuple[int, ...], options: dict[str, Any], first: bool) -> Cell:
-        """Draw one cell, on the default device.
+        """Build one cell on the default device.
 
-        Where that is `meta` it is drawn on the CPU first, one cell at a time: starts such as an
-        orthogonal matrix look at numbers.
+        For the device `meta` it is built on the CPU first, since initialisations such as an
+        orthogonal matrix compute with values.
         """
         device = torch.get_default_device()
         if device.type == "meta":
@@ -161,31 +153,31 @@ class CellStack(Penalised):
             return Block(inside, sum(sizes), norm=self.block, dropout=self.dropout, first=first)
         cell = self.cell_class(sum(sizes), self.hidden_size, **options)
         if len(sizes) > 1:
-            cell.draw_sources(sizes)
+            cell._draw_sources(sizes)
         return cell
 
     @classmethod
     def declared_options(cls) -> dict[str, Option]:
         """Return the options of the network and of its cell, as one list."""
-        own = _signature_options(CellStack)
-        for name in ("cell_options", "device", "dtype"):  # which no run writes down
-            own.pop(name)
-        if not cls.cell_class.dense:
-            own.pop("orthogonality_penalty")
+        options = _signature_options(CellStack)
+        for name in ("cell_options", "device", "dtype"):  # not part of a run's settings
+            options.pop(name)
+        if not _has_free_matrices(cls.cell_class):
+            options.pop("orthogonality_penalty")
         if not cls.cell_class.independent_units:
-            own.pop("block")
+            options.pop("block")
         cell = options_of(cls.cell_class)
-        return {**own, **{name: option for name, option in cell.items() if name not in own}}
+        return {**options, **{name: option for name, option in cell.items() if name not in options}}
 
     def layer_sources(self, layer: int) -> tuple[int, ...]:
-        """Say which layers feed layer `layer` (1, 2, …); 0 is the input of the network."""
+        """Return the layers that feed layer `layer` (1, 2, …); 0 is the input of the network."""
         return self.cell_class.sources(layer, self.cell_options)
 
     def cell(self, layer: int, direction: int = 0) -> Cell:
         """Return the cell of layer 0, 1, … in direction 0 (forward) or 1 (backward)."""
-        found = self.cells[layer * self.directions + direction]
-        assert isinstance(found, Cell)
-        return found
+        module = self.cells[layer * self.directions + direction]
+        assert isinstance(module, Cell)
+        return module
 
     @property
     def output_size(self) -> int:
@@ -193,33 +185,33 @@ class CellStack(Penalised):
         return self.directions * self.cell(self.num_layers - 1).output_size
 
     def extra_repr(self) -> str:
-        """Name the sizes, and every option that is not at its default, in the printed form."""
-        shown = [f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}"]
+        """Return the sizes and every option that differs from its default, for `print`."""
+        parts = [f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}"]
         for name, option in type(self).declared_options().items():
             if name not in ("input_size", "hidden_size", "num_layers"):
                 value = self.cell_options.get(name, vars(self).get(name, option.default))
                 if value != option.default:
-                    shown.append(f"{name}={value!r}")
-        return ", ".join(shown)
+                    parts.append(f"{name}={value!r}")
+        return ", ".join(parts)
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw all parameters anew, as a new network would; they stay the same tensors."""
+        """Initialise all parameters again, in place."""
         for cell, fresh in zip(self.cells, self._build_cells(), strict=True):
-            drawn = {**dict(fresh.named_parameters()), **dict(fresh.named_buffers())}
+            tensors = {**dict(fresh.named_parameters()), **dict(fresh.named_buffers())}
             for name, tensor in (*cell.named_parameters(), *cell.named_buffers()):
-                tensor.copy_(drawn[name])
+                tensor.copy_(tensors[name])
 
     def flatten_parameters(self) -> None:
-        """Do nothing: parameters have no gaps here. For programs written for torch.nn.LSTM."""
+        """Do nothing; for compatibility with torch.nn.LSTM."""
 
-    def wanted_penalty(self) -> str:
-        """The number λ."""
+    def penalty_option(self) -> str:
+        """Return the option with its value, if λ is not zero."""
         weight = self.orthogonality_penalty
         return f"orthogonality_penalty={weight:g}" if weight else ""
 
     def penalty_value(self) -> Tensor:
-        """λ‖WᵀW − I‖² over all free matrices W that read the state."""
+        """Return λ‖WᵀW − I‖², summed over the matrices W that multiply the state."""
         total = next(self.parameters()).new_zeros(())
         if self.orthogonality_penalty:
             for cell in self._all_cells():
@@ -227,8 +219,7 @@ class CellStack(Penalised):
                     total = total + orthogonality_penalty(matrix)
         return self.orthogonality_penalty * total
 
-    # State: outside (layers × directions, batch, hidden), one tensor or a tuple; inside one
-    # tuple per cell.
+    # States
 
     def initial_state(self, batch: int) -> Tensor | State:
         """Return the state from which a sequence starts when none is given."""
@@ -236,11 +227,11 @@ class CellStack(Penalised):
         return self._join_states([c.initial_state(batch, like) for c in self._all_cells()])
 
     def restart(self, state: Tensor | State, ended: Tensor) -> Tensor | State:
-        """Return a state in which some samples begin anew, as agents do after an episode.
+        """Return a state in which some samples are reset, as for agents after an episode.
 
         Args:
             state: As a call returned it.
-            ended: (batch,), true for the samples that begin anew.
+            ended: (batch,), true for the samples that are reset.
 
         Example:
             >>> state = net.restart(state, torch.tensor([False, True]))
@@ -250,22 +241,18 @@ class CellStack(Penalised):
         parts = self._state_parts(state, batch, dtype)
         if ended.shape != (batch,):
             raise ShapeError(
-                explain(
-                    f"{type(self).__name__}.restart: ended",
-                    expected=f"({batch},), one entry for every sample",
-                    got=tuple(ended.shape),
-                    remedy="Say for each sample whether it begins anew.",
-                )
+                f"{type(self).__name__}.restart: ended must have shape ({batch},), got "
+                f"{tuple(ended.shape)}."
             )
         where = (ended != 0).view(1, -1, 1)
         first = self.initial_state(batch)
         begins = (first,) if isinstance(first, Tensor) else first
         fresh = tuple(
-            # A part that grows has nothing in it at the beginning, and zero means empty.
+            # A part that grows is empty at the beginning, which zeros stand for.
             torch.where(where, begin.to(part) if begin.shape == part.shape else 0, part)
             for part, begin in zip(parts, begins, strict=True)
         )
-        joined = self.cell(0).trimmed(fresh)
+        joined = self.cell(0).trim_state(fresh)
         return joined[0] if len(joined) == 1 else joined
 
     def _all_cells(self) -> list[Cell]:
@@ -287,10 +274,15 @@ class CellStack(Penalised):
         return [tuple(part[i] for part in parts) for i in range(len(self.cells))]
 
     def _state_parts(self, state: Tensor | State, batch: int, dtype: torch.dtype) -> State:
-        """Return each part of a state as it is, once shape and type are known to be right."""
+        """Return the parts of a state after checking their shapes and types."""
         parts = (state,) if isinstance(state, Tensor) else tuple(state)
         check_state(type(self).__name__, parts, self.cell(0), (len(self.cells), batch), dtype)
         return parts
+
+
+def _has_free_matrices(cell_class: type[Cell]) -> bool:
+    """Return whether cells of a class have unconstrained matrices that multiply the state."""
+    return cell_class.recurrent_matrices is not Cell.recurrent_matrices
 
 
 def _signature_options(owner: type[CellStack]) -> dict[str, Option]:
@@ -324,6 +316,9 @@ def _documentation(network: type[CellStack]) -> str:
     text = inspect.getdoc(network.cell_class) or ""
     before, _, rest = text.partition("\nArgs:\n")
     after = rest[rest.find("\n\n") :] if "\n\n" in rest else ""
+    if not rest:  # all arguments are documented by base classes of the cell
+        before, heading, example = text.partition("\nExample:\n")
+        after = f"\n{heading}{example}" if heading else ""
     shared = documented_arguments(CellStack)
     arguments = {name: option.description for name, option in network.declared_options().items()}
     arguments |= {name: shared[name] for name in ("device", "dtype")}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
@@ -32,7 +30,6 @@ class CoRNNCell(CoupledCell):
         the weights are, states stay below the sum of its impulse response.
 
     Args:
-        input_size: Number of features of the input at each step.
         hidden_size: Number of oscillators.
         dt: The step Δt. The paper's (Δt, γ, ε): adding (0.06, 66, 15), sequential MNIST (0.042,
             2.7, 4.7), permuted MNIST (0.076, 0.4, 8), noise-padded CIFAR (0.034, 1.3, 12.7).
@@ -51,9 +48,7 @@ class CoRNNCell(CoupledCell):
     promises = (
         Promise(Kind.BOUNDED_STATE, "|y| and |z| stay below the sum of the impulse response"),
     )
-    sweep_space: ClassVar = {"model.dt": "0.01..0.2:log", "model.gamma": "0.3..100:log"}
     state_names = ("position", "velocity")
-    dense = True
 
     def __init__(
         self,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import Fraction, NonNegativeInt, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
@@ -35,8 +34,6 @@ class DLinOSSCell(LinearOscillators):
         |λ|² = 1 / (1 + Δ G), at most one whatever is learned.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of features of the output.
         oscillators: Number of complex oscillators; 0 for as many as the output has features.
         smallest: The smallest modulus |λ| at the start.
         largest: The largest modulus |λ| at the start.
@@ -51,7 +48,6 @@ class DLinOSSCell(LinearOscillators):
     """
 
     promises = (Promise(Kind.SCALED_SPECTRUM, "|λ|² = 1/(1 + ΔG) ≤ 1"),)
-    recipe: ClassVar = {"model": {"num_layers": 2, "block": "layer-norm"}}
 
     def __init__(
         self,
@@ -95,14 +91,7 @@ class DLinOSSCell(LinearOscillators):
 
 def _check_ring(smallest: float, largest: float) -> None:
     if not 0 < smallest <= largest:
-        raise OptionError(
-            explain(
-                "smallest",
-                expected=f"a modulus above 0 and at most largest={largest:g}",
-                got=smallest,
-                remedy="Eigenvalues start in the ring between the two.",
-            )
-        )
+        raise OptionError(f"smallest must be > 0 and at most largest={largest:g}, got {smallest}.")
 
 
 @models.register("d-linoss")

@@ -35,7 +35,6 @@ class EURNNCell(UnitaryCell):
         W keeps every norm before, during and after training.
 
     Args:
-        input_size: Number of features of the input at each step.
         hidden_size: Number of units; outputs are twice as wide if they are complex.
         capacity: The number L of layers; 2 for "tunable" and log₂ of the size for "fft" if none
             is given.
@@ -77,14 +76,14 @@ class EURNNCell(UnitaryCell):
             self.bias.data += self.softening
 
     @property
-    def state_size(self) -> int:
+    def state_sizes(self) -> tuple[int | None, ...]:
         """Real and imaginary parts of complex states."""
-        return (2 if self.unitary else 1) * self.hidden_size
+        return (self.output_size,)
 
     @property
     def output_size(self) -> int:
         """Real and imaginary parts of complex states."""
-        return self.state_size
+        return (2 if self.unitary else 1) * self.hidden_size
 
     @property
     def _forms_matrix(self) -> bool:

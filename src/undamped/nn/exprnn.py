@@ -12,13 +12,13 @@ from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.nn.bases.activations import Activation
 from undamped.nn.bases.isometric import IsometricCell
-from undamped.nn.bases.updates import Counted
+from undamped.nn.bases.updates import UpdateCounter
 from undamped.nn.recurrent import Recurrent
 from undamped.parametrizations.exponential import Exponential
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 
 
-class ExpRNNCell(Counted, IsometricCell):
+class ExpRNNCell(UpdateCounter, IsometricCell):
     """expRNN: the recurrent matrix is the exponential of a skew one, so it is always a rotation.
 
     Equation:
@@ -33,8 +33,6 @@ class ExpRNNCell(Counted, IsometricCell):
         W keeps every norm before, during and after training.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         nonlinearity: The function φ; the paper's is modReLU.
         initialisation: Where W starts.
         rebase_every: The number K of optimiser steps between two moves of B; 0 never moves it
@@ -72,13 +70,13 @@ class ExpRNNCell(Counted, IsometricCell):
         if rebase_every:
             self.count_updates()
 
-    def watched_parameters(self) -> Iterable[nn.Parameter]:
+    def updated_parameters(self) -> Iterable[nn.Parameter]:
         """A."""
         return self.free_parameters()
 
-    def after_whole_update(self) -> None:
+    def after_outer_update(self) -> None:
         """Move the base point where it is time to."""
-        super().after_whole_update()
+        super().after_outer_update()
         moves, rest = divmod(int(self.updates), self.rebase_every)
         if not rest:
             matrix_set, (free,) = self.matrix_set, self.free_parameters()

@@ -13,7 +13,30 @@ from undamped.nn.bases.coupled import CoupledCell
 from undamped.nn.recurrent import Recurrent
 
 
-class FastRNNCell(CoupledCell):
+class FastCell(CoupledCell):
+    """Matrices and bias of FastRNN and FastGRNN."""
+
+    bias: nn.Parameter
+
+    def __init__(self, input_size: PositiveInt, hidden_size: PositiveInt) -> None:
+        super().__init__(input_size, hidden_size)
+        self.input_weight = nn.Parameter(0.1 * torch.randn(hidden_size, input_size))
+        self.weight_hh = nn.Parameter(0.1 * torch.randn(hidden_size, hidden_size))
+
+    def recurrent_matrices(self) -> tuple[Tensor, ...]:
+        """U."""
+        return (self.weight_hh,)
+
+    def input_tensors(self) -> State:
+        """V and b."""
+        return self.input_weight, self.bias
+
+    def elementwise_tensors(self, constants: State) -> State:
+        """The constants that follow U."""
+        return constants[1:]
+
+
+class FastRNNCell(FastCell):
     """FastRNN: an Elman step, mixed with the old state by two trained numbers.
 
     Equation:
@@ -27,8 +50,6 @@ class FastRNNCell(CoupledCell):
         None strict; with α ≪ 1 and β ≈ 1 − α a step is close to the identity.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         new_logit: Where a starts.
         old_logit: Where c starts.
 
@@ -41,8 +62,6 @@ class FastRNNCell(CoupledCell):
         stable and tiny kilobyte sized gated recurrent neural network. NeurIPS, 2018.
     """
 
-    dense = True
-
     def __init__(
         self,
         input_size: PositiveInt,
@@ -52,23 +71,13 @@ class FastRNNCell(CoupledCell):
         old_logit: float = 3.0,
     ) -> None:
         super().__init__(input_size, hidden_size)
-        self.input_weight = nn.Parameter(0.1 * torch.randn(hidden_size, input_size))
-        self.weight_hh = nn.Parameter(0.1 * torch.randn(hidden_size, hidden_size))
         self.bias = nn.Parameter(torch.ones(hidden_size))
         self.new_logit = nn.Parameter(torch.tensor([new_logit]))
         self.old_logit = nn.Parameter(torch.tensor([old_logit]))
 
-    def recurrent_matrices(self) -> tuple[Tensor, ...]:
-        """U."""
-        return (self.weight_hh,)
-
     def constants(self) -> State:
         """U, α and β."""
         return self.weight_hh, torch.sigmoid(self.new_logit), torch.sigmoid(self.old_logit)
-
-    def input_tensors(self) -> State:
-        """V and b."""
-        return self.input_weight, self.bias
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """α tanh(…) + β h."""
@@ -79,12 +88,8 @@ class FastRNNCell(CoupledCell):
         """The kernel of the weighted sum."""
         return steps.WeightedSum()
 
-    def elementwise_tensors(self, constants: State) -> State:
-        """α and β."""
-        return constants[1:]
 
-
-class FastGRNNCell(CoupledCell):
+class FastGRNNCell(FastCell):
     """FastGRNN: one gate that shares all its matrices with the candidate.
 
     Equation:
@@ -99,8 +104,6 @@ class FastGRNNCell(CoupledCell):
         None strict.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         closed_logit: Where the free number behind ζ starts.
         always_logit: Where the free number behind ν starts.
 
@@ -113,8 +116,6 @@ class FastGRNNCell(CoupledCell):
         stable and tiny kilobyte sized gated recurrent neural network. NeurIPS, 2018.
     """
 
-    dense = True
-
     def __init__(
         self,
         input_size: PositiveInt,
@@ -124,25 +125,15 @@ class FastGRNNCell(CoupledCell):
         always_logit: float = -4.0,
     ) -> None:
         super().__init__(input_size, hidden_size)
-        self.input_weight = nn.Parameter(0.1 * torch.randn(hidden_size, input_size))
-        self.weight_hh = nn.Parameter(0.1 * torch.randn(hidden_size, hidden_size))
         self.gate_bias = nn.Parameter(torch.ones(hidden_size))
         self.bias = nn.Parameter(torch.ones(hidden_size))
         self.closed_logit = nn.Parameter(torch.tensor([closed_logit]))
         self.always_logit = nn.Parameter(torch.tensor([always_logit]))
 
-    def recurrent_matrices(self) -> tuple[Tensor, ...]:
-        """U."""
-        return (self.weight_hh,)
-
     def constants(self) -> State:
         """U, what the gate's bias has more than the candidate's, ζ and ν."""
         numbers = torch.sigmoid(self.closed_logit), torch.sigmoid(self.always_logit)
         return self.weight_hh, self.gate_bias - self.bias, *numbers
-
-    def input_tensors(self) -> State:
-        """V and b."""
-        return self.input_weight, self.bias
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """Gate and candidate from one sum."""
@@ -154,10 +145,6 @@ class FastGRNNCell(CoupledCell):
     def elementwise(self) -> Step:
         """The kernel of the gate."""
         return steps.FastGate()
-
-    def elementwise_tensors(self, constants: State) -> State:
-        """Shift, ζ and ν."""
-        return constants[1:]
 
 
 @models.register("fastrnn")

@@ -10,16 +10,16 @@ from torch import Tensor, nn
 
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
-from undamped.kernels.shared.threads import alone_if_small
+from undamped.kernels.shared.threads import single_threaded_if_small
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.unitary import UnitaryCell
-from undamped.nn.bases.updates import Counted, may_look
+from undamped.nn.bases.updates import UpdateCounter, values_readable
 from undamped.nn.recurrent import Recurrent
 from undamped.parametrizations.matrix_set import isometry_defect, nearest_isometry
 from undamped.parametrizations.riemannian import Riemannian
 
 
-class FullCapacityURNNCell(Counted, UnitaryCell):
+class FullCapacityURNNCell(UpdateCounter, UnitaryCell):
     """Full-capacity uRNN: W is any unitary matrix, moved along the unitary matrices.
 
     Equation:
@@ -35,7 +35,6 @@ class FullCapacityURNNCell(Counted, UnitaryCell):
         rounding moves it off. Any optimiser of torch.optim may train it, in any loop.
 
     Args:
-        input_size: Number of features of the input at each step.
         hidden_size: Number of complex units; outputs are twice as wide.
         project_every: After how many updates W is put back on the set against rounding.
 
@@ -64,7 +63,7 @@ class FullCapacityURNNCell(Counted, UnitaryCell):
         """W itself."""
         return [self.unitary]
 
-    def watched_parameters(self) -> Iterable[nn.Parameter]:
+    def updated_parameters(self) -> Iterable[nn.Parameter]:
         """W itself."""
         return [self.unitary]
 
@@ -87,7 +86,7 @@ class FullCapacityURNNCell(Counted, UnitaryCell):
         previous, self._previous = self._previous, None
         if previous is not None and not torch.equal(previous, self.unitary):
             project = (int(self.updates) + 1) % self.project_every == 0
-            with alone_if_small(self.hidden_size**3):
+            with single_threaded_if_small(self.hidden_size**3):
                 self.maps.settle(self.unitary, previous, project=project)
         if self.updating:  # by an optimiser around the one that is done
             self._previous = self.unitary.detach().clone()
@@ -99,14 +98,14 @@ class FullCapacityURNNCell(Counted, UnitaryCell):
         self.unitary.copy_(torch.stack([nearest.real, nearest.imag]))
 
     def _notice_strange_updates(self) -> None:
-        if self.updating or not may_look(self.unitary):
+        if self.updating or not values_readable(self.unitary):
             return
         defect = float(isometry_defect(self.recurrent_matrix().detach()))
         if not defect <= 1e-2 * self.hidden_size**0.5:
             self._told = True
             warnings.warn(
-                f"full-capacity-urnn: expected W on the unitary matrices, got ‖WᴴW − I‖ = "
-                f"{defect:.2g}. Something other than an optimiser of torch.optim changes W, "
+                f"W of full-capacity-urnn is not unitary: ‖WᴴW − I‖ = {defect:.2g}. Something "
+                "other than an optimiser of torch.optim changes W, "
                 "averages of weights among them; call `cell.make_unitary()` after each of its "
                 "updates.",
                 stacklevel=2,

@@ -35,8 +35,6 @@ class GORUCell(CoupledCell):
         O keeps every norm before, during and after training; the gates may still forget.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         initialisation: Where O starts.
         reset_bias: Where b_r starts; the authors' program has 2.
 
@@ -92,10 +90,10 @@ class GORUCell(CoupledCell):
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """Gates, candidate, mixture."""
-        reset, update, turned = self.product(state, constants).chunk(3, dim=-1)
+        reset, update, rotated = self.product(state, constants).chunk(3, dim=-1)
         reset_x, update_x, x = projected.chunk(3, dim=-1)
         u = torch.sigmoid(update + update_x)
-        candidate = modrelu(x + torch.sigmoid(reset + reset_x) * turned, self.bias)
+        candidate = modrelu(x + torch.sigmoid(reset + reset_x) * rotated, self.bias)
         return (u * state[0] + (1 - u) * candidate,)
 
     def elementwise(self) -> Step:

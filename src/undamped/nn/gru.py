@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.registry import models
 from undamped.kernels.coupled import Step, steps
@@ -31,8 +31,6 @@ class GRUCell(CoupledCell):
         None. The direct path is multiplied by z at every step.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         bias: Whether there are biases.
         input_std: Standard deviation with which the input matrix is drawn; none draws it as
             torch.nn.GRU does, uniformly within 1/√n, where a few numbers are hardly seen at first.
@@ -49,8 +47,6 @@ class GRUCell(CoupledCell):
         machine translation. EMNLP, 2014.
     """
 
-    usual_choice = True
-    dense = True
     torch_class = nn.GRU
 
     def __init__(
@@ -77,14 +73,7 @@ class GRUCell(CoupledCell):
         if update_bias is None:
             return
         if self.bias_ih is None or self.bias_hh is None:
-            raise OptionError(
-                explain(
-                    "update_bias",
-                    expected="none without biases",
-                    got=update_bias,
-                    remedy="Build it with bias=True.",
-                )
-            )
+            raise OptionError("update_bias needs a network with biases. Set bias=True.")
         self.bias_ih.zero_()
         self.bias_hh.zero_()
         self.bias_ih[self.hidden_size : 2 * self.hidden_size] = update_bias

@@ -30,8 +30,6 @@ class IncrementalRNNCell(CoupledCell):
         neither vanishes nor explodes, whatever U is.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         iterations: The number K; the paper uses 1 to 5.
         step: Where all η_i start.
         alpha: The decay α.
@@ -46,7 +44,6 @@ class IncrementalRNNCell(CoupledCell):
     """
 
     promises = (Promise(Kind.UNIT_GRADIENT, "at equilibrium ∂h'/∂h = −I"),)
-    dense = True
 
     def __init__(
         self,
@@ -63,11 +60,6 @@ class IncrementalRNNCell(CoupledCell):
         self.weight_hh = nn.Parameter(torch.randn(hidden_size, hidden_size) / hidden_size)
         self.bias = nn.Parameter(torch.zeros(hidden_size))
         self.steps = nn.Parameter(torch.full((iterations,), step))
-
-    @property
-    def products(self) -> float:
-        """One each iteration."""
-        return self.iterations * super().products
 
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
         """U."""

@@ -15,14 +15,14 @@ from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.kernels.indrnn.layer import independent_layer
 from undamped.nn.bases.cell import Cell, State
-from undamped.nn.bases.updates import Watched, may_look
+from undamped.nn.bases.updates import UpdateHooks, values_readable
 from undamped.nn.recurrent import Recurrent
 
 LongMemory = Literal["last", "all", "none"]
 Form = Literal["sums", "blocks"]
 
 
-class IndRNNCell(Watched, Cell):
+class IndRNNCell(UpdateHooks, Cell):
     """IndRNN: each unit sees only its own past, and layers above mix what units remember.
 
     Equation:
@@ -37,8 +37,6 @@ class IndRNNCell(Watched, Cell):
         step of an optimiser.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         gain: The number g.
         steps: The number T for which g is meant.
         long_memory: Which layers start with all w near the limit, the others being uniform from
@@ -58,7 +56,6 @@ class IndRNNCell(Watched, Cell):
 
     promises = (Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ g^(1/T) at every step"),)
 
-    fused = True
     independent_units = True
     needs_full_precision = True
 
@@ -81,17 +78,17 @@ class IndRNNCell(Watched, Cell):
         self.bias = nn.Parameter(torch.zeros(hidden_size))
         nn.init.kaiming_uniform_(self.input_weight, a=8)
         self._told = False
-        self.watch()
+        self.add_update_hooks()
 
     @classmethod
     def layer_options(cls, options: Mapping[str, Any], layer: int, layers: int) -> dict[str, Any]:
         """Tell each layer whether it is to remember long, and the first not to normalise."""
-        chosen = dict(options)
+        changed = dict(options)
         if layer == 1:
-            chosen["normalise"] = False
-        if chosen.get("long_memory", "last") == "last" and layer < layers:
-            chosen["long_memory"] = "none"
-        return chosen
+            changed["normalise"] = False
+        if changed.get("long_memory", "last") == "last" and layer < layers:
+            changed["long_memory"] = "none"
+        return changed
 
     def read(self, x: Tensor) -> Tensor:
         """Return u, what the matrix V is applied to."""
@@ -119,7 +116,7 @@ class IndRNNCell(Watched, Cell):
         )
         return output, (final,)
 
-    def watched_parameters(self) -> Iterable[nn.Parameter]:
+    def updated_parameters(self) -> Iterable[nn.Parameter]:
         """The recurrent weights."""
         return [self.weight]
 
@@ -133,13 +130,13 @@ class IndRNNCell(Watched, Cell):
         self.weight.clamp_(-self.limit, self.limit)
 
     def _notice_strange_updates(self) -> None:
-        if self.updating or not may_look(self.weight):
+        if self.updating or not values_readable(self.weight):
             return
         largest = float(self.weight.detach().abs().max())
         if not largest <= self.limit * (1 + 2 * torch.finfo(self.weight.dtype).eps):
             self._told = True
             warnings.warn(
-                f"{type(self).__name__}: expected recurrent weights of at most {self.limit:.6g}, "
+                f"Recurrent weights of {type(self).__name__} must be at most {self.limit:.6g}, "
                 f"got {largest:.6g}. Something other than an optimiser of torch.optim changes "
                 "them; call `cell.clamp()` after each of its updates.",
                 stacklevel=2,
@@ -166,12 +163,6 @@ class ResidualIndRNNCell(IndRNNCell):
 
     Args:
         input_size: Number of features of the input at each step; of all sources together.
-        hidden_size: Number of hidden units.
-        gain: The number g.
-        steps: The number T for which g is meant.
-        long_memory: Which layers start with all w near the limit.
-        normalise: Whether layers above the first read u normalised over its features at each step,
-            as in indrnn.
         skip: The number S of layers between two terms of the sum.
         form: Whether every layer reads a sum, or the first of every S.
 
@@ -217,7 +208,7 @@ class ResidualIndRNNCell(IndRNNCell):
             return (layer - 1,)
         return tuple(range(layer - 1, 0, -skip)) or (0,)
 
-    def draw_sources(self, sizes: tuple[int, ...]) -> None:
+    def _draw_sources(self, sizes: tuple[int, ...]) -> None:
         """One matrix for the sum, in place of one for all sources side by side."""
         self.terms = len(sizes)
         self.input_weight = nn.Parameter(torch.empty(self.hidden_size, sizes[0]))
@@ -247,12 +238,6 @@ class DenseIndRNNCell(IndRNNCell):
 
     Args:
         input_size: Number of features of the input at each step; of all sources together.
-        hidden_size: Number of hidden units.
-        gain: The number g.
-        steps: The number T for which g is meant.
-        long_memory: Which layers start with all w near the limit.
-        normalise: Whether layers above the first read what is below normalised over its features at
-            each step, as in indrnn.
 
     Example:
         >>> net = undamped.nn.DenseIndRNN(3, 16, num_layers=3, steps=50)

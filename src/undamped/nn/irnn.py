@@ -25,8 +25,6 @@ class IRNNCell(RNNCell):
         exactly the identity. Training may leave that point.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         scale: The number s on the diagonal at the start.
         input_std: Standard deviation of the Gaussian from which W_xh is drawn.
 

@@ -36,8 +36,6 @@ class LEMCell(CoupledCell):
         whatever is learned.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         dt: The longest step Δt.
 
     Example:
@@ -51,7 +49,6 @@ class LEMCell(CoupledCell):
 
     promises = (Promise(Kind.BOUNDED_STATE, "|y| and |z| ≤ 1 − (1 − Δt)ⁿ after n steps"),)
     state_names = ("hidden", "memory")
-    dense = True
 
     def __init__(
         self, input_size: PositiveInt, hidden_size: PositiveInt, *, dt: LongestStep = 1.0
@@ -60,19 +57,14 @@ class LEMCell(CoupledCell):
         self.dt = dt
         bound, n = hidden_size**-0.5, hidden_size
 
-        def drawn(*shape: int) -> nn.Parameter:
+        def uniform(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
 
         # Of a, of c and of z, one above the other; y's own reads z.
-        self.weight_hh = drawn(3 * n, n)
-        self.weight_zy = drawn(n, n)
-        self.input_weight = drawn(4 * n, input_size)
-        self.bias = drawn(4 * n)
-
-    @property
-    def products(self) -> float:
-        """Three with y and one with z."""
-        return 4.0
+        self.weight_hh = uniform(3 * n, n)
+        self.weight_zy = uniform(n, n)
+        self.input_weight = uniform(4 * n, input_size)
+        self.bias = uniform(4 * n)
 
     def recurrent_matrices(self) -> tuple[Tensor, ...]:
         """The square blocks that read y, and the one that reads z."""

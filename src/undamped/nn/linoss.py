@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.kernels.linear.block import BlockWeights, goes_in_tiles, oscillator_block
+from undamped.kernels.linear.block import BlockWeights, oscillator_block, uses_tiles
 from undamped.kernels.linear.oscillator import linear_oscillator_scan
-from undamped.nn.bases.cell import State
+from undamped.nn.bases.cell import BlockScan, State
 from undamped.nn.bases.state_space import StateSpaceCell, width_or
 from undamped.nn.recurrent import Recurrent
 
@@ -27,15 +27,10 @@ class LinearOscillators(StateSpaceCell):
     same frequency, and the real part of C x is a real matrix times their positions.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of features of the output.
         oscillators: The number P of complex oscillators.
     """
 
     state_names = ("output", "position", "velocity")
-    # The papers' largest. Tasks may say ten times that for all: then squared frequencies pass zero
-    # within a few updates, and what nothing pulls back drifts without bound.
-    largest_rate = 1e-3
     step_logit: nn.Parameter  # (oscillators,)
 
     def __init__(self, input_size: int, hidden_size: int, oscillators: int) -> None:
@@ -60,20 +55,20 @@ class LinearOscillators(StateSpaceCell):
         """a (None where it is one), k, f and Δ of each complex oscillator."""
 
     def _of_both_parts(self) -> tuple[Tensor | None, Tensor, Tensor, Tensor]:
-        keep, *others = self.coefficients()
-        pull, push, step = (part.repeat(2) for part in others)
-        return None if keep is None else keep.repeat(2), pull, push, step
+        keep, *rest = self.coefficients()
+        stiffness, gain, step = (part.repeat(2) for part in rest)
+        return None if keep is None else keep.repeat(2), stiffness, gain, step
 
     def constants(self) -> State:
         """a, k, f and Δ."""
-        keep, pull, push, step = self._of_both_parts()
-        return torch.ones_like(pull) if keep is None else keep, pull, push, step
+        keep, stiffness, gain, step = self._of_both_parts()
+        return torch.ones_like(stiffness) if keep is None else keep, stiffness, gain, step
 
     def move(self, drive: Tensor, units: State, constants: State) -> State:
         """Kick the velocity with the old position, then move the position with the new velocity."""
         position, velocity = units
-        keep, pull, push, step = constants
-        velocity = keep * velocity + (push * drive - pull * position)
+        keep, stiffness, gain, step = constants
+        velocity = keep * velocity + (gain * drive - stiffness * position)
         return position + step * velocity, velocity
 
     def move_along(
@@ -83,12 +78,13 @@ class LinearOscillators(StateSpaceCell):
         position, velocity = units
         return linear_oscillator_scan(drive, *self._of_both_parts(), (position, velocity), lengths)
 
-    def scans_blocks(self, steps: int, batch: int) -> bool:
-        """Whether there are sequences for all threads, and none of the input is turned."""
+    def block_scan(self, steps: int, batch: int) -> BlockScan | None:
+        """Return the compiled pass if every thread gets sequences and D is diagonal."""
         numbers = steps * batch * self.hidden_size
-        return self.pass_weight.dim() == 1 and goes_in_tiles(numbers, batch)
+        tiled = self.pass_weight.dim() == 1 and uses_tiles(numbers, batch)
+        return self._scan_block if tiled else None
 
-    def scan_in_block(
+    def _scan_block(
         self,
         e: Tensor,
         state: State,
@@ -97,22 +93,20 @@ class LinearOscillators(StateSpaceCell):
         masks: State,
         epsilon: float,
     ) -> tuple[Tensor, State] | None:
-        """The whole block in one compiled pass, where there is one for these tensors."""
-        if not self.scans_blocks(*e.shape[:2]):
-            return None
+        """Scan the whole block in one compiled pass; None if the kernel cannot take the tensors."""
         position, velocity = state[2:]
-        keep, *others = self._of_both_parts()
-        coefficients = torch.stack([torch.ones_like(others[0]) if keep is None else keep, *others])
+        keep, *rest = self._of_both_parts()
+        coefficients = torch.stack([torch.ones_like(rest[0]) if keep is None else keep, *rest])
         learnt = (self.drive_weight(), self.output_weight, self.pass_weight)
         weights = BlockWeights(coefficients, *learnt, gate.weight, gate.bias, masks)
-        found = oscillator_block(e, weights, position, velocity, lengths, epsilon)
-        if found is None:
+        result = oscillator_block(e, weights, position, velocity, lengths, epsilon)
+        if result is None:
             return None
-        ends = [found.last, found.shown]
+        ends = [result.last, result.shown]
         if lengths is not None:  # of what is over before it begins the state stays
             begun = (lengths > 0).unsqueeze(-1)
             ends = [torch.where(begun, new, old) for new, old in zip(ends, state, strict=False)]
-        return found.output, (*ends, found.position, found.velocity)
+        return result.output, (*ends, result.position, result.velocity)
 
     @abstractmethod
     def free_parameters(self) -> list[nn.Parameter]:
@@ -120,10 +114,10 @@ class LinearOscillators(StateSpaceCell):
 
     def recurrent_matrix(self) -> Tensor:
         """The matrix of a step on positions and velocities (x | z)."""
-        keep, pull, _, step = (torch.diag(part) for part in self.constants())
-        eye = torch.eye(self.shown, dtype=keep.dtype, device=keep.device)
+        keep, stiffness, _, step = (torch.diag(part) for part in self.constants())
+        eye = torch.eye(self.visible_size, dtype=keep.dtype, device=keep.device)
         return torch.cat(
-            [torch.cat([eye - step @ pull, step @ keep], 1), torch.cat([-pull, keep], 1)]
+            [torch.cat([eye - step @ stiffness, step @ keep], 1), torch.cat([-stiffness, keep], 1)]
         )
 
 
@@ -148,8 +142,6 @@ class LinOSSCell(LinearOscillators):
         while Δ² A ≤ 4, so it forgets nothing, and its gradient is found backwards in time.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of features of the output.
         oscillators: Number of complex oscillators; 0 for as many as the output has features.
         method: How the equation is integrated, implicitly (im) or by turns (imex).
 
@@ -162,7 +154,6 @@ class LinOSSCell(LinearOscillators):
     """
 
     promises = (Promise(Kind.SCALED_SPECTRUM, "|λ|² = 1/(1 + Δ²A) for im, 1 for imex (Δ²A ≤ 4)"),)
-    recipe: ClassVar = {"model": {"num_layers": 2, "block": "layer-norm"}}
 
     def __init__(
         self,

@@ -30,8 +30,6 @@ class LipschitzRNNCell(CoupledCell):
         stable when the symmetric part of A outweighs ‖W‖.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         step: The step ε.
         beta: The number β of both matrices.
         gamma: The number γ of both matrices.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
@@ -44,8 +44,6 @@ class LRUCell(StateSpaceCell):
         |λ| = exp(−exp(ν)), below one whatever is learned.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of features of the output.
         modes: Number of complex units; 0 for as many as the output has features.
         smallest: The smallest modulus |λ| at the start, in the ring.
         largest: The largest modulus |λ| at the start, in the ring.
@@ -65,7 +63,6 @@ class LRUCell(StateSpaceCell):
 
     promises = (Promise(Kind.SCALED_SPECTRUM, "|λ| = exp(−exp(ν)) < 1"),)
     state_names = ("output", "hidden")
-    recipe: ClassVar = {"model": {"num_layers": 2, "block": "layer-norm"}}
 
     def __init__(
         self,
@@ -114,18 +111,18 @@ class LRUCell(StateSpaceCell):
         """λ ⊙ h + γ ⊙ B u."""
         a, b = constants
         x, y = units[0][..., ::2], units[0][..., 1::2]
-        turned = torch.stack([a * x - b * y, b * x + a * y], -1)
-        return (turned.flatten(-2) + drive,)
+        rotated = torch.stack([a * x - b * y, b * x + a * y], -1)
+        return (rotated.flatten(-2) + drive,)
 
     def move_along(
         self, drive: Tensor, units: State, lengths: Tensor | None
     ) -> tuple[Tensor, State]:
         """All steps in one compiled loop."""
         pairs = (self.modes, 2)
-        shown, last = linear_scan(
+        outputs, last = linear_scan(
             drive.unflatten(-1, pairs), self.eigenvalues(), units[0].unflatten(-1, pairs), lengths
         )
-        return shown.flatten(-2), (last.flatten(-2),)
+        return outputs.flatten(-2), (last.flatten(-2),)
 
     def free_parameters(self) -> list[nn.Parameter]:
         """ν and θ."""
@@ -151,12 +148,7 @@ def _ring(
     """Draw λ uniformly from a ring: −ln|λ| and the phase."""
     if smallest > largest or not largest:
         raise OptionError(
-            explain(
-                "smallest",
-                expected=f"a modulus of at most largest={largest:g}, which is above 0",
-                got=smallest,
-                remedy="Eigenvalues start in the ring between the two.",
-            )
+            f"smallest must be at most largest={largest:g}, which must be > 0, got {smallest}."
         )
     squares = torch.empty(modes).uniform_(smallest**2, largest**2)
     # As far from the ends as single precision can tell: both have no logarithm.

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import models
 from undamped.kernels.coupled import Step, coupled_scan, projections, steps
-from undamped.kernels.dispatch import wants_plain_loops
+from undamped.kernels.dispatch import use_plain_loops
 from undamped.nn.bases.cell import State, reference_scan
 from undamped.nn.bases.coupled import CoupledCell, runs_compiled
 from undamped.nn.bases.torch_kernels import gate_parameters, kernel_scan, summed_bias
@@ -34,8 +34,6 @@ class LSTMCell(CoupledCell):
         fades as the product of gates does.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         h_detach: Probability with which, at each step of training, no gradient flows through h,
             only through c (Kanuparthi et al., 2019); the paper uses 0.25 to 0.5. Values are not
             changed, and the fused kernel is not used while it is on.
@@ -60,9 +58,7 @@ class LSTMCell(CoupledCell):
         architectures for large vocabulary speech recognition. arXiv:1402.1128, 2014.
     """
 
-    usual_choice = True
     state_names = ("hidden", "memory")
-    dense = True
     torch_class = nn.LSTM
 
     def __init__(
@@ -79,12 +75,7 @@ class LSTMCell(CoupledCell):
         super().__init__(input_size, hidden_size)
         if proj_size >= hidden_size:
             raise OptionError(
-                explain(
-                    "proj_size",
-                    expected=f"less than {hidden_size}, the hidden size, or 0",
-                    got=proj_size,
-                    remedy="A projection makes h smaller.",
-                )
+                f"proj_size must be smaller than hidden_size={hidden_size}, got {proj_size}."
             )
         self.h_detach, self.proj_size = h_detach, proj_size
         self.weight_ih: Tensor
@@ -103,14 +94,7 @@ class LSTMCell(CoupledCell):
         if forget_bias is None:
             return
         if self.bias_ih is None or self.bias_hh is None:
-            raise OptionError(
-                explain(
-                    "forget_bias",
-                    expected="none without biases",
-                    got=forget_bias,
-                    remedy="Build it with bias=True.",
-                )
-            )
+            raise OptionError("forget_bias needs a network with biases. Set bias=True.")
         self.bias_ih.zero_()
         self.bias_hh.zero_()
         self.bias_ih[self.hidden_size : 2 * self.hidden_size] = forget_bias
@@ -149,8 +133,8 @@ class LSTMCell(CoupledCell):
         gates = projected + F.linear(hidden, constants[0])
         i, f, g, o = gates.chunk(4, dim=-1)
         memory = torch.sigmoid(f) * memory + torch.sigmoid(i) * torch.tanh(g)
-        shown = torch.sigmoid(o) * torch.tanh(memory)
-        return F.linear(shown, constants[1]) if self.proj_size else shown, memory
+        full_hidden = torch.sigmoid(o) * torch.tanh(memory)
+        return F.linear(full_hidden, constants[1]) if self.proj_size else full_hidden, memory
 
     def elementwise(self) -> Step:
         """The kernel of the gates."""
@@ -160,7 +144,7 @@ class LSTMCell(CoupledCell):
         """Scan with the fused kernels, or plainly while h is detached."""
         if self._detaching:
             return reference_scan(self, x, state, lengths)
-        if self.proj_size and not wants_plain_loops() and runs_compiled(x, *state, self.weight_hh):
+        if self.proj_size and not use_plain_loops() and runs_compiled(x, *state, self.weight_hh):
             return self._projected_scan(x, state, lengths)
         return super().scan(x, state, lengths)
 
@@ -175,7 +159,7 @@ class LSTMCell(CoupledCell):
         matrix, projection = self.constants()
         weight, *bias = self.input_tensors()
         first = F.pad(state[0].unsqueeze(0), (0, 0, 0, 0, 0, x.shape[0] - 1))
-        shown, (last, memory) = coupled_scan(
+        output, (last, memory) = coupled_scan(
             self.elementwise(),
             self.operator(),
             projections.Linear(),
@@ -185,7 +169,7 @@ class LSTMCell(CoupledCell):
             linear=(matrix @ projection,),
             lengths=lengths,
         )
-        return F.linear(shown, projection), (F.linear(last, projection), memory)
+        return F.linear(output, projection), (F.linear(last, projection), memory)
 
     def plain_scan(
         self, x: Tensor, state: State, lengths: Tensor | None = None

@@ -8,7 +8,7 @@ from torch import Tensor
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.registry import models
 from undamped.nn.bases.attention import Alignment, Mix
-from undamped.nn.bases.cell import State
+from undamped.nn.bases.cell import MemoryPlan, State
 from undamped.nn.bases.memory import MemoryCell, Nonlinearity, recurrence_of
 from undamped.nn.recurrent import Recurrent
 
@@ -34,8 +34,6 @@ class MemRNNCell(MemoryCell):
         The state grows by one hidden vector a step.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         recurrence: The recurrent part, by the name of its network; `exprnn` keeps V a rotation.
         nonlinearity: The function φ; none takes that of the recurrence.
         attention: Additive, as in the equation, or a scaled dot product (W s)ᵀ(K h_i)/√n.
@@ -54,7 +52,7 @@ class MemRNNCell(MemoryCell):
 
     state_names = ("hidden", "mixed", "past", "seen")
     memory_names = ("past", "seen")
-    state_grows = True
+    memory_plan = MemoryPlan(state_grows=True)
 
     def __init__(
         self,
@@ -78,31 +76,31 @@ class MemRNNCell(MemoryCell):
         self, projected: Tensor, hidden: Tensor, state: State, memory: State, constants: State
     ) -> tuple[Tensor, State]:
         """Append the new state, attend to all."""
-        past, seen = memory
+        past, flags = memory
         past = torch.cat((past, hidden), dim=-1)
-        seen = torch.cat((seen, torch.ones_like(hidden[:, :1])), dim=-1).detach()
+        flags = torch.cat((flags, torch.ones_like(hidden[:, :1])), dim=-1).detach()
         states = past.view(hidden.shape[0], -1, self.hidden_size)
-        weights = self.weights(state[1], states, seen)
-        return (weights.unsqueeze(1) @ states).squeeze(1), (past, seen)
+        weights = self.weights(state[1], states, flags)
+        return (weights.unsqueeze(1) @ states).squeeze(1), (past, flags)
 
     def as_slots(self, memory: State, batch: int) -> State:
         """The past, without scores."""
-        past, seen = memory
-        return past.view(batch, -1, self.hidden_size), torch.zeros_like(seen), seen
+        past, flags = memory
+        return past.view(batch, -1, self.hidden_size), torch.zeros_like(flags), flags
 
-    def from_slots(self, slots: Tensor, scores: Tensor, seen: Tensor) -> State:
+    def from_slots(self, slots: Tensor, scores: Tensor, flags: Tensor) -> State:
         """The past."""
-        return slots.flatten(1), seen
+        return slots.flatten(1), flags
 
-    def hold(self, new: State, old: State, running: Tensor) -> State:
+    def _freeze_finished(self, new: State, old: State, running: Tensor) -> State:
         """Samples that are over get an empty slot where the others get a state."""
-        *kept, past, seen = new
+        *rest, past, flags = new
         earlier = old[-2].shape[1]
         empty = torch.where(running, past[:, earlier:], 0)
         return (
-            *(torch.where(running, n, o) for n, o in zip(kept, old, strict=False)),
+            *(torch.where(running, n, o) for n, o in zip(rest, old, strict=False)),
             torch.cat((past[:, :earlier], empty), dim=-1),
-            torch.cat((seen[:, :-1], seen[:, -1:] * running), dim=-1),
+            torch.cat((flags[:, :-1], flags[:, -1:] * running), dim=-1),
         )
 
 
@@ -121,10 +119,6 @@ class MemLSTMCell(MemRNNCell):
         None that is strict, as for MemRNN. The state grows by one hidden vector a step.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
-        attention: Additive, as in the equation, or a scaled dot product (W s)ᵀ(K h_i)/√n.
-        mix: The function f: half is (h + c)/2, sum is h + c, learned is a matrix times both.
         input_std: Standard deviation with which the input matrix is drawn, as for LSTM.
         forget_bias: What the bias of the forget gate starts with, as for LSTM.
 

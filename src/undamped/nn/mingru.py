@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +12,7 @@ from undamped._base.options import PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.kernels.linear.scan import linear_scan
-from undamped.nn.bases.cell import Cell, State
+from undamped.nn.bases.cell import Cell, MemoryPlan, State
 from undamped.nn.recurrent import Recurrent
 
 
@@ -21,14 +20,10 @@ class GatedByInput(Cell):
     """What minGRU and minLSTM share: h' = a h + (1 − a) g(V u), with a read from the input.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         gates: Number of gates.
     """
 
-    fused = True
     independent_units = True
-    in_chunks = True
 
     def __init__(self, input_size: int, hidden_size: int, gates: int) -> None:
         super().__init__(input_size, hidden_size)
@@ -87,10 +82,6 @@ class MinGRUCell(GatedByInput):
     Promise:
         ‖∂h'/∂h‖ ≤ 1 at every step.
 
-    Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
-
     Example:
         >>> net = undamped.nn.MinGRU(3, 16, num_layers=2)
         >>> output, state = net(torch.randn(50, 4, 3))
@@ -100,9 +91,9 @@ class MinGRUCell(GatedByInput):
         arXiv:2410.01201, 2024.
     """
 
-    kept_sequences = 15  # by the peak of a pass whose chunks were all kept
+    # Measured: the peak of a pass that saved all chunks.
+    memory_plan = MemoryPlan(chunked=True, saved_sequences=15)
     promises = (Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ 1 at every step"),)
-    recipe: ClassVar = {"model": {"num_layers": 2}}
 
     def __init__(self, input_size: PositiveInt, hidden_size: PositiveInt) -> None:
         super().__init__(input_size, hidden_size, 1)
@@ -127,10 +118,6 @@ class MinLSTMCell(GatedByInput):
     Promise:
         ‖∂h'/∂h‖ ≤ 1 at every step.
 
-    Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
-
     Example:
         >>> net = undamped.nn.MinLSTM(3, 16, num_layers=2)
         >>> output, state = net(torch.randn(50, 4, 3))
@@ -140,9 +127,9 @@ class MinLSTMCell(GatedByInput):
         arXiv:2410.01201, 2024.
     """
 
-    kept_sequences = 20  # by the peak of a pass whose chunks were all kept
+    # Measured: the peak of a pass that saved all chunks.
+    memory_plan = MemoryPlan(chunked=True, saved_sequences=20)
     promises = (Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ 1 at every step"),)
-    recipe: ClassVar = {"model": {"num_layers": 2}}
 
     def __init__(self, input_size: PositiveInt, hidden_size: PositiveInt) -> None:
         super().__init__(input_size, hidden_size, 2)

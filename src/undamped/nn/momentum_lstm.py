@@ -14,12 +14,12 @@ from undamped.kernels.coupled import Step, steps
 from undamped.nn.bases.cell import State
 from undamped.nn.bases.momentum import (
     AdamDriven,
+    Drive,
     MomentumCell,
     MomentumDriven,
     NesterovDriven,
     RMSPropDriven,
 )
-from undamped.nn.bases.momentum_filter import Drive
 from undamped.nn.recurrent import Recurrent
 
 
@@ -30,13 +30,7 @@ def _names(*filtered: str) -> tuple[str, ...]:
 
 
 class MomentumLSTMBase(MomentumCell):
-    """What the four variants share: an LSTM whose gates read filtered inputs.
-
-    Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
-        drive: The filter.
-    """
+    """What the four variants share: an LSTM whose gates read filtered inputs."""
 
     blocks: ClassVar[int] = 4
 
@@ -51,7 +45,7 @@ class MomentumLSTMBase(MomentumCell):
             nn.init.ones_(bias[hidden_size : 2 * hidden_size])
 
     @property
-    def _own(self) -> int:
+    def _recurrent_tensors(self) -> int:
         return 2
 
     def input_tensors(self) -> State:
@@ -62,10 +56,10 @@ class MomentumLSTMBase(MomentumCell):
         """u = W x + b."""
         return F.linear(x, self.weight_ih, self.bias_ih)
 
-    def advance_driven(self, pushed: Tensor, state: State, constants: State) -> State:
+    def advance_driven(self, drive: Tensor, state: State, constants: State) -> State:
         """One step of the gates."""
         hidden, memory = state[:2]
-        gates = pushed + self.bias_hh + F.linear(hidden, constants[0])
+        gates = drive + self.bias_hh + F.linear(hidden, constants[0])
         i, f, g, o = gates.chunk(4, dim=-1)
         memory = torch.sigmoid(f) * memory + torch.sigmoid(i) * torch.tanh(g)
         return torch.sigmoid(o) * torch.tanh(memory), memory
@@ -88,12 +82,6 @@ class MomentumLSTMCell(MomentumDriven, MomentumLSTMBase):
 
     Promise:
         None strict.
-
-    Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
-        momentum: The number μ; the paper: 0.6 on MNIST, 0.3 on TIMIT.
-        step: The number s; the paper: 0.6 on sequential and 1 on permuted MNIST, 0.1 on TIMIT.
 
     Example:
         >>> net = undamped.nn.MomentumLSTM(3, 16)
@@ -120,12 +108,6 @@ class NesterovLSTMCell(NesterovDriven, MomentumLSTMBase):
     Promise:
         None strict.
 
-    Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
-        step: The number s.
-        restart: The number F.
-
     Example:
         >>> net = undamped.nn.NesterovLSTM(3, 16, restart=40)
         >>> output, state = net(torch.randn(50, 4, 3))
@@ -149,14 +131,6 @@ class RMSPropLSTMCell(RMSPropDriven, MomentumLSTMBase):
 
     Promise:
         None strict.
-
-    Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
-        step: The number s.
-        decay: The number β.
-        softening: The number δ. The authors have 1e-16, with which an input of exactly zero
-            has a slope of 1e8.
 
     Example:
         >>> net = undamped.nn.RMSPropLSTM(3, 16)
@@ -182,15 +156,6 @@ class AdamLSTMCell(AdamDriven, MomentumLSTMBase):
 
     Promise:
         None strict.
-
-    Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
-        momentum: The number μ.
-        step: The number s.
-        decay: The number β.
-        softening: The number δ. The authors have 1e-16, with which an input of exactly zero
-            has a slope of 1e8.
 
     Example:
         >>> net = undamped.nn.AdamLSTM(3, 16)

@@ -27,12 +27,6 @@ class MomentumRNNCell(MomentumDriven):
         Written in h alone, ∂h'/∂h = D (U + μΣ) with Σ the slope of arctanh, at least one: the
         gradient vanishes more slowly than the RNN's D U.
 
-    Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
-        momentum: The number μ.
-        step: The number s.
-
     Example:
         >>> net = undamped.nn.MomentumRNN(3, 16)
         >>> output, (h, v) = net(torch.randn(50, 4, 3))
@@ -60,12 +54,6 @@ class NesterovRNNCell(NesterovDriven):
     Promise:
         None strict; within a cycle as momentum-rnn.
 
-    Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
-        step: The number s.
-        restart: The number F.
-
     Example:
         >>> net = undamped.nn.NesterovRNN(3, 16, restart=40)
         >>> output, (h, v, count) = net(torch.randn(50, 4, 3))
@@ -90,14 +78,6 @@ class RMSPropRNNCell(RMSPropDriven):
     Promise:
         None strict.
 
-    Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
-        step: The number s.
-        decay: The number β.
-        softening: The number δ. The authors have 1e-16, with which an input of exactly zero
-            has a slope of 1e8.
-
     Example:
         >>> net = undamped.nn.RMSPropRNN(3, 16)
         >>> output, (h, m) = net(torch.randn(50, 4, 3))
@@ -121,15 +101,6 @@ class AdamRNNCell(AdamDriven):
 
     Promise:
         None strict.
-
-    Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
-        momentum: The number μ.
-        step: The number s.
-        decay: The number β.
-        softening: The number δ. The authors have 1e-16, with which an input of exactly zero
-            has a slope of 1e8.
 
     Example:
         >>> net = undamped.nn.AdamRNN(3, 16)

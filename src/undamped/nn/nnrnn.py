@@ -12,7 +12,7 @@ from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.nn.bases.activations import Activation
 from undamped.nn.bases.isometric import IsometricCell
-from undamped.nn.bases.penalised import Penalised
+from undamped.nn.bases.updates import Penalised
 from undamped.nn.recurrent import Recurrent
 from undamped.parametrizations.initial import OrthogonalStart, orthogonal_start
 from undamped.parametrizations.schur import Schur
@@ -34,8 +34,6 @@ class NnRNNCell(Penalised, IsometricCell):
         at most polynomially, while T lets signals swell for a while: transients.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         nonlinearity: The function φ; the paper's is modReLU.
         initialisation: Where P starts; θ starts uniform in [0, 2π), γ at one, T at zero.
         scale_penalty: The number δ in the penalty δ‖1 − γ‖² that training adds.
@@ -77,13 +75,13 @@ class NnRNNCell(Penalised, IsometricCell):
         with torch.no_grad():
             for parameter, value in zip(self.free_parameters(), start, strict=True):
                 parameter.copy_(value)
-        self.watch()
+        self.add_update_hooks()
 
     @property
     def _schur(self) -> Schur:
-        found = self.matrix_set
-        assert isinstance(found, Schur)
-        return found
+        matrix_set = self.matrix_set
+        assert isinstance(matrix_set, Schur)
+        return matrix_set
 
     def constrained_parameters(self) -> Iterable[nn.Parameter]:
         """Only P lies in a set; γ, θ and T are free."""
@@ -99,11 +97,11 @@ class NnRNNCell(Penalised, IsometricCell):
         pairs = self.hidden_size // 2
         return torch.cat([scales[:pairs].repeat_interleave(2), scales[pairs:]])
 
-    def watched_parameters(self) -> Iterable[nn.Parameter]:
+    def updated_parameters(self) -> Iterable[nn.Parameter]:
         """γ."""
         return self.free_parameters()[1:2]
 
-    def wanted_penalty(self) -> str:
+    def penalty_option(self) -> str:
         """The number δ."""
         return f"scale_penalty={self.scale_penalty:g}" if self.scale_penalty else ""
 

@@ -36,9 +36,6 @@ class ORNNCell(IsometricCell):
         with 16 reflections reach 26 and cannot learn it, with 90 or more all 100.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
-        nonlinearity: The function φ.
         reflections: The number m; 16 or the hidden size, whichever is smaller, if none is given.
 
     Example:

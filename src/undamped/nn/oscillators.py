@@ -15,13 +15,13 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from undamped._base.docstrings import documented_arguments
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import Layers, Option, PositiveInt, Units, convert
 from undamped.kernels import Gradient, Layer, OscillatorStream, PreparedStack, oscillator_stack
 from undamped.kernels.dispatch import implementation
 from undamped.nn.bases.cell import State
-from undamped.nn.bases.remembered import Remembered
-from undamped.nn.full_precision import in_full_precision
+from undamped.nn.bases.constant_cache import ModuleCache
+from undamped.nn.call_checks import in_full_precision
 from undamped.nn.recurrent import Recurrent
 from undamped.nn.sequence_tensors import join_features, padding_mask, reverse_time
 from undamped.nn.stream import Stream
@@ -54,24 +54,21 @@ class OscillatorNetwork(Recurrent):
         **options: Any,
     ) -> None:
         super().__init__(input_size, hidden_size, num_layers, **options)
-        self._prepared: Remembered[PreparedStack] = Remembered()
+        self._prepared: ModuleCache[PreparedStack] = ModuleCache()
         self.gradient: Gradient = convert(Gradient, gradient, f"{type(self).__name__}.gradient")
         if self.block != "none" and self.gradient != "reversible":
             raise OptionError(
-                explain(
-                    f"{type(self).__name__}.gradient",
-                    expected="to be left out where there is a block",
-                    got=f"'{self.gradient}'",
-                    remedy="A block goes through every chunk again; or leave the block out.",
-                )
+                f"{type(self).__name__}.gradient cannot be '{self.gradient}' with a block, which "
+                "runs "
+                "every chunk again. Leave out one of the two."
             )
 
     @classmethod
     def declared_options(cls) -> dict[str, Option]:
         """Return the options of any recurrent network, of the cell, and `gradient`."""
         text = documented_arguments(OscillatorNetwork)["gradient"]
-        own = Option("gradient", Gradient, "reversible", text)
-        return {**super().declared_options(), "gradient": own}
+        gradient = Option("gradient", Gradient, "reversible", text)
+        return {**super().declared_options(), "gradient": gradient}
 
     def _run(
         self, x: Tensor, states: list[State], lengths: Tensor | None
@@ -178,10 +175,10 @@ class OscillatorNetwork(Recurrent):
             top = at == self.num_layers - 1
             both = []
             for direction in range(self.directions):
-                turned = reverse_time(source, lengths) if direction else source
+                directed = reverse_time(source, lengths) if direction else source
                 output, (position, velocity) = oscillator_stack(
-                    turned,
-                    [self._layer(at, direction, alone=source.shape[-1])],
+                    directed,
+                    [self._layer(at, direction, input_size=source.shape[-1])],
                     _stacked([states[at * self.directions + direction]]),
                     lengths=lengths,
                     gradient=self.gradient,
@@ -198,12 +195,12 @@ class OscillatorNetwork(Recurrent):
             outputs.append(output)
         return outputs[-1], finals
 
-    def _layer(self, at: int, direction: int = 0, alone: int = 0) -> Layer:
+    def _layer(self, at: int, direction: int = 0, input_size: int = 0) -> Layer:
         """Describe a layer to the kernels; `alone` is the width of its one joined input."""
         cell = cast("UnICORNNCell", self.cell(at, direction))
-        sources = (0,) if alone else self.layer_sources(at + 1)
+        sources = (0,) if input_size else self.layer_sources(at + 1)
         widths = (self.input_size, *[self.hidden_size] * self.num_layers)
-        sizes = (alone,) if alone else tuple(widths[source] for source in sources)
+        sizes = (input_size,) if input_size else tuple(widths[source] for source in sources)
         step = cell.effective_step()
         return Layer(cell.input_weight, cell.bias, cell.weight, step, cell.alpha, sources, sizes)
 

@@ -1,8 +1,8 @@
-"""Any cell as a network: layers, directions, lengths, dropout, state in and out, streams.
+"""Networks of any cell: layers, directions, lengths, dropout, states and streams.
 
-The network is used like `torch.nn.LSTM`. Sequences are time first unless `batch_first`. Where
-`lengths` are given, what lies beyond a sequence's end is cut to zero before anything sees it, so
-padding can be anything at all and changes neither outputs, final states nor gradients.
+A network is used like `torch.nn.LSTM`. Sequences are time first unless `batch_first`. With
+`lengths`, inputs beyond the end of a sequence are set to zero first, so that padding may have any
+value and changes neither outputs, final states nor gradients.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt
 from undamped._base.torch_internals import own_parameters
 from undamped.nn.bases.block import Block
@@ -22,12 +22,12 @@ from undamped.nn.call_checks import (
     check_lengths,
     check_shape,
     check_type,
+    in_full_precision,
     refuse_lengths,
     refuse_packed,
 )
 from undamped.nn.cell_stack import CellStack
-from undamped.nn.full_precision import in_full_precision
-from undamped.nn.in_chunks import run_in_chunks, worth_it
+from undamped.nn.in_chunks import run_in_chunks, should_chunk
 from undamped.nn.sequence_tensors import (
     all_full,
     join_features,
@@ -67,8 +67,7 @@ class Recurrent(CellStack):
         if hx is not None:
             if state is not None:
                 raise OptionError(
-                    f"{type(self).__name__}: expected state or hx, which are the same, got both. "
-                    "Leave one out."
+                    f"{type(self).__name__} got both state and hx, which are the same argument."
                 )
             state = hx
         if isinstance(input, PackedSequence):
@@ -77,7 +76,7 @@ class Recurrent(CellStack):
         x, state, unbatched = self._check_input(input, state)
         lengths = check_lengths(lengths, x)
         if not x.shape[1]:
-            return self._answer_to_nobody(self.forward, x, state)
+            return self._empty_batch(self.forward, x, state)
         output, states = self._run(x, self._split_state(state, x), lengths)
         final = self._join_states(states)
         if unbatched:
@@ -93,13 +92,13 @@ class Recurrent(CellStack):
     ) -> tuple[Tensor, Tensor | State]:
         """Return only the output at each sequence's true end (batch, features), and the state.
 
-        With two directions it holds the forward output at the end and the backward output at
-        the beginning: what each direction knows after having read everything. A `PackedSequence`
-        says its lengths itself.
+        With two directions it is the forward output at the end and the backward output at the
+        beginning, after each direction has read the whole sequence. A `PackedSequence` contains
+        its lengths.
         """
         x, state, lengths, unbatched = self._check_sequence(input, state, lengths)
         if not x.shape[1]:
-            return self._answer_to_nobody(self.last, x, state)
+            return self._empty_batch(self.last, x, state)
         states = self._run_to_end(x, self._split_state(state, x), lengths)
         top = self.num_layers - 1
         ends = [
@@ -120,13 +119,13 @@ class Recurrent(CellStack):
     ) -> tuple[Tensor, Tensor | State]:
         """Return the mean of the outputs over each true length (batch, features), and the state.
 
-        Where a long sequence is gone through in chunks, its outputs are never there all at once.
+        Where a long sequence is processed in chunks, its outputs are not materialised.
         """
         x, state, lengths, unbatched = self._check_sequence(input, state, lengths)
         if not x.shape[1]:
-            return self._answer_to_nobody(self.mean, x, state)
+            return self._empty_batch(self.mean, x, state)
         states = self._split_state(state, x)
-        if worth_it(self, x):
+        if should_chunk(self, x):
             total, states = run_in_chunks(self, x, states, lengths, "sum")
         else:
             output, states = self._run(x, states, lengths)
@@ -141,24 +140,23 @@ class Recurrent(CellStack):
     def step(self, x: Tensor, state: Tensor | State | None = None) -> tuple[Tensor, Tensor | State]:
         """Take one sample (batch, input) or (input,) of a stream; return output and state.
 
-        Dropout is never applied: its mask belongs to a whole sequence, a stream has no end.
+        Dropout is never applied, since its mask belongs to a whole sequence.
         """
         if self.bidirectional:
             raise OptionError(
-                f"{type(self).__name__}.step: expected a network with one direction, got a "
-                "bidirectional one. A stream has no end to start from; build it with "
+                f"{type(self).__name__}.step needs a network with one direction. Build it with "
                 "bidirectional=False."
             )
         refuse_packed(type(self).__name__, x)
         x, state, unbatched = self._check_input(x.unsqueeze(0), state, stream=True)
         if not x.shape[1]:
-            return self._answer_to_nobody(self.step, x, state)
+            return self._empty_batch(self.step, x, state)
         states = self._split_state(state, x)
         outputs, finals = [x[0]], []
         for layer, cell in enumerate(self.cells):  # one direction, so one cell per layer
             assert isinstance(cell, Cell)
             source = join_features([outputs[i] for i in self.layer_sources(layer + 1)])
-            constants = cell.steady_constants()
+            constants = cell.cached_constants()
             final = cell.advance(cell.project(source), states[layer], constants)
             finals.append(final)
             outputs.append(cell.output(final))
@@ -167,30 +165,30 @@ class Recurrent(CellStack):
             return output.squeeze(0), map_state(joined, lambda part: part.squeeze(1))
         return output, joined
 
-    def _answer_to_nobody(self, call: Any, x: Tensor, state: Tensor | State | None) -> Any:
-        """Answer an empty batch (time, 0, input): as to one sequence of zeros, which is cut off."""
+    def _empty_batch(self, call: Any, x: Tensor, state: Tensor | State | None) -> Any:
+        """Return the result for an empty batch (time, 0, input): of a sequence of zeros, cut "
+        "off."""
         if state is not None:
-            self._split_state(state, x)  # which says what is wrong
-        one = x.new_zeros(x.shape[0], 1, x.shape[2])
+            self._split_state(state, x)  # raises if the state does not fit
+        zeros = x.new_zeros(x.shape[0], 1, x.shape[2])
         if call == self.step:
-            output, final = call(one[0])
+            output, final = call(zeros[0])
             return output[:0], map_state(final, lambda part: part[:, :0])
-        output, final = call(one.transpose(0, 1) if self.batch_first else one)
+        output, final = call(zeros.transpose(0, 1) if self.batch_first else zeros)
         batch_at = 0 if call in (self.last, self.mean) or self.batch_first else 1
         return output.narrow(batch_at, 0, 0), map_state(final, lambda part: part[:, :0])
 
     def stream(
         self, state: Tensor | State | None = None, *, batch: PositiveInt = 1
     ) -> Stream | OscillatorStream:
-        """Return an object that is fed samples one at a time by `push`, without gradients.
+        """Return an object whose `push` processes one sample at a time, without gradients.
 
-        It is a snapshot: the network may be trained, moved or loaded afterwards, the stream goes
-        on with the parameters of the moment of its creation. So it checks nothing and computes
-        every constant once, and is faster than `step` in a loop.
+        It is a snapshot: later changes of the network do not affect it. It computes every constant
+        once and checks nothing, so that it is faster than `step` in a loop.
 
         Args:
-            state: The state to go on from, as a call returned it; the initial one if none is given.
-            batch: How many streams run side by side; a given state says so itself.
+            state: The state to continue from, as a call returned it; the initial one by default.
+            batch: The number of parallel streams, if no state is given.
 
         Example:
             >>> stream = net.stream()
@@ -198,12 +196,8 @@ class Recurrent(CellStack):
         """
         if self.bidirectional:
             raise OptionError(
-                explain(
-                    f"{type(self).__name__}.stream",
-                    expected="a network with one direction",
-                    got="bidirectional=True",
-                    remedy="A stream has no end to start from; build it with bidirectional=False.",
-                )
+                f"{type(self).__name__}.stream needs a network with one direction. Build it with "
+                "bidirectional=False."
             )
         if state is not None and (state if isinstance(state, Tensor) else state[0]).dim() == 2:
             state = map_state(state, lambda part: part.unsqueeze(1))
@@ -219,7 +213,7 @@ class Recurrent(CellStack):
         self, x: Tensor, states: list[State], lengths: Tensor | None
     ) -> tuple[Tensor, list[State]]:
         """Run all layers over (time, batch, input); return the top outputs and all states."""
-        if worth_it(self, x):
+        if should_chunk(self, x):
             return run_in_chunks(self, x, states, lengths, "every")
         if lengths is not None:
             x = x.masked_fill(padding_mask(x, lengths), 0)
@@ -228,29 +222,29 @@ class Recurrent(CellStack):
     def _run_layers(
         self, x: Tensor, states: list[State], lengths: Tensor | None, masks: list[State]
     ) -> tuple[Tensor, list[State]]:
-        """Run one layer after the other over the whole of x."""
+        """Run the layers one after the other over x."""
         outputs, finals = [x], []
         for layer in range(self.num_layers):
             source = join_features([outputs[i] for i in self.layer_sources(layer + 1)])
-            both = []
+            outputs_by_direction = []
             for direction in range(self.directions):
                 cell = self.cell(layer, direction)
                 at = layer * self.directions + direction
-                turned = reverse_time(source, lengths) if direction else source
+                directed = reverse_time(source, lengths) if direction else source
                 if isinstance(cell, Block):
-                    output, final = cell.scan_with(turned, states[at], lengths, masks[at])
+                    output, final = cell.scan_with(directed, states[at], lengths, masks[at])
                 else:
-                    output, final = cell.scan(turned, states[at], lengths)
-                both.append(reverse_time(output, lengths) if direction else output)
+                    output, final = cell.scan(directed, states[at], lengths)
+                outputs_by_direction.append(reverse_time(output, lengths) if direction else output)
                 finals.append(final)
-            output = join_features(both)
+            output = join_features(outputs_by_direction)
             if self.block == "none" and masks[layer]:
                 output = output * masks[layer][0]
             outputs.append(output)
         return outputs[-1], finals
 
     def _draw_masks(self, x: Tensor) -> list[State]:
-        """Draw what is dropped in a pass: for each block, or behind each layer but the last."""
+        """Draw the dropout masks of a pass: of each block, or after each layer but the last."""
         if self.block != "none":
             blocks = [cell for cell in self.cells if isinstance(cell, Block)]
             return [block.draw_masks(x.shape[1], x) for block in blocks]
@@ -262,8 +256,8 @@ class Recurrent(CellStack):
         return masks
 
     def _run_to_end(self, x: Tensor, states: list[State], lengths: Tensor | None) -> list[State]:
-        """Run all layers and return the states only; a network with a kernel may keep less."""
-        if worth_it(self, x):
+        """Run all layers and return only the states; networks with a kernel may save memory."""
+        if should_chunk(self, x):
             return run_in_chunks(self, x, states, lengths, "last")[1]
         return self._run(x, states, lengths)[1]
 
@@ -295,7 +289,7 @@ class Recurrent(CellStack):
         state: Tensor | State | None,
         lengths: Tensor | None,
     ) -> tuple[Tensor, Tensor | State | None, Tensor | None, bool]:
-        """Return the input as (time, batch, input), state and lengths, and if there was a batch."""
+        """Return the input as (time, batch, input), state, lengths, and whether it had no batch."""
         if isinstance(input, PackedSequence):
             refuse_lengths(type(self).__name__, lengths)
             input, lengths = pad_packed_sequence(input, batch_first=self.batch_first)

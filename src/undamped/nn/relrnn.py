@@ -46,8 +46,6 @@ class RelRNNCell(MemoryCell):
         it for (h + c)/2) as its factor. Which states are kept is a choice without a gradient.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         recent: The number ν of last states that are attended to, the newest included.
         kept: The number ρ of relevant states; with 0 there are only the recent ones.
         screening: What makes a state relevant: attention is β; share is β with every weight
@@ -122,11 +120,11 @@ class RelRNNCell(MemoryCell):
 
     def constants(self) -> State:
         """Those of the recurrence, and what it makes of an input of zeros for surprise."""
-        own = super().constants()
+        inner = super().constants()
         if not self.expects:
-            return own
+            return inner
         weight = next(self.recurrence.parameters())
-        return (*own, self.recurrence.project(weight.new_zeros(1, self.input_size)))
+        return (*inner, self.recurrence.project(weight.new_zeros(1, self.input_size)))
 
     def remember(
         self, projected: Tensor, hidden: Tensor, state: State, memory: State, constants: State
@@ -134,54 +132,54 @@ class RelRNNCell(MemoryCell):
         """Let the oldest recent state go to the kept ones if it is relevant, attend to all."""
         batch = hidden.shape[0]
         shapes = (batch, -1, self.hidden_size)
-        recent, recent_score, recent_seen, kept, kept_score, kept_seen = memory[:6]
-        recent, kept = recent.view(shapes), kept.view(shapes)
-        kept, kept_score, kept_seen = screen(
-            (kept, kept_score, kept_seen), (recent[:, 0], recent_score[:, 0], recent_seen[:, 0])
+        recent, recent_score, recent_seen, relevant, kept_score, kept_seen = memory[:6]
+        recent, relevant = recent.view(shapes), relevant.view(shapes)
+        relevant, kept_score, kept_seen = screen(
+            (relevant, kept_score, kept_seen), (recent[:, 0], recent_score[:, 0], recent_seen[:, 0])
         )
         first = self._first_score(hidden, state, constants).detach()
         recent = torch.cat((recent[:, 1:], hidden.unsqueeze(1)), dim=1)
         recent_score = torch.cat((recent_score[:, 1:], first), dim=1)
         recent_seen = torch.cat((recent_seen[:, 1:], torch.ones_like(first)), dim=1)
-        states = torch.cat((recent, kept), dim=1)
-        seen = torch.cat((recent_seen, kept_seen), dim=1) != 0
-        weights = self.weights(state[1], states, seen)
+        states = torch.cat((recent, relevant), dim=1)
+        occupied = torch.cat((recent_seen, kept_seen), dim=1) != 0
+        weights = self.weights(state[1], states, occupied)
         if self.screening in ("attention", "share"):
             received = weights[:, : self.recent].detach()
             if self.screening == "share":
-                received = received * seen.sum(1, keepdim=True)
+                received = received * occupied.sum(1, keepdim=True)
             recent_score = recent_score + received
         context = (weights.unsqueeze(1) @ states).squeeze(1)
         return context, (
             recent.flatten(1),
             recent_score.detach(),
             recent_seen.detach(),
-            kept.flatten(1),
+            relevant.flatten(1),
             kept_score.detach(),
             kept_seen.detach(),
             *self._expectation(projected, memory, constants),
         )
 
-    def weights(self, query: Tensor, states: Tensor, seen: Tensor) -> Tensor:
+    def weights(self, query: Tensor, states: Tensor, flags: Tensor) -> Tensor:
         """The softmax of scores, to which a learned relevance adds its logarithm."""
         if self.relevance is None:
-            return super().weights(query, states, seen)
+            return super().weights(query, states, flags)
         gates = F.logsigmoid(self.relevance(states).squeeze(-1))
-        return weights_of(self.attention.scores(query, states) + gates, seen != 0)
+        return weights_of(self.attention.scores(query, states) + gates, flags != 0)
 
     def as_slots(self, memory: State, batch: int) -> State:
         """Recent and kept states side by side."""
-        recent, recent_score, recent_seen, kept, kept_score, kept_seen = memory[:6]
-        states = torch.cat((recent, kept), dim=1).view(batch, -1, self.hidden_size)
+        recent, recent_score, recent_seen, relevant, kept_score, kept_seen = memory[:6]
+        states = torch.cat((recent, relevant), dim=1).view(batch, -1, self.hidden_size)
         return (
             states,
             torch.cat((recent_score, kept_score), dim=1),
             torch.cat((recent_seen, kept_seen), dim=1),
         )
 
-    def from_slots(self, slots: Tensor, scores: Tensor, seen: Tensor) -> State:
+    def from_slots(self, slots: Tensor, scores: Tensor, flags: Tensor) -> State:
         """The recent ones, then the kept ones."""
-        parts = (slots.flatten(1), scores, seen)
+        parts = (slots.flatten(1), scores, flags)
         sizes = ((self.recent * n, self.kept * n) for n in (self.hidden_size, 1, 1))
         pairs = [part.split(size, dim=1) for part, size in zip(parts, sizes, strict=True)]
         return tuple(pair[at] for at in range(2) for pair in pairs)
@@ -198,9 +196,11 @@ class RelRNNCell(MemoryCell):
             return self.relevance(hidden)
         if not self.expects:
             return torch.zeros_like(hidden[:, :1])
-        mixed, carried, memory = self.split(state)
-        *own, silence = constants
-        usual = self.recurrence.advance(silence + memory[-1], (mixed, *carried), tuple(own))
+        mixed, cell_state, memory = self.split(state)
+        *recurrent_constants, silence = constants
+        usual = self.recurrence.advance(
+            silence + memory[-1], (mixed, *cell_state), tuple(recurrent_constants)
+        )
         return (hidden - usual[0]).square().sum(1, keepdim=True)
 
     def _expectation(self, projected: Tensor, memory: State, constants: State) -> State:
@@ -231,13 +231,6 @@ class RelLSTMCell(RelRNNCell):
         it for (h + c)/2) as its factor. Which states are kept is a choice without a gradient.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
-        recent: The number ν of last states that are attended to, the newest included.
-        kept: The number ρ of relevant states; with 0 there are only the recent ones.
-        screening: What makes a state relevant, as for RelRNN.
-        attention: Additive, or a scaled dot product.
-        mix: The function f: half is (h + c)/2, sum is h + c, learned is a matrix times both.
         input_std: Standard deviation with which the input matrix is drawn, as for LSTM.
         forget_bias: What the bias of the forget gate starts with, as for LSTM.
 
@@ -278,25 +271,25 @@ class RelLSTMCell(RelRNNCell):
         self.recurrence.begin(input_std, forget_bias)  # type: ignore[operator]
 
 
-def screen(kept: State, leaving: State) -> State:
+def screen(relevant: State, leaving: State) -> State:
     """Let a state in among the kept ones if there is room or if it beats the least of them.
 
     Args:
         kept: States (batch, slots, hidden), scores and flags (batch, slots).
         leaving: One state (batch, hidden), its score and its flag (batch,).
     """
-    states, scores, seen = kept
+    states, scores, flags = relevant
     if not states.shape[1]:
-        return kept
+        return relevant
     state, score, flag = leaving
-    least, place = scores.masked_fill(seen == 0, -torch.inf).min(dim=1)
+    least, slot_index = scores.masked_fill(flags == 0, -torch.inf).min(dim=1)
     enters = (flag != 0) & (score > least)
-    slot = torch.arange(states.shape[1], device=states.device) == place.unsqueeze(1)
-    here = slot & enters.unsqueeze(1)
+    slot = torch.arange(states.shape[1], device=states.device) == slot_index.unsqueeze(1)
+    replaced = slot & enters.unsqueeze(1)
     return (
-        torch.where(here.unsqueeze(-1), state.unsqueeze(1), states),
-        torch.where(here, score.unsqueeze(1), scores),
-        torch.where(here, flag.unsqueeze(1), seen),
+        torch.where(replaced.unsqueeze(-1), state.unsqueeze(1), states),
+        torch.where(replaced, score.unsqueeze(1), scores),
+        torch.where(replaced, flag.unsqueeze(1), flags),
     )
 
 

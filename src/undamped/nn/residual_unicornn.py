@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from torch import nn
 
@@ -30,9 +30,7 @@ class ResidualUnICORNNCell(UnICORNNCell):
 
     Args:
         input_size: Number of features of the input at each step; of all sources together.
-        hidden_size: Number of oscillators.
         dt: Largest time step Δt, one number or one for each layer.
-        alpha: Restoring force α.
         train_step: Whether c is trained.
         skip: Number S of skipped layers.
 
@@ -45,7 +43,6 @@ class ResidualUnICORNNCell(UnICORNNCell):
         dependencies. ICML, 2021. Appendix C.5.
     """
 
-    recipe: ClassVar = {"model": {"num_layers": 4}}
     independent_units = False  # a layer reads two others, a block one
 
     def __init__(
@@ -67,7 +64,7 @@ class ResidualUnICORNNCell(UnICORNNCell):
         skip = options.get("skip", 2)
         return (layer - 1, layer - skip - 1) if layer > skip else (layer - 1,)
 
-    def draw_sources(self, sizes: tuple[int, ...]) -> None:
+    def _draw_sources(self, sizes: tuple[int, ...]) -> None:
         """Draw V and Λ each as if it stood alone: a sum of two maps, not one wider map."""
         for block in self.input_weight.detach().split(sizes, dim=1):
             nn.init.kaiming_uniform_(block, a=8)

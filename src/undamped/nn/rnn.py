@@ -33,8 +33,6 @@ class RNNCell(CoupledCell):
         when it is larger.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         nonlinearity: The function φ.
         bias: Whether there are biases.
 
@@ -49,7 +47,6 @@ class RNNCell(CoupledCell):
     """
 
     promises = (Promise(Kind.BOUNDED_STEP_GRADIENT, "‖∂h'/∂h‖ ≤ ‖W_hh‖ at every step"),)
-    dense = True
     torch_class = nn.RNN
 
     def __init__(

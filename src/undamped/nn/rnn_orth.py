@@ -39,8 +39,6 @@ class RNNOrthCell(RNNCell):
         0.008 where a guess has 0.173.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         nonlinearity: The function φ; for modrelu b is its threshold.
         initialisation: How the rotation is drawn.
 
@@ -53,7 +51,6 @@ class RNNOrthCell(RNNCell):
         ICML, 2016.
     """
 
-    remembers = "start from an orthogonal recurrent matrix, which keeps every norm"
     promises = (
         *RNNCell.promises,
         Promise(Kind.STARTS_ISOMETRIC, "the linear part of a step starts as a rotation"),

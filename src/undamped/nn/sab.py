@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import models
 from undamped.kernels.dispatch import through_operator
 from undamped.nn.bases.attention import Alignment, weights_of
-from undamped.nn.bases.cell import State
+from undamped.nn.bases.cell import MemoryPlan, State
 from undamped.nn.bases.memory import CompiledStep, MemoryCell
 from undamped.nn.lstm import LSTMCell
 from undamped.nn.recurrent import Recurrent
@@ -43,8 +43,6 @@ class SABCell(MemoryCell):
         from there on float32 and float64 may part.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         keep_every: The number k of steps between two remembered states.
         top: The number l of states that are attended to.
         truncate: After how many steps the gradient through h and m is cut; 0 never cuts it.
@@ -68,7 +66,7 @@ class SABCell(MemoryCell):
 
     state_names = ("hidden", "context", "memory", "past", "seen", "clock")
     memory_names = state_names[3:]
-    state_grows = True
+    memory_plan = MemoryPlan(state_grows=True)
 
     def __init__(
         self,
@@ -106,7 +104,7 @@ class SABCell(MemoryCell):
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """Step, attend, add, remember every k-th sum."""
-        hidden, _, memory, past, seen, clock = state
+        hidden, _, memory, past, flags, clock = state
         if self.truncate and torch.is_grad_enabled():
             cut = (clock != 0) & (clock % self.truncate == 0)
             hidden = torch.where(cut, hidden.detach(), hidden)
@@ -115,14 +113,14 @@ class SABCell(MemoryCell):
         states = past.view(hidden.shape[0], -1, self.hidden_size)
         context = torch.zeros_like(hidden)
         if states.shape[1]:
-            weights = self._weights(hidden, states, seen != 0)
+            weights = self._weights(hidden, states, flags != 0)
             context = (weights.unsqueeze(1) @ states).squeeze(1)
         hidden, clock = hidden + context, clock.detach() + 1
         due = clock % self.keep_every == 0
         if bool(due.any()):
             past = torch.cat((past, torch.where(due, hidden, 0)), dim=-1)
-            seen = torch.cat((seen, due.to(seen.dtype)), dim=-1)
-        return hidden, context, memory, past, seen.detach(), clock
+            flags = torch.cat((flags, due.to(flags.dtype)), dim=-1)
+        return hidden, context, memory, past, flags.detach(), clock
 
     def remember(
         self, projected: Tensor, hidden: Tensor, state: State, memory: State, constants: State
@@ -135,17 +133,17 @@ class SABCell(MemoryCell):
         """Which of the scores, from the largest, is subtracted from all."""
         return self.top + (self.scores == "paper")
 
-    def _weights(self, query: Tensor, states: Tensor, seen: Tensor) -> Tensor:
+    def _weights(self, query: Tensor, states: Tensor, flags: Tensor) -> Tensor:
         scores = self.attention.scores(query, states)
         if states.shape[1] <= self.top:
-            return weights_of(scores, seen)
-        hidden = scores.masked_fill(~seen, -torch.inf)
+            return weights_of(scores, flags)
+        hidden = scores.masked_fill(~flags, -torch.inf)
         limit = hidden.topk(self._place, dim=1).values[:, -1:]
-        full = seen.sum(1, keepdim=True) > self.top
-        above = F.relu(scores - torch.where(full, limit, scores.amin(1, keepdim=True))) * seen
+        full = flags.sum(1, keepdim=True) > self.top
+        above = F.relu(scores - torch.where(full, limit, scores.amin(1, keepdim=True))) * flags
         total = above.sum(1, keepdim=True)
         sparse = above / torch.where(total > 0, total, 1)
-        return torch.where(full, sparse, weights_of(scores, seen))
+        return torch.where(full, sparse, weights_of(scores, flags))
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """Run over (time, batch, input) with the compiled loops, or plainly where they cannot.
@@ -158,15 +156,12 @@ class SABCell(MemoryCell):
         exporting = getattr(torch.compiler, "is_exporting", bool)
         if x.is_meta or exporting():
             raise OptionError(
-                explain(
-                    "SAB without numbers, on the meta device or in torch.export",
-                    expected="a network whose memory grows as its input does, or not at all",
-                    got="one that grows when its clock says so",
-                    remedy="Take rellstm, whose memory has a fixed size, or memlstm.",
-                )
+                "SAB cannot run without values (on the meta device or in torch.export), because "
+                "its "
+                "memory grows depending on a clock. Use rellstm or memlstm instead."
             )
-        alone: Any = torch.compiler.disable(super().scan)
-        return alone(x, state, lengths)
+        untraced_scan: Any = torch.compiler.disable(super().scan)
+        return untraced_scan(x, state, lengths)
 
     def compiled_scan(
         self,
@@ -182,9 +177,9 @@ class SABCell(MemoryCell):
 
         arguments = self._sparse_arguments(step, x, state, lengths)
         output, final = memory_scan(SparseShare, *arguments)
-        carried = (final[name] for name in ("hidden", "context", "cell"))
+        recurrent_state = (final[name] for name in ("hidden", "context", "cell"))
         past = final["slots"].transpose(0, 1).flatten(1)
-        return output, (*carried, past, final["seen"], final["clock"])
+        return output, (*recurrent_state, past, final["seen"], final["clock"])
 
     def record(self, x: Tensor, state: State, lengths: Tensor | None = None) -> Record:
         """Run over (time, batch, input) and say what was attended to."""
@@ -199,7 +194,7 @@ class SABCell(MemoryCell):
     ) -> tuple[SparsePlan, Tensor, dict[str, Tensor], SparseMarks]:
         from undamped.kernels.memory.sparse_share import SparseMarks, SparsePlan
 
-        hidden, context, memory, past, seen, clock = state
+        hidden, context, memory, past, flags, clock = state
         steps = torch.arange(1, x.shape[0] + 1).unsqueeze(1)
         due = (clock.detach().cpu().long().t() + steps) % self.keep_every == 0
         if lengths is not None:
@@ -226,22 +221,22 @@ class SABCell(MemoryCell):
             "key": attention.key,
             "vector": attention.score,
         }
-        return plan, x, tensors, SparseMarks(seen, clock)
+        return plan, x, tensors, SparseMarks(flags, clock)
 
-    def hold(self, new: State, old: State, running: Tensor) -> State:
+    def _freeze_finished(self, new: State, old: State, running: Tensor) -> State:
         """Samples that are over remember nothing more."""
-        *carried, past, seen, clock = new
+        *recurrent, past, flags, clock = new
         *before, old_past, _, old_clock = old
         more = past.shape[1] - old_past.shape[1]
-        if more and not bool((running & (seen[:, -1:] != 0)).any()):  # none of those that go on
-            past, seen = old_past, seen[:, :-1]
+        if more and not bool((running & (flags[:, -1:] != 0)).any()):  # none of those that go on
+            past, flags = old_past, flags[:, :-1]
         elif more:
             past = torch.cat((past[:, :-more], torch.where(running, past[:, -more:], 0)), dim=-1)
-            seen = torch.cat((seen[:, :-1], seen[:, -1:] * running), dim=-1)
+            flags = torch.cat((flags[:, :-1], flags[:, -1:] * running), dim=-1)
         return (
-            *(torch.where(running, n, o) for n, o in zip(carried, before, strict=True)),
+            *(torch.where(running, n, o) for n, o in zip(recurrent, before, strict=True)),
             past,
-            seen,
+            flags,
             torch.where(running, clock, old_clock),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
@@ -31,8 +31,6 @@ class ScoRNNCell(IsometricCell):
         W keeps every norm before, during and after training.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         nonlinearity: The function φ; the paper's is modReLU.
         initialisation: Where (I + A)⁻¹(I − A) starts.
         negative: How many entries of D are −1, tuned by task in the paper; half of them (its
@@ -65,12 +63,7 @@ class ScoRNNCell(IsometricCell):
         negative = hidden_size // 2 if negative is None else negative
         if negative > hidden_size:
             raise OptionError(
-                explain(
-                    "negative",
-                    expected=f"at most {hidden_size}, the hidden size",
-                    got=negative,
-                    remedy="It counts entries of a diagonal.",
-                )
+                f"negative must be at most hidden_size={hidden_size}, got {negative}."
             )
         nn.init.uniform_(self.input_weight, -0.01, 0.01)
         nn.init.zeros_(self.bias)

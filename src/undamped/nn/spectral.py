@@ -32,9 +32,6 @@ class SpectralRNNCell(IsometricCell):
         changes its size by at most (1 ± m)^T.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
-        nonlinearity: The function φ.
         initialisation: Where W starts.
         margin: The number m; 0 keeps W orthogonal.
 

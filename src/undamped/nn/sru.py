@@ -36,8 +36,6 @@ class SRUCell(CoupledCell):
         None strict.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         highway_bias: Where b_r starts; below zero more of the input passes by at first.
         rescale: Whether s is scaled by α, as the paper has it; the authors' program has this as
             an option, which its cells turn on and its stacks of layers off.
@@ -86,8 +84,8 @@ class SRUCell(CoupledCell):
 
     def input_tensors(self) -> State:
         """The matrices of candidate, forget, reset and what passes by, one above the other."""
-        nothing = torch.zeros_like(self.forget_bias)
-        bias = torch.cat([nothing, self.forget_bias, self.reset_bias, nothing])
+        zeros = torch.zeros_like(self.forget_bias)
+        bias = torch.cat([zeros, self.forget_bias, self.reset_bias, zeros])
         if not self.passes_input:
             return self.input_weight, bias
         passing = self.passing_scale * torch.eye(self.input_size).to(bias)

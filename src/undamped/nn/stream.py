@@ -32,7 +32,7 @@ class Stream:
         frozen = copy.deepcopy(network).eval()
         cells = [frozen.cell(layer) for layer in range(frozen.num_layers)]
         self._layers = [
-            (cell, cell.projector(), cell.constants(), frozen.layer_sources(layer))
+            (cell, cell._projector(), cell.constants(), frozen.layer_sources(layer))
             for layer, cell in enumerate(cells, start=1)
         ]
         self._states = [tuple(part.detach().clone() for part in state) for state in states]

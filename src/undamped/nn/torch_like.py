@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped.nn.recurrent import Recurrent
 
 
@@ -30,18 +30,18 @@ class TorchLike(Recurrent):
 
     def torch_names(self) -> dict[str, str]:
         """Return torch's name of every parameter, and the name here."""
-        found = {}
+        names = {}
         for index in range(len(self.cells)):
             layer, direction = divmod(index, self.directions)
             suffix = f"_l{layer}" + ("_reverse" if direction else "")
             for name, _ in self.cells[index].named_parameters():
-                found[name + suffix] = f"cells.{index}.{name}"
-        return found
+                names[name + suffix] = f"cells.{index}.{name}"
+        return names
 
     def torch_state_dict(self) -> dict[str, Tensor]:
         """Return the `state_dict` under the names of torch, for `torch.nn.LSTM` and its kin."""
-        own = self.state_dict()
-        return {name: own[here] for name, here in self.torch_names().items()}
+        weights = self.state_dict()
+        return {name: weights[local] for name, local in self.torch_names().items()}
 
     def to_torch(self) -> nn.RNNBase:
         """Return torch's module with a copy of these weights: it gives the same answers."""
@@ -49,12 +49,8 @@ class TorchLike(Recurrent):
         torch_class = getattr(cell, "torch_class", None)
         if torch_class is None or getattr(cell, "thresholds", False):
             raise OptionError(
-                explain(
-                    f"{type(self).__name__}.to_torch",
-                    expected="tanh or relu, which torch.nn.RNN has",
-                    got="modrelu",
-                    remedy="Export the network in another way, e.g. by 'undamped export'.",
-                )
+                "torch.nn.RNN has no modrelu. Use nonlinearity='tanh' or 'relu' to convert a "
+                "network to torch."
             )
         weight = self.cell(0).get_parameter("weight_hh")
         options: dict[str, Any] = {
@@ -90,15 +86,15 @@ class TorchLike(Recurrent):
         return getattr(self.cell(0), "proj_size", 0)
 
     def __getattr__(self, name: str) -> Any:
-        here = self._named_by_torch(name)
-        return super().__getattr__(name) if here is None else self.get_parameter(here)
+        local = self._named_by_torch(name)
+        return super().__getattr__(name) if local is None else self.get_parameter(local)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        here = self._named_by_torch(name)
-        if here is None:
+        local = self._named_by_torch(name)
+        if local is None:
             super().__setattr__(name, value)
         else:
-            owner, _, parameter = here.rpartition(".")
+            owner, _, parameter = local.rpartition(".")
             setattr(self.get_submodule(owner), parameter, value)
 
     def _named_by_torch(self, name: str) -> str | None:
@@ -111,6 +107,6 @@ def _from_torch_names(
     network: nn.Module, weights: dict[str, Any], prefix: str, *unused: object
 ) -> None:
     assert isinstance(network, TorchLike)
-    for name, here in network.torch_names().items():
+    for name, local in network.torch_names().items():
         if prefix + name in weights:
-            weights[prefix + here] = weights.pop(prefix + name)
+            weights[prefix + local] = weights.pop(prefix + name)

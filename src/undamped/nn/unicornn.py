@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
@@ -38,7 +38,6 @@ class UnICORNNCell(Cell):
         only), and the gradient of long-term dependencies does not decay with their distance.
 
     Args:
-        input_size: Number of features of the input at each step.
         hidden_size: Number of oscillators.
         dt: Largest time step Δt, one number or one for each layer. The paper's values lie
             between 2.8e-5 and 0.34; longer sequences want smaller ones.
@@ -54,21 +53,15 @@ class UnICORNNCell(Cell):
         dependencies. ICML, 2021.
     """
 
-    usual_choice = True
     promises = (
         Promise(Kind.INVERTIBLE, "every step can be undone (eq. 7)"),
         Promise(Kind.VOLUME_PRESERVING, "a step keeps phase-space volume"),
         Promise(Kind.SYMPLECTIC, "a step is symplectic in each neuron's (y, z)"),
         Promise(Kind.BOUNDED_STATE, "|z| ≤ n s/√(1 − αs²/4) and |y| ≤ that/√α after n steps s"),
     )
-    recipe: ClassVar = {"model": {"num_layers": 2}}
-    sweep_space: ClassVar = {"model.dt": "0.01..0.5:log", "model.alpha": "0.1..20:log"}
-    remembers = "take a network of undamped oscillators"
     state_names = ("position", "velocity")
-    invertible = True
     independent_units = True
     needs_full_precision = True
-    fused = True
 
     def __init__(
         self,
@@ -81,14 +74,7 @@ class UnICORNNCell(Cell):
     ) -> None:
         super().__init__(input_size, hidden_size)
         if not isinstance(dt, float | int):
-            raise OptionError(
-                explain(
-                    "dt of a single layer",
-                    expected="one number",
-                    got=dt,
-                    remedy="A list of time steps belongs to a network, one for each layer.",
-                )
-            )
+            raise OptionError(f"dt of a single layer must be a number, got {dt}.")
         self.dt = float(dt)
         self.alpha = float(alpha)
         self.weight = nn.Parameter(torch.rand(hidden_size))
@@ -102,20 +88,16 @@ class UnICORNNCell(Cell):
     @classmethod
     def layer_options(cls, options: Mapping[str, Any], layer: int, layers: int) -> dict[str, Any]:
         """Give each layer its own Δt where a list was given."""
-        chosen = dict(options)
-        dt = chosen.get("dt")
+        changed = dict(options)
+        dt = changed.get("dt")
         if isinstance(dt, Sequence):
             if len(dt) != layers:
                 raise OptionError(
-                    explain(
-                        "dt",
-                        expected=f"one number, or {layers} for {layers} layers",
-                        got=f"{len(dt)}",
-                        remedy="Give one time step per layer.",
-                    )
+                    f"dt must be one number or one per layer, got {len(dt)} numbers for {layers} "
+                    "layers."
                 )
-            chosen["dt"] = dt[layer - 1]
-        return chosen
+            changed["dt"] = dt[layer - 1]
+        return changed
 
     def effective_step(self) -> Tensor:
         """Δt σ̂(c), one number per neuron."""
@@ -166,12 +148,12 @@ class UnICORNNCell(Cell):
         root by at most s. The paper's bound (C.1) holds for short times only.
         """
         s = float(self.effective_step().detach().max())
-        room = 1 - self.alpha * s**2 / 4
-        if room <= 0:  # the step is too long for the oscillator: nothing bounds it
+        margin = 1 - self.alpha * s**2 / 4
+        if margin <= 0:  # the step is too long for the oscillator: nothing bounds it
             return math.inf, math.inf
-        velocity = steps * s / math.sqrt(room)
+        velocity = steps * s / math.sqrt(margin)
         # A position is also a sum of steps, which is the better bound while there are few.
-        summed = s**2 * steps * (steps + 1) / 2 / math.sqrt(room)
+        summed = s**2 * steps * (steps + 1) / 2 / math.sqrt(margin)
         swinging = velocity / math.sqrt(self.alpha) if self.alpha else math.inf
         return min(summed, swinging), velocity
 

@@ -33,7 +33,6 @@ class URNNCell(UnitaryCell):
         W keeps every norm before, during and after training.
 
     Args:
-        input_size: Number of features of the input at each step.
         hidden_size: Number of complex units; outputs are twice as wide.
 
     Example:

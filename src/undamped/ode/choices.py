@@ -1,14 +1,14 @@
-"""Whether what was chosen for a solve fits together: one table of what is refused, and why."""
+"""Which choices for a solve contradict each other: one table of conditions and messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from torch import Tensor
 
-from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.errors import OptionError, ShapeError
 from undamped._base.options import convert
 from undamped._base.registry import gradients
 from undamped.ode.gradients.gradient import GradientMethod
@@ -28,7 +28,7 @@ class Choices:
         solver: The method.
         settings: Tolerances and limits.
         gradient: How it is differentiated.
-        own_steps: Whether every sample has a step size of its own.
+        own_steps: Whether every sample has its own step size.
         compact: Whether the field sees only unfinished samples.
         event: What may end it.
         dense: Whether the solution is kept as a function of time.
@@ -44,24 +44,17 @@ class Choices:
 
     @property
     def implicit_samples(self) -> bool:
-        """Whether samples have steps of their own that solve equations."""
+        """Whether every sample has its own step size and steps solve equations."""
         return self.own_steps and self.solver.implicit
 
-    def refuse_misfits(self) -> None:
+    def refuse_conflicts(self) -> None:
         """Refuse the first choice that does not fit the others."""
         self.gradient.check(self.solver)
-        for misfit in MISFITS:
-            if misfit.holds(self):
-                raise OptionError(
-                    explain(
-                        misfit.what.format(method=self.solver.name),
-                        expected=misfit.expected,
-                        got=misfit.got(self),
-                        remedy=misfit.remedy,
-                    )
-                )
+        for holds, message in CONFLICTS:
+            if holds(self):
+                raise OptionError(message(self))
 
-    def refuse_shapes(self, packing: Packing, start: Tensor) -> None:
+    def check_shapes(self, packing: Packing, start: Tensor) -> None:
         """Refuse a start whose shapes the method, or its steps, cannot do with.
 
         Args:
@@ -71,115 +64,91 @@ class Choices:
         shapes = f"shapes {[tuple(shape) for shape in packing.shapes]}"
         if self.solver.phase_space and not packing.single and len({*packing.shapes}) > 1:
             raise ShapeError(
-                explain(
-                    f"the start y0 of '{self.solver.name}'",
-                    expected="positions and momenta of equal shapes",
-                    got=shapes,
-                    remedy="Give (q, p), one momentum for every position.",
-                )
+                f"'{self.solver.name}' needs positions and momenta of equal shapes in y0, got "
+                f"{shapes}. Give (q, p)."
             )
         if self.own_steps and not (start.dim() if packing.single else packing.batched):
             raise ShapeError(
-                explain(
-                    "the start y0",
-                    expected="a batch in its first dimension, the same in every member",
-                    got=shapes,
-                    remedy="Steps of their own belong to samples; use steps='batch' for other "
-                    "states.",
-                )
+                "With a step size per sample y0 must have the batch in its first dimension, the "
+                f"same in every member, got {shapes}. Use steps='batch' for other states."
             )
 
 
-def gradient_method(gradient: str, steps: str, on_failure: str) -> GradientMethod:
-    """Return how a solve is differentiated, refusing words that nobody knows."""
+def read_gradient(gradient: str, steps: str, on_failure: str) -> GradientMethod:
+    """Return how a solve is differentiated, refusing unknown names."""
     convert(Gradient, gradient, "gradient")
     convert(Steps, steps, "steps")
     convert(OnFailure, on_failure, "on_failure")
     return gradients[gradient]()
 
 
-class Misfit(NamedTuple):
-    """Choices that do not go together.
-
-    Args:
-        holds: Whether they were made.
-        what: Which, {method} standing for the name of the method.
-        expected: What would go with the others.
-        got: What was chosen.
-        remedy: What to do.
-    """
-
-    holds: Callable[[Choices], bool]
-    what: str
-    expected: str
-    got: Callable[[Choices], str]
-    remedy: str
-
-
-def _chosen_method(c: Choices) -> str:
+def _method(c: Choices) -> str:
     return f"'{c.solver.name}'" + (" with a fixed step_size" if c.settings.step_size else "")
 
 
-MISFITS = (
-    Misfit(
-        lambda c: c.settings.piece != 1 and not c.gradient.keeps_states,
-        "options.piece",
-        "gradient='checkpoint', which recomputes pieces",
-        lambda c: f"gradient='{c.gradient.name}'",
-        "Leave piece out.",
+CONFLICTS: Sequence[tuple[Callable[[Choices], bool], Callable[[Choices], str]]] = (
+    (
+        lambda c: c.settings.checkpoint_steps != 1 and not c.gradient.keeps_states,
+        lambda c: (
+            "options.checkpoint_steps needs gradient='checkpoint', got "
+            f"gradient='{c.gradient.name}'."
+        ),
     ),
-    Misfit(
+    (
         lambda c: c.own_steps and c.settings.norm is not None,
-        "options.norm",
-        "one step size for the batch, whose error it measures",
-        lambda c: "a step size for every sample",
-        "Leave norm out, or steps='sample'; rtol and atol may be tensors.",
+        lambda c: (
+            "options.norm needs one step size for the batch, got one per sample. Leave out norm or "
+            "steps='sample'; rtol and atol may be tensors."
+        ),
     ),
-    Misfit(
+    (
         lambda c: c.own_steps and bool(c.settings.stops or c.settings.min_step),
-        "options.step_t, jump_t and min_step",
-        "one step size for the batch",
-        lambda c: "a step size for every sample",
-        "Leave them out, or steps='sample'.",
+        lambda c: (
+            "options.step_t, jump_t and min_step need one step size for the batch, got one per "
+            "sample. Leave them out, or steps='sample'."
+        ),
     ),
-    Misfit(
+    (
         lambda c: c.compact and not c.own_steps,
-        "compact",
-        "steps='sample'",
-        lambda c: "one step size for the batch",
-        "All samples of a batch with one step size finish together.",
+        lambda c: (
+            "compact needs steps='sample': all samples of a batch with one step size finish "
+            "together."
+        ),
     ),
-    Misfit(
+    (
         lambda c: (
             c.own_steps
             and not (c.solver.per_sample and c.solver.adaptive and c.settings.step_size is None)
         ),
-        "a step size for every sample",
-        "a method that chooses its steps, and can for each",
-        _chosen_method,
-        "Use 'dopri5', 'tsit5', 'bosh3', 'heun', 'dopri8', or for stiff fields 'radau5', 'sdirk4' "
-        "or 'trbdf2'.",
+        lambda c: (
+            "A step size per sample needs a method that chooses its steps for each sample, got "
+            f"{_method(c)}. Use 'dopri5', 'tsit5', 'bosh3', 'heun', 'dopri8', or for stiff fields "
+            "'radau5', 'sdirk4' or 'trbdf2'."
+        ),
     ),
-    Misfit(
+    (
         lambda c: c.implicit_samples and (c.compact or c.gradient.solves_back),
-        "a step size for every sample with '{method}'",
-        "gradient='checkpoint' or 'backprop', and all samples shown to the field",
-        lambda c: "compact=True" if c.compact else f"gradient='{c.gradient.name}'",
-        "Leave that out, or use an explicit method.",
+        lambda c: (
+            f"'{c.solver.name}' with a step size per sample needs gradient='checkpoint' or "
+            "'backprop' and compact=False, got "
+            f"{'compact=True' if c.compact else repr(c.gradient.name)}. Leave that out, or use an "
+            "explicit method."
+        ),
     ),
-    Misfit(
+    (
         lambda c: c.implicit_samples and (c.event is not None or c.dense),
-        "a step size for every sample with '{method}'",
-        "output times alone",
-        lambda c: "dense=True" if c.event is None else "an event",
-        "Use steps='batch', or an explicit method.",
+        lambda c: (
+            f"'{c.solver.name}' with a step size per sample takes no "
+            f"{'dense=True' if c.event is None else 'event'}. Use steps='batch', or an explicit "
+            "method."
+        ),
     ),
-    Misfit(
+    (
         lambda c: c.own_steps and c.event is not None and not c.event.terminal,
-        "event",
-        "one that ends its sample, where samples have steps of their own",
-        lambda c: "terminal=False",
-        "Use steps='batch', or dense=True and look for the events afterwards.",
+        lambda c: (
+            "With a step size per sample an event ends its sample, got terminal=False. Use "
+            "steps='batch', or dense=True and locate the events afterwards."
+        ),
     ),
 )
-"""What is refused; the first that holds is told."""
+"""Conditions that are refused, with their messages; the first that holds is raised."""

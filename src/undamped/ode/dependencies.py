@@ -10,39 +10,39 @@ from weakref import ref
 import torch
 from torch import Tensor, nn
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.torch_internals import sequence_number
 
 
 class NeedsGraphError(OptionError):
-    """A field whose gradient can only be had by keeping its graph."""
+    """A field whose gradient needs the graph of the forward pass."""
 
 
 def dependencies(
-    function: Callable[..., Any], given: Iterable[Tensor], value: Tensor, start: int
+    function: Callable[..., Any], parameters: Iterable[Tensor], value: Tensor, start: int
 ) -> list[Tensor]:
     """Return every tensor other than the state that a gradient has to reach.
 
     Args:
         function: The user's field; a module brings its parameters.
-        given: Tensors the user named.
+        parameters: Tensors passed by the user.
         value: f(t, y), evaluated with gradients on a state that is a leaf.
         start: Number of the first autograd node that belongs to that evaluation.
     """
-    named = [tensor for tensor in given if tensor.requires_grad]
+    tensors = [tensor for tensor in parameters if tensor.requires_grad]
     if isinstance(function, nn.Module):
-        named += [parameter for parameter in function.parameters() if parameter.requires_grad]
+        tensors += [parameter for parameter in function.parameters() if parameter.requires_grad]
     extra = getattr(function, "context_tensors", None)
     if extra is not None:
-        named += [tensor for tensor in extra() if tensor.requires_grad]
-    met = {id(leaf): leaf for leaf in leaves_of([value], named, start)}
-    known = {id(tensor): tensor for tensor in named}
-    for origin in _origins(named):
+        tensors += [tensor for tensor in extra() if tensor.requires_grad]
+    leaves = {id(leaf): leaf for leaf in leaves_of([value], tensors, start)}
+    by_id = {id(tensor): tensor for tensor in tensors}
+    for origin in _origins(tensors):
         # Its gradient comes through the named tensor; here it would be counted twice.
-        if id(origin) in met:
+        if id(origin) in leaves:
             raise _mixed()
-        known.pop(id(origin), None)
-    return list({**known, **met}.values())
+        by_id.pop(id(origin), None)
+    return list({**by_id, **leaves}.values())
 
 
 class LateTensors:
@@ -50,16 +50,16 @@ class LateTensors:
 
     A field may use a tensor only later in time, or only in some states; its gradient would be
     missing without a word. A leaf that the field makes for itself, as one that takes a gradient
-    inside does, is gone with the graph it was made for; one that is still there is somebody's.
+    inside does, is freed with the graph it was made for; one that still exists belongs to the user.
 
     Args:
-        known: The tensors whose gradients are looked for.
+        tensors: The tensors whose gradients are computed.
     """
 
-    def __init__(self, known: Sequence[Tensor]) -> None:
-        self._known = list(known)
-        self._allowed = {id(tensor) for tensor in known}
-        self._met: list[ref[Tensor]] = []
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self._tensors = list(tensors)
+        self._allowed = {id(tensor) for tensor in tensors}
+        self._references: list[ref[Tensor]] = []
 
     def look(self, values: Iterable[Tensor], state: Sequence[Tensor], start: int) -> None:
         """Look at what was evaluated again.
@@ -69,16 +69,16 @@ class LateTensors:
             state: The leaves they were evaluated from.
             start: Number of the first autograd node that belongs to these evaluations.
         """
-        if self._met:
-            self._met = [leaf for leaf in self._met if leaf() is not None]
+        if self._references:
+            self._references = [leaf for leaf in self._references if leaf() is not None]
         allowed = self._allowed.union(map(id, state))
-        for leaf in leaves_of(values, (*state, *self._known), start):
+        for leaf in leaves_of(values, (*state, *self._tensors), start):
             if id(leaf) not in allowed:
-                self._met.append(ref(leaf))
+                self._references.append(ref(leaf))
 
     def refuse(self) -> None:
-        """Raise an error for a leaf that is still there, when all graphs are gone."""
-        for leaf in (met() for met in self._met):
+        """Raise an error for a leaf that still exists when all graphs were freed."""
+        for leaf in (reference() for reference in self._references):
             if leaf is not None:
                 raise _unnamed(f"a leaf of shape {tuple(leaf.shape)} only later than at the start")
 
@@ -94,24 +94,24 @@ def _marker() -> Tensor:
 
 
 def leaves_of(
-    values: Iterable[Tensor], named: Iterable[Tensor] = (), start: int = 0
+    values: Iterable[Tensor], boundary: Iterable[Tensor] = (), start: int = 0
 ) -> list[Tensor]:
-    """Go through the graph of values down to the named tensors; return the leaves met.
+    """Return the leaves of the graph of some values, followed down to a boundary.
 
     Args:
         values: Some tensors.
-        named: Tensors beyond which not to go.
+        boundary: Tensors beyond which the graph is not followed.
         start: Number of the first autograd node that may be met.
     """
-    # Of what is evaluated on the way back every evaluation goes through here: few calls.
-    seen: set[Any] = {None, *(tensor.grad_fn for tensor in named)}
+    # Called for every evaluation of a backward pass: few Python calls.
+    visited: set[Any] = {None, *(tensor.grad_fn for tensor in boundary)}
     waiting: list[Any] = [value.grad_fn for value in values]
     leaves: list[Tensor] = []
     while waiting:
         node = waiting.pop()
-        if node in seen:
+        if node in visited:
             continue
-        seen.add(node)
+        visited.add(node)
         earlier = node.next_functions
         leaf = None if earlier else getattr(node, "variable", None)
         if leaf is not None:
@@ -123,36 +123,33 @@ def leaves_of(
     return leaves
 
 
-def _origins(named: Sequence[Tensor]) -> list[Tensor]:
+def _origins(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Return the leaves that named tensors were computed from, of several that share them once."""
     computed = {
-        id(tensor.grad_fn): tensor.grad_fn for tensor in named if tensor.grad_fn is not None
+        id(tensor.grad_fn): tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None
     }
-    found: list[Tensor] = []
-    seen: set[int] = set()
+    leaves: list[Tensor] = []
+    visited: set[int] = set()
     waiting = [before for node in computed.values() for before, _ in node.next_functions]
     while waiting:
         node = waiting.pop()
-        if node is None or id(node) in seen:
+        if node is None or id(node) in visited:
             continue
         if id(node) in computed:
             raise _mixed()
-        seen.add(id(node))
+        visited.add(id(node))
         leaf = getattr(node, "variable", None)
         if leaf is not None:
-            found.append(leaf)
+            leaves.append(leaf)
         waiting.extend(before for before, _ in node.next_functions)
-    return found
+    return leaves
 
 
 def _mixed() -> NeedsGraphError:
     return NeedsGraphError(
-        explain(
-            "parameters",
-            expected="tensors that do not depend on each other",
-            got="a field that uses a tensor and another one that was computed from it",
-            remedy="Compute the second inside the field, or choose gradient='backprop'.",
-        )
+        "parameters must be tensors that do not depend on each other, but the field uses a tensor "
+        "and another one computed from it. Compute the second inside the field, or choose "
+        "gradient='backprop'."
     )
 
 

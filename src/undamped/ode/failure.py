@@ -1,25 +1,178 @@
-"""From the place where a solve got stuck to a sentence a person can act on."""
+"""Why a solve stopped early: evidence about the stop, and a message that says what to do."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from undamped._base.errors import explain
-from undamped.ode.evidence import STABILITY_LIMIT, Evidence
+from undamped.ode.field import all_finite
 from undamped.ode.methods.solver import Field, Solver
 from undamped.ode.record import Failure, Status
 from undamped.ode.settings import Settings
 
-# So many more steps are worth the waiting; more are a sign that something is wrong.
+# Explicit methods of order three to eight are stable up to about |hλ| = 2.5 to 5.
+STABILITY_LIMIT = 1.5
+# A state that is so many times larger than at the start is on its way to infinity.
+DIVERGED = 1e3
+# So many more steps are worth waiting for; more are a sign that something is wrong.
 WORTH_WAITING = 1e5
 
 
+@dataclass(frozen=True)
+class Stop:
+    """Where and how a solve, or one sample of it, stopped.
+
+    Args:
+        status: What happened.
+        t: Time reached.
+        h: Step size in the end.
+        end: Time that was to be reached.
+        y: State reached.
+        y0: State at the start.
+        steps: Number of steps taken.
+        pace: Mean size of the last accepted steps.
+        sample: Index of the worst sample.
+        rejected: Size of the last attempt, where it was rejected for a value that is not finite.
+    """
+
+    status: Status
+    t: float
+    h: float
+    end: float
+    y: Tensor
+    y0: Tensor
+    steps: int
+    pace: float
+    sample: int | None = None
+    rejected: float | None = None
+
+
+def fastest_rate(field: Field, t: float, y: Tensor, rounds: int = 12) -> float:
+    """Estimate the largest |eigenvalue| of ∂f/∂y by power iteration with differences of f."""
+    with torch.no_grad():
+        time = torch.full((), t, dtype=y.dtype, device=y.device)
+        base = field(time, y)
+        if not bool(torch.isfinite(base).all()):
+            return math.nan
+        eps = torch.finfo(y.dtype).eps ** 0.5 * (1 + float(y.abs().max()))
+        direction = torch.cos(torch.arange(y.numel(), dtype=y.dtype, device=y.device) + 1.0)
+        direction = direction.view(y.shape)
+        rate = 0.0
+        for _ in range(rounds):
+            length = float(torch.linalg.vector_norm(direction))
+            if length == 0 or not math.isfinite(length):
+                break
+            direction = direction * (eps / length)
+            change = field(time, y + direction) - base
+            rate = float(torch.linalg.vector_norm(change)) / eps
+            direction = change
+        return rate
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known about the time and state at which a solve stopped.
+
+    Args:
+        status: What happened.
+        implicit: Whether steps solve equations.
+        fixed: Whether the step size is fixed.
+        t: Time reached.
+        h: Size of the last attempt.
+        left: Time left.
+        pace: Mean size of the last accepted steps.
+        rejected: Whether the last attempt was rejected for a value that is not finite.
+        finite: Whether the field is finite here.
+        ahead: Whether it is finite a step ahead: a field may be finite here and not slightly later.
+        rate: Fastest rate of the field here.
+        usual: Fastest rate at the start's state: where the state is now, every rate may be huge,
+            and the start tells a fast field from one whose state goes to infinity.
+        size: Largest number of the state.
+        grown: Whether that is on its way to infinity.
+        stiff: Whether stability keeps the steps small.
+        unresolved: Whether the tolerance is below what the number format can resolve.
+        tolerance: The smallest tolerances, relative and absolute.
+        dtype: The number format.
+    """
+
+    status: Status
+    implicit: bool
+    fixed: bool
+    t: float
+    h: float
+    left: float
+    pace: float
+    rejected: bool
+    finite: bool
+    ahead: bool
+    rate: float
+    usual: float
+    size: float
+    diverging: bool
+    stiff: bool
+    unresolved: bool
+    tolerance: tuple[float, float]
+    dtype: torch.dtype
+
+    @classmethod
+    def gather(cls, stop: Stop, field: Field, solver: Solver, settings: Settings) -> Evidence:
+        """Evaluate the field where the solve stopped; arguments as for `explain_failure`."""
+        t, h, y, y0, rejected = stop.t, stop.h, stop.y, stop.y0, stop.rejected
+        fixed = not solver.adaptive or settings.step_size is not None
+        time = torch.full((), t, dtype=y.dtype, device=y.device)
+        reach = h if rejected is None else rejected
+        with torch.no_grad():
+            slope = field(time, y)
+            ahead = all_finite(field(time + reach, torch.add(y, slope, alpha=reach)))
+        rate = fastest_rate(field, t, y)
+        size, start, left = float(y.abs().max()), float(y0.abs().max()), abs(stop.end - t)
+        diverging = size > DIVERGED * (1 + start) or (
+            math.isfinite(rate) and rate * max(left, abs(h)) > 1e6 and size > 30 * (1 + start)
+        )
+        # Reversible methods are not stable at any step: theirs is small, and says nothing. A field
+        # is stiff, too, whose fastest rate the solution does not show.
+        hidden = solver.reversible and rate * max(size, start) > 50 * float(slope.abs().max())
+        limited = rate * stop.pace > STABILITY_LIMIT or hidden
+        eps, (rtol, atol) = torch.finfo(y.dtype).eps, settings.tightest
+        return cls(
+            status=stop.status,
+            implicit=solver.implicit,
+            fixed=fixed,
+            t=t,
+            h=reach,
+            left=left,
+            pace=abs(h) if fixed else stop.pace,
+            rejected=rejected is not None,
+            finite=all_finite(slope),
+            ahead=ahead,
+            rate=rate,
+            usual=fastest_rate(field, t, y0) if fixed else rate,
+            size=size,
+            diverging=diverging,
+            stiff=not solver.implicit and rate * left > 50 and limited,
+            unresolved=rtol < 10 * eps and atol < 10 * eps * max(size, start),
+            tolerance=(rtol, atol),
+            dtype=y.dtype,
+        )
+
+    @property
+    def newton_failed(self) -> bool:
+        """Whether the equations of a step had no solution although the field is finite."""
+        return self.implicit and self.finite and self.ahead and (self.fixed or self.rejected)
+
+    @property
+    def met_not_finite(self) -> bool:
+        """Whether the field, and not the state by itself, stopped a solve that chose its steps."""
+        stopped = self.rejected or not self.finite or not self.ahead
+        return not self.fixed and stopped and not self.diverging and not self.newton_failed
+
+
 def worst_sample(ratio: Tensor | None, batched: bool) -> int | None:
-    """Return the sample whose numbers are the worst, or None where there are no samples."""
+    """Return the sample with the largest values or a NaN, or None where there are no samples."""
     if ratio is None or not batched or ratio.dim() == 0:
         return None
     size = torch.nan_to_num(ratio.abs(), nan=math.inf)
@@ -27,63 +180,37 @@ def worst_sample(ratio: Tensor | None, batched: bool) -> int | None:
 
 
 def of_one_sample(field: Field, y: Tensor, row: int) -> Field:
-    """Return the field of one sample, for a field that wants its whole batch and their times."""
+    """Return the field of one sample, for a field that expects its whole batch and their times."""
     column = (y.shape[0],) + (1,) * (y.dim() - 1)
 
-    def alone(t: Tensor, part: Tensor) -> Tensor:
+    def sample_field(t: Tensor, part: Tensor) -> Tensor:
         state = y.clone()
         state[row : row + 1] = part
         return field(t.expand(column), state)[row : row + 1]
 
-    return alone
+    return sample_field
 
 
-def explain_failure(
-    status: Status,
-    *,
-    field: Field,
-    t: float,
-    h: float,
-    end: float,
-    y: Tensor,
-    y0: Tensor,
-    sample: int | None,
-    solver: Solver,
-    settings: Settings,
-    steps: int,
-    pace: float,
-    refused: float | None = None,
-) -> Failure:
-    """Find the likely cause of a failed solve and say it.
+def explain_failure(stop: Stop, field: Field, solver: Solver, settings: Settings) -> Failure:
+    """Return the failure of a solve, with its likely cause and a remedy in the message.
 
     Args:
-        status: What happened.
+        stop: Where and how it stopped.
         field: The field.
-        t: Time reached.
-        h: Step size in the end.
-        end: Time that was to be reached.
-        y: State reached.
-        y0: State at the start.
-        sample: Number of the worst sample.
         solver: The method.
         settings: Tolerances and limits.
-        steps: Steps taken.
-        pace: Mean size of the last accepted steps.
-        refused: Size of the last attempt, where it was refused for what is not finite.
     """
-    found = Evidence.gather(
-        status, field, t, h, end, y, y0, solver, settings, pace=pace, refused=refused
+    evidence = Evidence.gather(stop, field, solver, settings)
+    rows = FIXED_STEPS if evidence.fixed else CHOSEN_STEPS
+    remedy = next(remedy for holds, remedy in rows if holds(evidence))
+    sample = "" if stop.sample is None else f", sample {stop.sample}"
+    message = (
+        f"solve with '{solver.name}'{sample}: expected to reach t = {stop.end:.6g}, got a stop at "
+        f"t = {stop.t:.6g} after {stop.steps} steps with step size {abs(stop.h):.3g}. "
+        f"{remedy(evidence)}"
     )
-    rows = FIXED_STEPS if found.fixed else CHOSEN_STEPS
-    remedy = next(remedy for holds, remedy in rows if holds(found))
-    where = f"solve with '{solver.name}'" + ("" if sample is None else f", sample {sample}")
-    message = explain(
-        where,
-        expected=f"to reach t = {end:.6g}",
-        got=f"a stop at t = {t:.6g} after {steps} steps with step size {abs(h):.3g}",
-        remedy=remedy(found),
-    )
-    return Failure(Status.NON_FINITE if found.met_not_finite else status, message, t, sample)
+    status = Status.NON_FINITE if evidence.met_not_finite else stop.status
+    return Failure(status, message, stop.t, stop.sample)
 
 
 def _blow_up(e: Evidence) -> str:
@@ -169,15 +296,17 @@ FIXED_STEPS: Rows = (
     (_gave_up, lambda e: "Raise max_steps, or take a larger step_size."),
     (lambda e: e.newton_failed, _newton),
     (
-        lambda e: not e.implicit and e.usual * e.pace > STABILITY_LIMIT and (e.grown or e.ahead),
+        lambda e: (
+            not e.implicit and e.usual * e.pace > STABILITY_LIMIT and (e.diverging or e.ahead)
+        ),
         _step_too_large,
     ),
-    (lambda e: e.grown, _blow_up),
+    (lambda e: e.diverging, _blow_up),
     (lambda e: True, _not_finite),
 )
-"""Causes of a failure with steps of a given size; the first that holds is told."""
+"""Causes of a failure with a fixed step size; the first that holds is reported."""
 CHOSEN_STEPS: Rows = (
-    (lambda e: e.grown, _blow_up),
+    (lambda e: e.diverging, _blow_up),
     (lambda e: e.newton_failed, _newton),
     (lambda e: e.met_not_finite, _not_finite),
     (_endless, _no_event),

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from undamped._base.errors import NonFiniteError, OptionError, explain
+from undamped._base.errors import NonFiniteError, OptionError
 from undamped._base.torch_internals import version_of
 from undamped.kernels.dispatch import inside_transform
-from undamped.ode.loop.jumps import Window, inside
+from undamped.ode.loop.route import Window, inside
 from undamped.ode.state.packing import Packing
 
 if TYPE_CHECKING:
@@ -78,15 +78,11 @@ class CountedField:
         """Refuse a field that writes its answers over each other; it does so from the start."""
         if value is self._last and version_of(value) != self._version:
             raise OptionError(
-                explain(
-                    "value of the field",
-                    expected="a new tensor at every call, since a step needs several at once",
-                    got="one that is written over",
-                    remedy="Return a copy: value.clone().",
-                )
+                "The value of the field was written over by a later call, but a step needs several "
+                "values at once. Return a new tensor: value.clone()."
             )
-        watched = not (value.requires_grad or value.is_inference() or self.count == WATCHED)
-        self._last, self._version = (value, version_of(value)) if watched else (None, 0)
+        remember = not (value.requires_grad or value.is_inference() or self.count == WATCHED)
+        self._last, self._version = (value, version_of(value)) if remember else (None, 0)
 
     def first(self, t: Tensor, y: Tensor) -> Tensor:
         """Evaluate for the first time in a solve, checking type and finiteness too."""
@@ -104,32 +100,23 @@ class CountedField:
         if not all_finite(value):
             where = _first_bad_sample(value, self.packing)
             raise NonFiniteError(
-                explain(
-                    f"the field at the start, t = {_mean_time(t):.6g}{where}",
-                    expected="finite numbers",
-                    got="NaN or infinity",
-                    remedy="Look at the initial state and at logarithms, roots and divisions in "
-                    "the field.",
-                )
+                f"The field is NaN or infinity at the start, t = {_mean_time(t):.6g}{where}. Check "
+                "the initial state and logarithms, roots and divisions in the field."
             )
         return value
 
 
 def _changed_input() -> OptionError:
     return OptionError(
-        explain(
-            "the state given to the field",
-            expected="to be read only",
-            got="a field that changes it in place",
-            remedy="Make new tensors: y = y * 2 in place of y *= 2, or begin with y = y.clone().",
-        )
+        "The state passed to the field is read only, but the field changes it in place. Make new "
+        "tensors: y = y * 2 instead of y *= 2, or begin with y = y.clone()."
     )
 
 
 def all_finite(value: Tensor) -> bool:
     """Whether all numbers are finite; one pass where they are.
 
-    Inside transforms of `torch.func` numbers cannot be looked at, and pass for finite.
+    Inside transforms of `torch.func` values cannot be read, and count as finite.
     """
     if inside_transform():
         return True

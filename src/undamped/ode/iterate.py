@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, SolveError, explain
+from undamped._base.errors import OptionError, SolveError
 from undamped.ode.field import CountedField
 from undamped.ode.loop.batch import Integration
 from undamped.ode.methods.solver import Solver
@@ -56,7 +56,7 @@ def iterate(
         field: f(t, y) → dy/dt.
         y0: A tensor of any shape, or a tuple of tensors.
         start: Time of y0.
-        end: Time at which to stop at the latest; infinity leaves that to whoever iterates.
+        end: Time at which to stop at the latest; infinity leaves that to the caller.
         method: A registry name or a solver.
         rtol: Relative tolerance, 1e-7 if not given.
         atol: Absolute tolerance, 1e-9 if not given.
@@ -75,12 +75,8 @@ def iterate(
     fixed = not solver.adaptive and settings.step_size is None
     if not math.isfinite(start) or math.isnan(end) or (fixed and math.isinf(end)):
         raise OptionError(
-            explain(
-                "start and end",
-                expected="two times, of which the end may be infinite where steps have a size",
-                got=f"{start:g} and {end:g}",
-                remedy="Look at what computed them, or set options={'step_size': …}.",
-            )
+            f"start and end must be two times, got {start:g} and {end:g}. The end may be infinite "
+            "for methods with step control, or with options={'step_size': …}."
         )
     counted = CountedField(field, packing)
     with counted.within(settings.jumps.window(start, 1.0 if end >= start else -1.0)):
@@ -97,5 +93,5 @@ def iterate(
     for step in run.advance():
         yield Reached(run.t, packing.unpack(run.y), step, counted.count, run.statistics.rejected)
     if run.failure is not None:
-        met = run.failure.status is Status.NON_FINITE
-        raise (NonFiniteSolveError if met else SolveError)(run.failure.message)
+        not_finite = run.failure.status is Status.NON_FINITE
+        raise (NonFiniteSolveError if not_finite else SolveError)(run.failure.message)

@@ -6,19 +6,27 @@ events, callbacks and the arguments of the adjoint are understood as they are th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, explain
-from undamped.ode.compiler import left_alone
+from undamped._base.errors import OptionError
+from undamped.ode.loop.control import StepControl
 from undamped.ode.methods.solver import Solver
 from undamped.ode.scipy_solver import scipy_values
-from undamped.ode.settings import Gradient
-from undamped.ode.solve import Backward, Tolerance, solve
-from undamped.ode.translation import tolerances, translate
+from undamped.ode.settings import ADAPTIVE_ONLY, FIXED_ONLY, Gradient, choose_solver
+from undamped.ode.solve import MethodOptions, Tolerance, solve, uncompiled
+
+RENAMED = {"max_num_steps": "max_steps", "grid_points": "jump_t", "jump_locations": "jump_t"}
+CONTROL = {"safety": "safety", "ifactor": "grow", "dfactor": "shrink"}
+WITHOUT_EFFECT = ("dtype", "interp", "eps")
+"""Times are always in double precision, steps end at the output times, and the field is evaluated
+just beside a jump: there is nothing to set."""
+OF_METHODS = {"max_order": "order", "max_iters": "corrections"}
 
 
 def odeint(
@@ -63,13 +71,11 @@ def odeint(
         func,
         y0,
         t,
-        rtol=rtol,
-        atol=atol,
-        method=method,
-        options=options,
-        event_fn=event_fn,
-        gradient=gradient,
+        (method, rtol, atol, options),
+        event_fn,
+        gradient=gradient or "checkpoint",
         parameters=tuple(parameters),
+        fall_back=gradient is None,
     )
 
 
@@ -114,38 +120,24 @@ def odeint_adjoint(
     backward = None
     if adjoint_method is not None and adjoint_method != method and options and not adjoint_options:
         raise OptionError(
-            explain(
-                "adjoint_options",
-                expected="to be given, since adjoint_method is another method",
-                got="options for the forward pass only",
-                remedy="Say adjoint_options={} for none.",
-            )
+            "adjoint_options is required, since adjoint_method differs from method and options are "
+            "for the forward pass only. Pass adjoint_options={} for none."
         )
     if any(x is not None for x in (adjoint_rtol, adjoint_atol, adjoint_method, adjoint_options)):
-        chosen = {k: v for k, v in (options or {}).items() if k != "norm"}
-        chosen = dict(adjoint_options) if adjoint_options is not None else chosen
-        if chosen.get("norm") == "seminorm":
-            del chosen["norm"]
-        solver, found = translate(adjoint_method or method, chosen, func, y0, t)
-        backward = Backward(
-            solver,
-            *tolerances(
-                solver,
-                found,
-                rtol if adjoint_rtol is None else adjoint_rtol,
-                atol if adjoint_atol is None else adjoint_atol,
-            ),
-            found,
-        )
+        selected = {k: v for k, v in (options or {}).items() if k != "norm"}
+        selected = dict(adjoint_options) if adjoint_options is not None else selected
+        if selected.get("norm") == "seminorm":
+            del selected["norm"]
+        back_rtol = rtol if adjoint_rtol is None else adjoint_rtol
+        back_atol = atol if adjoint_atol is None else adjoint_atol
+        back_method = adjoint_method or method
+        backward = translate(back_method, back_rtol, back_atol, selected, func, y0, t)
     return _solve(
         func,
         y0,
         t,
-        rtol=rtol,
-        atol=atol,
-        method=method,
-        options=options,
-        event_fn=event_fn,
+        (method, rtol, atol, options),
+        event_fn,
         gradient="adjoint",
         parameters=tuple(adjoint_params or ()),
         backward=backward,
@@ -206,52 +198,40 @@ def odeint_dense(
         >>> solution(0.3)
     """
     t = torch.stack([torch.as_tensor(time, dtype=torch.float64).reshape(()) for time in (t0, t1)])
-    solver, found = translate(method, options, func, y0, t)
-    rtol, atol = tolerances(solver, found, rtol, atol)
-    how = {"rtol": rtol, "atol": atol, "method": solver, "options": found}
-    dense = solve(func, y0, t, gradient="backprop", dense=True, **how).dense
+    how = translate(method, rtol, atol, options, func, y0, t)
+    dense = solve(func, y0, t, gradient="backprop", dense=True, **vars(how)).dense
     assert dense is not None
     return dense
 
 
-@left_alone
+@uncompiled
 def _solve(
     func: Callable[[Any, Any], Any],
     y0: Any,
     t: Tensor,
-    *,
-    rtol: Tolerance,
-    atol: Tolerance,
-    method: str | Solver | None,
-    options: dict[str, Any] | None,
+    how: tuple[Any, Tolerance, Tolerance, dict[str, Any] | None],
     event_fn: Callable[[Any, Any], Tensor] | None,
-    gradient: Gradient | None,
-    parameters: tuple[Tensor, ...],
-    backward: Backward | None = None,
+    **arguments: Any,
 ) -> Any:
+    """Return the values of a solve, or time and state of its event.
+
+    Args:
+        func: The field.
+        y0: The start.
+        t: Output times.
+        how: Method, relative and absolute tolerance, and options, as torchdiffeq names them.
+        event_fn: The event, or None.
+        **arguments: Further arguments of `undamped.ode.solve`.
+    """
     if isinstance(t, Tensor) and t.shape == (1,) and event_fn is None:
         return y0[None] if isinstance(y0, Tensor) else tuple(y[None] for y in y0)
+    method, rtol, atol, options = how
     if method == "scipy_solver":
         return scipy_values(func, y0, t, rtol=rtol, atol=atol, options=options)
-    solver, found = translate(method, options, func, y0, t)
-    rtol, atol = tolerances(solver, found, rtol, atol)
-    event = None
+    translated, event = translate(method, rtol, atol, options, func, y0, t), None
     if event_fn is not None:
         t, event = _towards(t), _any_of(event_fn, t, y0)
-    solution = solve(
-        func,
-        y0,
-        t,
-        rtol=rtol,
-        atol=atol,
-        method=solver,
-        options=found,
-        gradient=gradient or "checkpoint",
-        parameters=parameters,
-        event=event,
-        fall_back=gradient is None,
-        backward=backward,
-    )
+    solution = solve(func, y0, t, event=event, **vars(translated), **arguments)
     if event_fn is None:
         return solution.values
     if isinstance(y0, Tensor):
@@ -263,13 +243,10 @@ def _solve(
 def _towards(t: Tensor) -> Tensor:
     """Return the start, and the end of time in the direction of the second of two times."""
     if not isinstance(t, Tensor) or t.dim() != 1 or len(t) != 2:
+        got = f"shape {tuple(t.shape)}" if isinstance(t, Tensor) else f"a {type(t).__name__}"
         raise OptionError(
-            explain(
-                "t of a solve with event_fn",
-                expected="two times, the start and one that shows the direction",
-                got=f"shape {tuple(t.shape)}" if isinstance(t, Tensor) else f"a {type(t).__name__}",
-                remedy="Write torch.tensor([0.0, 1.0]); how far the second is does not matter.",
-            )
+            "With event_fn t must be a tensor of two times, the start and one that shows the "
+            f"direction, got {got}."
         )
     return torch.cat((t[:1], torch.copysign(torch.full_like(t[:1], torch.inf), t[1:] - t[:1])))
 
@@ -289,3 +266,51 @@ def _any_of(
     if signs.numel() == 1:
         return event_fn
     return lambda t, y: (event_fn(t, y) * signs).min()
+
+
+def translate(
+    method: str | Solver | None,
+    rtol: Tolerance,
+    atol: Tolerance,
+    options: dict[str, Any] | None,
+    func: Callable[..., Any],
+    y0: Any,
+    t: Tensor,
+) -> MethodOptions:
+    """Return a method and its options under the names of this library.
+
+    Args:
+        method: A name, a solver, or None for 'dopri5'.
+        rtol: Relative tolerance; ignored with fixed steps, as is the other.
+        atol: Absolute tolerance.
+        options: Options as torchdiffeq names them.
+        func: The field, for a function that makes a grid.
+        y0: The start, likewise.
+        t: The output times, likewise.
+    """
+    solver = choose_solver("dopri5" if method is None else method)
+    if options is not None and not isinstance(options, dict):
+        raise OptionError(
+            f"options must be a dict such as {{'step_size': 0.1}}, got a {type(options).__name__}."
+        )
+    settings: dict[str, Any] = {}
+    control: dict[str, float] = {}
+    for name, value in (options or {}).items():
+        if name in OF_METHODS and hasattr(solver, OF_METHODS[name]):
+            solver = type(solver)(**{OF_METHODS[name]: int(value)})
+        elif name in CONTROL:
+            control[CONTROL[name]] = float(value)
+        elif name == "grid_constructor":
+            if value is not None:
+                settings["grid"] = value(func, y0, t)
+        elif name == "max_step" and value == math.inf:
+            continue
+        elif name not in WITHOUT_EFFECT and value is not None:
+            settings[RENAMED.get(name, name)] = value
+    if control:
+        settings["control"] = replace(settings.get("control", StepControl()), **control)
+    fixed = not solver.adaptive or settings.get("step_size") is not None
+    # Options for the other kind of steps are ignored, as in torchdiffeq.
+    for name in ADAPTIVE_ONLY if fixed else FIXED_ONLY:
+        settings.pop(name, None)
+    return MethodOptions(solver, None if fixed else rtol, None if fixed else atol, settings)

@@ -29,13 +29,11 @@ from undamped.ode.gradients.transforms import (
 )
 from undamped.ode.gradients.unchanged import FieldSamples
 from undamped.ode.loop.batch import Integration
-from undamped.ode.loop.dense import DenseOutput
+from undamped.ode.loop.dense import DenseOutput, SampleDenseOutput
 from undamped.ode.loop.events import EventFunction
-from undamped.ode.loop.run import Run
-from undamped.ode.loop.sample import PerSampleIntegration
-from undamped.ode.loop.sample_dense import SampleDenseOutput
-from undamped.ode.loop.sample_implicit import ImplicitPerSample
+from undamped.ode.loop.sample import ImplicitPerSample, PerSampleIntegration
 from undamped.ode.methods.solver import Solver
+from undamped.ode.record import Run
 from undamped.ode.settings import Settings
 
 
@@ -133,10 +131,10 @@ class _Differentiable(torch.autograd.Function):
         ctx.problem = problem
         # The tensors are kept so that changing them before the backward pass is noticed. What is
         # returned may be kept in this way only: as an attribute it would keep itself.
-        kept = values if any(part is values for part in saved) else None
-        ctx.save_for_backward(y0, kept, *tensors)
+        stored = values if any(part is values for part in saved) else None
+        ctx.save_for_backward(y0, stored, *tensors)
         ctx.context = problem.context
-        run.statistics.kept_bytes = sum(part.numel() * part.element_size() for part in saved)
+        run.statistics.stored_bytes = sum(part.numel() * part.element_size() for part in saved)
         return values
 
     @staticmethod
@@ -152,10 +150,10 @@ class _Differentiable(torch.autograd.Function):
             counted = field.count
             if problem.samples is not None:
                 problem.samples.refuse(field, name, ctx.context.rounding(y0.dtype))
-            found, totals = problem.gradient.backward(problem, y0, values, incoming)
+            grad_start, totals = problem.gradient.backward(problem, y0, values, incoming)
             problem.run.statistics.evaluations_backward += field.count - counted
         return None, *refuse_gradients(
-            [found, *totals],
+            [grad_start, *totals],
             [incoming, y0, *tensors],
             f"gradients of gradients of a solve: expected gradient='backprop', got '{name}', "
             "whose gradients can be taken once. Choose 'backprop'.",
@@ -221,9 +219,9 @@ def _without_graph(
     counted.samples = None
     if transformed(slope):
         raise needs_graph(problem.gradient.name)
-    named = [*parameters, *problem.solver.tensors()]
-    found = dependencies(counted.function, named, slope, number)
-    problem.tensors = [tensor for tensor in found if tensor is not leaf]
+    tensors = [*parameters, *problem.solver.tensors()]
+    leaves = dependencies(counted.function, tensors, slope, number)
+    problem.tensors = [tensor for tensor in leaves if tensor is not leaf]
     problem.first = slope.detach()
     if problem.dense is not None:
         problem.dense.roots = [start, *problem.tensors]
@@ -233,8 +231,8 @@ def _without_graph(
     problem.keep = problem.gradient.keeps_states
     problem.differentiated = not problem.gradient.solves_back
     refuse_randomness(before, start, problem.gradient.name)
-    given = [copied.get(id(tensor), tensor) for tensor in problem.tensors]
-    return _Differentiable.apply(problem, start, *given)
+    inputs = [copied.get(id(tensor), tensor) for tensor in problem.tensors]
+    return _Differentiable.apply(problem, start, *inputs)
 
 
 def _with_copies(counted: CountedField) -> dict[int, Tensor]:

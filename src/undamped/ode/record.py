@@ -1,17 +1,23 @@
-"""What a solve did: its steps, its counts, and why it stopped."""
+"""What a solve did: its run, its steps and counts, why it stopped, and what it returns."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from torch import Tensor
 
 from undamped.ode.methods.solver import Number, SolverState
+
+if TYPE_CHECKING:
+    from undamped.ode.field import CountedField
+    from undamped.ode.loop.dense import DenseOutput, SampleDenseOutput
+    from undamped.ode.settings import Settings
 
 
 class Status(Enum):
@@ -85,10 +91,10 @@ class Trace:
     checkpoints: list[SolverState] = field(default_factory=list)
     final: SolverState = ()
 
-    def cut(self, count: int, piece: int, final: SolverState) -> None:
+    def cut(self, count: int, checkpoint_steps: int, final: SolverState) -> None:
         """Forget the steps after the first so many, which ended in `final`."""
         self.steps.cut(count)
-        del self.checkpoints[-(-count // piece) :]
+        del self.checkpoints[-(-count // checkpoint_steps) :]
         self.final = final
 
 
@@ -103,7 +109,12 @@ class Statistics:
     smallest_step: float = math.inf
     stiffness: float = math.nan
     sample_evaluations: int = 0
-    kept_bytes: int = 0
+    stored_bytes: int = 0
+
+    def note_stiffness(self, estimate: float) -> None:
+        """Take an estimate of step size times fastest rate into account; the largest counts."""
+        largest = self.stiffness
+        self.stiffness = estimate if math.isnan(largest) else max(largest, estimate)
 
 
 @dataclass(frozen=True)
@@ -114,3 +125,128 @@ class Failure:
     message: str
     t: float
     sample: int | None = None
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A solution and its history.
+
+    Args:
+        values: States at the output times, (outputs, …), in the form the start had; NaN where a
+            solve that had to stop did not get to.
+        times: The output times.
+        status: How it ended, for each sample where samples have their own steps, else once.
+        message: Why it stopped early; empty if it did not.
+        statistics: Counts; those of the backward pass fill in when gradients are taken.
+        event_time: When the event happened; for each sample where samples have their own steps,
+            NaN for one that never met it. All times, (events,), if it did not end the solve.
+        event_state: The state then, likewise.
+        dense: The solution as a function of time, if asked for.
+    """
+
+    values: Any
+    times: Tensor
+    status: tuple[Status, ...]
+    message: str
+    statistics: Statistics
+    event_time: Tensor | None = None
+    event_state: Any = None
+    dense: DenseOutput | SampleDenseOutput | None = None
+
+    @property
+    def success(self) -> bool:
+        """Whether every sample reached its end or its event."""
+        return all(status in (Status.DONE, Status.EVENT) for status in self.status)
+
+    @property
+    def final(self) -> Any:
+        """The state at the last output time."""
+        if isinstance(self.values, Tensor):
+            return self.values[-1]
+        return tuple(value[-1] for value in self.values)
+
+    @property
+    def evaluations(self) -> int:
+        """How often the field was evaluated in the forward pass (NFE)."""
+        return self.statistics.evaluations
+
+    @property
+    def evaluations_backward(self) -> int:
+        """How often it was evaluated for gradients, so far."""
+        return self.statistics.evaluations_backward
+
+    @property
+    def accepted(self) -> int:
+        """Accepted steps, summed over samples where they have their own."""
+        return self.statistics.accepted
+
+    @property
+    def rejected(self) -> int:
+        """Refused steps."""
+        return self.statistics.rejected
+
+    @property
+    def smallest_step(self) -> float:
+        """The smallest accepted step size."""
+        return self.statistics.smallest_step
+
+    @property
+    def stiffness(self) -> float:
+        """Largest step size times fastest rate that was seen; NaN if the method cannot tell.
+
+        An explicit method is limited by stability, not accuracy, when this stays near its
+        stability limit, about 3.3 for dopri5.
+        """
+        return self.statistics.stiffness
+
+    def __str__(self) -> str:
+        stiff = "" if math.isnan(self.stiffness) else f", stiffness {self.stiffness:.2g}"
+        head = "solved" if self.success else self.message
+        return (
+            f"{head}: {self.evaluations} evaluations ({self.evaluations_backward} backward), "
+            f"{self.accepted} steps, {self.rejected} refused, smallest {self.smallest_step:.3g}"
+            f"{stiff}"
+        )
+
+
+class EventResult(NamedTuple):
+    """The outputs of a solve apart from what belongs to its event.
+
+    Args:
+        values: The outputs, (outputs, …).
+        time: When the event happened, once or for each sample; None without one.
+        state: The state then, packed.
+    """
+
+    values: Tensor
+    time: Tensor | None = None
+    state: Tensor | None = None
+
+
+class Run(ABC):
+    """One solve under way: `run` it to its end, then read what it found."""
+
+    field: CountedField
+    settings: Settings
+    times: Any
+    values: list[Tensor]
+    trace: Trace
+    statistics: Statistics
+    failure: Failure | None
+
+    @abstractmethod
+    def run(self) -> None:
+        """Integrate to the end, or until a failure."""
+
+    @abstractmethod
+    def statuses(self) -> tuple[Status, ...]:
+        """Return how it ended, once or for each sample."""
+
+    @abstractmethod
+    def at_event(self, values: Tensor, *, exact: bool) -> EventResult:
+        """Return the outputs, and time and state of the event as functions of what they depend on.
+
+        Args:
+            values: What the run reached, with a graph; (outputs, …), the event last.
+            exact: Whether gradients of gradients are needed.
+        """

@@ -9,18 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped._base.errors import SolveError, explain
+from undamped._base.errors import SolveError
 from undamped.ode.callbacks import NAMES, Callbacks
 from undamped.ode.field import CountedField
 from undamped.ode.gradients.refused import refuse_gradients
 from undamped.ode.state.packing import Packing
 from undamped.ode.state.times import read_times
 
-_NO_GRADIENT = explain(
-    "the gradient of a solve with 'scipy_solver'",
-    expected="a method of this library, since SciPy has no gradients",
-    got="a backward pass",
-    remedy="Choose 'dopri5' or 'radau5'.",
+_NO_GRADIENT = (
+    "SciPy has no gradients: 'scipy_solver' returns values only. Choose 'dopri5' or 'radau5'."
 )
 
 
@@ -50,7 +47,7 @@ def scipy_values(
     times = read_times(t, start)
     field, settings = CountedField(func, packing), dict(options or {})
     method = settings.pop("solver", "LSODA")
-    Callbacks(func, packing).warn_unheard(NAMES, "'scipy_solver', which tells of no steps")
+    Callbacks(func, packing).warn_unused(NAMES, "'scipy_solver', which tells of no steps")
 
     @torch.no_grad()
     def slope(time: float, flat: np.ndarray) -> np.ndarray:
@@ -58,7 +55,7 @@ def scipy_values(
         value = field(torch.full((), time, dtype=y.dtype, device=y.device), y)
         return value.double().cpu().numpy().reshape(-1)
 
-    found = solve_ivp(
+    result = solve_ivp(
         slope,
         (float(times[0]), float(times[-1])),
         start.detach().double().cpu().numpy().reshape(-1),
@@ -68,16 +65,12 @@ def scipy_values(
         atol=1e-9 if atol is None else atol,
         **settings,
     )
-    if not found.success:
+    if not result.success:
         raise SolveError(
-            explain(
-                f"solve with SciPy's {method}",
-                expected=f"to reach t = {float(times[-1]):.6g}",
-                got=found.message,
-                remedy="Look at the field there, or loosen rtol and atol.",
-            )
+            f"SciPy's {method} did not reach t = {float(times[-1]):.6g}: {result.message} Check "
+            "the field there, or loosen rtol and atol."
         )
-    values = torch.from_numpy(found.y.T.copy()).to(start).view(-1, *start.shape)
+    values = torch.from_numpy(result.y.T.copy()).to(start).view(-1, *start.shape)
     (guarded,) = refuse_gradients([values], [start], _NO_GRADIENT)
     assert guarded is not None
     return packing.unpack(guarded)

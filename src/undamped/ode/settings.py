@@ -8,11 +8,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError, shortened
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt, check
 from undamped._base.registry import solvers
 from undamped.ode.loop.control import StepControl
-from undamped.ode.loop.jumps import Jumps, read_stops
+from undamped.ode.loop.route import Jumps, read_stops
 from undamped.ode.methods.solver import Solver
 from undamped.ode.state.packing import Packing, type_name
 
@@ -28,12 +28,12 @@ class CommonOptions:
         step_size: Fixed step size; without it a method that can chooses its steps, and others take
             one step from output to output.
         max_steps: Steps, accepted and rejected, after which to give up.
-        piece: Steps recomputed at a time when gradients are taken from checkpoints.
+        checkpoint_steps: Steps recomputed at a time when gradients are taken from checkpoints.
     """
 
     step_size: PositiveFloat | None = None
     max_steps: PositiveInt = 100_000
-    piece: PositiveInt = 1
+    checkpoint_steps: PositiveInt = 1
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class FixedOptions(CommonOptions):
     Args:
         step_size: Fixed step size; None takes one step from output to output.
         max_steps: Steps after which to give up.
-        piece: Steps recomputed at a time when gradients are taken from checkpoints.
+        checkpoint_steps: Steps recomputed at a time when gradients are taken from checkpoints.
         grid: Times at which steps end, beside the output times; in place of step_size.
         perturb: Whether to evaluate the field just inside every step, never at its ends: for
             fields that jump at the ends of steps.
@@ -60,7 +60,7 @@ class ChosenOptions(CommonOptions):
     Args:
         step_size: None; with a size the steps are fixed.
         max_steps: Steps, accepted and rejected, after which to give up.
-        piece: Steps recomputed at a time when gradients are taken from checkpoints.
+        checkpoint_steps: Steps recomputed at a time when gradients are taken from checkpoints.
         first_step: First step size; None chooses it.
         max_step: Largest step size; None sets no limit.
         min_step: Smallest step size: a step so small is accepted whatever its error.
@@ -82,9 +82,9 @@ class ChosenOptions(CommonOptions):
     norm: Any = None
 
 
-COMMON = {one.name for one in fields(CommonOptions)}
-ADAPTIVE_ONLY = tuple(one.name for one in fields(ChosenOptions) if one.name not in COMMON)
-FIXED_ONLY = tuple(one.name for one in fields(FixedOptions) if one.name not in COMMON)
+COMMON = {option.name for option in fields(CommonOptions)}
+ADAPTIVE_ONLY = tuple(option.name for option in fields(ChosenOptions) if option.name not in COMMON)
+FIXED_ONLY = tuple(option.name for option in fields(FixedOptions) if option.name not in COMMON)
 
 
 @dataclass(frozen=True)
@@ -128,27 +128,20 @@ def choose_solver(method: str | Solver) -> Solver:
         return method
     if not isinstance(method, str):
         name = method.__name__ if isinstance(method, type) else type(method).__name__
-        raise OptionError(
-            explain(
-                "method",
-                expected="the name of a solver or a solver",
-                got=f"the class {name}" if isinstance(method, type) else f"a {name}",
-                remedy=f"Write {name}() for one of its own."
-                if isinstance(method, type)
-                else "`undamped list` shows the names.",
-            )
-        )
-    return solvers[_known_as(method)]()
+        if isinstance(method, type):
+            raise OptionError(f"method must be a solver, got the class {name}. Write {name}().")
+        raise OptionError(f"method must be the name of a solver or a solver, got a {name}.")
+    return solvers[_registry_name(method)]()
 
 
-def _known_as(name: str) -> str:
+def _registry_name(name: str) -> str:
     """Return the registry name of a method, which may be given with underscores or an alias."""
     if name in solvers:
         return name
     plain = name.replace("_", "-").lower()
     if plain in solvers:
         return plain
-    return next((known for known in solvers if plain in solvers[known].aliases), name)
+    return next((key for key in solvers if plain in solvers[key].aliases), name)
 
 
 def read_settings(
@@ -166,94 +159,75 @@ def read_settings(
     """
     if not isinstance(options, dict):
         raise OptionError(
-            explain(
-                "options",
-                expected="settings by name",
-                got=f"a {type(options).__name__}",
-                remedy="Write them as {'step_size': 0.1}.",
-            )
+            f"options must be a dict such as {{'step_size': 0.1}}, got a {type(options).__name__}."
         )
     for reserved in ("rtol", "atol"):
         if reserved in options:
             raise OptionError(
-                f"options.{reserved}: expected it as an argument of its own, got it among the "
-                "options. Pass rtol= and atol= beside them."
+                f"{reserved} must be an argument of its own, not one of the options: pass "
+                "rtol= and atol= beside them."
             )
     _refuse_control(solver, options)
     fixed = not solver.adaptive or options.get("step_size") is not None
-    chosen = check("options", FixedOptions if fixed else ChosenOptions, options)
+    values = check("options", FixedOptions if fixed else ChosenOptions, options)
     for name in ("step_t", "jump_t", "grid"):
-        if chosen.get(name) is not None:
-            chosen[name] = read_stops(chosen[name], name)
-    norm = chosen.get("norm")
+        if values.get(name) is not None:
+            values[name] = read_stops(values[name], name)
+    norm = values.get("norm")
     if norm is not None and not callable(norm):
         raise OptionError(
-            explain(
-                "options.norm",
-                expected="a function from errors to one number",
-                got=f"a {type(norm).__name__}",
-                remedy="Write it as lambda errors: errors.abs().max().",
-            )
+            "options.norm must be a function from errors to one number, got a "
+            f"{type(norm).__name__}."
         )
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value is None:
             continue
         if fixed:
-            raise OptionError(
-                explain(
-                    f"{name} of '{solver.name}'",
-                    expected="to be left out, since the steps are fixed",
-                    got=value,
-                    remedy="Leave out step_size to have them chosen."
-                    if solver.adaptive
-                    else "Choose a method with step control, such as 'dopri5', or set only "
-                    "options={'step_size': …}.",
-                )
+            remedy = (
+                "Leave out step_size"
+                if solver.adaptive
+                else "Choose a method with step control, such as 'dopri5'"
             )
-        chosen[name] = packing.tolerance(value, name, like)
-    settings = Settings(**chosen)
+            raise OptionError(
+                f"{name} has no effect, since the steps are fixed with '{solver.name}', got "
+                f"{shortened(value)}. {remedy}, or set only options={{'step_size': …}}."
+            )
+        values[name] = packing.tolerance(value, name, like)
+    settings = Settings(**values)
     if not fixed:
-        _refuse_coarse(settings, packing, given=rtol is not None)
+        _refuse_coarse(settings, packing, user_rtol=rtol is not None)
     return settings
 
 
 def _refuse_control(solver: Solver, options: dict[str, Any]) -> None:
     """Refuse step control where steps are fixed, and the other way round."""
     fixed = not solver.adaptive or options.get("step_size") is not None
-    named = [name for name in (ADAPTIVE_ONLY if fixed else FIXED_ONLY) if name in options]
-    if named and not fixed:
+    names = [name for name in (ADAPTIVE_ONLY if fixed else FIXED_ONLY) if name in options]
+    if names and not fixed:
         raise OptionError(
-            explain(
-                f"options of '{solver.name}'",
-                expected="a step_size beside them, since they are for fixed steps",
-                got=", ".join(named),
-                remedy="Set step_size too, or use step_t and jump_t.",
-            )
+            f"{', '.join(names)} of options are for fixed steps, but '{solver.name}' chooses its "
+            "steps. Set step_size too, or use step_t and jump_t."
         )
-    if named:
+    if names:
+        remedy = (
+            "Leave step_size out"
+            if solver.adaptive
+            else "Choose a method with step control, such as 'dopri5'"
+        )
         raise OptionError(
-            explain(
-                f"options of '{solver.name}'",
-                expected="step_size, max_steps or piece, since the steps are fixed",
-                got=", ".join(named),
-                remedy="Leave step_size out to have steps chosen."
-                if solver.adaptive
-                else "Choose a method with step control, such as 'dopri5', or leave them out.",
-            )
+            f"{', '.join(names)} of options have no effect, since the steps are fixed with "
+            f"'{solver.name}'. {remedy}, or leave these options out."
         )
 
 
-def _refuse_coarse(settings: Settings, packing: Packing, *, given: bool) -> None:
+def _refuse_coarse(settings: Settings, packing: Packing, *, user_rtol: bool) -> None:
     """Refuse a tolerance that a state in half precision cannot show."""
     eps, kind = max((torch.finfo(kind).eps, type_name(kind)) for kind in packing.types)
     rtol = settings.tightest[0]
     if eps > 1e-4 and rtol < eps:
         raise OptionError(
-            explain(
-                f"rtol of a state in {kind}",
-                expected=f"at least {eps:.2g}, what the format can tell apart",
-                got=f"{rtol:g}" + ("" if given else ", which it is if not given"),
-                remedy="Start from y0.float() and let the field compute in half precision under "
-                "torch.autocast, or set rtol=1e-2 and atol=1e-2.",
-            )
+            f"rtol of a state in {kind} must be at least {eps:.2g}, the resolution of the format, "
+            f"got {rtol:g}{'' if user_rtol else ' (the default)'}. Start from y0.float() and let "
+            "the field compute in half precision under torch.autocast, or set rtol=1e-2 and "
+            "atol=1e-2."
         )

@@ -4,57 +4,73 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
-from undamped._base.errors import NonFiniteError, SolveError, explain
+from undamped._base.errors import NonFiniteError, SolveError
 from undamped.kernels.dispatch import inside_transform
-from undamped.ode.choices import Choices, OnFailure, gradient_method
-from undamped.ode.compiler import left_alone
+from undamped.ode.choices import Choices, OnFailure, read_gradient
 from undamped.ode.field import CountedField, all_finite
 from undamped.ode.gradients.transforms import refuse_vmap
-from undamped.ode.loop.dense import DenseOutput
+from undamped.ode.loop.dense import DenseOutput, SampleDenseOutput
 from undamped.ode.loop.events import Event, EventFunction
-from undamped.ode.loop.run import Run
-from undamped.ode.loop.sample_dense import SampleDenseOutput
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.solver import Solver
 from undamped.ode.problem import Problem, run_problem
-from undamped.ode.record import Status
+from undamped.ode.record import Run, Solution, Status
 from undamped.ode.settings import Gradient, Settings, Steps, choose_solver, read_settings
-from undamped.ode.solution import Solution
 from undamped.ode.state.packing import Packing
-from undamped.ode.state.time_gradients import shift_outputs, shift_start
-from undamped.ode.state.times import Times, read_times
+from undamped.ode.state.times import Times, read_times, shift_outputs, shift_start
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def uncompiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Return a function that a compiler calls as it is.
+
+    The compiler is told so only while it is compiling: importing it takes seconds.
+    """
+
+    @wraps(function)
+    def call(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> Result:
+        if torch.compiler.is_compiling():
+            eager: Any = torch.compiler.disable(function)
+            return eager(*arguments, **keywords)
+        return function(*arguments, **keywords)
+
+    return call
+
 
 Tolerance = float | Tensor | Sequence[Any] | None
 
 
 @dataclass(frozen=True)
-class Backward:
-    """How an adjoint equation is solved.
+class MethodOptions:
+    """A method with its tolerances and settings, for a solve or for its adjoint.
 
     Args:
-        solver: The method.
-        rtol: Relative tolerance, or None.
-        atol: Absolute tolerance, or None.
+        method: The method.
+        rtol: Relative tolerance, or None for the default.
+        atol: Absolute tolerance, or None for the default.
         options: Further settings by name.
     """
 
-    solver: Solver
+    method: Solver
     rtol: Tolerance = None
     atol: Tolerance = None
     options: dict[str, Any] | None = None
 
     def read(self, packing: Packing, like: Tensor) -> tuple[Solver, Settings]:
         """Return the method and its settings."""
-        options = self.options or {}
-        return self.solver, read_settings(self.solver, self.rtol, self.atol, options, packing, like)
+        options = {} if self.options is None else self.options
+        return self.method, read_settings(self.method, self.rtol, self.atol, options, packing, like)
 
 
-@left_alone
+@uncompiled
 def solve(
     field: Callable[[Any, Any], Any],
     y0: Any,
@@ -72,7 +88,7 @@ def solve(
     dense: bool = False,
     on_failure: OnFailure = "raise",
     fall_back: bool = False,
-    backward: Backward | None = None,
+    backward: MethodOptions | None = None,
 ) -> Solution:
     """Solve dy/dt = field(t, y) from y0 at t[0], and report.
 
@@ -84,12 +100,12 @@ def solve(
             sample its own times. Gradients reach them.
         method: A registry name or a solver.
         rtol: Relative tolerance, 1e-7 if not given; for methods that choose their steps. A
-            tensor that broadcasts to the state gives numbers tolerances of their own, a tuple
-            members of a tuple.
+            tensor that broadcasts to the state sets one tolerance per number, a tuple one per
+            member of a tuple.
         atol: Absolute tolerance, 1e-9 if not given, likewise.
-        options: Further settings by name: step_size, first_step, max_step, max_steps, piece,
-            control and norm, as in `undamped.ode.Settings`.
-        gradient: `checkpoint` recomputes recorded steps piece by piece (exact); `backprop` keeps
+        options: Further settings by name: step_size, first_step, max_step, max_steps,
+            checkpoint_steps, control and norm, as in `undamped.ode.Settings`.
+        gradient: `checkpoint` recomputes recorded steps in segments (exact); `backprop` keeps
             the whole graph, so that gradients of gradients work; `adjoint` solves the adjoint
             equation back in time; `reversible` undoes the steps of a reversible method (exact,
             memory independent of their number).
@@ -112,23 +128,24 @@ def solve(
         >>> solution = solve(lambda t, y: -y, torch.ones(3), [0.0, 1.0], rtol=1e-6, atol=1e-8)
         >>> solution.evaluations, solution.values[-1]
     """
-    solver, packing = choose_solver(method), Packing.of(y0)
+    packing = Packing.of(y0)
     start = packing.pack(y0, "the start")
-    settings = read_settings(solver, rtol, atol, options or {}, packing, start)
+    method_options = MethodOptions(choose_solver(method), rtol, atol, options)
+    solver, settings = method_options.read(packing, start)
     times = read_times(t, start, open_end=event is not None)
     if event is not None and not isinstance(event, Event):
         event = Event(event)
     choices = Choices(
         solver=solver,
         settings=settings,
-        gradient=gradient_method(gradient, steps, on_failure),
+        gradient=read_gradient(gradient, steps, on_failure),
         own_steps=steps == "sample" or times.dim() == 2,
         compact=compact,
         event=event,
         dense=dense,
     )
-    choices.refuse_misfits()
-    choices.refuse_shapes(packing, start)
+    choices.refuse_conflicts()
+    choices.check_shapes(packing, start)
     counted, start = CountedField(field, packing), _checked_start(start, choices)
     exact, own_steps = choices.gradient.keeps_graph, choices.own_steps
     start = shift_start(t, counted, start, each=own_steps, exact=exact)
@@ -157,14 +174,7 @@ def _checked_start(start: Tensor, choices: Choices) -> Tensor:
     if inside_transform() and choices.solver.adaptive and choices.settings.step_size is None:
         refuse_vmap(start, choices.solver)
     if not all_finite(start):
-        raise NonFiniteError(
-            explain(
-                "the start y0",
-                expected="finite numbers",
-                got="NaN or infinity",
-                remedy="Look at what computed it.",
-            )
-        )
+        raise NonFiniteError("y0 contains NaN or infinity.")
     return start
 
 

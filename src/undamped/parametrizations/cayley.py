@@ -54,12 +54,12 @@ class ScaledCayley(MatrixSet):
         """Solve for A, which exists unless WD has an eigenvalue −1."""
         if not self.contains(matrix, 1e-3):
             raise self.refuse(matrix, "WᵀW = I")
-        turned = (matrix * self.signs.to(matrix)).double()
+        unscaled = (matrix * self.signs.to(matrix)).double()
         try:
-            free = cayley_transform(turned).triu(1)
+            free = cayley_transform(unscaled).triu(1)
         except RuntimeError:  # a singular system
             raise self.refuse(matrix, "WD without an eigenvalue −1") from None
-        if not torch.allclose(cayley_transform(skew(free)), turned, atol=1e-4):
+        if not torch.allclose(cayley_transform(skew(free)), unscaled, atol=1e-4):
             raise self.refuse(matrix, "WD without an eigenvalue −1")
         return free.to(matrix.dtype)
 

@@ -23,8 +23,8 @@ from undamped.parametrizations.skew import rotation
 def rotation_logarithm(matrix: Tensor) -> Tensor:
     """Return the skew A of least size with exp(A) = `matrix`, for a rotation without angle π."""
     values, vectors = torch.linalg.eig(matrix.double())
-    turned = vectors @ torch.diag(1j * values.angle()) @ torch.linalg.inv(vectors)
-    real = turned.real
+    logarithm = vectors @ torch.diag(1j * values.angle()) @ torch.linalg.inv(vectors)
+    real = logarithm.real
     return ((real - real.mT) / 2).to(matrix.dtype)
 
 

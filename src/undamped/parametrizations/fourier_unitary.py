@@ -39,9 +39,9 @@ class FourierUnitary(MatrixSet):
 
     def sample_free(self, generator: torch.Generator | None = None) -> Tensor:
         """Draw (7, n): phases in [−π, π), and reflections (real and imaginary) in [−1, 1)."""
-        drawn = 2 * torch.rand(7, self.size, generator=generator) - 1
-        drawn[:3] *= math.pi
-        return drawn
+        values = 2 * torch.rand(7, self.size, generator=generator) - 1
+        values[:3] *= math.pi
+        return values
 
     def transform(self, free: Tensor, rows: Tensor) -> Tensor:
         """Return W applied to each complex row (…, size)."""

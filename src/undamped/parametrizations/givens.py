@@ -20,7 +20,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt
 from undamped.parametrizations.matrix_set import MatrixSet, isometry_defect
 
@@ -103,16 +103,16 @@ class Givens(MatrixSet):
         off_im = torch.where(self.second, zero, -im * sine)
         rotations = torch.stack([keep_re, keep_im, off_re, off_im], dim=1)
         last = free[2 * self.angles :]
-        nothing = torch.zeros_like(last)
-        diagonal = torch.stack([torch.cos(last), torch.sin(last), nothing, nothing])
+        zeros = torch.zeros_like(last)
+        diagonal = torch.stack([torch.cos(last), torch.sin(last), zeros, zeros])
         return torch.cat([rotations, diagonal.unsqueeze(0)])
 
     def partners(self) -> Tensor:
         """Return (layers, size), each coordinate's partner, as `coefficients` counts layers."""
         if not self.unitary:
             return self.partner
-        alone = torch.arange(self.size, device=self.partner.device).unsqueeze(0)
-        return torch.cat([self.partner, alone])
+        identity = torch.arange(self.size, device=self.partner.device).unsqueeze(0)
+        return torch.cat([self.partner, identity])
 
     def transform(self, free: Tensor, rows: Tensor) -> Tensor:
         """Return W applied to each row (…, size), layer by layer."""
@@ -161,20 +161,11 @@ def _layer_count(size: int, layers: int | None, style: GivensStyle) -> int:
     most = size.bit_length() - 1
     if size != 2**most or size < 2:
         raise OptionError(
-            explain(
-                "size of fft-style rotations",
-                expected="a power of two, at least 2",
-                got=size,
-                remedy="Round the size to one, or use the style 'tunable'.",
-            )
+            f"fft-style rotations need a size that is a power of two, at least 2, got {size}. "
+            "Use another size, or style='tunable'."
         )
     if layers is not None and layers > most:
         raise OptionError(
-            explain(
-                "layers of fft-style rotations",
-                expected=f"at most {most} for size {size}",
-                got=layers,
-                remedy="That many already mix every coordinate with every other.",
-            )
+            f"fft-style rotations of size {size} have at most {most} layers, got {layers}."
         )
     return layers or most

@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt
 from undamped.parametrizations.matrix_set import MatrixSet, isometry_defect
 
@@ -51,12 +51,7 @@ class Householder(MatrixSet):
         super().__init__(size)
         if reflections > size:
             raise OptionError(
-                explain(
-                    "reflections",
-                    expected=f"at most {size}, the size of the matrix",
-                    got=reflections,
-                    remedy="That many already reach every orthogonal matrix.",
-                )
+                f"reflections must be at most {size}, the size of the matrix, got {reflections}."
             )
         self.reflections = reflections
         self.register_buffer("signs", torch.ones(size))
@@ -94,9 +89,9 @@ class Householder(MatrixSet):
     def sample_vectors(self, generator: torch.Generator | None = None) -> Tensor:
         """Draw the vectors (n, m) as the paper does, uniform in [−1, 1] and then of length one."""
         shape = (self.size, self.reflections)
-        drawn = 2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1
-        drawn = drawn.tril()
-        return drawn / torch.linalg.vector_norm(drawn, dim=0, keepdim=True)
+        values = 2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1
+        values = values.tril()
+        return values / torch.linalg.vector_norm(values, dim=0, keepdim=True)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """Draw the vectors and multiply out."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt
 
 
@@ -46,12 +46,9 @@ class MatrixSet(nn.Module, ABC):
     def refuse(self, matrix: Tensor, what: str) -> OptionError:
         """Return the error for a matrix that is not in the set."""
         return OptionError(
-            explain(
-                f"{type(self).__name__} of size {self.size}",
-                expected=what,
-                got=f"a matrix of shape {tuple(matrix.shape)} that is not one",
-                remedy="Start from `sample()`, or from a matrix for which `contains` is true.",
-            )
+            f"{type(self).__name__} of size {self.size} needs {what}, got another matrix of shape "
+            f"{tuple(matrix.shape)}. Start from `sample()`, or from a matrix for which `contains` "
+            "is true."
         )
 
 

@@ -61,8 +61,8 @@ class SingularBand(MatrixSet):
         self.left, self.right = left.contiguous(), right.mT.contiguous()
         share = (values - 1) / (2 * self.margin) + 0.5 if self.margin else 0.5 + 0 * values
         logits = torch.logit(share.clamp(1e-6, 1 - 1e-6))
-        nothing = torch.zeros(matrix.shape, dtype=matrix.dtype, device=matrix.device)
-        return nothing, nothing.clone(), logits
+        zeros = torch.zeros(matrix.shape, dtype=matrix.dtype, device=matrix.device)
+        return zeros, zeros.clone(), logits
 
     def distance(self, matrix: Tensor) -> Tensor:
         """How far the worst singular value lies outside the band."""

@@ -1,12 +1,20 @@
-"""What tasks and models have to agree on, though neither knows the other."""
+"""What tasks and models agree on: batches and the shape of a task."""
 
 from undamped._base.contract.batch import NO_TARGETS, Batch
-from undamped._base.contract.clock import Clock
-from undamped._base.contract.forecast import Forecast
-from undamped._base.contract.shape import Answer, InputKind, TaskReadout, TaskShape, Use
+from undamped._base.contract.shape import (
+    LONGEST_GAP,
+    Answer,
+    Clock,
+    Forecast,
+    InputKind,
+    TaskReadout,
+    TaskShape,
+    Use,
+)
 from undamped._base.contract.state_space import Coordinate, StateSpace
 
 __all__ = [
+    "LONGEST_GAP",
     "NO_TARGETS",
     "Answer",
     "Batch",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from undamped._base.errors import ShapeError, explain
+from undamped._base.errors import ShapeError
 
 NO_TARGETS = torch.empty(0)
 """The targets of a batch whose answers nobody knows."""
@@ -67,24 +67,20 @@ class Batch(NamedTuple):
         """
         if self.distinct is None:
             return change(self.inputs.flatten(0, 1)).unflatten(0, self.inputs.shape[:2])
-        used, place = self.used()
+        used, index = self.used()
         changed = change(used)
         # Not by an index: the gradient of that puts together element by element.
-        return changed.index_select(0, place.flatten()).unflatten(0, place.shape)
+        return changed.index_select(0, index.flatten()).unflatten(0, index.shape)
 
     def used(self) -> tuple[Tensor, Tensor]:
         """Return those of the distinct inputs that occur, and their numbers in every place."""
         if self.distinct is None:
             raise ShapeError(
-                explain(
-                    "batch.distinct",
-                    expected="inputs that are numbered",
-                    got="none",
-                    remedy="Use batch.inputs, or batch.each_input(function).",
-                )
+                "batch.distinct is None: the inputs are not numbered. Use batch.inputs, or "
+                "batch.each_input(function)."
             )
-        used, place = torch.unique(self.inputs, return_inverse=True)
-        return self.distinct if len(used) == len(self.distinct) else self.distinct[used], place
+        used, index = torch.unique(self.inputs, return_inverse=True)
+        return self.distinct if len(used) == len(self.distinct) else self.distinct[used], index
 
     def expanded(self) -> Batch:
         """Return the batch with every input in its place, and none of them numbered."""
@@ -110,37 +106,37 @@ class Batch(NamedTuple):
         def values(part: Tensor | None) -> Any:
             return part.to(dtype) if part is not None and part.is_floating_point() else part
 
-        def stamps(part: Tensor | None) -> Tensor | None:
+        def timestamps(part: Tensor | None) -> Tensor | None:
             return None if part is None else part.to(torch.promote_types(part.dtype, dtype))
 
         return self._replace(
             inputs=values(self.inputs),
-            times=stamps(self.times),
-            target_times=stamps(self.target_times),
+            times=timestamps(self.times),
+            target_times=timestamps(self.target_times),
             distinct=values(self.distinct),
         )
 
-    def part(self, chosen: slice, *, inputs_axis: int, targets_axis: int) -> Batch:
+    def part(self, samples: slice, *, inputs_axis: int, targets_axis: int) -> Batch:
         """Return some of the sequences.
 
         Args:
-            chosen: Which ones.
+            samples: Which ones.
             inputs_axis: Where the batch dimension of the inputs is: 1 for sequences, 0 for points.
             targets_axis: The same for the targets.
         """
-        of_inputs = (slice(None),) * inputs_axis + (chosen,)
-        of_targets = (slice(None),) * targets_axis + (chosen,)
-        second = (slice(None), chosen)
+        of_inputs = (slice(None),) * inputs_axis + (samples,)
+        of_targets = (slice(None),) * targets_axis + (samples,)
+        second = (slice(None), samples)
         return Batch(
             self.inputs[of_inputs],
             self.targets[of_targets] if self.targets.numel() else self.targets,
-            None if self.lengths is None else self.lengths[chosen],
+            None if self.lengths is None else self.lengths[samples],
             None if self.times is None else self.times[second],
             None if self.observed is None else self.observed[of_inputs],
             None if self.target_times is None else self.target_times[second],
             None if self.target_mask is None else self.target_mask[of_targets],
             self.distinct,
-            None if self.weights is None else self.weights[chosen],
+            None if self.weights is None else self.weights[samples],
         )
 
     def during(self, steps: slice, *, every: bool) -> Batch:

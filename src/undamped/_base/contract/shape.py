@@ -1,25 +1,97 @@
-"""What a model has to know about a task, so that it can be built without the data."""
+"""The shape of a task: what is needed to build a model for it without the data."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from undamped._base.contract.clock import Clock
-from undamped._base.contract.forecast import Forecast
 from undamped._base.contract.state_space import StateSpace
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import Units, check_fields, convert
 
 InputKind = Literal["vectors", "symbols", "pixels", "pictures", "states"]
 TaskReadout = Literal["last", "every"]
 Answer = Literal["class", "number", "density", "trajectory"]
 Use = Literal["times", "observed", "pictures", "target_times"]
-"""What a batch may carry beyond inputs and lengths, and a model has to be able to use.
+"""What a batch may contain beyond inputs and lengths, which a model must support.
 
 "times" and "observed" are the fields of those names; "pictures" are inputs with channels, height
 and width; "target_times" asks for answers at given times.
 """
+Unit = tuple[float, float]
+"""Offset and scale, in the units of a recording."""
+LONGEST_GAP = 1e5
+"""In typical gaps: a longer gap means two recordings in one file, or a wrong timestamp."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The typical gap between two samples and the typical duration of a sequence.
+
+    Times may be in any unit. A model that needs a time scale (to initialise a decay or the step of
+    a solver) reads it here and not from a batch, so that the result for a sequence does not depend
+    on other sequences.
+
+    Args:
+        gap: The median time between two inputs.
+        span: How long a sequence lasts, from time 0 to its last input or answer.
+
+    Example:
+        >>> Clock(gap=0.05, span=5.0).span
+        5.0
+    """
+
+    gap: float = 1.0
+    span: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (0 < self.gap < float("inf") and 0 < self.span < float("inf")):
+            raise OptionError(
+                f"Clock needs a gap and a span > 0, got {self.gap:g} and {self.span:g}."
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for run.json."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The channels that are predicted, their units and their season.
+
+    Args:
+        season: The length of the season in steps; 1 if there is none.
+        channels: The predicted channels, by their indices among the inputs.
+        input_units: The unit of each predicted channel in the inputs.
+        answer_units: The unit of each predicted channel in the answers.
+        quantiles: The quantiles that are predicted for every value, increasing; empty where a
+            prediction is one value.
+
+    Example:
+        >>> Forecast(12, (0,), ((280.0, 120.0),), ((280.0, 120.0),)).season
+        12
+    """
+
+    season: int
+    channels: tuple[int, ...]
+    input_units: tuple[Unit, ...]
+    answer_units: tuple[Unit, ...]
+    quantiles: tuple[float, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for run.json."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> Forecast:
+        """Read what `to_dict` wrote."""
+        return cls(
+            stored["season"],
+            tuple(stored["channels" if "channels" in stored else "places"]),  # its old name
+            tuple((zero, scale) for zero, scale in stored["input_units"]),
+            tuple((zero, scale) for zero, scale in stored["answer_units"]),
+            tuple(stored["quantiles"]),
+        )
 
 
 @dataclass(frozen=True)
@@ -134,11 +206,7 @@ class TaskShape:
             convert(Units, shape.output_size, "shape.output_size")
         if shape.picture_shape is not None and len(shape.picture_shape) != 3:
             raise OptionError(
-                explain(
-                    "shape.picture_shape",
-                    expected="channels, height and width",
-                    got=shape.picture_shape,
-                    remedy="Give three numbers.",
-                )
+                "shape.picture_shape must be channels, height and width, got "
+                f"{shape.picture_shape}."
             )
         return shape

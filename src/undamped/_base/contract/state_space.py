@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 
 Coordinate = Literal["position", "velocity", "momentum", "angle", "cosine", "sine", "other"]
 
@@ -39,36 +39,32 @@ class StateSpace:
     def __post_init__(self) -> None:
         if len(self.names) != len(self.kinds) or not self.names:
             raise OptionError(
-                explain(
-                    "StateSpace",
-                    expected="one kind for each coordinate",
-                    got=f"{len(self.names)} names and {len(self.kinds)} kinds",
-                    remedy="Name every coordinate and say what it is.",
-                )
+                f"StateSpace needs one kind for each coordinate, got {len(self.names)} names and "
+                f"{len(self.kinds)} kinds."
             )
 
     @classmethod
-    def canonical(cls, freedoms: int, inputs: int = 0) -> StateSpace:
+    def canonical(cls, dof: int, inputs: int = 0) -> StateSpace:
         """Return the space of positions q and momenta p, and of some inputs u.
 
         Args:
             freedoms: Positions; as many momenta.
             inputs: Inputs.
         """
-        names = tuple(f"{letter}{k + 1}" for letter in "qp" for k in range(freedoms))
-        kinds: tuple[Coordinate, ...] = ("position",) * freedoms + ("momentum",) * freedoms
+        names = tuple(f"{letter}{k + 1}" for letter in "qp" for k in range(dof))
+        kinds: tuple[Coordinate, ...] = ("position",) * dof + ("momentum",) * dof
         return cls(names, kinds, tuple(f"u{k + 1}" for k in range(inputs)))
 
     @classmethod
-    def moving(cls, freedoms: int, inputs: int = 0) -> StateSpace:
+    def moving(cls, dof: int, inputs: int = 0) -> StateSpace:
         """Return the space of positions q and velocities v, and of some inputs u.
 
         Args:
             freedoms: Positions; as many velocities.
             inputs: Inputs.
         """
-        names = tuple(f"{letter}{k + 1}" for letter in "qv" for k in range(freedoms))
-        kinds: tuple[Coordinate, ...] = ("position",) * freedoms + ("velocity",) * freedoms
+        names = tuple(f"{letter}{k + 1}" for letter in "qv" for k in range(dof))
+        kinds: tuple[Coordinate, ...] = ("position",) * dof + ("velocity",) * dof
         return cls(names, kinds, tuple(f"u{k + 1}" for k in range(inputs)))
 
     @property

@@ -1,56 +1,46 @@
 """Promises: what a model claims about its signals and gradients.
 
 A class declares its promises; `undamped.analysis.promises` measures them, one test does so for
-the whole registry, and reports print claim and measurement side by side. This module holds
-only the declarations, so that cells and fields can make them without importing an instrument,
-and the protocols: what a class that makes a promise offers to whoever measures it.
+the whole registry, and reports print claim and measurement side by side. This package holds only
+the declarations, so that cells and fields need not import an instrument, and the protocols: the
+methods that a class with a promise offers so that it can be measured.
 """
 
-from undamped._base.promises.cells import (
+from undamped._base.promises.kinds import Kind, Promise, Promising
+from undamped._base.promises.protocols import (
+    HasAdjointBound,
+    HasBoundedPath,
+    HasConserved,
+    HasConstraints,
+    HasDampedFlow,
+    HasDensity,
     HasEquilibrium,
+    HasFlow,
     HasFlowJacobian,
     HasFreeMatrix,
     HasGaps,
+    HasLayerJacobian,
+    HasLayers,
     HasMargin,
+    HasMass,
     HasMemory,
+    HasMethodSteps,
     HasMomentum,
+    HasMotion,
+    HasOrthogonalPath,
+    HasPhaseInverse,
+    HasPhaseStep,
+    HasPreservedForm,
     HasRecurrentMatrix,
+    HasRelations,
+    HasResidual,
+    HasSkewPath,
     HasSpectrum,
     HasStateBound,
     HasStepGradientBound,
     HasStepInverse,
     HasSteps,
-)
-from undamped._base.promises.flows import (
-    HasAdjointBound,
-    HasBoundedPath,
-    HasConserved,
-    HasDampedFlow,
-    HasDensity,
-    HasFlow,
-    HasKeptForm,
-    HasLayerJacobian,
-    HasLayers,
-    HasMethodSteps,
-    HasOrthogonalPath,
-    HasResidual,
-    HasSkewPath,
     HasVolumeRate,
-)
-from undamped._base.promises.motion import (
-    HasConstraints,
-    HasMass,
-    HasMotion,
-    HasPhaseInverse,
-    HasPhaseStep,
-)
-from undamped._base.promises.promise import (
-    Kind,
-    Promise,
-    Promising,
-)
-from undamped._base.promises.relations import (
-    HasRelations,
 )
 
 __all__ = [
@@ -65,7 +55,6 @@ __all__ = [
     "HasFlowJacobian",
     "HasFreeMatrix",
     "HasGaps",
-    "HasKeptForm",
     "HasLayerJacobian",
     "HasLayers",
     "HasMargin",
@@ -77,6 +66,7 @@ __all__ = [
     "HasOrthogonalPath",
     "HasPhaseInverse",
     "HasPhaseStep",
+    "HasPreservedForm",
     "HasRecurrentMatrix",
     "HasRelations",
     "HasResidual",

@@ -1,6 +1,6 @@
 """The maps of mean-field theory: variance q and correlation c from one layer to the next.
 
-tanh is integrated by Gauss-Hermite quadrature; for erf and relu the integrals are known.
+Integrals with tanh use Gauss-Hermite quadrature; for erf and relu they have a closed form.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import unknown_name
 
 Array = NDArray[Any]
@@ -25,8 +25,8 @@ POINTS = 160
 @cache
 def _quadrature() -> tuple[Array, Array]:
     nodes, weights = np.polynomial.hermite_e.hermegauss(POINTS)
-    kept = weights > 1e-300
-    return nodes[kept], weights[kept] / math.sqrt(2 * math.pi)
+    relevant = weights > 1e-300
+    return nodes[relevant], weights[relevant] / math.sqrt(2 * math.pi)
 
 
 def _functions(activation: str) -> tuple[Function, Function, Function]:
@@ -53,12 +53,7 @@ class Theory:
             raise unknown_name("activation", activation, ["tanh", "erf", "relu"])
         if not weight_scale > 0 or bias_scale < 0:
             raise OptionError(
-                explain(
-                    "scales",
-                    expected="σ_w above 0 and σ_b at least 0",
-                    got=f"{weight_scale} and {bias_scale}",
-                    remedy="They are standard deviations.",
-                )
+                f"weight_scale must be > 0 and bias_scale ≥ 0, got {weight_scale} and {bias_scale}."
             )
         self.activation = activation
         self.weight, self.bias = weight_scale**2, bias_scale**2

@@ -1,8 +1,8 @@
-"""What every instrument returns: a small frozen record that describes and draws itself.
+"""The base class of all results: small frozen records that describe and draw themselves.
 
-A record says its frame (`layout`), its lines (`traces`), what was found in words (`sentence`) and
-in numbers (`rows`), and everything for JSON (`to_dict`). Page, plotly figure, picture file and
-terminal are made of these five and know no instrument by name.
+A result has a figure (`layout` and `traces`), one `sentence`, a table (`columns` and `rows`) and
+`to_dict` for JSON. Page, plotly figure, image file and terminal are made from these and do not know
+any instrument by name.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ import torch
 
 from undamped._base.options import Option, options_of
 from undamped._base.registry import instruments
-from undamped.analysis.core.layout import Layout
-from undamped.analysis.core.style import Style, Trace
+from undamped.analysis.core.figures import Layout, Style, Trace, new_figure
 
 if TYPE_CHECKING:
     from undamped.analysis.core.probe import Probe
@@ -30,18 +29,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Record:
-    """Numbers with names that can be written as JSON."""
+    """A dataclass that can be written as JSON."""
+
+    derived: ClassVar[tuple[str, ...]] = ()
+    """Properties that the JSON contains in addition to the fields."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as plain numbers, lists and text, ready for JSON."""
-        return {field.name: plain(getattr(self, field.name)) for field in fields(self)}
+        """Return all fields as plain numbers, lists and strings, ready for JSON."""
+        names = (*(field.name for field in fields(self)), *self.derived)
+        return {name: plain(getattr(self, name)) for name in names}
 
 
 @dataclass(frozen=True)
 class Judgement:
     """A verdict on a model: one sentence without a full stop, and whether it is good news.
 
-    A page opens with that of gradient flow, or where there is none with the first that is given.
+    A page starts with the verdict of gradient flow, or else with the first judgement of a result.
     """
 
     verdict: str
@@ -50,85 +53,88 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Result(Record, ABC):
-    """Base of the instruments' results.
+    """Base class of the instruments' results.
 
-    A class that is entered in the registry of instruments says which `question` it answers, has
-    a `measure`, and is then found by command line, page, JSON, help and site.
+    A subclass in the registry of instruments sets `question`, implements `measure`, and declares
+    its figure: a `figure_layout`, or the property `layout` where it depends on the numbers, and
+    `traces`. Command line, page, JSON, help and documentation then include it.
     """
 
     question: ClassVar[str] = ""
-    """What the instrument answers, as a person would ask."""
-    place: ClassVar[int] = 50
-    """Where it stands on a page; small numbers come first."""
+    """The question that the instrument answers."""
+    page_order: ClassVar[int] = 50
+    """Position on a page; results with small numbers come first."""
     function: ClassVar[str] = ""
-    """The function in the same file that measures, if it is not called as the instrument is."""
+    """The function in the same file that measures, if its name is not that of the instrument."""
     on_request: ClassVar[bool] = False
-    """Whether it is measured only when it is asked for by name."""
+    """Whether the instrument is only used when it is requested by name."""
     of_motion: ClassVar[bool] = False
-    """Whether it also has something to say about models of systems that move."""
+    """Whether the instrument applies to models of dynamical systems."""
     of_answers: ClassVar[bool] = False
-    """Whether it applies to models that no gradient trains: it looks at their answers alone, or
-    at what they promise."""
+    """Whether the instrument applies to models that are not trained by gradients, because it only
+    uses their predictions or promises."""
     columns: ClassVar[tuple[str, ...]] = ()
-    """Headings of `rows`."""
+    """Column headings of `rows`."""
+    figure_layout: ClassVar[Layout]
+    """Title, axes and caption, where they do not depend on the numbers."""
 
     @classmethod
     def declared_options(cls) -> dict[str, Option]:
-        """Return what the function that measures takes, if there is one beside the class."""
+        """Return the options of the measuring function, if there is one beside the class."""
         name = cls.function or instruments.name_of(cls) or ""
         function = getattr(sys.modules[cls.__module__], name, None)
         return {} if function is None else options_of(function)
 
     @classmethod
     def measure(cls, probe: Probe) -> Result:
-        """Measure a model; raise `InapplicableError` with the reason where there is nothing to see.
+        """Measure a model; raise `InapplicableError` with the reason where that is impossible.
 
-        Only instruments that are entered in the registry have to be able to.
+        Every registered instrument implements it.
 
         Args:
-            probe: The model and what is known about it.
+            probe: The model, its inputs and its task.
         """
         raise NotImplementedError
 
     @property
-    @abstractmethod
     def layout(self) -> Layout:
-        """The frame of the picture."""
+        """Title, axes and caption of the figure."""
+        return self.figure_layout
 
     @abstractmethod
     def traces(self, style: Style) -> list[Trace]:
-        """Return the lines of the picture.
+        """Return the lines of the figure.
 
         Args:
-            style: The place of this result in the picture.
+            style: Colours and names for this result.
         """
 
     @property
     def sentence(self) -> str:
-        """What was found, in one sentence; empty if there is only the picture."""
+        """The finding in one sentence; empty if there is only the figure."""
         return ""
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """What was found as a table, one text for each of `columns`; empty if there is none."""
+        """The result as a table, one string for each of `columns`; empty if there is none."""
         return []
 
     @property
     def judgement(self) -> Judgement | None:
-        """What this says about the model as a whole, where it can judge it; see `Judgement`."""
+        """The verdict on the whole model, if the instrument gives one; see `Judgement`."""
         return None
 
     def plot(self) -> Any:
-        """Draw the result; return a plotly figure."""
+        """Return the result as a plotly figure."""
         return figure_of({getattr(self, "name", ""): self})
 
-    def picture(self, path: str | Path) -> None:
+    def save_figure(self, path: str | Path) -> None:
         """Draw the result into a .png, .svg or .pdf file.
 
         Args:
             path: The file to write.
         """
-        from undamped.analysis.core.pictures import draw
+        from undamped.analysis.core.image_file import draw
 
         draw({getattr(self, "name", ""): self}, Path(path))
 
@@ -137,10 +143,8 @@ def figure_of(results: Mapping[str, Result]) -> Any:
     """Draw results of one instrument into one plotly figure.
 
     Args:
-        results: What was found, by the name of the model.
+        results: The results by the name of the model.
     """
-    from undamped.analysis.core.figures import new_figure
-
     frame = frame_of(results)
     layout = frame.layout
     figure = new_figure(frame.title, layout.x, layout.y, frame.caption)
@@ -151,7 +155,7 @@ def figure_of(results: Mapping[str, Result]) -> Any:
 
 @dataclass(frozen=True)
 class Frame:
-    """A picture before it is drawn: what stands around it, and its traces."""
+    """The contents of a figure: title, caption, layout and traces."""
 
     title: str
     caption: str
@@ -160,23 +164,27 @@ class Frame:
 
 
 def frame_of(results: Mapping[str, Result]) -> Frame:
-    """Put results of one instrument into one frame: one model in detail, several side by side."""
-    (first, *others) = found = list(results.items())
-    layout = first[1].layout
+    """Return the figure of one model in detail, or of several models for comparison."""
+    name, first = next(iter(results.items()))
+    layout = first.layout
     title, caption = layout.title, layout.caption
-    if others:
-        drawn = [result.traces(Style(i, name)) for i, (name, result) in enumerate(found)]
+    if len(results) > 1:
+        traces = [
+            trace
+            for index, (model, result) in enumerate(results.items())
+            for trace in result.traces(Style(index, model))
+        ]
     else:
-        drawn = [first[1].traces(Style())]
-        title = f"{title}: {first[0]}" if first[0] else title
-        caption = first[1].sentence or caption
-    return Frame(title, caption, layout, [*layout.background, *(t for part in drawn for t in part)])
+        traces = first.traces(Style())
+        title = f"{title}: {name}" if name else title
+        caption = first.sentence or caption
+    return Frame(title, caption, layout, [*layout.background, *traces])
 
 
 def plain(value: Any) -> Any:
-    """Turn a value into what JSON knows; complex numbers become [real, imaginary].
+    """Return a value in the types of JSON.
 
-    A number that is not finite becomes null, since JSON has no word for it.
+    Complex numbers become [real, imaginary]; numbers that are not finite become None.
     """
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu().numpy()

@@ -1,4 +1,4 @@
-"""How fast a positive series grows or decays, and how sure that is."""
+"""The rate of growth or decay of a positive series, with its confidence interval."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Trend(Record):
 def log_trend(series: NDArray[np.float64]) -> Trend:
     """Fit log(series) = a + rate·t by least squares.
 
-    Neighbouring residuals are alike, so the number of independent points is taken to be
-    n (1 − ρ)/(1 + ρ) with ρ the residuals' correlation from one step to the next.
+    Residuals are autocorrelated, so the effective number of independent points is
+    n (1 − ρ)/(1 + ρ), with ρ the autocorrelation of the residuals at lag one.
 
     Args:
         series: Values (time,); those that are zero or not finite are left out.
@@ -37,12 +37,12 @@ def log_trend(series: NDArray[np.float64]) -> Trend:
     rate = float(time @ values) / spread
     residual = values - values.mean() - rate * time
     power = float(residual @ residual)
-    alike = float(residual[1:] @ residual[:-1]) / power if power > 0 else 0.0
-    alike = min(max(alike, 0.0), 0.999)
-    independent = max(len(steps) * (1 - alike) / (1 + alike), 3.0)
+    correlation = float(residual[1:] @ residual[:-1]) / power if power > 0 else 0.0
+    correlation = min(max(correlation, 0.0), 0.999)
+    independent = max(len(steps) * (1 - correlation) / (1 + correlation), 3.0)
     error = np.sqrt(power / (independent - 2) / spread)
-    reach = student_quantile(0.975, independent - 2) * error
-    return Trend(rate, rate - reach, rate + reach)
+    margin = student_quantile(0.975, independent - 2) * error
+    return Trend(rate, rate - margin, rate + margin)
 
 
 def student_quantile(probability: float, dof: float) -> float:
@@ -56,11 +56,11 @@ def student_quantile(probability: float, dof: float) -> float:
         dof: Degrees of freedom.
     """
     nodes, weights = np.polynomial.legendre.leggauss(60)
-    share = (probability - 0.5) * math.sqrt(math.pi)
-    share *= math.exp(math.lgamma(dof / 2) - math.lgamma((dof + 1) / 2))
+    integral = (probability - 0.5) * math.sqrt(math.pi)
+    integral *= math.exp(math.lgamma(dof / 2) - math.lgamma((dof + 1) / 2))
     low, high = 0.0, math.pi / 2
     for _ in range(60):
         angle = (low + high) / 2
         density = np.cos(angle * (1 + nodes) / 2) ** (dof - 1)
-        low, high = (angle, high) if angle / 2 * (weights @ density) < share else (low, angle)
+        low, high = (angle, high) if angle / 2 * (weights @ density) < integral else (low, angle)
     return math.sqrt(dof) * math.tan(high)

@@ -1,9 +1,8 @@
-"""A module as something that can be unrolled step by step: what the instruments read.
+"""Recurrent modules unrolled step by step, so that instruments can access their states.
 
-Our own networks and `torch.nn.RNN/LSTM/GRU` become a stack of layers, so that the state of every
-layer at every step is a tensor of its own; a user's module that is called as
-`(x, state) -> (y, state)` becomes one layer whose state is whatever it hands on. Everything else
-has no state to look at and is read through its inputs.
+Recurrent networks of this library and `torch.nn.RNN/LSTM/GRU` become a stack of layers with one
+state per layer and step. Any other module that is called as `(x, state) -> (y, state)` becomes one
+layer. Modules without such a state are measured through their inputs.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ State = tuple[Tensor, ...]
 
 
 class Unrolled(ABC):
-    """A network in one direction of time, made of layers whose states are visible."""
+    """A unidirectional network of layers with accessible states."""
 
     layers: int
     output_is_state: bool = True
@@ -36,15 +35,15 @@ class Unrolled(ABC):
 
     @abstractmethod
     def step(self, x: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
-        """Take (batch, input) and the states; return the output and the next states."""
+        """Return the output for (batch, input) and the next states."""
 
     @abstractmethod
     def prepare(self) -> None:
-        """Compute, without gradients, what is the same at every step."""
+        """Compute, without gradients, the constants of all steps."""
 
 
 class UnrolledRecurrent(Unrolled):
-    """One of our networks, layer by layer."""
+    """A `Recurrent` network, layer by layer."""
 
     def __init__(self, network: Recurrent) -> None:
         self.network = network
@@ -57,7 +56,7 @@ class UnrolledRecurrent(Unrolled):
             self._constants = [self.network.cell(layer).constants() for layer in range(self.layers)]
 
     def initial(self, batch: int, like: Tensor) -> list[State]:
-        """Ask each cell for its first state."""
+        """Return the initial state of each cell."""
         return [self.network.cell(layer).initial_state(batch, like) for layer in range(self.layers)]
 
     def step(self, x: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
@@ -75,7 +74,7 @@ class UnrolledRecurrent(Unrolled):
 
 
 class UnrolledTorch(Unrolled):
-    """`torch.nn.RNN`, `LSTM` or `GRU` in one direction, with the library's own cells."""
+    """`torch.nn.RNN`, `LSTM` or `GRU` in one direction, with the cells of torch."""
 
     def __init__(self, network: nn.RNNBase) -> None:
         self.network = network
@@ -88,10 +87,10 @@ class UnrolledTorch(Unrolled):
         }[network.mode]
 
     def prepare(self) -> None:
-        """Nothing: the weights are used as they are."""
+        """Do nothing: there are no constants."""
 
     def initial(self, batch: int, like: Tensor) -> list[State]:
-        """Zeros, as the module itself starts."""
+        """Return zeros, as the module does."""
         net = self.network
         hidden = like.new_zeros(batch, net.proj_size or net.hidden_size)
         if net.mode != "LSTM":
@@ -117,7 +116,7 @@ class UnrolledTorch(Unrolled):
     def _advance_lstm(self, x: Tensor, state: State, weights: list[Any], layer: int) -> State:
         if not self.network.proj_size:
             return self._advance(x, state, *weights)
-        # The library's cell knows no projection of the hidden state.
+        # torch.lstm_cell has no projection of the hidden state.
         hidden, cell = state
         gates = nn.functional.linear(x, weights[0], weights[2])
         gates = gates + nn.functional.linear(hidden, weights[1], weights[3])
@@ -130,9 +129,9 @@ class UnrolledTorch(Unrolled):
 class UnrolledModule(Unrolled):
     """Any module called as `(x, state) -> (y, state)`, one step at a time.
 
-    What it does inside a step is not visible, so its state is one layer. Where its output is
-    part of its state, as in most recurrent networks, the output is read from there; where it is
-    not, it comes from the state before the step, and that is the state looked at.
+    Its state counts as one layer. If its output is part of its state, as in most recurrent
+    networks, it is taken from there; otherwise the output depends on the state before the step,
+    whose gradient is measured.
     """
 
     layers = 1
@@ -147,10 +146,10 @@ class UnrolledModule(Unrolled):
         self._output_part = output_part
 
     def prepare(self) -> None:
-        """Nothing is known about such a module."""
+        """Do nothing: there are no constants."""
 
     def initial(self, batch: int, like: Tensor) -> list[State]:
-        """Zeros in the shape of the first state the module returned."""
+        """Return zeros in the shape of the first state that the module returned."""
         return [tuple(torch.zeros_like(part) for part in _flatten(self._wrapped))]
 
     def step(self, x: Tensor, states: list[State]) -> tuple[Tensor, list[State]]:
@@ -164,21 +163,21 @@ class UnrolledModule(Unrolled):
 
 
 def separate(state: State) -> State:
-    """Make the parts of a state independent of each other for automatic differentiation.
+    """Return the parts of a state as independent variables of automatic differentiation.
 
-    An LSTM's h is computed from its c of the same step; the gradient of a state is the one with
-    respect to both as coordinates of their own, so the path from c to h must not be counted.
+    The h of an LSTM is computed from the c of the same step. The gradient of a state treats both as
+    independent coordinates, so the path from c to h must not contribute.
     """
     return tuple(part.view_as(part) for part in state)
 
 
 def unroll(module: nn.Module, x: Tensor, *, batch_first: bool = False) -> Unrolled | None:
-    """Return the step-by-step form of a module, or None if it has no state to look at.
+    """Return the step-by-step form of a module, or None if it has no accessible state.
 
     Args:
         module: Any module.
         x: Its input, time first (time, batch, features).
-        batch_first: Whether the module itself is to be called with the batch first.
+        batch_first: Whether the module is called with the batch first.
     """
     if isinstance(module, Recurrent):
         return None if module.bidirectional else UnrolledRecurrent(module)
@@ -188,9 +187,9 @@ def unroll(module: nn.Module, x: Tensor, *, batch_first: bool = False) -> Unroll
 
 
 def _try_steps(module: nn.Module, x: Tensor, batch_first: bool) -> Unrolled | None:
-    """Find out by calling it whether a module hands a state from call to call."""
+    """Call a module to detect whether it takes and returns a state."""
     first = x[:1].transpose(0, 1) if batch_first else x[:1]
-    if first.is_floating_point():  # zeros would make everything look alike
+    if first.is_floating_point():  # with zeros, outputs and states could be equal by accident
         noise = torch.randn(first.shape, generator=torch.Generator().manual_seed(0))
         first = noise.to(first)
     try:
@@ -198,29 +197,29 @@ def _try_steps(module: nn.Module, x: Tensor, batch_first: bool) -> Unrolled | No
             answer = module(first)
             if not _is_step(answer, first):
                 return None
-            again = module(first, answer[1])
+            second = module(first, answer[1])
     except (TypeError, ValueError, RuntimeError, AttributeError, IndexError):
         return None
-    if not _is_step(again, first):
+    if not _is_step(second, first):
         return None
-    before, after = _flatten(answer[1]), _flatten(again[1])
+    before, after = _flatten(answer[1]), _flatten(second[1])
     fits = [part.shape for part in before] == [part.shape for part in after]
     if not fits or not all(x.shape[1] in part.shape for part in before):
         return None
-    outputs = [pair[0].squeeze(1 if batch_first else 0) for pair in (answer, again)]
+    outputs = [pair[0].squeeze(1 if batch_first else 0) for pair in (answer, second)]
     part = _output_part(outputs, [before, after])
     return UnrolledModule(module, batch_first, answer[1], part)
 
 
 def _is_step(answer: Any, x: Tensor) -> bool:
-    """Whether an answer is an output at every step together with a state made of tensors."""
+    """Return whether an answer is a pair of outputs at every step and a state of tensors."""
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], Tensor)):
         return False
     return answer[0].shape[:2] == x.shape[:2] and bool(_flatten(answer[1]))
 
 
 def _output_part(outputs: list[Tensor], states: list[State]) -> int | None:
-    """Say which part of the state the output is, if it is one, in both of two steps."""
+    """Return the index of the part of the state that equals the output in two steps, or None."""
     for index in range(len(states[0])):
         pairs = [
             (_like_output(state[index], output), output)
@@ -232,7 +231,7 @@ def _output_part(outputs: list[Tensor], states: list[State]) -> int | None:
 
 
 def _like_output(part: Tensor, output: Tensor) -> Tensor:
-    """Return a state, or its last layer if it has an axis of layers before the output's."""
+    """Return a part of a state; of a part with an axis of layers, the last layer."""
     return part[-1] if part.dim() == output.dim() + 1 else part
 
 
@@ -256,9 +255,9 @@ def _restore(parts: State, like: Any) -> Any:
 
 
 def network_inside(module: nn.Module, x: Tensor | Batch) -> tuple[nn.Module, Tensor]:
-    """Return the recurrent network of a whole model and what it sees of the input, or of a batch.
+    """Return the recurrent network of a model and its encoded inputs.
 
-    A module that is no model of ours sees the inputs of a batch.
+    Other modules are returned with the inputs themselves.
     """
     if isinstance(module, SequenceModel):
         with torch.no_grad():
@@ -268,7 +267,7 @@ def network_inside(module: nn.Module, x: Tensor | Batch) -> tuple[nn.Module, Ten
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Switch dropout and the like off for a while, and parameters to need no gradient."""
+    """Set a module to evaluation mode, without gradients of its parameters, for a while."""
     was_training = [(part, part.training) for part in module.modules()]
     needed = [(parameter, parameter.requires_grad) for parameter in module.parameters()]
     module.eval()
@@ -285,9 +284,9 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def without_fast_path() -> Iterator[None]:
-    """Let a `nn.TransformerEncoder` do its work step by step, where it can be watched.
+    """Switch off the fast path of `nn.TransformerEncoder` for a while.
 
-    Its fast path is one operation that neither hooks nor counters can look into.
+    The fast path is one fused operation, without access for hooks and counters.
     """
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)

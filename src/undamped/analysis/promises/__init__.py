@@ -1,5 +1,5 @@
-"""Promises measured: what a model claims beside what it does."""
+"""Measurement of promises: the properties that models claim, and what they measure."""
 
-from undamped.analysis.promises.measurement import Measurement, measure
+from undamped.analysis.promises.measurement import Measurement, PromiseMeasurements, measure
 
-__all__ = ["Measurement", "measure"]
+__all__ = ["Measurement", "PromiseMeasurements", "measure"]

@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from undamped.kernels.coupled.contract import DenseOperator
-from undamped.kernels.coupled.loop import ROOM, BackwardChunk, ForwardChunk
+from undamped.kernels.coupled.loop import BUFFER_ROWS, BackwardChunk, ForwardChunk
 from undamped.kernels.coupled.passes import Pass
 from undamped.kernels.shared.gemm import product_address
 from undamped.kernels.shared.lengths import remaining_steps
@@ -20,17 +20,17 @@ class CompiledPass(Pass):
 
     def forward_chunk(self, start: int, stop: int, projected: Tensor) -> None:
         """Make the steps of a chunk."""
-        carried, memory = self.states_of(start, stop)
+        hidden_states, memory = self.states_of(start, stop)
         scratch = self.scratch.numpy()
         self.step.loops[0](
             ForwardChunk(
-                product_address(carried.dtype),
+                product_address(hidden_states.dtype),
                 scratch if self.operator.transposed is None else self.operator.transposed.numpy(),
                 strided(projected),
-                strided(carried),
+                strided(hidden_states),
                 strided(memory),
                 scratch,
-                np.empty((ROOM, carried.shape[2]), scratch.dtype),
+                np.empty((BUFFER_ROWS, hidden_states.shape[2]), scratch.dtype),
                 remaining_steps(self.share.lengths, start, stop),
             ),
             self.weights,
@@ -71,7 +71,7 @@ class CompiledPass(Pass):
         projected_gradient: Tensor,
     ) -> None:
         """Run the loop in the backward pass over a chunk."""
-        carried, memory = self.states_of(start, stop)
+        hidden_states, memory = self.states_of(start, stop)
         outputs = without_gaps(output_gradient[start:stop])
         state_gradient = self.state_gradient.numpy()
         remaining = remaining_steps(self.share.lengths, start, stop)
@@ -80,11 +80,11 @@ class CompiledPass(Pass):
         )
         self.step.loops[1](
             BackwardChunk(
-                product_address(carried.dtype),
+                product_address(hidden_states.dtype),
                 state_gradient if self.operator.matrix is None else self.operator.matrix.numpy(),
                 strided(projected),
                 strided(product),
-                strided(carried),
+                strided(hidden_states),
                 strided(memory),
                 strided(outputs),
                 state_gradient,
@@ -92,7 +92,8 @@ class CompiledPass(Pass):
                 np.empty_like(state_gradient),
                 strided(gradient),
                 strided(projected_gradient),
-                np.zeros((ROOM, carried.shape[2]), state_gradient.dtype),
+                np.zeros((BUFFER_ROWS, hidden_states.shape[2]), state_gradient.dtype),
+                np.empty_like(state_gradient),
                 remaining,
                 None if remaining is None else np.empty_like(state_gradient),
                 None if remaining is None else np.empty_like(memory_gradient),
@@ -103,7 +104,9 @@ class CompiledPass(Pass):
         )
 
     def states_of(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Return carried and memory of a chunk; carried twice where there is no memory."""
+        """Return states and memory of a chunk; the states twice where there is no memory."""
         share = self.share
-        carried = share.carried[start : stop + 1]
-        return carried, carried if share.memory is None else share.memory[start : stop + 1]
+        hidden_states = share.hidden_states[start : stop + 1]
+        return hidden_states, hidden_states if share.memory is None else share.memory[
+            start : stop + 1
+        ]

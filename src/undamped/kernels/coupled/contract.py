@@ -1,8 +1,8 @@
 """What a recurrence with one linear map and something elementwise is made of.
 
     projected = P(x)                                         all steps of a chunk at once
-    product = L(carried)                                     one matrix product, or a structured map
-    carried' = f(product, projected, carried)                elementwise, one fused kernel
+    product = L(state)                                       one matrix product, or a structured map
+    state' = f(product, projected, state)                    elementwise, one fused kernel
 
 What is elementwise is a `Step`, what is linear an `Operator`, what comes before the recurrence a
 `Projection`. The meaning of all three is the `advance` and `project` of the cell that uses them;
@@ -94,7 +94,7 @@ class Step(Described):
     """Whether the backward pass needs product and projected input again, or only the states."""
     has_memory: ClassVar[bool] = False
     """Whether part of the state is not read by the operator."""
-    home: ClassVar[str]
+    kernel_module: ClassVar[str]
     """The module of `steps` that has its compiled loops, LOOPS by name (`loop`), and PASS where
     the step needs another pass than `compiled_pass`."""
     constants: tuple[float, ...] = ()
@@ -107,7 +107,7 @@ class Step(Described):
     @property
     def compiled(self) -> Any:
         """Its module, which brings Numba."""
-        return import_module(f"undamped.kernels.coupled.steps.{self.home}")
+        return import_module(f"undamped.kernels.coupled.steps.{self.kernel_module}")
 
     @property
     def loops(self) -> tuple[Callable[..., None], Callable[..., None]]:

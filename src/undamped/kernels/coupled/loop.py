@@ -1,40 +1,77 @@
-"""What compiled loops over the times of a chunk are written with.
+"""The compiled loops over the times of a chunk, and what steps are written with.
 
-A step brings two loops, forward and backward, each of which goes through a chunk: product,
-elementwise part, next time. The functions below do what belongs to all of them: products, adding
-the gradient of the outputs, leaving sequences alone that are over. All arrays of time come as
-`strided`, so that one compiled form serves every layout; what differs from step to step, its
-weights and constants, comes apart from them. The loops themselves are written out one by one,
-alike as they are: of a loop that is given its step as a function, Numba would not keep the
-compiled form from one process to the next.
+`forward_loop` and `backward_loop` make the two loops of a step from its functions of one time,
+each a `step_function`: `(chunk, t, weights, constants)` writes the state after time t, `(chunk, t,
+weights, gradients, constants)` replaces the gradient of the state after time t by that before it.
+The functions below are what steps share: products, rows of a time. The loops themselves add the
+gradient of the outputs and leave sequences alone that are over. All arrays of time come as
+`strided`, so that one compiled form serves every layout.
 
-Compiling takes seconds, which whoever calls a network for the first time waits for. So loops for
-sequences of unequal length are compiled apart, when some come (`remaining` is None else), and parts
-of a row are reached by their place in it: a slice of a slice takes longer to compile than the
-arithmetic with it.
+Numba keeps a loop that closes over a `step_function` of a module in its cache: such a function
+is pickled by its name, while a compiled function would be another object in every process.
+
+Compiling takes seconds at the first call of a network. So loops for sequences of unequal length are
+compiled separately, when some come (`remaining` is None else), and elements of a row are reached by
+their index in it: a slice of a slice takes longer to compile than the arithmetic with it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from numba import types
-from numba.extending import overload
+from numba.extending import overload, register_jitable
 
 from undamped.kernels.shared import compilers
 from undamped.kernels.shared.compilers import LOOP
 from undamped.kernels.shared.gemm import multiply
 from undamped.kernels.shared.jit import njit
-from undamped.kernels.shared.pointers import at_step
+from undamped.kernels.shared.pointers import STEPS, at_step
 
-PART: dict[str, Any] = LOOP | {"inline": "always"}
-"""For what only loops of this kind call: it is put into them as source."""
-MAKES_ARRAYS: dict[str, Any] = LOOP | {"_nrt": True}
-"""For a loop that makes an array."""
+step_function: Any = register_jitable(**compilers.PART)
+"""Decorator for functions of one time, from which loops are made."""
+helper: Any = njit(**LOOP, inline="always")
+"""Decorator for functions that these call; they are put into them as source."""
+
+BUFFER_ROWS = 5
+"""Rows for what a step computes: an array that a loop allocates takes longer to compile."""
 
 
-ROOM = 5
-"""Rows that steps may have to themselves: an array that a loop makes takes longer to compile."""
+def forward_loop(step: Callable[..., None], *, has_memory: bool = False) -> Any:
+    """Return the compiled loop of a step in the forward pass.
+
+    Args:
+        step: A `step_function` of a module.
+        has_memory: Whether the step has a memory beside the state.
+    """
+
+    def loop(chunk: Any, weights: Any, constants: Any) -> None:
+        for t in range(chunk.projected[STEPS]):
+            step(chunk, t, weights, constants)
+            freeze_finished(chunk, chunk.hidden_states, t)
+            if has_memory:
+                freeze_finished(chunk, chunk.memory, t)
+
+    return compiled_loop(loop, step)
+
+
+def backward_loop(step: Callable[..., None]) -> Any:
+    """Return the compiled loop of a step, a `step_function` of a module, in the backward pass."""
+
+    def loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
+        for t in range(chunk.output_gradient[STEPS] - 1, -1, -1):
+            add_output_gradient(chunk, t)
+            step(chunk, t, weights, gradients, constants)
+            restore_finished(chunk, t)
+
+    return compiled_loop(loop, step)
+
+
+def compiled_loop(loop: Callable[..., None], step: Callable[..., None]) -> Any:
+    """Compile a loop under the name of its step, so that each has its own file in the cache."""
+    loop.__qualname__ = loop.__name__ = f"{step.__name__}_loop"
+    return njit(**LOOP)(loop)
 
 
 class ForwardChunk(NamedTuple):
@@ -45,14 +82,14 @@ class ForwardChunk(NamedTuple):
     """(read, answer)."""
     projected: Any
     """(steps, sequences, projected)."""
-    carried: Any
+    hidden_states: Any
     """(steps + 1, sequences, read), the state before the chunk at 0."""
     memory: Any
     """The same for what the product does not read."""
     product: Any
     """(sequences, answer), an array to work in."""
-    room: Any
-    """(ROOM, read), for what a step computes about one sequence."""
+    buffer: Any
+    """(BUFFER_ROWS, read), for what a step computes about one sequence."""
     remaining: Any
     """How many of the steps each sequence lives; None where all live on."""
 
@@ -66,7 +103,7 @@ class BackwardChunk(NamedTuple):
     projected: Any
     product: Any
     """(steps, sequences, answer), with the projected input added where the step says so."""
-    carried: Any
+    hidden_states: Any
     memory: Any
     output_gradient: Any
     """(steps, sequences, hidden), the gradient of the outputs."""
@@ -79,8 +116,10 @@ class BackwardChunk(NamedTuple):
     """To be filled: (steps, sequences, answer), the gradient of the product."""
     projected_gradient: Any
     """To be filled: (steps, sequences, projected)."""
-    room: Any
+    buffer: Any
     """As in the forward pass; filled with zeros."""
+    scratch: Any
+    """(sequences, read), for what a step computes about all of them."""
     remaining: Any
     finished_gradient: Any
     """Where the gradients of sequences that are over wait; None where all live on."""
@@ -92,21 +131,21 @@ def _ragged(chunk: Any) -> bool:
     return not isinstance(chunk.types[chunk.fields.index("remaining")], types.NoneType)
 
 
-@njit(**PART)
+@helper
 def copy_row(row: Any, to: Any) -> None:
     """Copy a row; an assignment of arrays takes seconds to compile, for shapes it might meet."""
     for j in range(row.shape[0]):
         to[j] = row[j]
 
 
-@njit(**PART)
+@helper
 def clear_row(row: Any) -> None:
     """Set a row to zero."""
     for j in range(row.shape[0]):
         row[j] = 0
 
 
-@njit(**PART)
+@helper
 def add_sum(row: Any, to: Any) -> None:
     """Add the sum of a row to the first number of an array, which may be much larger."""
     total = row[0]
@@ -118,25 +157,27 @@ def add_sum(row: Any, to: Any) -> None:
 # For loops in the forward pass
 
 
-@njit(**PART)
+@helper
 def states(chunk: Any, t: int) -> Any:
     """Return the states before and after a time."""
-    return at_step(chunk.carried, t, chunk.product), at_step(chunk.carried, t + 1, chunk.product)
+    return at_step(chunk.hidden_states, t, chunk.product), at_step(
+        chunk.hidden_states, t + 1, chunk.product
+    )
 
 
-@njit(**PART)
+@helper
 def memories(chunk: Any, t: int) -> Any:
     """Return the memories before and after a time."""
     return at_step(chunk.memory, t, chunk.product), at_step(chunk.memory, t + 1, chunk.product)
 
 
-@njit(**PART)
+@helper
 def inputs(chunk: Any, t: int) -> Any:
     """Return the projected input of a time."""
     return at_step(chunk.projected, t, chunk.product)
 
 
-@njit(**PART)
+@helper
 def rows_plus_input(chunk: Any, t: int, rows: Any, out: Any) -> None:
     """Write the product with some rows, plus the projected input of a time, to `out`."""
     add = at_step(chunk.projected, t, chunk.product)
@@ -145,17 +186,21 @@ def rows_plus_input(chunk: Any, t: int, rows: Any, out: Any) -> None:
     multiply(chunk.blas, rows, chunk.matrix, out, True)
 
 
-@njit(**PART)
+@helper
 def product_plus_input(chunk: Any, t: int, out: Any) -> None:
     """Write the product with the state of a time, plus projected input, to `out`."""
-    rows_plus_input(chunk, t, at_step(chunk.carried, t, chunk.product), out)
+    rows_plus_input(chunk, t, at_step(chunk.hidden_states, t, chunk.product), out)
 
 
-@njit(**PART)
+@helper
 def apply(chunk: Any, t: int) -> None:
     """Write the product alone."""
     multiply(
-        chunk.blas, at_step(chunk.carried, t, chunk.product), chunk.matrix, chunk.product, False
+        chunk.blas,
+        at_step(chunk.hidden_states, t, chunk.product),
+        chunk.matrix,
+        chunk.product,
+        False,
     )
 
 
@@ -181,7 +226,7 @@ def _freeze_finished(chunk: Any, array: Any, t: Any) -> Any:
 # For loops in the backward pass
 
 
-@njit(**PART)
+@helper
 def at_time(chunk: Any, array: Any, t: int) -> Any:
     """Return what a strided array holds of a time."""
     return at_step(array, t, chunk.state_gradient)
@@ -237,7 +282,7 @@ def _restore_finished(chunk: Any, t: Any) -> Any:
     return ragged if _ragged(chunk) else running
 
 
-@njit(**PART)
+@helper
 def add_product(chunk: Any, rows: Any, matrix: Any, to: Any) -> None:
     """Add a product with some rows.
 
@@ -251,17 +296,15 @@ def add_product(chunk: Any, rows: Any, matrix: Any, to: Any) -> None:
             total[j] += part[j]
 
 
-@njit(**PART)
+@helper
 def backprop_product(chunk: Any, t: int) -> None:
     """Replace the gradient of the state by what that of the product means for it."""
     rows = at_step(chunk.gradient, t, chunk.state_gradient)
     multiply(chunk.blas, rows, chunk.matrix, chunk.state_gradient, False)
-    restore_finished(chunk, t)
 
 
-@njit(**PART)
+@helper
 def add_backpropagated_product(chunk: Any, t: int) -> None:
     """Add what the gradient of the product means for that of the state."""
     rows = at_step(chunk.gradient, t, chunk.state_gradient)
     add_product(chunk, rows, chunk.matrix, chunk.state_gradient)
-    restore_finished(chunk, t)

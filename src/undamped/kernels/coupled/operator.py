@@ -24,8 +24,9 @@ from undamped.kernels.coupled.scan import (
     run_forward,
 )
 from undamped.kernels.shared.allocate import empty
+from undamped.kernels.shared.operator import ScanOperator
 
-ROOMS = (steps, operators, projections)
+PACKAGES = (steps, operators, projections)
 
 
 def scan_by_operator(
@@ -35,18 +36,19 @@ def scan_by_operator(
     parts = (plan.step, plan.operator, plan.projection)
     described = [part.describe() for part in parts]
     states = _coupled_scan(
+        "operator",
         " ".join([type(part).__name__ for part in parts]),
         [number for numbers, _ in described for number in numbers],
         [*plan.counts, *[len(part) for pair in described for part in pair]],
         x,
         tensors,
-        [tensor for _, given in described for tensor in given],
+        [tensor for _, constants in described for tensor in constants],
         plan.lengths,
         plan.widths(tensors),
         plan.step.has_memory,
     )
-    carried, _, *finals = states
-    output = carried[1:, :, : plan.widths(tensors)[0]]
+    hidden_states, _, *finals = states
+    output = hidden_states[1:, :, : plan.widths(tensors)[0]]
     if plan.lengths is not None:
         time = torch.arange(x.shape[0], device=x.device).unsqueeze(1)
         output = output.masked_fill((time >= plan.lengths).unsqueeze(-1), 0)
@@ -63,16 +65,15 @@ def _restored(
     """Make the plan that names, numbers and tensors describe."""
     parts: list[Any] = []
     numbers, extras = list(numbers), list(extras)
-    for at, (room, name) in enumerate(zip(ROOMS, kinds.split(), strict=True)):
+    for at, (package, name) in enumerate(zip(PACKAGES, kinds.split(), strict=True)):
         count, tensors = counts[5 + 2 * at : 7 + 2 * at]
-        parts.append(getattr(room, name).restore(numbers[:count], extras[:tensors]))
+        parts.append(getattr(package, name).restore(numbers[:count], extras[:tensors]))
         del numbers[:count], extras[:tensors]
     step, operator, projection = parts
     return Plan(step, operator, projection, tuple(counts[:5]), lengths)
 
 
-@torch.library.custom_op("undamped::coupled_scan", mutates_args=(), device_types="cpu")
-def _coupled_scan(
+def _forward(
     kinds: str,
     numbers: Sequence[float],
     counts: Sequence[int],
@@ -89,32 +90,21 @@ def _coupled_scan(
         trajectory, _, passes = run_forward(plan, x.detach(), plain)
         finals = final_states(plan, trajectory, list(widths), passes)
     memory = trajectory.memory
-    return [trajectory.carried, x.new_empty(0) if memory is None else memory, *finals]
+    return [trajectory.hidden_states, x.new_empty(0) if memory is None else memory, *finals]
 
 
-@_coupled_scan.register_fake
-def _coupled_scan_shapes(
-    kinds: str,
-    numbers: Sequence[float],
-    counts: Sequence[int],
-    x: Tensor,
-    tensors: Sequence[Tensor],
-    extras: Sequence[Tensor],
-    lengths: Tensor | None,
-    widths: Sequence[int],
-    has_memory: bool,
-) -> list[Tensor]:
+def _outputs(inputs: Any) -> list[Tensor]:
+    x, tensors, counts = inputs.x, inputs.tensors, inputs.counts
     steps, batch = x.shape[:2]
-    states = tensors[: counts[0] + counts[1]]
     memory = x.new_empty(0)
-    if has_memory:
+    if inputs.has_memory:
         memory = x.new_empty(steps + 1, batch, tensors[counts[0] - 1].shape[1])
-    finals = [part.new_empty(part.shape) for part in states]
-    return [x.new_empty(steps + 1, batch, sum(widths)), memory, *finals]
+    finals = [part.new_empty(part.shape) for part in tensors[: counts[0] + counts[1]]]
+    return [x.new_empty(steps + 1, batch, sum(inputs.widths)), memory, *finals]
 
 
-@torch.library.custom_op("undamped::coupled_scan_backward", mutates_args=(), device_types="cpu")
-def _coupled_scan_backward(
+def _backward(
+    grad_results: Sequence[Tensor],
     kinds: str,
     numbers: Sequence[float],
     counts: Sequence[int],
@@ -123,86 +113,32 @@ def _coupled_scan_backward(
     extras: Sequence[Tensor],
     lengths: Tensor | None,
     widths: Sequence[int],
-    carried: Tensor,
-    memory: Tensor,
-    output_gradient: Tensor,
-    final_gradients: Sequence[Tensor],
-    input_wanted: bool,
+    results: Sequence[Tensor],
+    needs_x: bool,
 ) -> List[Tensor]:  # noqa: UP006 (torch 2.6 reads no other spelling)
     plan = _restored(kinds, numbers, counts, extras, lengths)
     x, plain = x.detach(), [tensor.detach() for tensor in tensors]
-    input_gradient = empty(x.shape if input_wanted else (0,), x)
+    grad_states, _, *grad_finals = (gradient.detach() for gradient in grad_results)
+    grad_x = empty(x.shape if needs_x else (0,), x)
+    hidden_states, memory = (states.detach() for states in results[:2])
     with torch.no_grad():
-        trajectory = Trajectory(carried.detach(), memory.detach() if plan.step.has_memory else None)
+        trajectory = Trajectory(hidden_states, memory if plan.step.has_memory else None)
         slices, passes = restart(plan, x, plain, trajectory)
-        found = run_backward(
+        gradients = run_backward(
             plan,
             x,
             plain,
             trajectory,
             slices,
             passes,
-            output_gradient[1:, :, : widths[0]].detach(),
-            [part.detach() for part in final_gradients],
-            input_gradient if input_wanted else None,
+            grad_states[1:, :, : widths[0]],
+            grad_finals,
+            grad_x if needs_x else None,
         )
-    # An operator's answers share no memory, which parts of a state do.
-    return [input_gradient, *[part.contiguous().clone() for part in found]]
+    # The results of an operator share no memory, which parts of a state do.
+    return [grad_x, *[gradient.contiguous().clone() for gradient in gradients]]
 
 
-@_coupled_scan_backward.register_fake
-def _coupled_scan_backward_shapes(
-    kinds: str,
-    numbers: Sequence[float],
-    counts: Sequence[int],
-    x: Tensor,
-    tensors: Sequence[Tensor],
-    extras: Sequence[Tensor],
-    lengths: Tensor | None,
-    widths: Sequence[int],
-    carried: Tensor,
-    memory: Tensor,
-    output_gradient: Tensor,
-    final_gradients: Sequence[Tensor],
-    input_wanted: bool,
-) -> list[Tensor]:
-    first = x.new_empty(x.shape) if input_wanted else x.new_empty(0)
-    return [first, *[tensor.new_empty(tensor.shape) for tensor in tensors]]
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    kinds, numbers, counts, x, tensors, extras, lengths, widths, _ = inputs
-    ctx.described, ctx.widths, ctx.sizes = (
-        (kinds, numbers, counts),
-        widths,
-        (
-            len(tensors),
-            len(extras),
-        ),
-    )
-    ctx.save_for_backward(x, lengths, output[0], output[1], *tensors, *extras)
-
-
-def _differentiate(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
-    x, lengths, carried, memory, *rest = ctx.saved_tensors
-    tensors, extras = rest[: ctx.sizes[0]], rest[ctx.sizes[0] :]
-    wanted = ctx.needs_input_grad[3]
-    input_gradient, *gradients = _coupled_scan_backward(
-        *ctx.described,
-        x,
-        tensors,
-        extras,
-        lengths,
-        ctx.widths,
-        carried,
-        memory,
-        grads[0],
-        grads[2:],
-        wanted,
-    )
-    given = input_gradient if wanted else None
-    none = None if ctx.described[1] else []  # torch takes an empty list for one of tensors
-    return None, none, None, given, gradients, [None] * len(extras), None, None, None
-
-
-_coupled_scan.register_autograd(_differentiate, setup_context=_save)
+_coupled_scan = ScanOperator(
+    "coupled_scan", _forward, _backward, outputs=_outputs, gradients=("x", "tensors")
+)

@@ -17,14 +17,14 @@ class Share:
 
     Args:
         x: (time, sequences, input).
-        carried: (time + 1, sequences, width), what the operator reads, the first state at 0.
+        hidden_states: (time + 1, sequences, width), what the operator reads, the first state at 0.
         memory: The same for what it does not read, or None.
         weights: The tensors of the elementwise part.
         lengths: (sequences,) where sequences are over, or None.
     """
 
     x: Tensor
-    carried: Tensor
+    hidden_states: Tensor
     memory: Tensor | None
     weights: list[Tensor]
     lengths: Tensor | None
@@ -62,17 +62,17 @@ class Pass(ABC):
     @property
     def multiplications(self) -> int:
         """How many the product of a step makes, if its matrix is dense."""
-        _, sequences, width = self.share.carried.shape
+        _, sequences, width = self.share.hidden_states.shape
         return sequences * width * self.product_width
 
     def buffer(self, width: int, steps: int | None = None) -> Tensor:
         """Return memory for a chunk, or for the number of steps given."""
         longest = max(stop - start for start, stop in self.chunks)
-        sequences = self.share.carried.shape[1]
-        return self.share.carried.new_empty(steps or longest, sequences, width)
+        sequences = self.share.hidden_states.shape[1]
+        return self.share.hidden_states.new_empty(steps or longest, sequences, width)
 
     def forward(self) -> None:
-        """Fill `carried` and `memory`."""
+        """Fill `hidden_states` and `memory`."""
         projected = self.buffer(self.projected_width)
         self.scratch = self.buffer(self.product_width, 1)[0]
         for chunk, (start, stop) in enumerate(self.chunks):
@@ -102,7 +102,7 @@ class Pass(ABC):
 
         Args:
             output_gradient: (time, sequences, hidden).
-            state_gradient: (sequences, width), the gradient of the last `carried`.
+            state_gradient: (sequences, width), the gradient of the last `hidden_states`.
             memory_gradient: The same of `memory`.
             input_gradient: (time, sequences, input), to be filled; None if nobody asks.
         """
@@ -112,8 +112,8 @@ class Pass(ABC):
             start, stop = self.chunks[chunk]
             x = self.share.x[start:stop]
             gradient = self.backward_chunk(chunk, start, stop, x, output_gradient)
-            asked = None if input_gradient is None else input_gradient[start:stop]
-            self.projection.backward(chunk, x, gradient, asked)
+            chunk_gradient = None if input_gradient is None else input_gradient[start:stop]
+            self.projection.backward(chunk, x, gradient, chunk_gradient)
 
     def prepare_backward(self) -> None:
         """Make the arrays of a chunk."""

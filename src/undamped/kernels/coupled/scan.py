@@ -21,7 +21,7 @@ from undamped.kernels.coupled.passes import Pass, Share
 from undamped.kernels.dispatch import through_operator
 from undamped.kernels.shared.allocate import empty
 from undamped.kernels.shared.chunks import COUPLED, chunk_length, ranges
-from undamped.kernels.shared.eager_function import refuse_second_derivatives
+from undamped.kernels.shared.operator import refuse_second_derivatives
 from undamped.kernels.shared.threads import run_in_parallel, split_batch
 
 
@@ -102,11 +102,11 @@ class Trajectory:
     """All states of a forward pass.
 
     Args:
-        carried: (time + 1, batch, width), what the operator reads, the first state at 0.
+        hidden_states: (time + 1, batch, width), what the operator reads, the first state at 0.
         memory: The same for what it does not read, or None.
     """
 
-    carried: Tensor
+    hidden_states: Tensor
     memory: Tensor | None
 
 
@@ -117,38 +117,42 @@ def run_forward(
     states = plan.groups(tensors)[0]
     steps, batch = x.shape[:2]
     read = states[:-1] if plan.step.has_memory else states
-    carried = empty((steps + 1, batch, sum(plan.widths(tensors))), x)
-    torch.cat(read, dim=1, out=carried[0])
+    hidden_states = empty((steps + 1, batch, sum(plan.widths(tensors))), x)
+    torch.cat(read, dim=1, out=hidden_states[0])
     memory = None
     if plan.step.has_memory:
         memory = empty((steps + 1, batch, states[-1].shape[1]), x)
         memory[0] = states[-1]
-    trajectory, slices = Trajectory(carried, memory), split_batch(steps, batch, carried.shape[2])
+    trajectory, slices = (
+        Trajectory(hidden_states, memory),
+        split_batch(steps, batch, hidden_states.shape[2]),
+    )
     passes = _passes(plan, slices, x, trajectory, tensors)
-    run_in_parallel([one.forward for one in passes], passes[0].multiplications)
-    return trajectory, slices, [one.projection for one in passes]
+    run_in_parallel([batch_pass.forward for batch_pass in passes], passes[0].multiplications)
+    return trajectory, slices, [batch_pass.projection for batch_pass in passes]
 
 
 def restart(
     plan: Plan, x: Tensor, tensors: list[Tensor], trajectory: Trajectory
 ) -> tuple[list[slice], list[ProjectionPass]]:
     """Return shares and projections for a backward pass that has the states only."""
-    slices = split_batch(len(x), x.shape[1], trajectory.carried.shape[2])
+    slices = split_batch(len(x), x.shape[1], trajectory.hidden_states.shape[2])
     passes = _passes(plan, slices, x, trajectory, tensors)
     if plan.counts[1]:  # the projection has a state, which is needed at the start of every chunk
-        run_in_parallel([one.project for one in passes], passes[0].multiplications)
-    return slices, [one.projection for one in passes]
+        run_in_parallel([batch_pass.project for batch_pass in passes], passes[0].multiplications)
+    return slices, [batch_pass.projection for batch_pass in passes]
 
 
 def final_states(
     plan: Plan, trajectory: Trajectory, widths: list[int], projections: list[ProjectionPass]
 ) -> list[Tensor]:
     """Return copies of the last states: those read, the memory, those of the projection."""
-    finals = [part.clone() for part in trajectory.carried[-1].split(widths, dim=1)]
+    finals = [part.clone() for part in trajectory.hidden_states[-1].split(widths, dim=1)]
     if trajectory.memory is not None:
         finals.append(trajectory.memory[-1].clone())
     return finals + [
-        torch.cat([one.state[i] for one in projections]) for i in range(plan.counts[1])
+        torch.cat([projection.state[i] for projection in projections])
+        for i in range(plan.counts[1])
     ]
 
 
@@ -170,20 +174,20 @@ def run_backward(
     if trajectory.memory is not None:
         memory_gradient = final_gradients[state_count - 1].contiguous().clone()
     passes = _passes(plan, slices, x, trajectory, tensors, projections)
-    for share, one in zip(slices, passes, strict=True):
-        one.projection.start_backward(
+    for share, batch_pass in zip(slices, passes, strict=True):
+        batch_pass.projection.start_backward(
             [part[share].contiguous().clone() for part in final_gradients[state_count:]]
         )
     run_in_parallel(
         [
             partial(
-                one.backward,
+                batch_pass.backward,
                 output_gradient[:, share],
                 state_gradient[share],
                 None if memory_gradient is None else memory_gradient[share],
                 None if input_gradient is None else input_gradient[:, share],
             )
-            for share, one in zip(slices, passes, strict=True)
+            for share, batch_pass in zip(slices, passes, strict=True)
         ],
         passes[0].multiplications,
     )
@@ -191,14 +195,15 @@ def run_backward(
     if memory_gradient is not None:
         state_gradients.append(memory_gradient)
     filter_gradients = [
-        torch.cat([one.projection.state_gradient[i] for one in passes]) for i in range(filter_count)
+        torch.cat([batch_pass.projection.state_gradient[i] for batch_pass in passes])
+        for i in range(filter_count)
     ]
     return [
         *state_gradients,
         *filter_gradients,
-        *_sums([one.projection.tensor_gradients for one in passes]),
-        *_sums([one.linear_gradients for one in passes]),
-        *_sums([one.weight_gradients for one in passes]),
+        *_sums([batch_pass.projection.tensor_gradients for batch_pass in passes]),
+        *_sums([batch_pass.linear_gradients for batch_pass in passes]),
+        *_sums([batch_pass.weight_gradients for batch_pass in passes]),
     ]
 
 
@@ -209,8 +214,8 @@ class _CoupledScan(torch.autograd.Function):
         detached = [tensor.detach() for tensor in tensors]
         trajectory, ctx.slices, ctx.projections = run_forward(plan, x, detached)
         ctx.plan, widths = plan, plan.widths(detached)
-        ctx.save_for_backward(x, trajectory.carried, trajectory.memory, *detached)
-        output = trajectory.carried[1:, :, : widths[0]]
+        ctx.save_for_backward(x, trajectory.hidden_states, trajectory.memory, *detached)
+        output = trajectory.hidden_states[1:, :, : widths[0]]
         if plan.lengths is not None:
             time = torch.arange(len(x), device="cpu").unsqueeze(1)
             output = output.masked_fill((time >= plan.lengths.cpu()).unsqueeze(-1), 0)
@@ -220,26 +225,26 @@ class _CoupledScan(torch.autograd.Function):
         return results
 
     @staticmethod
-    def backward(ctx: Any, *given: Tensor | None) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, *grad_outputs: Tensor | None) -> Any:  # type: ignore[override]
         refuse_second_derivatives()
-        x, carried, memory, *tensors = ctx.saved_tensors
+        x, hidden_states, memory, *tensors = ctx.saved_tensors
         gradients = [
-            _zeros(shape, carried) if gradient is None else gradient
-            for gradient, shape in zip(given, ctx.shapes, strict=True)
+            _zeros(shape, hidden_states) if gradient is None else gradient
+            for gradient, shape in zip(grad_outputs, ctx.shapes, strict=True)
         ]
         input_gradient = empty(x.shape, x) if ctx.needs_input_grad[1] else None
-        found = run_backward(
+        grad_tensors = run_backward(
             ctx.plan,
             x,
             tensors,
-            Trajectory(carried, memory),
+            Trajectory(hidden_states, memory),
             ctx.slices,
             ctx.projections,
             gradients[0],
             gradients[1:],
             input_gradient,
         )
-        return None, input_gradient, *found
+        return None, input_gradient, *grad_tensors
 
 
 def _zeros(shape: Sequence[int], like: Tensor) -> Tensor:
@@ -269,9 +274,9 @@ def _passes(
 ) -> list[Pass]:
     """Give each thread its share; the backward pass has the projections of the forward one."""
     _, filters, input_tensors, linear, weights = plan.groups(tensors)
-    carried, memory = trajectory.carried, trajectory.memory
+    hidden_states, memory = trajectory.hidden_states, trajectory.memory
     plan.operator.bind(linear)
-    product = plan.operator.width or carried.shape[2]
+    product = plan.operator.width or hidden_states.shape[2]
     projected = plan.projection.width(input_tensors)
     numbers = (slices[0].stop - slices[0].start) * (2 * product + projected)
     chunks = ranges(len(x), chunk_length(len(x), numbers * x.element_size(), COUPLED))
@@ -285,7 +290,7 @@ def _passes(
             projection = projections[at]
         arrays = Share(
             x[:, share],
-            carried[:, share],
+            hidden_states[:, share],
             None if memory is None else memory[:, share],
             weights,
             lengths,

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from undamped.kernels.coupled.contract import Activation, StructuredOperator
-from undamped.kernels.coupled.loop import ROOM
+from undamped.kernels.coupled.loop import BUFFER_ROWS
 from undamped.kernels.coupled.passes import Pass
 
 
@@ -20,14 +20,14 @@ class StructuredPass(Pass):
     def forward_chunk(self, start: int, stop: int, projected: Tensor) -> None:
         """Make the steps of a chunk."""
         step, operator, product = self.step, self.operator, self.scratch
-        kernel, room = step.kernels[0], self._room()
-        states = self.share.carried[start : stop + 1].unbind()
-        for i, given in enumerate(projected.unbind()):
+        kernel, buffer = step.kernels[0], self._buffer()
+        states = self.share.hidden_states[start : stop + 1].unbind()
+        for i, inputs in enumerate(projected.unbind()):
             new = states[i + 1]
             if step.in_place:
                 product = new
-            operator.apply(states[i], given, product)
-            kernel(product.numpy(), new.numpy(), self.weights, step.constants, room)
+            operator.apply(states[i], inputs, product)
+            kernel(product.numpy(), new.numpy(), self.weights, step.constants, buffer)
             over = self._finished(start + i)
             if over is not None:
                 new[over] = states[i][over]
@@ -37,11 +37,11 @@ class StructuredPass(Pass):
     ) -> Tensor:
         """Go back through a chunk; return the gradient of its projected input."""
         kernel, operator, state_gradient = self.step.kernels[1], self.operator, self.state_gradient
-        carried, gradient = self.share.carried, self.product_gradient[: stop - start]
-        states, results = carried[start + 1 : stop + 1].unbind(), gradient.unbind()
+        hidden_states, gradient = self.share.hidden_states, self.product_gradient[: stop - start]
+        states, results = hidden_states[start + 1 : stop + 1].unbind(), gradient.unbind()
         read = state_gradient[:, : output_gradient.shape[2]]
         outputs = output_gradient[start:stop].unbind()
-        weights = self.weights, self.gradient_arrays, self.step.constants, self._room()
+        weights = self.weights, self.gradient_arrays, self.step.constants, self._buffer()
         for i in range(stop - start - 1, -1, -1):
             over = self._finished(start + i)
             waiting = None if over is None else state_gradient[over]
@@ -53,13 +53,13 @@ class StructuredPass(Pass):
             if waiting is not None:
                 state_gradient[over] = waiting
         rows = gradient.flatten(0, 1)
-        self.add_linear(operator.gradients(carried[start:stop].flatten(0, 1), rows))
+        self.add_linear(operator.gradients(hidden_states[start:stop].flatten(0, 1), rows))
         return gradient
 
-    def _room(self) -> Any:
+    def _buffer(self) -> Any:
         """Return rows that a kernel may write to."""
-        carried = self.share.carried
-        return carried.new_empty(ROOM, carried.shape[2]).numpy()
+        hidden_states = self.share.hidden_states
+        return hidden_states.new_empty(BUFFER_ROWS, hidden_states.shape[2]).numpy()
 
     def _finished(self, t: int) -> Tensor | None:
         """Return which sequences are over at time t; None if all run."""

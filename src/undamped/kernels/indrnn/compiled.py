@@ -70,7 +70,7 @@ def backward(relu: bool, masked: bool) -> Callable[..., None]:
         high: int,
     ) -> None:
         block = np.empty(ROWS * BLOCK, outputs.dtype)
-        zero, one = outputs.dtype.type(0), outputs.dtype.type(1)
+        zero, unit = outputs.dtype.type(0), outputs.dtype.type(1)
         for at in range(low, high, BLOCK):
             width = min(BLOCK, high - at)
             for j in range(width):
@@ -86,7 +86,7 @@ def backward(relu: bool, masked: bool) -> Callable[..., None]:
                 for j in range(width):
                     h1 = row[j]
                     gh1 = block[GH + j] + grad_row[j]
-                    ga = (gh1 if h1 > zero else zero) if relu else gh1 * (one - h1 * h1)
+                    ga = (gh1 if h1 > zero else zero) if relu else gh1 * (unit - h1 * h1)
                     gw = ga * before[j]
                     gh0 = ga * block[W + j]
                     if masked:

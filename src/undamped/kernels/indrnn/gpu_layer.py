@@ -50,20 +50,21 @@ def backward(
     outputs: Tensor,
     x: Tensor,
     input_weight: Tensor,
+    bias: Tensor,
     weight: Tensor,
     state: Tensor,
     relu: bool,
     lengths: Tensor | None,
-    input_wanted: bool,
+    needs_x: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of input, its weight, bias, recurrent weight and first state."""
     steps, batch, hidden = outputs.shape
-    h, given, w = (t.detach().contiguous() for t in (outputs, grad_outputs, weight))
+    h, grads, w = (t.detach().contiguous() for t in (outputs, grad_outputs, weight))
     flowing, gradient = contiguous_copy(grad_state), torch.empty_like(h)
     total = torch.zeros(batch, hidden, dtype=torch.float64, device=h.device)
     for start, stop in reversed(ranges(steps, SUMMED_STEPS) if h.numel() else []):
         masked, remaining = lengths_or(left(lengths, start, stop), flowing)
-        sequences = (t[start:stop] for t in (h, given, gradient))
+        sequences = (t[start:stop] for t in (h, grads, gradient))
         first = (h[start - 1] if start else state.detach()).contiguous()
         arguments = (*sequences, first, w, flowing, total, remaining)
         sizes = (stop - start, hidden, batch * hidden)
@@ -75,11 +76,11 @@ def backward(
             LENGTHS=masked,
         )
     rows = gradient.view(steps * batch, hidden)
-    seen = _without_padding(x, lengths).reshape(steps * batch, -1)
+    inputs = _without_padding(x, lengths).reshape(steps * batch, -1)
     grad_x = x.new_empty(0)
-    if input_wanted:
+    if needs_x:
         grad_x = torch.mm(rows, input_weight.detach()).view(x.shape)
-    return grad_x, rows.t() @ seen, rows.sum(0), total.sum(0).to(w.dtype), flowing
+    return grad_x, rows.t() @ inputs, rows.sum(0), total.sum(0).to(w.dtype), flowing
 
 
 def _without_padding(x: Tensor, lengths: Tensor | None) -> Tensor:

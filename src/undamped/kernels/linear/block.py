@@ -19,16 +19,16 @@ from torch import Tensor
 
 from undamped.kernels.dispatch import implementation
 from undamped.kernels.linear.block_arrays import (
-    BackwardRoom,
+    BackwardBuffers,
+    Buffers,
     Ends,
     Gradients,
     Kept,
-    Room,
     Weights,
 )
 from undamped.kernels.linear.rows import rows_of
 from undamped.kernels.shared.allocate import contiguous_copy, empty
-from undamped.kernels.shared.eager_function import refuse_second_derivatives
+from undamped.kernels.shared.operator import refuse_second_derivatives
 from undamped.kernels.shared.threads import GRAIN, run_in_parallel, worth_having
 
 TILE_ROWS = 256
@@ -72,7 +72,7 @@ class BlockResult(NamedTuple):
     velocity: Tensor
 
 
-def goes_in_tiles(numbers: int, batch: int) -> bool:
+def uses_tiles(numbers: int, batch: int) -> bool:
     """Say whether a pass is for this: for as many sequences as there are threads worth having.
 
     One sequence alone is better shared by splitting every product.
@@ -147,11 +147,11 @@ class _Plan:
         def some(first: int) -> list[Any]:
             return [work(n, *self.groups[n]) for n in range(first, len(self.groups), self.threads)]
 
-        found: list[Any] = [None] * len(self.groups)
+        answers: list[Any] = [None] * len(self.groups)
         works = [partial(some, first) for first in range(self.threads)]
         for first, results in enumerate(run_in_parallel(works, product)):
-            found[first :: self.threads] = results
-        return found
+            answers[first :: self.threads] = results
+        return answers
 
 
 def _tile(count: int, steps: int) -> int:
@@ -195,16 +195,16 @@ class _Block(torch.autograd.Function):
                 empty((long, 2 * features), sequence),
                 sequence.new_empty(tiles, count, units),
             )
-            own = (_mask(mask, sequence, low, count) for mask in masks)
+            group_masks = (_mask(mask, sequence, low, count) for mask in masks)
             kernels.forward(
                 blas,
                 plan.epsilon,
                 keeping,
                 tile,
                 *arrays,
-                Weights(*matrices, *own),
+                Weights(*matrices, *group_masks),
                 Kept(*_arrays(*kept)),
-                Room.of(rows, count, features, units, arrays[0].dtype),
+                Buffers.of(rows, count, features, units, arrays[0].dtype),
                 last,
                 ends,
                 low,
@@ -237,7 +237,7 @@ class _Block(torch.autograd.Function):
             count, tile = len(ends), _tile(len(ends), steps)
             rows, dtype = tile * count, arrays[0].dtype
             own = (_mask(mask, sequence, low, count) for mask in masks)
-            found = Gradients.zero(features, units, dtype)
+            group_sums = Gradients.zero(features, units, dtype)
             kernels.backward(
                 blas,
                 plan.epsilon,
@@ -245,17 +245,19 @@ class _Block(torch.autograd.Function):
                 *arrays,
                 Weights(*matrices, *own),
                 Kept(*_arrays(*kept[4 * number : 4 * number + 4])),
-                Room.of(rows, count, features, units, dtype),
-                BackwardRoom.of(rows, features, units, dtype),
-                found,
+                Buffers.of(rows, count, features, units, dtype),
+                BackwardBuffers.of(rows, features, units, dtype),
+                group_sums,
                 last,
                 ends,
                 low,
             )
-            return found
+            return group_sums
 
-        found = plan.run(work, TILE_ROWS * features * units)
-        sums = [torch.from_numpy(sum(parts[1:], parts[0])) for parts in zip(*found, strict=True)]
+        group_sums = plan.run(work, TILE_ROWS * features * units)
+        sums = [
+            torch.from_numpy(sum(parts[1:], parts[0])) for parts in zip(*group_sums, strict=True)
+        ]
         of_units, of_drive, of_read, of_passing, of_gate, of_bias = sums
         of_force = (of_drive.double() * drive).sum(1)
         of_coefficients = torch.stack([of_units[0], of_units[1], of_force, of_units[2]])

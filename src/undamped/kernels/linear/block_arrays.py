@@ -43,7 +43,7 @@ class Kept(NamedTuple):
     """x at the beginning of every tile, (tiles, sequences, units)."""
 
 
-class Room(NamedTuple):
+class Buffers(NamedTuple):
     """Arrays for the steps of a tile."""
 
     v: Any
@@ -58,13 +58,13 @@ class Room(NamedTuple):
     """(rows, features)."""
 
     @classmethod
-    def of(cls, rows: int, count: int, features: int, units: int, dtype: Any) -> Room:
-        """Make room for so many rows of so many sequences."""
+    def of(cls, rows: int, count: int, features: int, units: int, dtype: Any) -> Buffers:
+        """Allocate them for so many rows of so many sequences."""
         shapes = ((rows, features), rows, (rows, units), (rows + count, units), (rows, features))
         return cls(*(np.empty(shape, dtype) for shape in shapes))
 
 
-class BackwardRoom(NamedTuple):
+class BackwardBuffers(NamedTuple):
     """More of them, for the backward pass."""
 
     given: Any
@@ -83,11 +83,11 @@ class BackwardRoom(NamedTuple):
     """(features,), for one row."""
 
     @classmethod
-    def of(cls, rows: int, features: int, units: int, dtype: Any) -> BackwardRoom:
-        """Make room for so many rows."""
-        rooms = (features, 2 * features, features)
+    def of(cls, rows: int, features: int, units: int, dtype: Any) -> BackwardBuffers:
+        """Allocate them for so many rows."""
+        widths = (features, 2 * features, features)
         sums = ((3, units), 2 * features, features, features)
-        shapes = (*((rows, width) for width in rooms), *sums)
+        shapes = (*((rows, width) for width in widths), *sums)
         return cls(*(np.empty(shape, dtype) for shape in shapes))
 
 

@@ -223,9 +223,9 @@ def pair_backward(per_step: bool, complex_numbers: bool, masked: bool) -> Callab
             _load_pairs(block, fixed, state_gradient, remaining, at, width)
             for back in range(outputs.shape[0]):
                 t = outputs.shape[0] - 1 - back
-                here = slice(2 * at, 2 * (at + width))
-                before = outputs[t - 1, here] if t > 0 else first[here]
-                grad_row, out = grad[t, here], grad_inputs[t, here]
+                columns = slice(2 * at, 2 * (at + width))
+                before = outputs[t - 1, columns] if t > 0 else first[columns]
+                grad_row, out = grad[t, columns], grad_inputs[t, columns]
                 each = slice(size * at, size * (at + width))
                 factors = stepwise[t % stepwise.shape[0], each]
                 grad_factors = grad_stepwise[t % grad_stepwise.shape[0], each]

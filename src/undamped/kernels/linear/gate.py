@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from undamped.kernels.dispatch import implementation
 from undamped.kernels.linear.rows import rows_of
 from undamped.kernels.shared.allocate import empty
-from undamped.kernels.shared.eager_function import eager_function
+from undamped.kernels.shared.operator import eager_function
 from undamped.kernels.shared.threads import over_columns
 
 
@@ -71,12 +71,12 @@ def _forward(
 ) -> tuple[Tensor, Tensor]:
     from undamped.kernels.linear import gate_compiled as kernels
 
-    rows, passed = rows_of(r), rows_of(e)
+    rows, residual = rows_of(r), rows_of(e)
     both = empty((len(rows), len(weight)), rows)
     torch.mm(_bent(rows, _mask(first, rows)), weight.detach().t(), out=both)
-    out = empty(passed.shape, passed)
-    constants = bias.detach().contiguous().numpy(), _mask(second, passed)
-    _over_rows(kernels.gated, passed, both.numpy(), *constants, passed.numpy(), out.numpy())
+    out = empty(residual.shape, residual)
+    constants = bias.detach().contiguous().numpy(), _mask(second, residual)
+    _over_rows(kernels.gated, residual, both.numpy(), *constants, residual.numpy(), out.numpy())
     return out.view(e.shape), both
 
 
@@ -93,10 +93,10 @@ def _backward(ctx: Any, gradient: Tensor | None, _: Any) -> tuple[Tensor | None,
     if gradient is None:
         return (None,) * 6
     r, weight, first, second, both = ctx.saved_tensors
-    rows, given = rows_of(r), rows_of(gradient)
+    rows, grads = rows_of(r), rows_of(gradient)
     of_both, mask = empty(both.shape, both), _mask(first, rows)
-    arrays = both.numpy(), _mask(second, given), given.numpy(), of_both.numpy()
-    _over_rows(kernels.gated_backward, given, *arrays)
+    arrays = both.numpy(), _mask(second, grads), grads.numpy(), of_both.numpy()
+    _over_rows(kernels.gated_backward, grads, *arrays)
     of_weight = of_both.t() @ _bent(rows, mask)
     of_r = torch.mm(of_both, weight.detach(), out=empty(rows.shape, rows))
     _over_rows(kernels.gelu_backward, rows, rows.numpy(), mask, of_r.numpy())

@@ -14,7 +14,6 @@ import numpy as np
 from undamped.kernels.shared.compilers import PART
 from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.tanh import sigmoid
-from undamped.kernels.shared.upto import upto
 from undamped.kernels.unicornn.compiled import OPTIONS
 
 SLOPE, CUBE = math.sqrt(2 / math.pi), 0.044715
@@ -27,25 +26,25 @@ ROW: dict[str, Any] = PART | {"fastmath": {"contract"}}
 def gelu_row(r: Any, mask: Any, result: Any) -> None:
     """r/2 (1 + tanh(√(2/π) (r + 0.044715 r³))), times the mask."""
     number = r.dtype.type
-    twice, cube = number(2 * SLOPE), number(CUBE)
-    for j in upto(r.shape[0]):
+    double_slope, cube = number(2 * SLOPE), number(CUBE)
+    for j in range(r.shape[0]):
         v = r[j]
-        result[j] = mask[j] * v * sigmoid(twice * (v + cube * v * v * v))
+        result[j] = mask[j] * v * sigmoid(double_slope * (v + cube * v * v * v))
 
 
 @njit(**ROW)
 def gelu_row_backward(r: Any, mask: Any, gradient: Any) -> None:
     """Turn the gradient of what `gelu_row` gave into that of r, in place."""
     number = r.dtype.type
-    one, three, cube, twice = number(1), number(3), number(CUBE), number(2 * SLOPE)
+    unit, three, cube, double_slope = number(1), number(3), number(CUBE), number(2 * SLOPE)
     flat = number(FLAT)
-    for j in upto(r.shape[0]):
+    for j in range(r.shape[0]):
         v = -flat if r[j] < -flat else r[j]
         v = flat if v > flat else v
         square = cube * v * v
-        share = sigmoid(twice * v * (one + square))
-        rise = twice * v * (one + three * square) * (one - share)
-        gradient[j] *= mask[j] * share * (one + rise)
+        share = sigmoid(double_slope * v * (unit + square))
+        rise = double_slope * v * (unit + three * square) * (unit - share)
+        gradient[j] *= mask[j] * share * (unit + rise)
 
 
 @njit(**ROW)
@@ -55,9 +54,9 @@ def gated_row(pair: Any, bias: Any, mask: Any, e: Any, result: Any) -> None:
     A product that adds a bias writes it to all rows before it begins; here it costs nothing.
     """
     size = e.shape[0]
-    for j in upto(2 * size):
+    for j in range(2 * size):
         pair[j] += bias[j]
-    for j in upto(size):
+    for j in range(size):
         result[j] = e[j] + mask[j] * pair[j] * sigmoid(pair[size + j])
 
 
@@ -67,13 +66,13 @@ def gated_row_backward(pair: Any, mask: Any, gradient: Any, shares: Any, result:
 
     Of its own: what is read from the array that is written is not vectorised.
     """
-    size, one = gradient.shape[0], gradient.dtype.type(1)
-    for j in upto(size):
+    size, unit = gradient.shape[0], gradient.dtype.type(1)
+    for j in range(size):
         shares[j] = sigmoid(pair[size + j])
-    for j in upto(size):
+    for j in range(size):
         result[j] = gradient[j] * mask[j] * shares[j]
-    for j in upto(size):
-        result[size + j] = gradient[j] * mask[j] * shares[j] * pair[j] * (one - shares[j])
+    for j in range(size):
+        result[size + j] = gradient[j] * mask[j] * shares[j] * pair[j] * (unit - shares[j])
 
 
 @njit(**OPTIONS)

@@ -50,7 +50,7 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of inputs, coefficients and first state."""
     h, a = outputs.detach().contiguous(), coefficients.detach().contiguous()
-    given, incoming = grad_outputs.contiguous(), contiguous_copy(grad_state)
+    grads, incoming = grad_outputs.contiguous(), contiguous_copy(grad_state)
     if not h.numel():
         return torch.empty_like(h), torch.zeros_like(coefficients), incoming
     grad_inputs, final = torch.empty_like(h), torch.empty_like(incoming)
@@ -58,23 +58,23 @@ def backward(
     chunks, pairs = -(-len(h) // CHUNK), h.dim() == 4
     kernel, choices, sizes = _kernel(h, a, "backward")
     per_step = choices["PER_STEP"]
-    written = torch.empty_like(a) if per_step else a
+    grad_coefficients = torch.empty_like(a) if per_step else a
     tail = (4,) if pairs else ()
     sums = a if per_step else a.new_empty(chunks, *h.shape[1:3], *tail)
-    arguments = (h, given, grad_inputs, state.detach().contiguous(), a, a)
+    arguments = (h, grads, grad_inputs, state.detach().contiguous(), a, a)
     grid = (h.shape[1], h.shape[2], chunks)
     starts = incoming.unsqueeze(0)
     if chunks > 1:
         summands, factors = summaries(incoming, chunks, pairs)
-        rest = (incoming, final, sums, written, summands, factors, ends)
+        rest = (incoming, final, sums, grad_coefficients, summands, factors, ends)
         launch(kernel, grid, (*arguments, *rest, *sizes), SUMMARY=True, LENGTHS=masked, **choices)
         backwards = summands[1:].flip(0), factors[1:].flip(0)
         starts = from_chunk_to_chunk(*backwards, incoming).flip(0)
-    rest = (starts, final, sums, written, starts, starts, ends)
+    rest = (starts, final, sums, grad_coefficients, starts, starts, ends)
     launch(kernel, grid, (*arguments, *rest, *sizes), SUMMARY=False, LENGTHS=masked, **choices)
     if not per_step:
-        written = _summed(sums, coefficients, pairs)
-    return grad_inputs, written, final
+        grad_coefficients = _summed(sums, coefficients, pairs)
+    return grad_inputs, grad_coefficients, final
 
 
 def summaries(state: Tensor, chunks: int, pairs: bool) -> tuple[Tensor, Tensor]:
@@ -100,8 +100,8 @@ def _kernel(
     choices = {"PER_STEP": coefficients.dim() >= sequence.dim()}
     if sequence.dim() == 3:
         return getattr(kernels, f"linear_{name}"), choices, sizes
-    own = coefficients.dim() - 2 * choices["PER_STEP"]
-    return getattr(kernels, f"pair_{name}"), {**choices, "COMPLEX": own == 2}, sizes
+    dimensions = coefficients.dim() - 2 * choices["PER_STEP"]
+    return getattr(kernels, f"pair_{name}"), {**choices, "COMPLEX": dimensions == 2}, sizes
 
 
 def _summed(sums: Tensor, coefficients: Tensor, pairs: bool) -> Tensor:

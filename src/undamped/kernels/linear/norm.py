@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from undamped.kernels.dispatch import implementation
 from undamped.kernels.linear.rows import rows_of
 from undamped.kernels.shared.allocate import empty
-from undamped.kernels.shared.eager_function import eager_function
+from undamped.kernels.shared.operator import eager_function
 from undamped.kernels.shared.threads import over_columns
 
 
@@ -49,24 +49,24 @@ def _save(ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor, Tens
 
 
 def _backward(
-    ctx: Any, gradient: Tensor | None, _: Any, passed: Tensor | None
+    ctx: Any, gradient: Tensor | None, _: Any, grad_e: Tensor | None
 ) -> tuple[Tensor | None, None]:
     from undamped.kernels.linear import norm_compiled as kernels
 
     if gradient is None:
-        return passed, None
+        return grad_e, None
     v, scales = ctx.saved_tensors
-    given = rows_of(gradient)
-    found = empty(given.shape, given)
-    others = found if passed is None else rows_of(passed)  # which is then not read
-    arrays = (rows_of(v), scales, given, others, found)
+    grads = rows_of(gradient)
+    result = empty(grads.shape, grads)
+    grad_rows = result if grad_e is None else rows_of(grad_e)  # which is then not read
+    arrays = (rows_of(v), scales, grads, grad_rows, result)
     over_columns(
-        kernels.backward(passed is not None),
-        given.shape[1],
-        len(given),
+        kernels.backward(grad_e is not None),
+        grads.shape[1],
+        len(grads),
         *(array.numpy() for array in arrays),
     )
-    return found.view(v.shape), None
+    return result.view(v.shape), None
 
 
 _eager = eager_function(_forward, _save, _backward)

@@ -12,45 +12,44 @@ from typing import Any
 
 from undamped.kernels.shared.compilers import PART
 from undamped.kernels.shared.jit import njit
-from undamped.kernels.shared.upto import upto
 from undamped.kernels.unicornn.compiled import OPTIONS
 
 ANY_ORDER: dict[str, Any] = {"fastmath": {"reassoc", "contract", "nsz"}}
 
 
 @njit(**PART | ANY_ORDER)
-def normalise_row(epsilon: float, given: Any, result: Any) -> Any:
+def normalise_row(epsilon: float, row: Any, result: Any) -> Any:
     """Write v, and return 1/√(variance + ε)."""
-    number, size = given.dtype.type, given.shape[0]
+    number, size = row.dtype.type, row.shape[0]
     share = number(1 / size)
     mean, variance = number(0), number(0)
-    for j in upto(size):
-        mean += given[j]
+    for j in range(size):
+        mean += row[j]
     mean *= share
-    for j in upto(size):
-        result[j] = given[j] - mean
+    for j in range(size):
+        result[j] = row[j] - mean
         variance += result[j] * result[j]
     scale = number(1 / math.sqrt(variance * share + epsilon))
-    for j in upto(size):
+    for j in range(size):
         result[j] *= scale
     return scale
 
 
 @njit(**PART | ANY_ORDER)
 def row_backward(
-    v: Any, scale: Any, gradient: Any, passed: Any, passing: bool, result: Any
+    v: Any, scale: Any, gradient: Any, grad_e: Any, passing: bool, result: Any
 ) -> None:
     """Write the gradient of e, given that of v and, if `passing`, another one to be added."""
     number, size = v.dtype.type, v.shape[0]
     share = number(1 / size)
     mean, along = number(0), number(0)
-    for j in upto(size):
+    for j in range(size):
         mean += gradient[j]
         along += gradient[j] * v[j]
     mean, along = mean * share, along * share
-    for j in upto(size):
+    for j in range(size):
         change = scale * (gradient[j] - mean - v[j] * along)
-        result[j] = passed[j] + change if passing else change
+        result[j] = grad_e[j] + change if passing else change
 
 
 @njit(**OPTIONS)
@@ -66,9 +65,9 @@ def backward(passing: bool) -> Callable[..., None]:
 
     @njit(**OPTIONS)
     def norm_backward(
-        v: Any, scales: Any, gradient: Any, passed: Any, out: Any, low: int, high: int
+        v: Any, scales: Any, gradient: Any, grad_e: Any, out: Any, low: int, high: int
     ) -> None:
         for i in range(low, high):
-            row_backward(v[i], scales[i], gradient[i], passed[i], passing, out[i])
+            row_backward(v[i], scales[i], gradient[i], grad_e[i], passing, out[i])
 
     return norm_backward

@@ -19,8 +19,8 @@ from undamped.kernels.reference import PositionVelocity, reference_linear_oscill
 from undamped.kernels.shared.allocate import contiguous_copy, empty
 from undamped.kernels.shared.call_checks import check_lengths, check_shapes
 from undamped.kernels.shared.chunks import ranges
-from undamped.kernels.shared.eager_function import eager_function
 from undamped.kernels.shared.lengths import remaining_by_column
+from undamped.kernels.shared.operator import ScanOperator
 from undamped.kernels.shared.threads import over_columns
 
 CHECKPOINT_EVERY = 512
@@ -67,8 +67,7 @@ def linear_oscillator_scan(
     way = implementation(inputs, coefficients, *state, gpu=True)
     if way == "reference":
         return reference_linear_oscillator_scan(inputs, coefficients, state, lengths)
-    run = {"operator": _scan, "numba": _eager_scan, "triton": _gpu_scan}[way]
-    outputs, position, velocity, *_ = run(inputs, coefficients, *state, reversible, lengths)
+    outputs, position, velocity, *_ = _scan(way, inputs, coefficients, *state, reversible, lengths)
     return outputs, (position, velocity)
 
 
@@ -89,8 +88,8 @@ def _forward(
     borders = z.new_empty(len(chunks), columns)
     if chunks:
         rows = [_rows(t) for t in (inputs, outputs)]
-        own = coefficients.detach().contiguous().numpy()
-        unused = np.zeros(columns, own.dtype)
+        constants = coefficients.detach().contiguous().numpy()
+        unused = np.zeros(columns, constants.dtype)
         for at, (start, stop) in enumerate(chunks):
             borders[at] = z.view(-1)
             masked, left = remaining_by_column(lengths, start, stop, inputs.shape[2], unused)
@@ -99,7 +98,7 @@ def _forward(
                 stop - start,
                 columns,
                 rows[0][start:stop],
-                own,
+                constants,
                 rows[1][start:stop],
                 x.view(-1).numpy(),
                 z.view(-1).numpy(),
@@ -112,35 +111,6 @@ def _forward(
 
 def _rows(tensor: Tensor) -> Any:
     return tensor.detach().contiguous().view(len(tensor), -1).numpy()
-
-
-def _results(
-    inputs: Tensor,
-    coefficients: Tensor,
-    position: Tensor,
-    velocity: Tensor,
-    reversible: bool,
-    lengths: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    return _forward(inputs, coefficients, position, velocity, reversible, lengths)[:3]
-
-
-_scan = torch.library.custom_op(
-    "undamped::linear_oscillator_scan", _results, mutates_args=(), device_types="cpu"
-)
-
-
-@_scan.register_fake
-def _scan_shapes(
-    inputs: Tensor,
-    coefficients: Tensor,
-    position: Tensor,
-    velocity: Tensor,
-    reversible: bool,
-    lengths: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    a, b, c = (like.new_empty(like.shape) for like in (inputs, position, velocity))
-    return a, b, c
 
 
 def _backward(
@@ -166,10 +136,10 @@ def _backward(
         borders = _forward(inputs, coefficients, position, velocity, reversible, lengths)[3]
     steps, columns = len(inputs), position.numel()
     rows = [_rows(t) for t in (inputs, outputs, grad_outputs, grad_inputs)]
-    own = coefficients.detach().contiguous().numpy()
-    unused = np.zeros(columns, own.dtype)
+    constants = coefficients.detach().contiguous().numpy()
+    unused = np.zeros(columns, constants.dtype)
     chunks = ranges(steps, CHECKPOINT_EVERY)
-    found = np.empty((1 if reversible else chunks[0][1], columns), own.dtype)
+    velocities = np.empty((1 if reversible else chunks[0][1], columns), constants.dtype)
     # Where velocities are run again, those at the end of a chunk come from there.
     z = borders[0].clone().numpy()
     sums = torch.zeros(4, columns, dtype=torch.float64, device="cpu")
@@ -185,8 +155,8 @@ def _backward(
                 columns,
                 rows[0][start:stop],
                 rows[1][start:stop],
-                own,
-                found[: stop - start],
+                constants,
+                velocities[: stop - start],
                 first,
                 z,
                 left,
@@ -196,9 +166,9 @@ def _backward(
             stop - start,
             columns,
             *(sequence[start:stop] for sequence in rows),
-            found[: stop - start],
+            velocities[: stop - start],
             first,
-            own,
+            constants,
             z,
             gx.view(-1).numpy(),
             gz.view(-1).numpy(),
@@ -209,69 +179,16 @@ def _backward(
     return grad_inputs, grad, gx, gz
 
 
-_scan_backward = torch.library.custom_op(
-    "undamped::linear_oscillator_scan_backward", _backward, mutates_args=(), device_types="cpu"
-)
-
-
-@_scan_backward.register_fake
-def _scan_backward_shapes(
-    grad_outputs: Tensor,
-    grad_position: Tensor,
-    grad_velocity: Tensor,
-    inputs: Tensor,
-    outputs: Tensor,
-    coefficients: Tensor,
-    position: Tensor,
-    velocity: Tensor,
-    borders: Tensor | None,
-    reversible: bool,
-    lengths: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    likes = (inputs, coefficients, position, velocity)
-    a, b, c, d = (like.new_empty(like.shape) for like in likes)
-    return a, b, c, d
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    sequence, coefficients, position, velocity, ctx.reversible, lengths = inputs
-    borders = dict(enumerate(output)).get(3)
-    if borders is not None:
-        ctx.mark_non_differentiable(borders)
-    ctx.save_for_backward(sequence, output[0], coefficients, position, velocity, borders, lengths)
-
-
-def _differentiate(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-    return _gradients(_scan_backward, ctx, grads)
-
-
-def _gradients(run: Any, ctx: Any, grads: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
-    *saved, lengths = ctx.saved_tensors
-    return (*run(*grads[:3], *saved, ctx.reversible, lengths), None, None)
-
-
-_scan.register_autograd(_differentiate, setup_context=_save)
-_eager_scan = eager_function(_forward, _save, lambda ctx, *grads: _gradients(_backward, ctx, grads))
-
-
-def _gpu_forward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    from undamped.kernels.linear import oscillator_gpu_scan
-
-    return oscillator_gpu_scan.forward(*arguments)
-
-
-@_scan.register_kernel("cuda")
-def _gpu_results(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return _gpu_forward(*arguments)[:3]
-
-
-@_scan_backward.register_kernel("cuda")
-def _gpu_backward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    from undamped.kernels.linear import oscillator_gpu_scan
-
-    return oscillator_gpu_scan.backward(*arguments)
-
-
-_gpu_scan = eager_function(
-    _gpu_forward, _save, lambda ctx, *grads: _gradients(_gpu_backward, ctx, grads)
+_scan = ScanOperator(
+    "linear_oscillator_scan",
+    _forward,
+    _backward,
+    outputs={
+        "outputs": "inputs",
+        "final_position": "position",
+        "final_velocity": "velocity",
+        "borders": None,  # their number is not known while a length is a symbol
+    },
+    gradients=("inputs", "coefficients", "position", "velocity"),
+    gpu="undamped.kernels.linear.oscillator_gpu_scan",
 )

@@ -42,7 +42,7 @@ def forward(masked: bool) -> Callable[..., None]:
     """z' = a z − k x + f u, x' = x + s z'; positions are written."""
 
     @njit(**OPTIONS)
-    def driven_forward(
+    def forced_forward(
         inputs: Any,  # (steps, columns)
         coefficients: Any,  # (a, k, f, s; hidden)
         outputs: Any,  # (steps, columns)
@@ -74,7 +74,7 @@ def forward(masked: bool) -> Callable[..., None]:
             for j in range(width):
                 x[at + j], z[at + j] = block[X + j], block[Z + j]
 
-    return driven_forward
+    return forced_forward
 
 
 @cache
@@ -118,7 +118,7 @@ def backward(reversible: bool, masked: bool) -> Callable[..., None]:
     """Gradients from the end to the start; `reversible` where every a is one."""
 
     @njit(**OPTIONS)
-    def driven_backward(
+    def forced_backward(
         inputs: Any,
         outputs: Any,
         grad: Any,
@@ -177,4 +177,4 @@ def backward(reversible: bool, masked: bool) -> Callable[..., None]:
                 for k in range(4):
                     sums[k, at + j] += block[GA + k * BLOCK + j]
 
-    return driven_backward
+    return forced_backward

@@ -16,7 +16,7 @@ from undamped.kernels.linear.gpu import chunk_of, store_summary
 
 
 @triton.jit(do_not_specialize=["steps"])
-def driven_forward(
+def forced_forward(
     inputs,  # (steps, columns)
     coefficients,  # (a, k, f, s; hidden)
     outputs,  # (steps, columns)
@@ -38,26 +38,26 @@ def driven_forward(
     """z' = a z − k x + f u, x' = x + s z'; with VELOCITIES those before every step are written."""
     b = tl.program_id(0)
     h = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    here = h < hidden
+    inside = h < hidden
     at = tl.cast(b, tl.int64) * hidden
     begin, count, live = chunk_of(lengths, b, steps, chunk, LENGTHS)
-    place = tl.cast(tl.program_id(2), tl.int64) * columns + at
+    summary_at = tl.cast(tl.program_id(2), tl.int64) * columns + at
     row = inputs + begin * columns + at
     out = outputs + begin * columns + at
-    a = tl.load(coefficients + h, mask=here, other=0.0)
-    k = tl.load(coefficients + hidden + h, mask=here, other=0.0)
-    f = tl.load(coefficients + 2 * hidden + h, mask=here, other=0.0)
-    s = tl.load(coefficients + 3 * hidden + h, mask=here, other=0.0)
+    a = tl.load(coefficients + h, mask=inside, other=0.0)
+    k = tl.load(coefficients + hidden + h, mask=inside, other=0.0)
+    f = tl.load(coefficients + 2 * hidden + h, mask=inside, other=0.0)
+    s = tl.load(coefficients + 3 * hidden + h, mask=inside, other=0.0)
     x, z = tl.zeros_like(a), tl.zeros_like(a)
     p0, p1, p2, p3 = x + 1.0, x, x, x + 1.0
     if not SUMMARY:
-        x = tl.load(starts + 2 * (place + h), mask=here, other=0.0)
-        z = tl.load(starts + 2 * (place + h) + 1, mask=here, other=0.0)
+        x = tl.load(starts + 2 * (summary_at + h), mask=inside, other=0.0)
+        z = tl.load(starts + 2 * (summary_at + h) + 1, mask=inside, other=0.0)
     for _ in tl.range(0, live, num_stages=STAGES):
-        u = tl.load(row + h, mask=here, other=0.0)
+        u = tl.load(row + h, mask=inside, other=0.0)
         row += columns
         if VELOCITIES:
-            tl.store(out + h, z, mask=here)
+            tl.store(out + h, z, mask=inside)
         z = a * z + (f * u - k * x)
         x = x + s * z
         if SUMMARY:
@@ -67,23 +67,23 @@ def driven_forward(
             p1 = p1 + s * p3
         else:
             if not VELOCITIES:
-                tl.store(out + h, x, mask=here)
+                tl.store(out + h, x, mask=inside)
             out += columns
     if SUMMARY:
-        store_summary(ends, products, place, h, here, x, z, p0, p1, p2, p3)
+        store_summary(ends, products, summary_at, h, inside, x, z, p0, p1, p2, p3)
     else:
         if not VELOCITIES:
             if LENGTHS:
                 for _ in tl.range(live, count):
-                    tl.store(out + h, tl.zeros_like(x), mask=here)
+                    tl.store(out + h, tl.zeros_like(x), mask=inside)
                     out += columns
             if tl.program_id(2) == tl.num_programs(2) - 1:
-                tl.store(final + 2 * (at + h), x, mask=here)
-                tl.store(final + 2 * (at + h) + 1, z, mask=here)
+                tl.store(final + 2 * (at + h), x, mask=inside)
+                tl.store(final + 2 * (at + h) + 1, z, mask=inside)
 
 
 @triton.jit(do_not_specialize=["steps"])
-def driven_backward(
+def forced_backward(
     inputs,
     outputs,
     velocities,  # (steps, columns), before every step
@@ -109,37 +109,37 @@ def driven_backward(
     """Gradients from the end to the start."""
     b = tl.program_id(0)
     h = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    here = h < hidden
+    inside = h < hidden
     at = tl.cast(b, tl.int64) * hidden
     begin, count, live = chunk_of(lengths, b, steps, chunk, LENGTHS)
     number = tl.cast(tl.program_id(2), tl.int64)
-    place = number * columns + at
+    summary_at = number * columns + at
     last = (begin + live - 1) * columns + at
     row = inputs + last
     before = outputs + last - columns
     velocity = velocities + last
-    given = grad + last
+    grad_row = grad + last
     out = grad_inputs + last
-    a = tl.load(coefficients + h, mask=here, other=0.0)
-    k = tl.load(coefficients + hidden + h, mask=here, other=0.0)
-    f = tl.load(coefficients + 2 * hidden + h, mask=here, other=0.0)
-    s = tl.load(coefficients + 3 * hidden + h, mask=here, other=0.0)
-    nothing = tl.zeros_like(a)
-    gx, gz = nothing, nothing
-    p0, p1, p2, p3 = nothing + 1.0, nothing, nothing, nothing + 1.0
-    ga, gk, gf, gs = nothing, nothing, nothing, nothing
+    a = tl.load(coefficients + h, mask=inside, other=0.0)
+    k = tl.load(coefficients + hidden + h, mask=inside, other=0.0)
+    f = tl.load(coefficients + 2 * hidden + h, mask=inside, other=0.0)
+    s = tl.load(coefficients + 3 * hidden + h, mask=inside, other=0.0)
+    zeros = tl.zeros_like(a)
+    gx, gz = zeros, zeros
+    p0, p1, p2, p3 = zeros + 1.0, zeros, zeros, zeros + 1.0
+    ga, gk, gf, gs = zeros, zeros, zeros, zeros
     if not SUMMARY:
-        gx = tl.load(starts + 2 * (place + h), mask=here, other=0.0)
-        gz = tl.load(starts + 2 * (place + h) + 1, mask=here, other=0.0)
+        gx = tl.load(starts + 2 * (summary_at + h), mask=inside, other=0.0)
+        gz = tl.load(starts + 2 * (summary_at + h) + 1, mask=inside, other=0.0)
         if LENGTHS:
             spare = grad_inputs + (begin + live) * columns + at
             for _ in tl.range(live, count):
-                tl.store(spare + h, nothing, mask=here)
+                tl.store(spare + h, zeros, mask=inside)
                 spare += columns
-    begin_position = tl.load(first + at + h, mask=here, other=0.0)
+    begin_position = tl.load(first + at + h, mask=inside, other=0.0)
     for back in tl.range(0, live, num_stages=STAGES):
-        gx += tl.load(given + h, mask=here, other=0.0)
-        given -= columns
+        gx += tl.load(grad_row + h, mask=inside, other=0.0)
+        grad_row -= columns
         gz += s * gx
         if SUMMARY:
             p2 += s * p0
@@ -153,11 +153,11 @@ def driven_backward(
             x0 = tl.load(before + h, mask=h < width, other=0.0)
             x0 = tl.where(h < width, x0, begin_position)
             before -= columns
-            u = tl.load(row + h, mask=here, other=0.0)
+            u = tl.load(row + h, mask=inside, other=0.0)
             row -= columns
-            z0 = tl.load(velocity + h, mask=here, other=0.0)
+            z0 = tl.load(velocity + h, mask=inside, other=0.0)
             velocity -= columns
-            tl.store(out + h, f * gz, mask=here)
+            tl.store(out + h, f * gz, mask=inside)
             out -= columns
             ga += gz * z0
             gk -= gz * x0
@@ -166,13 +166,13 @@ def driven_backward(
         gx -= k * gz
         gz = a * gz
     if SUMMARY:
-        store_summary(ends, products, place, h, here, gx, gz, p0, p1, p2, p3)
+        store_summary(ends, products, summary_at, h, inside, gx, gz, p0, p1, p2, p3)
     else:
         total = sums + number * 4 * columns + at + h
-        tl.store(total, ga, mask=here)
-        tl.store(total + columns, gk, mask=here)
-        tl.store(total + 2 * columns, gf, mask=here)
-        tl.store(total + 3 * columns, gs, mask=here)
+        tl.store(total, ga, mask=inside)
+        tl.store(total + columns, gk, mask=inside)
+        tl.store(total + 2 * columns, gf, mask=inside)
+        tl.store(total + 3 * columns, gs, mask=inside)
         if tl.program_id(2) == 0:
-            tl.store(final + 2 * (at + h), gx, mask=here)
-            tl.store(final + 2 * (at + h) + 1, gz, mask=here)
+            tl.store(final + 2 * (at + h), gx, mask=inside)
+            tl.store(final + 2 * (at + h) + 1, gz, mask=inside)

@@ -26,22 +26,22 @@ def forward(
     The last, (chunks, batch, hidden, 2), is for the backward pass, which is the same whether or
     not something is damped.
     """
-    u, own = inputs.detach().contiguous(), coefficients.detach().contiguous()
+    u, constants = inputs.detach().contiguous(), coefficients.detach().contiguous()
     first = torch.stack([position.detach(), velocity.detach()], -1)
     if not u.numel():
         return torch.empty_like(u), first[..., 0].clone(), first[..., 1].clone(), first[None][:0]
     outputs, final = torch.empty_like(u), torch.empty_like(first)
     masked, ends = lengths_or(lengths, first)
-    arguments, grid, sizes = (u, own, outputs), *_sizes(u)
+    arguments, grid, sizes = (u, constants, outputs), *_sizes(u)
     choices = {"LENGTHS": masked, "VELOCITIES": False}
     starts = first.unsqueeze(0)
     if grid[2] > 1:
         summands, factors = summaries(first, grid[2], True)
         rest = (first, final, summands, factors, ends, *sizes)
-        launch(kernels.driven_forward, grid, (*arguments, *rest), SUMMARY=True, **choices)
+        launch(kernels.forced_forward, grid, (*arguments, *rest), SUMMARY=True, **choices)
         starts = from_chunk_to_chunk(summands[:-1], factors[:-1], first)
     rest = (starts, final, starts, starts, ends, *sizes)
-    launch(kernels.driven_forward, grid, (*arguments, *rest), SUMMARY=False, **choices)
+    launch(kernels.forced_forward, grid, (*arguments, *rest), SUMMARY=False, **choices)
     x, z = (contiguous_copy(part) for part in final.unbind(-1))
     return outputs, x, z, starts
 
@@ -66,24 +66,38 @@ def backward(
         return torch.empty_like(inputs), torch.zeros_like(coefficients), x, z
     if borders is None:
         borders = forward(inputs, coefficients, position, velocity, reversible, lengths)[3]
-    u, own = inputs.detach().contiguous(), coefficients.detach().contiguous()
-    found, grad_inputs, final = torch.empty_like(u), torch.empty_like(u), torch.empty_like(incoming)
+    u, constants = inputs.detach().contiguous(), coefficients.detach().contiguous()
+    velocities, grad_inputs, final = (
+        torch.empty_like(u),
+        torch.empty_like(u),
+        torch.empty_like(incoming),
+    )
     masked, ends = lengths_or(lengths, incoming)
     grid, sizes = _sizes(u)
-    rest: tuple[Any, ...] = (u, own, found, borders, final, borders, borders, ends, *sizes)
-    launch(kernels.driven_forward, grid, rest, SUMMARY=False, VELOCITIES=True, LENGTHS=masked)
-    begin, given = position.detach().contiguous(), grad_outputs.contiguous()
-    arguments = (u, outputs.detach().contiguous(), found, given, grad_inputs, begin, own)
+    rest: tuple[Any, ...] = (
+        u,
+        constants,
+        velocities,
+        borders,
+        final,
+        borders,
+        borders,
+        ends,
+        *sizes,
+    )
+    launch(kernels.forced_forward, grid, rest, SUMMARY=False, VELOCITIES=True, LENGTHS=masked)
+    begin, grads = position.detach().contiguous(), grad_outputs.contiguous()
+    arguments = (u, outputs.detach().contiguous(), velocities, grads, grad_inputs, begin, constants)
     sums = u.new_empty(grid[2], 4, *u.shape[1:])
     starts = incoming.unsqueeze(0)
     if grid[2] > 1:
         summands, factors = summaries(incoming, grid[2], True)
         rest = (incoming, final, sums, summands, factors, ends, *sizes)
-        launch(kernels.driven_backward, grid, (*arguments, *rest), SUMMARY=True, LENGTHS=masked)
+        launch(kernels.forced_backward, grid, (*arguments, *rest), SUMMARY=True, LENGTHS=masked)
         backwards = summands[1:].flip(0), factors[1:].flip(0)
         starts = from_chunk_to_chunk(*backwards, incoming).flip(0)
     rest = (starts, final, sums, starts, starts, ends, *sizes)
-    launch(kernels.driven_backward, grid, (*arguments, *rest), SUMMARY=False, LENGTHS=masked)
+    launch(kernels.forced_backward, grid, (*arguments, *rest), SUMMARY=False, LENGTHS=masked)
     grad = sums.sum((0, 2), dtype=torch.float64).to(coefficients.dtype)
     x, z = (contiguous_copy(part) for part in final.unbind(-1))
     return grad_inputs, grad, x, z

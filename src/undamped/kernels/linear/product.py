@@ -11,10 +11,10 @@ from torch.nn import functional as F
 from undamped.kernels.dispatch import implementation
 from undamped.kernels.linear.rows import rows_of
 from undamped.kernels.shared.allocate import empty
-from undamped.kernels.shared.eager_function import eager_function
+from undamped.kernels.shared.operator import eager_function
 
 
-def kept_product(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+def stored_product(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """Return x Wᵀ, and x for whoever needs it too: the product's gradient is added to theirs.
 
     Added in place: the second result has to be read by one function alone, which makes a gradient
@@ -42,20 +42,20 @@ def _save(ctx: Any, inputs: tuple[Tensor, Tensor], outputs: tuple[Tensor, Tensor
 
 
 def _backward(
-    ctx: Any, gradient: Tensor | None, passed: Tensor | None
+    ctx: Any, gradient: Tensor | None, grad_x: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
     if gradient is None:
-        return passed, None
+        return grad_x, None
     x, weight = ctx.saved_tensors
-    given = rows_of(gradient)
-    of_weight = given.t() @ rows_of(x) if ctx.needs_input_grad[1] else None
+    grads = rows_of(gradient)
+    of_weight = grads.t() @ rows_of(x) if ctx.needs_input_grad[1] else None
     if not ctx.needs_input_grad[0]:
         return None, of_weight
-    if passed is None:
-        found = torch.mm(given, weight, out=empty((len(given), x.shape[-1]), given))
+    if grad_x is None:
+        result = torch.mm(grads, weight, out=empty((len(grads), x.shape[-1]), grads))
     else:
-        found = rows_of(passed).addmm_(given, weight)
-    return found.view(x.shape), of_weight
+        result = rows_of(grad_x).addmm_(grads, weight)
+    return result.view(x.shape), of_weight
 
 
 _eager = eager_function(_forward, _save, _backward)

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from undamped.kernels.dispatch import implementation
 from undamped.kernels.linear.rows import rows_of
 from undamped.kernels.shared.allocate import empty
-from undamped.kernels.shared.eager_function import eager_function
+from undamped.kernels.shared.operator import eager_function
 from undamped.kernels.shared.threads import over_columns
 
 
@@ -37,11 +37,13 @@ def read_and_pass(s: Tensor, u: Tensor, weight: Tensor, factor: Tensor) -> Tenso
 def _forward(s: Tensor, u: Tensor, weight: Tensor, factor: Tensor) -> Tensor:
     from undamped.kernels.linear import reading_compiled as kernels
 
-    shown, passed = rows_of(s), rows_of(u)
-    out = empty(passed.shape, passed)
-    torch.mm(shown, weight.detach().t(), out=out)
-    own = factor.detach().contiguous().numpy()
-    over_columns(kernels.add_scaled, passed.shape[1], len(passed), own, passed.numpy(), out.numpy())
+    states, inputs = rows_of(s), rows_of(u)
+    out = empty(inputs.shape, inputs)
+    torch.mm(states, weight.detach().t(), out=out)
+    factors = factor.detach().contiguous().numpy()
+    over_columns(
+        kernels.add_scaled, inputs.shape[1], len(inputs), factors, inputs.numpy(), out.numpy()
+    )
     return out.view(u.shape)
 
 
@@ -53,20 +55,20 @@ def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     from undamped.kernels.linear import reading_compiled as kernels
 
     s, u, weight, factor = ctx.saved_tensors
-    given, passed = rows_of(gradient), rows_of(u)
-    of_passed, sums = empty(passed.shape, passed), np.zeros(passed.shape[1])
+    grads, inputs = rows_of(gradient), rows_of(u)
+    of_passed, sums = empty(inputs.shape, inputs), np.zeros(inputs.shape[1])
     over_columns(
         kernels.add_scaled_backward,
-        len(passed),
-        passed.shape[1],
+        len(inputs),
+        inputs.shape[1],
         factor.detach().contiguous().numpy(),
-        passed.numpy(),
-        given.numpy(),
+        inputs.numpy(),
+        grads.numpy(),
         of_passed.numpy(),
         sums,
     )
-    of_shown = torch.mm(given, weight.detach(), out=empty(rows_of(s).shape, given))
-    of_weight = given.t() @ rows_of(s)
+    of_shown = torch.mm(grads, weight.detach(), out=empty(rows_of(s).shape, grads))
+    of_weight = grads.t() @ rows_of(s)
     of_factor = torch.from_numpy(sums).to(factor.dtype)
     return of_shown.view(s.shape), of_passed.view(u.shape), of_weight, of_factor
 

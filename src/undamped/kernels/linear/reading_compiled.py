@@ -17,9 +17,9 @@ SUMMED = 256
 def add_scaled(factor: Any, rows: Any, out: Any, low: int, high: int) -> None:
     """Add factor ⊙ rows to `out`, for a range of rows."""
     for i in range(low, high):
-        given, result = rows[i], out[i]
+        row, result = rows[i], out[i]
         for j in range(factor.shape[0]):
-            result[j] += factor[j] * given[j]
+            result[j] += factor[j] * row[j]
 
 
 @njit(**OPTIONS)
@@ -28,15 +28,15 @@ def add_scaled_backward(
 ) -> None:
     """Write the gradient of `rows`, add that of the factor to `sums`; for a range of features."""
     width = high - low
-    own, total = factor[low:high], np.empty(width, rows.dtype)
+    factors, total = factor[low:high], np.empty(width, rows.dtype)
     for start in range(0, rows.shape[0], SUMMED):
         for j in range(width):
             total[j] = 0
         for i in range(start, min(start + SUMMED, rows.shape[0])):
-            given, passed, result = gradient[i, low:high], rows[i, low:high], of_rows[i, low:high]
+            grad, row, result = gradient[i, low:high], rows[i, low:high], of_rows[i, low:high]
             for j in range(width):
-                total[j] += given[j] * passed[j]
+                total[j] += grad[j] * row[j]
             for j in range(width):
-                result[j] = own[j] * given[j]
+                result[j] = factors[j] * grad[j]
         for j in range(width):
             sums[low + j] += total[j]

@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped._base.errors import ShapeError, explain
+from undamped._base.errors import ShapeError
 from undamped.kernels.dispatch import implementation
 from undamped.kernels.reference import reference_linear_scan
 from undamped.kernels.shared.allocate import contiguous_copy, empty
 from undamped.kernels.shared.call_checks import check_lengths
 from undamped.kernels.shared.chunks import ranges
-from undamped.kernels.shared.eager_function import eager_function
 from undamped.kernels.shared.lengths import remaining_by_column
+from undamped.kernels.shared.operator import ScanOperator
 from undamped.kernels.shared.threads import over_columns
 
 SUMMED_STEPS = 1024
@@ -57,12 +57,8 @@ def linear_scan(
         kind = torch.promote_types(inputs.dtype, coefficients.dtype)
         if torch.promote_types(kind, state.dtype) != kind:
             raise ShapeError(
-                explain(
-                    "linear_scan state",
-                    expected=f"numbers that {kind} can hold, the type of inputs and coefficients",
-                    got=state.dtype,
-                    remedy="Convert the inputs by .to(state.dtype), or the state.",
-                )
+                f"linear_scan: the state is {state.dtype}, but inputs and coefficients are {kind}. "
+                "Convert the inputs by .to(state.dtype), or the state."
             )
         u, a, h = (
             torch.view_as_real(t.to(kind).resolve_conj()) for t in (inputs, coefficients, state)
@@ -74,30 +70,28 @@ def linear_scan(
     way = implementation(inputs, coefficients, state, gpu=True)
     if way == "reference":
         return reference_linear_scan(inputs, coefficients, state, lengths)
-    run = {"operator": _scan, "numba": _eager_scan, "triton": _gpu_scan}[way]
-    return run(inputs, coefficients, state, lengths)
+    return _scan(way, inputs, coefficients, state, lengths)
 
 
 def _form(inputs: Tensor, coefficients: Tensor, state: Tensor) -> Form:
     """Say what the units are, or that the shapes do not fit each other."""
-    shape, own = tuple(inputs.shape), tuple(coefficients.shape)
+    shape, coefficient_shape = tuple(inputs.shape), tuple(coefficients.shape)
     forms: dict[Form, tuple[int, ...]] = {"numbers": ()} if len(shape) == 3 else {}
     if len(shape) == 4 and shape[3] == 2:
         forms = {"complex": (2,), "matrices": (2, 2)}
     for form, tail in forms.items():
         # By their numbers of dimensions first: a compiler would take note of every comparison.
         fixed, stepwise = shape[2:3] + tail, shape[:3] + tail
-        fits = own == (fixed if len(own) == len(fixed) else stepwise)
-        if len(own) in (len(fixed), len(stepwise)) and fits and tuple(state.shape) == shape[1:]:
+        fits = coefficient_shape == (fixed if len(coefficient_shape) == len(fixed) else stepwise)
+        if (
+            len(coefficient_shape) in (len(fixed), len(stepwise))
+            and fits
+            and tuple(state.shape) == shape[1:]
+        ):
             return form
     raise ShapeError(
-        explain(
-            "linear_scan",
-            expected="inputs (time, batch, hidden) with coefficients (hidden,) or (time, batch, "
-            "hidden), or pairs with complex numbers or 2×2 matrices, and a state like one step",
-            got=f"{shape}, {own} and {tuple(state.shape)}",
-            remedy="See help(linear_scan) for the shapes.",
-        )
+        f"linear_scan: the shapes {shape} of inputs, {coefficient_shape} of coefficients and "
+        f"{tuple(state.shape)} of the state do not fit. See help(linear_scan)."
     )
 
 
@@ -134,17 +128,17 @@ def _arrays(inputs: Tensor, coefficients: Tensor, state: Tensor) -> _Arrays:
     plain = coefficients.detach().contiguous()
     per_step = plain.dim() >= inputs.dim()
     steps, columns = inputs.shape[0], inputs.shape[1] * hidden
-    nothing = plain.new_empty((1, 0)).numpy()
+    unused = plain.new_empty((1, 0)).numpy()
     if form == "numbers":
-        fixed = nothing[0] if per_step else plain.numpy()
+        fixed = unused[0] if per_step else plain.numpy()
     elif per_step:
-        fixed = np.zeros((1, 4), nothing.dtype)  # which nobody reads
+        fixed = np.zeros((1, 4), unused.dtype)  # which nobody reads
     elif form == "complex":
         a, b = plain.unbind(-1)
         fixed = torch.stack([a, -b, b, a], -1).numpy()
     else:
         fixed = plain.view(hidden, 4).numpy()
-    stepwise = plain.view(steps, -1).numpy() if per_step else nothing
+    stepwise = plain.view(steps, -1).numpy() if per_step else unused
     return _Arrays(form, per_step, fixed, stepwise, steps, columns, hidden)
 
 
@@ -153,33 +147,21 @@ def _forward(
 ) -> tuple[Tensor, Tensor]:
     outputs, final = empty(inputs.shape, inputs), contiguous_copy(state)
     if outputs.numel():
-        own = _arrays(inputs, coefficients, state)
-        unused = np.zeros(own.columns, own.stepwise.dtype)
-        masked, remaining = remaining_by_column(lengths, 0, own.steps, own.hidden, unused)
+        arrays = _arrays(inputs, coefficients, state)
+        unused = np.zeros(arrays.columns, arrays.stepwise.dtype)
+        masked, remaining = remaining_by_column(lengths, 0, arrays.steps, arrays.hidden, unused)
         over_columns(
-            own.kernel("forward", masked),
-            own.steps,
-            own.columns,
-            own.rows(inputs),
-            own.fixed,
-            own.stepwise,
-            own.rows(outputs),
-            own.of_columns(final),
+            arrays.kernel("forward", masked),
+            arrays.steps,
+            arrays.columns,
+            arrays.rows(inputs),
+            arrays.fixed,
+            arrays.stepwise,
+            arrays.rows(outputs),
+            arrays.of_columns(final),
             remaining,
         )
     return outputs, final
-
-
-_scan = torch.library.custom_op(
-    "undamped::linear_scan", _forward, mutates_args=(), device_types="cpu"
-)
-
-
-@_scan.register_fake
-def _scan_shapes(
-    inputs: Tensor, coefficients: Tensor, state: Tensor, lengths: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    return inputs.new_empty(inputs.shape), state.new_empty(state.shape)
 
 
 def _backward(
@@ -193,32 +175,32 @@ def _backward(
     grad_inputs, gradient = empty(outputs.shape, outputs), contiguous_copy(grad_state)
     if not outputs.numel():
         return grad_inputs, torch.zeros_like(coefficients), gradient
-    own = _arrays(outputs, coefficients, state)
-    per_step = empty(coefficients.shape, coefficients) if own.per_step else None
-    nothing = own.stepwise[:, :0] if own.per_step else own.stepwise
-    rows = [own.rows(t) for t in (outputs, grad_outputs, grad_inputs)]
-    written = nothing if per_step is None else per_step.view(own.steps, -1).numpy()
-    numbers = () if own.form == "numbers" else (4,)
-    sums = torch.zeros((*numbers, own.columns), dtype=torch.float64, device="cpu")
-    unused = np.zeros(own.columns, own.stepwise.dtype)
+    arrays = _arrays(outputs, coefficients, state)
+    per_step = empty(coefficients.shape, coefficients) if arrays.per_step else None
+    no_rows = arrays.stepwise[:, :0] if arrays.per_step else arrays.stepwise
+    rows = [arrays.rows(t) for t in (outputs, grad_outputs, grad_inputs)]
+    grad_stepwise = no_rows if per_step is None else per_step.view(arrays.steps, -1).numpy()
+    numbers = () if arrays.form == "numbers" else (4,)
+    sums = torch.zeros((*numbers, arrays.columns), dtype=torch.float64, device="cpu")
+    unused = np.zeros(arrays.columns, arrays.stepwise.dtype)
     begin = state.detach().contiguous().view(-1).numpy()
-    for start, stop in reversed(ranges(own.steps, SUMMED_STEPS)):
-        masked, remaining = remaining_by_column(lengths, start, stop, own.hidden, unused)
+    for start, stop in reversed(ranges(arrays.steps, SUMMED_STEPS)):
+        masked, remaining = remaining_by_column(lengths, start, stop, arrays.hidden, unused)
         over_columns(
-            own.kernel("backward", masked),
+            arrays.kernel("backward", masked),
             stop - start,
-            own.columns,
+            arrays.columns,
             *(sequence[start:stop] for sequence in rows),
             rows[0][start - 1] if start else begin,
-            own.fixed,
-            own.stepwise[start:stop] if own.per_step else own.stepwise,
-            own.of_columns(gradient),
+            arrays.fixed,
+            arrays.stepwise[start:stop] if arrays.per_step else arrays.stepwise,
+            arrays.of_columns(gradient),
             sums.numpy(),
-            written[start:stop] if own.per_step else written,
+            grad_stepwise[start:stop] if arrays.per_step else grad_stepwise,
             remaining,
         )
     if per_step is None:
-        per_step = _summed(sums, own.form, coefficients)
+        per_step = _summed(sums, arrays.form, coefficients)
     return grad_inputs, per_step, gradient
 
 
@@ -232,53 +214,11 @@ def _summed(sums: Tensor, form: Form, coefficients: Tensor) -> Tensor:
     return total.to(coefficients.dtype)
 
 
-_scan_backward = torch.library.custom_op(
-    "undamped::linear_scan_backward", _backward, mutates_args=(), device_types="cpu"
-)
-
-
-@_scan_backward.register_fake
-def _scan_backward_shapes(
-    grad_outputs: Tensor,
-    grad_state: Tensor,
-    outputs: Tensor,
-    coefficients: Tensor,
-    state: Tensor,
-    lengths: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    a, b, c = (like.new_empty(like.shape) for like in (outputs, coefficients, state))
-    return a, b, c
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    _, coefficients, state, lengths = inputs
-    ctx.save_for_backward(output[0], coefficients, state, lengths)
-
-
-def _differentiate(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-    return (*_scan_backward(*grads, *ctx.saved_tensors), None)
-
-
-_scan.register_autograd(_differentiate, setup_context=_save)
-_eager_scan = eager_function(
-    _forward, _save, lambda ctx, *grads: (*_backward(*grads, *ctx.saved_tensors), None)
-)
-
-
-@_scan.register_kernel("cuda")
-def _gpu_forward(*arguments: Any) -> tuple[Tensor, Tensor]:
-    from undamped.kernels.linear import gpu_scan
-
-    return gpu_scan.forward(*arguments)
-
-
-@_scan_backward.register_kernel("cuda")
-def _gpu_backward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    from undamped.kernels.linear import gpu_scan
-
-    return gpu_scan.backward(*arguments)
-
-
-_gpu_scan = eager_function(
-    _gpu_forward, _save, lambda ctx, *grads: (*_gpu_backward(*grads, *ctx.saved_tensors), None)
+_scan = ScanOperator(
+    "linear_scan",
+    _forward,
+    _backward,
+    outputs={"outputs": "inputs", "final": "state"},
+    gradients=("inputs", "coefficients", "state"),
+    gpu="undamped.kernels.linear.gpu_scan",
 )

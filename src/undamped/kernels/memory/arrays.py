@@ -79,17 +79,17 @@ class Gradients(NamedTuple):
     cells: Any
 
 
-class Room(NamedTuple):
-    """To work in: an array that a loop makes takes longer to compile."""
+class Buffers(NamedTuple):
+    """Arrays to work in: one that a loop allocates takes longer to compile."""
 
     total: Any
     """(product,) in the forward pass, (hidden,) in the backward pass."""
     row: Any
     """(hidden,), the context of a sample; in the backward pass (slots + steps,), for slopes."""
-    alone: Any
-    """(2, hidden), what the expected input would have brought; (samples, hidden) on the way back,
-    for products."""
-    parts: Any
+    rows: Any
+    """(2, hidden), the state that the expected input leads to; in the backward pass (samples,
+    hidden), for products."""
+    halves: Any
     """(samples, 2 · hidden), gradients of state and context, in the backward pass."""
 
 
@@ -102,6 +102,49 @@ class Memory(NamedTuple):
     kept_score: Any
     expected: Any
     """(samples, product), the input that is expected, projected, less the projection of zeros."""
+
+
+class ForwardChunk(NamedTuple):
+    """The arguments of the loop over a chunk of time in the forward pass."""
+
+    blas: int
+    begin: int
+    """The first step."""
+    choices: Choices
+    weights: Weights
+    arrays: Arrays
+    memory: Memory
+    projected: Any
+    """(steps, samples, product)."""
+    product: Any
+    """(samples, product + query), to work in."""
+    joined: Any
+    """(samples, 2 · hidden), states and contexts that a learned mixture reads."""
+    alive: Any
+    """(samples,), how many steps each sequence has."""
+    buffers: Buffers
+
+
+class BackwardChunk(NamedTuple):
+    """The same in the backward pass."""
+
+    blas: int
+    begin: int
+    choices: Choices
+    weights: Weights
+    arrays: Arrays
+    gradients: Gradients
+    output_gradient: Any
+    """(steps, samples, hidden)."""
+    product: Any
+    """(steps, samples, product + query), with the projected input added."""
+    product_gradient: Any
+    """To be filled, alike."""
+    joined: Any
+    """(steps, samples, 3 · hidden), to be filled where a mixture is learned: states, contexts and
+    the gradients of what was mixed."""
+    alive: Any
+    buffers: Buffers
 
 
 @njit(**(PART | {"inline": "always"}))  # what makes no arrays cannot return any either

@@ -15,6 +15,7 @@ from torch import Tensor
 from undamped.kernels.memory.plan import TENSORS, Marks, Plan
 from undamped.kernels.memory.scan import run_shares, summed_gradients
 from undamped.kernels.memory.share import Share
+from undamped.kernels.shared.operator import ScanOperator
 
 
 def scan_by_operator(
@@ -25,7 +26,7 @@ def scan_by_operator(
     given = [tensors.get(name, x.new_empty(0)) for name in TENSORS]
     # Nothing is differentiated through marks.
     known = [tensor.detach() for tensor in (marks.scores, marks.seen, marks.expected)]
-    output, *final = _memory_scan(choices, x, given, known, plan.lengths)
+    output, *final = _memory_scan("operator", choices, x, given, known, plan.lengths)
     return output, dict(zip(Share.finals, final, strict=True))
 
 
@@ -44,8 +45,7 @@ def _shares(
         return run_shares(Share, plan, x.detach(), Marks(*marks), named)
 
 
-@torch.library.custom_op("undamped::memory_scan", mutates_args=(), device_types="cpu")
-def _memory_scan(
+def _forward(
     choices: Sequence[int],
     x: Tensor,
     tensors: Sequence[Tensor],
@@ -53,23 +53,16 @@ def _memory_scan(
     lengths: Tensor | None,
 ) -> List[Tensor]:  # noqa: UP006 (torch 2.6 reads no other spelling)
     _, output, final = _shares(choices, x, tensors, marks, lengths)
-    # An operator's answers share no memory, which outputs and a memory of all states do.
+    # The results of an operator share no memory, which outputs and a memory of all states do.
     return [output.contiguous().clone(), *final]
 
 
-@_memory_scan.register_fake
-def _memory_scan_shapes(
-    choices: Sequence[int],
-    x: Tensor,
-    tensors: Sequence[Tensor],
-    marks: Sequence[Tensor],
-    lengths: Tensor | None,
-) -> list[Tensor]:
+def _outputs(inputs: Any) -> list[Tensor]:
+    x, (mixed, cell, slots, *_) = inputs.x, inputs.tensors
+    scores, _, expected = inputs.marks
     steps, batch = x.shape[:2]
-    mixed, cell, slots = tensors[:3]
-    scores, _, expected = marks
-    hidden, grows = mixed.shape[1], choices[3] < 0
-    count = slots.shape[0] + steps if grows else choices[4] + choices[5]
+    hidden, grows = mixed.shape[1], inputs.choices[3] < 0
+    count = slots.shape[0] + steps if grows else inputs.choices[4] + inputs.choices[5]
     return [
         x.new_empty(steps, batch, hidden),
         mixed.new_empty(mixed.shape),
@@ -81,53 +74,24 @@ def _memory_scan_shapes(
     ]
 
 
-@torch.library.custom_op("undamped::memory_scan_backward", mutates_args=(), device_types="cpu")
-def _memory_scan_backward(
+def _backward(
+    grad_results: Sequence[Tensor],
     choices: Sequence[int],
     x: Tensor,
     tensors: Sequence[Tensor],
     marks: Sequence[Tensor],
     lengths: Tensor | None,
-    gradients: Sequence[Tensor],
 ) -> List[Tensor]:  # noqa: UP006 (torch 2.6 reads no other spelling)
     shares, _, _ = _shares(choices, x, tensors, marks, lengths)
     with torch.no_grad():
-        sums = summed_gradients(shares, [part.detach() for part in gradients])
-    found = [sums.get(name) for name in TENSORS]
-    return [
-        sums["x"].contiguous().clone(),
-        *(
-            torch.zeros_like(tensor) if part is None else part.contiguous().clone()
-            for tensor, part in zip(tensors, found, strict=True)
-        ),
+        sums = summed_gradients(shares, [g.detach() for g in grad_results[: 1 + Share.carried]])
+    gradients = [
+        sums.get(name, torch.zeros_like(tensor))
+        for name, tensor in zip(TENSORS, tensors, strict=True)
     ]
+    return [gradient.contiguous().clone() for gradient in (sums["x"], *gradients)]
 
 
-@_memory_scan_backward.register_fake
-def _memory_scan_backward_shapes(
-    choices: Sequence[int],
-    x: Tensor,
-    tensors: Sequence[Tensor],
-    marks: Sequence[Tensor],
-    lengths: Tensor | None,
-    gradients: Sequence[Tensor],
-) -> list[Tensor]:
-    return [x.new_empty(x.shape), *(tensor.new_empty(tensor.shape) for tensor in tensors)]
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    choices, x, tensors, marks, lengths = inputs
-    ctx.choices, ctx.sizes = choices, (len(tensors), len(marks))
-    ctx.save_for_backward(x, lengths, *tensors, *marks)
-
-
-def _differentiate(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
-    x, lengths, *rest = ctx.saved_tensors
-    tensors, marks = rest[: ctx.sizes[0]], rest[ctx.sizes[0] :]
-    x_gradient, *gradients = _memory_scan_backward(
-        ctx.choices, x, tensors, marks, lengths, grads[: 1 + Share.carried]
-    )
-    return None, x_gradient, gradients, [None] * len(marks), None
-
-
-_memory_scan.register_autograd(_differentiate, setup_context=_save)
+_memory_scan = ScanOperator(
+    "memory_scan", _forward, _backward, outputs=_outputs, gradients=("x", "tensors")
+)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from undamped.kernels.dispatch import through_operator
 from undamped.kernels.memory.chunks import BatchShare
-from undamped.kernels.shared.eager_function import refuse_second_derivatives
+from undamped.kernels.shared.operator import refuse_second_derivatives
 from undamped.kernels.shared.threads import run_in_parallel, split_batch
 
 

@@ -11,7 +11,6 @@ from undamped.kernels.memory.attend import PART, add_scaled, dot
 from undamped.kernels.memory.steps import elman, gates
 from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.tanh import sigmoid
-from undamped.kernels.shared.upto import upto
 
 
 @njit(**PART)
@@ -20,18 +19,18 @@ def screen(memory: Any, b: int, where: int, first: Any) -> None:
     recent, scores = memory.recent[b], memory.recent_score[b]
     kept, kept_scores = memory.kept[b], memory.kept_score[b]
     if recent[0] >= 0 and kept.shape[0]:
-        place = 0
+        weakest = 0
         least = np.inf
-        for i in upto(kept.shape[0]):
+        for i in range(kept.shape[0]):
             value = kept_scores[i] if kept[i] >= 0 else -np.inf
             if value < least:
-                place = i
+                weakest = i
                 least = value
         if scores[0] > least:
-            kept[place] = recent[0]
-            kept_scores[place] = scores[0]
+            kept[weakest] = recent[0]
+            kept_scores[weakest] = scores[0]
     last = recent.shape[0] - 1
-    for i in upto(last):
+    for i in range(last):
         recent[i] = recent[i + 1]
         scores[i] = scores[i + 1]
     recent[last] = where
@@ -39,33 +38,25 @@ def screen(memory: Any, b: int, where: int, first: Any) -> None:
 
 
 @njit(**PART)
-def surprise(
-    choices: Any,
-    weights: Any,
-    expected: Any,
-    projected: Any,
-    product: Any,
-    total: Any,
-    cell: Any,
-    new: Any,
-    room: Any,
-) -> Any:
-    """Return how far the state is from where the expected input would have brought it.
+def surprise(chunk: Any, t: int, b: int, new: Any) -> Any:
+    """Return how far the state is from where the expected input would have led.
 
     The expectation, a running mean of inputs as they are projected, then takes in the present one.
     """
+    weights, expected, total = chunk.weights, chunk.memory.expected[b], chunk.buffers.total
+    projected, product = chunk.projected[t - chunk.begin, b], chunk.product[b]
     size, distance = new.shape[0], new.dtype.type(0)
-    silence, rate = weights.silence, new.dtype.type(choices.rate)
-    for j in upto(expected.shape[0]):
+    silence, rate = weights.silence, new.dtype.type(chunk.choices.rate)
+    for j in range(expected.shape[0]):
         total[j] = product[j] + silence[j] + expected[j]
         expected[j] += rate * (projected[j] - silence[j] - expected[j])
-    alone, after = room.alone[0], room.alone[1]
-    if choices.step == LSTM:
-        gates(total, cell, after, alone)
+    predicted, cell = chunk.buffers.rows[0], chunk.buffers.rows[1]
+    if chunk.choices.step == LSTM:
+        gates(total, chunk.arrays.cells[t, b], cell, predicted)
     else:
-        elman(choices.step, total, weights.threshold, alone)
-    for j in upto(size):
-        distance += (new[j] - alone[j]) ** 2
+        elman(chunk.choices.step, total, weights.threshold, predicted)
+    for j in range(size):
+        distance += (new[j] - predicted[j]) ** 2
     return distance
 
 

@@ -18,10 +18,12 @@ from undamped.kernels.memory.arrays import (
     LEARNED,
     LSTM,
     Arrays,
+    BackwardChunk,
+    Buffers,
     Choices,
+    ForwardChunk,
     Gradients,
     Memory,
-    Room,
     Weights,
 )
 from undamped.kernels.memory.backward import backward
@@ -93,44 +95,47 @@ class Share(BatchShare):
         weights = self.weights(t["recurrent"].t(), t["key"].t(), t["mixing"].t())
         product = self.empty(batch, self.width + hidden).numpy()
         joined = torch.zeros(batch, 2 * hidden, dtype=self.x.dtype).numpy()
-        room = self._room(self.width, hidden, 2)
+        buffers = self._workspace(self.width, hidden, 2)
         run = forward(*self.kind)
         for begin in range(0, steps, self.chunk):
-            projected = self.projected(begin).numpy()
             run(
-                self.blas,
-                begin,
-                self.choices,
-                weights,
-                arrays,
-                self.memory,
-                projected,
-                product,
-                joined,
-                self.alive,
-                room,
+                ForwardChunk(
+                    self.blas,
+                    begin,
+                    self.choices,
+                    weights,
+                    arrays,
+                    self.memory,
+                    self.projected(begin).numpy(),
+                    product,
+                    joined,
+                    self.alive,
+                    buffers,
+                )
             )
 
-    def _room(self, total: int, row: int, alone: int) -> Room:
-        """Return arrays for a loop to work in; one pass uses them in another way than the other."""
-        sizes = (total,), (row,), (alone, self.hidden), (self.batch, 2 * self.hidden)
-        return Room(*(self.empty(*size).numpy() for size in sizes))
+    def _workspace(self, total: int, row: int, rows: int) -> Buffers:
+        """Return arrays for a loop to work in; the two passes use them differently."""
+        sizes = (total,), (row,), (rows, self.hidden), (self.batch, 2 * self.hidden)
+        return Buffers(*(self.empty(*size).numpy() for size in sizes))
 
     def _index(self, total: int) -> None:
         """Say which rows the slots of the start are, and make room for weights and indices."""
         plan, batch, steps = self.plan, self.batch, self.steps
-        places = torch.arange(self.slots).expand(batch, -1)
-        places = torch.where(self.seen, places, -1)
+        rows_of_slots = torch.arange(self.slots).expand(batch, -1)
+        rows_of_slots = torch.where(self.seen, rows_of_slots, -1)
         scores = self.marks.scores
         self.memory = Memory(
-            places[:, : plan.recent].to(torch.int32).numpy().copy(),
+            rows_of_slots[:, : plan.recent].to(torch.int32).numpy().copy(),
             scores[:, : plan.recent].numpy().copy(),
-            places[:, plan.recent :].to(torch.int32).numpy().copy(),
+            rows_of_slots[:, plan.recent :].to(torch.int32).numpy().copy(),
             scores[:, plan.recent :].numpy().copy(),
             self.marks.expected.numpy().copy(),
         )
         if self.grows:
-            rows = torch.cat((places, torch.arange(self.slots, total).expand(batch, -1)), dim=1)
+            rows = torch.cat(
+                (rows_of_slots, torch.arange(self.slots, total).expand(batch, -1)), dim=1
+            )
             self.index = rows.to(torch.int32).contiguous().view(-1)
             size = batch * (steps * self.slots + steps * (steps + 1) // 2)
         else:
@@ -160,8 +165,8 @@ class Share(BatchShare):
             ).long()
             parts = (self.memory.recent_score, self.memory.kept_score)
             scores, seen = torch.from_numpy(np.concatenate(parts, axis=1)), self.places >= 0
-            chosen = self.places.clamp_min(0).t().unsqueeze(-1).expand(-1, -1, self.hidden)
-            slots = self.states.gather(0, chosen) * seen.t().unsqueeze(-1)
+            index = self.places.clamp_min(0).t().unsqueeze(-1).expand(-1, -1, self.hidden)
+            slots = self.states.gather(0, index) * seen.t().unsqueeze(-1)
         expected = torch.from_numpy(self.memory.expected)
         ends = self.mixed[-1].clone(), self.cells[-1].clone()
         return *ends, slots, scores, seen.to(self.x.dtype), expected
@@ -177,11 +182,11 @@ class Share(BatchShare):
             states_gradient += slots[:, self.part]
         else:
             seen = (self.places >= 0).t().unsqueeze(-1)
-            chosen = self.places.clamp_min(0).t().unsqueeze(-1).expand(-1, -1, hidden)
-            states_gradient.scatter_add_(0, chosen, slots[:, self.part] * seen)
+            index = self.places.clamp_min(0).t().unsqueeze(-1).expand(-1, -1, hidden)
+            states_gradient.scatter_add_(0, index, slots[:, self.part] * seen)
         learned = self.plan.mix == LEARNED
-        found = {name: torch.zeros_like(t[name]) for name in ("vector", "threshold", "relevance")}
-        found |= {
+        totals = {name: torch.zeros_like(t[name]) for name in ("vector", "threshold", "relevance")}
+        totals |= {
             "mixed": mixed[self.part].clone(),
             "cell": cell[self.part].clone(),
             "mixing": torch.zeros_like(t["mixing"]),
@@ -194,17 +199,17 @@ class Share(BatchShare):
         gradients = Gradients(
             states_gradient.numpy(),
             (keys_gradient := torch.zeros_like(self.states)).numpy(),
-            found["vector"].numpy(),
-            found["mixing"].numpy(),
-            found["threshold"].numpy(),
-            found["relevance"].numpy(),
+            totals["vector"].numpy(),
+            totals["mixing"].numpy(),
+            totals["threshold"].numpy(),
+            totals["relevance"].numpy(),
             (scores := self.x.new_zeros(self.states.shape[:2] if by_score else (1, 1))).numpy(),
-            found["mixed"].numpy(),
-            found["cell"].numpy(),
+            totals["mixed"].numpy(),
+            totals["cell"].numpy(),
         )
         weights = self.weights(t["recurrent"], t["key"], t["mixing"])
         arrays = self._arrays(keys)
-        room = self._room(hidden, len(self.states), batch)
+        buffers = self._workspace(hidden, len(self.states), batch)
         width, run = self.width + hidden, backward(*self.kind)
         for begin in reversed(range(0, steps, self.chunk)):
             count = min(self.chunk, steps - begin)
@@ -214,39 +219,41 @@ class Share(BatchShare):
             gradient = self.empty(count, batch, width)
             joined = self.x.new_zeros((count, batch, 3 * hidden) if learned else (1, 1, 0))
             run(
-                self.blas,
-                begin,
-                self.choices,
-                weights,
-                arrays,
-                gradients,
-                output[begin : begin + count, self.part].contiguous().numpy(),
-                product.numpy(),
-                gradient.numpy(),
-                joined.numpy(),
-                self.alive,
-                room,
+                BackwardChunk(
+                    self.blas,
+                    begin,
+                    self.choices,
+                    weights,
+                    arrays,
+                    gradients,
+                    output[begin : begin + count, self.part].contiguous().numpy(),
+                    product.numpy(),
+                    gradient.numpy(),
+                    joined.numpy(),
+                    self.alive,
+                    buffers,
+                )
             )
             flat = gradient.view(-1, width)
-            found["recurrent"].addmm_(flat.t(), before)
-            self.add_input_gradients(found, begin, flat[:, : self.width])
+            totals["recurrent"].addmm_(flat.t(), before)
+            self.add_input_gradients(totals, begin, flat[:, : self.width])
             if learned:
                 rows = joined.view(-1, 3 * hidden)
-                found["mixing"].addmm_(rows[:, 2 * hidden :].t(), rows[:, : 2 * hidden])
+                totals["mixing"].addmm_(rows[:, 2 * hidden :].t(), rows[:, : 2 * hidden])
         flat = self.states.view(-1, hidden)
-        found["key"] = keys_gradient.view(-1, hidden).t() @ flat
-        found["slots"] = states_gradient[: self.slots]
+        totals["key"] = keys_gradient.view(-1, hidden).t() @ flat
+        totals["slots"] = states_gradient[: self.slots]
         if self.slots:
-            found["slots"] = found["slots"] + keys_gradient[: self.slots] @ t["key"]
+            totals["slots"] = totals["slots"] + keys_gradient[: self.slots] @ t["key"]
         if by_score and self.slots:
-            self._score_of_slots(found, scores)
-        return found
+            self._score_of_slots(totals, scores)
+        return totals
 
-    def _score_of_slots(self, found: dict[str, Tensor], scores: Tensor) -> None:
+    def _score_of_slots(self, totals: dict[str, Tensor], scores: Tensor) -> None:
         """Bring the gradient of learned scores to the slots that a pass began with."""
         weight = self.tensors["relevance"]
-        states, given = self.states[: self.slots], scores[: self.slots]
-        slope = given * torch.sigmoid(-(states @ weight[:-1] + weight[-1]))
-        found["slots"] = found["slots"] + slope.unsqueeze(-1) * weight[:-1]
-        found["relevance"][:-1] += torch.einsum("nb,nbh->h", slope, states)
-        found["relevance"][-1] += slope.sum()
+        states, grad_scores = self.states[: self.slots], scores[: self.slots]
+        slope = grad_scores * torch.sigmoid(-(states @ weight[:-1] + weight[-1]))
+        totals["slots"] = totals["slots"] + slope.unsqueeze(-1) * weight[:-1]
+        totals["relevance"][:-1] += torch.einsum("nb,nbh->h", slope, states)
+        totals["relevance"][-1] += slope.sum()

@@ -24,7 +24,6 @@ from undamped.kernels.memory.steps import gates, gates_backward, move
 from undamped.kernels.shared.compilers import LOOP
 from undamped.kernels.shared.gemm import multiply
 from undamped.kernels.shared.jit import njit
-from undamped.kernels.shared.upto import upto
 
 
 class SparseWeights(NamedTuple):
@@ -69,48 +68,48 @@ class SparseGradients(NamedTuple):
 
 
 @njit(**PART)
-def _choose(scores: Any, seen: Any, b: int, count: int, best: Any) -> int:
+def _choose(scores: Any, seen: Any, b: int, rows: int, best: Any) -> int:
     """Fill `best` with the rows of the largest scores, the largest first; return how many."""
-    found, most = 0, best.shape[0]
-    for i in upto(count):
+    count, most = 0, best.shape[0]
+    for i in range(rows):
         if not seen[i, b]:
             continue
-        place = found if found < most else most
+        rank = count if count < most else most
         nan = scores[i] != scores[i]  # the largest of all, so that it is not lost
-        while place > 0 and (nan or scores[best[place - 1]] < scores[i]):
-            place -= 1
-        if place == most:
+        while rank > 0 and (nan or scores[best[rank - 1]] < scores[i]):
+            rank -= 1
+        if rank == most:
             continue
-        last = found if found < most else most - 1
-        for k in range(last, place, -1):
+        last = count if count < most else most - 1
+        for k in range(last, rank, -1):
             best[k] = best[k - 1]
-        best[place] = i
-        found = min(found + 1, most)
-    return found
+        best[rank] = i
+        count = min(count + 1, most)
+    return count
 
 
 @njit(**PART)
-def _weigh(arrays: Any, t: int, b: int, scores: Any, best: Any, found: int, place: int) -> None:
+def _weigh(arrays: Any, t: int, b: int, scores: Any, best: Any, count: int, rank: int) -> None:
     """Write the indices and weights of what is attended to."""
     row, index = arrays.weights[t, b], arrays.index[t, b]
     fill(index, -1)
     fill(row, 0)
     arrays.limit[t, b] = -1
-    if found < best.shape[0]:  # all of them, by softmax
-        for i in upto(found):
+    if count < best.shape[0]:  # all of them, by softmax
+        for i in range(count):
             index[i], row[i] = best[i], scores[best[i]]
         softmax(row, index)
         return
-    least = best[place - 1]
+    least = best[rank - 1]
     arrays.limit[t, b] = least
     total = row.dtype.type(0)
-    for i in upto(place - 1):
+    for i in range(rank - 1):
         above = scores[best[i]] - scores[least]
         if above > 0 or above != above:
             index[i], row[i] = best[i], above
             total += above
     arrays.total[t, b] = total
-    for i in upto(place - 1):
+    for i in range(rank - 1):
         if index[i] >= 0:
             row[i] /= total
 
@@ -120,51 +119,51 @@ def forward(
     blas: int,
     begin: int,
     slots: int,
-    place: int,
+    rank: int,
     weights: Any,
     arrays: Any,
     projected: Any,
     due: Any,
     alive: Any,
-    room: Any,
+    buffers: Any,
 ) -> None:
     """Run through a chunk that begins at step `begin`; `due` is (steps, samples)."""
     batch, size = arrays.hidden.shape[1:]
-    product, query, raw, scores, best = room
+    product, query, raw, scores, best = buffers
     count = slots
-    for t in upto(begin):
+    for t in range(begin):
         count += arrays.column[t] >= 0
     for t in range(begin, begin + projected.shape[0]):
         multiply(blas, arrays.hidden[t], weights.recurrent, product, False)
-        for b in upto(batch):
+        for b in range(batch):
             if t < alive[b]:
-                for j in upto(4 * size):
+                for j in range(4 * size):
                     product[b, j] += projected[t - begin, b, j]
                 gates(product[b], arrays.cells[t, b], arrays.cells[t + 1, b], raw[b])
         multiply(blas, raw, weights.query, query, False)
-        for b in upto(batch):
+        for b in range(batch):
             if t >= alive[b]:
                 fill(arrays.index[t, b], -1)
                 move(arrays.hidden[t, b], arrays.hidden[t + 1, b])
                 move(arrays.context[t, b], arrays.context[t + 1, b])
                 move(arrays.cells[t, b], arrays.cells[t + 1, b])
                 continue
-            for i in upto(count):
+            for i in range(count):
                 if arrays.seen[i, b]:
                     scores[i] = additive_score(query[b], arrays.keys[i, b], weights.vector)
-            found = _choose(scores, arrays.seen, b, count, best)
-            _weigh(arrays, t, b, scores, best, found, place)
+            chosen_count = _choose(scores, arrays.seen, b, count, best)
+            _weigh(arrays, t, b, scores, best, chosen_count, rank)
             context = arrays.context[t + 1, b]
             fill(context, 0)
-            for i in upto(arrays.index.shape[2]):
+            for i in range(arrays.index.shape[2]):
                 at = arrays.index[t, b, i]
                 if at >= 0:
                     add_scaled(context, arrays.weights[t, b, i], arrays.rows[at, b])
-            for j in upto(size):
+            for j in range(size):
                 arrays.hidden[t + 1, b, j] = raw[b, j] + context[j]
         at = arrays.column[t]
         if at >= 0:
-            for b in upto(batch):
+            for b in range(batch):
                 arrays.seen[at, b] = due[t, b]
                 fill(arrays.rows[at, b], 0)
                 if due[t, b]:
@@ -188,28 +187,28 @@ def _attend_backward(
     """Bring the gradient of the context to rows, keys, query and v."""
     row, index = arrays.weights[t, b], arrays.index[t, b]
     limit, mean = arrays.limit[t, b], query.dtype.type(0)
-    for i in upto(row.shape[0]):
+    for i in range(row.shape[0]):
         if index[i] >= 0:
             slope[i] = dot(context_gradient, arrays.rows[index[i], b])
             mean += row[i] * slope[i]
     rest = query.dtype.type(0)
-    for i in upto(row.shape[0] + 1):
+    for i in range(row.shape[0] + 1):
         if i < row.shape[0]:
             at = index[i]
             if at < 0:
                 continue
             add_scaled(gradients.rows[at, b], row[i], context_gradient)
             if limit < 0:
-                given = row[i] * (slope[i] - mean)
+                grad_score = row[i] * (slope[i] - mean)
             else:
-                given = (slope[i] - mean) / arrays.total[t, b]
-                rest -= given
+                grad_score = (slope[i] - mean) / arrays.total[t, b]
+                rest -= grad_score
         else:  # what the score that was left out owes to all of them
-            at, given = limit, rest
+            at, grad_score = limit, rest
             if limit < 0 or rest == 0:
                 continue
         additive_backward(
-            given,
+            grad_score,
             query,
             arrays.keys[at, b],
             weights.vector,
@@ -235,7 +234,7 @@ def backward(
     due: Any,
     cut: Any,
     alive: Any,
-    room: Any,
+    buffers: Any,
 ) -> None:
     """Go back through a chunk.
 
@@ -243,24 +242,24 @@ def backward(
     filled; `cut` is (steps, samples), whether the gradient ends before a step.
     """
     steps, batch, size = hidden_gradient.shape
-    pulled, into, slope = room
+    products, into, slope = buffers
     for step in range(steps - 1, -1, -1):
         t = begin + step
         at = arrays.column[t]
         if at >= 0:
-            multiply(blas, gradients.keys[at], weights.key, pulled, False)
-        for b in upto(batch):
+            multiply(blas, gradients.keys[at], weights.key, products, False)
+        for b in range(batch):
             fill(query_gradient[step, b], 0)
             if t >= alive[b]:
                 fill(gates_gradient[step, b], 0)
                 continue
             flow = gradients.hidden[b]
-            for j in upto(size):
+            for j in range(size):
                 flow[j] += hidden_gradient[step, b, j]
             if at >= 0 and due[t, b]:
-                for j in upto(size):
-                    flow[j] += gradients.rows[at, b, j] + pulled[b, j]
-            for j in upto(size):
+                for j in range(size):
+                    flow[j] += gradients.rows[at, b, j] + products[b, j]
+            for j in range(size):
                 into[j] = flow[j] + context_gradient[step, b, j]
             _attend_backward(
                 weights,
@@ -273,11 +272,11 @@ def backward(
                 query_gradient[step, b],
                 slope,
             )
-        multiply(blas, query_gradient[step], weights.query, pulled, False)
-        for b in upto(batch):
+        multiply(blas, query_gradient[step], weights.query, products, False)
+        for b in range(batch):
             if t < alive[b]:
-                for j in upto(size):
-                    into[j] = gradients.hidden[b, j] + pulled[b, j]
+                for j in range(size):
+                    into[j] = gradients.hidden[b, j] + products[b, j]
                 gates_backward(
                     product[step, b],
                     arrays.cells[t, b],
@@ -286,10 +285,10 @@ def backward(
                     gradients.cells[b],
                     gates_gradient[step, b],
                 )
-        multiply(blas, gates_gradient[step], weights.recurrent, pulled, False)
-        for b in upto(batch):
+        multiply(blas, gates_gradient[step], weights.recurrent, products, False)
+        for b in range(batch):
             if t < alive[b]:
-                move(pulled[b], gradients.hidden[b])
+                move(products[b], gradients.hidden[b])
                 if cut[t, b]:
                     fill(gradients.hidden[b], 0)
                     fill(gradients.cells[b], 0)

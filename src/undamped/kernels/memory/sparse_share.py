@@ -130,7 +130,7 @@ class SparseShare(BatchShare):
         keys[: self.slots] = self.rows[: self.slots] @ t["key"].t()
         arrays = self._arrays(keys)
         weights = self._weights(transposed=True)
-        room = (
+        buffers = (
             self.empty(batch, 4 * hidden).numpy(),
             self.empty(batch, hidden).numpy(),
             torch.zeros_like(self.states[0]).numpy(),
@@ -148,7 +148,7 @@ class SparseShare(BatchShare):
                 self.projected(begin).numpy(),
                 self.due,
                 self.alive,
-                room,
+                buffers,
             )
 
     def final(self) -> tuple[Tensor, ...]:
@@ -162,17 +162,17 @@ class SparseShare(BatchShare):
         """Return the gradients of the tensors, and of x under "x"."""
         t, hidden = self.tensors, self.hidden
         last_hidden, last_context, last_cell, slots = carried
-        given = output[:, self.part].contiguous()
+        grads = output[:, self.part].contiguous()
         if self.plan.lengths is not None:
             over = np.arange(self.steps)[:, None] >= self.alive
-            given = given.masked_fill(torch.from_numpy(over).unsqueeze(-1), 0)
-        context_given = given[:, :, hidden:].contiguous()
+            grads = grads.masked_fill(torch.from_numpy(over).unsqueeze(-1), 0)
+        context_given = grads[:, :, hidden:].contiguous()
         ends, samples = torch.from_numpy(self.alive - 1), torch.arange(self.batch)
         context_given[ends, samples] += last_context[self.part]
         arrays = self._arrays(self.rows @ t["key"].t())
         summed = ("input", "bias", "recurrent", "query", "vector")
-        found = {name: torch.zeros_like(t[name]) for name in summed}
-        found |= {
+        totals = {name: torch.zeros_like(t[name]) for name in summed}
+        totals |= {
             "hidden": last_hidden[self.part].clone(),
             "context": torch.zeros_like(last_context[self.part]),
             "cell": last_cell[self.part].clone(),
@@ -180,15 +180,15 @@ class SparseShare(BatchShare):
         }
         rows, keys = slots[:, self.part].clone(), torch.zeros_like(self.rows)
         gradients = SparseGradients(
-            found["hidden"].numpy(),
-            found["cell"].numpy(),
+            totals["hidden"].numpy(),
+            totals["cell"].numpy(),
             rows.numpy(),
             keys.numpy(),
-            found["vector"].numpy(),
+            totals["vector"].numpy(),
         )
         weights = self._weights(transposed=False)
         sizes = (self.batch, hidden), (hidden,), (self.attention.shape[2],)
-        room = tuple(self.empty(*size).numpy() for size in sizes)
+        buffers = tuple(self.empty(*size).numpy() for size in sizes)
         for begin in reversed(range(0, self.steps, self.chunk)):
             projected = self.projected(begin)
             count, at = projected.shape[0], slice(begin, begin + projected.shape[0])
@@ -205,7 +205,7 @@ class SparseShare(BatchShare):
                 weights,
                 arrays,
                 gradients,
-                given[at, :, :hidden].contiguous().numpy(),
+                grads[at, :, :hidden].contiguous().numpy(),
                 context_given[at].numpy(),
                 product.view(count, self.batch, -1).numpy(),
                 query.view(count, self.batch, -1).numpy(),
@@ -214,15 +214,15 @@ class SparseShare(BatchShare):
                 self.due,
                 self.cut,
                 self.alive,
-                room,
+                buffers,
             )
             drive = gates_gradient.view(-1, self.width)
-            found["recurrent"].addmm_(drive.t(), before)
-            found["query"].addmm_(query_gradient.view(-1, hidden).t(), raw)
-            self.add_input_gradients(found, begin, drive)
-        found["key"] = keys.view(-1, hidden).t() @ self.rows.view(-1, hidden)
-        found["slots"] = rows[: self.slots] + keys[: self.slots] @ t["key"]
-        return found
+            totals["recurrent"].addmm_(drive.t(), before)
+            totals["query"].addmm_(query_gradient.view(-1, hidden).t(), raw)
+            self.add_input_gradients(totals, begin, drive)
+        totals["key"] = keys.view(-1, hidden).t() @ self.rows.view(-1, hidden)
+        totals["slots"] = rows[: self.slots] + keys[: self.slots] @ t["key"]
+        return totals
 
     def _weights(self, *, transposed: bool) -> SparseWeights:
         matrices = [self.tensors[name] for name in ("recurrent", "query", "key")]

@@ -51,8 +51,8 @@ class Recurrence:
             state = tuple(
                 torch.where(running, new, old) for new, old in zip(advanced, state, strict=True)
             )
-            seen = self.output(state)
-            outputs.append(torch.where(running, seen, torch.zeros_like(seen)))
+            output = self.output(state)
+            outputs.append(torch.where(running, output, torch.zeros_like(output)))
         return torch.stack(outputs), state
 
 
@@ -88,10 +88,10 @@ class RecordedLoop:
                 projected.shape[1], dtype=torch.int64, device=projected.device
             )
         with torch.no_grad():
-            for mine, given in zip(self.constants, constants, strict=True):
-                mine.copy_(given)
-            seen = recurrence.output(tuple(self.state))
-        self.outputs = seen.new_zeros(STEPS, *seen.shape)
+            for mine, value in zip(self.constants, constants, strict=True):
+                mine.copy_(value)
+            output = recurrence.output(tuple(self.state))
+        self.outputs = output.new_zeros(STEPS, *output.shape)
         self.go = recorder.record(self._forward)
         self._back: Callable[[], None] | None = None
 
@@ -120,10 +120,10 @@ class RecordedLoop:
             self.remaining.copy_(lengths - start)
 
     @staticmethod
-    def fill(places: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    def fill(targets: Sequence[Tensor], values: Sequence[Tensor]) -> None:
         """Copy values to their places."""
-        for place, value in zip(places, values, strict=True):
-            place.copy_(value)
+        for target, value in zip(targets, values, strict=True):
+            target.copy_(value)
 
     @torch.no_grad()
     def _forward(self) -> None:
@@ -141,32 +141,32 @@ class RecordedLoop:
             outputs, final = self.recurrence.run(
                 leaves[0], tuple(leaves[1:count]), tuple(leaves[count:]), self.remaining
             )
-            sought = [*leaves, *self.recurrence.parameters]
+            tensors = [*leaves, *self.recurrence.parameters]
             results = zip((outputs, *final), (self.grad_outputs, *self.grad_state), strict=True)
-            found = _gradients([(r, g) for r, g in results if r.requires_grad], sought)
+            gradients = _gradients([(r, g) for r, g in results if r.requires_grad], tensors)
         with torch.no_grad():
-            _put(self.grad_projected, found[0])
-            for place, value in zip(self.grad_state, found[1:count], strict=True):
-                _put(place, value)
+            _put(self.grad_projected, gradients[0])
+            for target, value in zip(self.grad_state, gradients[1:count], strict=True):
+                _put(target, value)
             sums = (*self.grad_constants, *self.grad_parameters)
-            for place, value in zip(sums, found[count:], strict=True):
+            for target, value in zip(sums, gradients[count:], strict=True):
                 if value is not None:
-                    place += value
-        self.read = [value is not None for value in found[len(leaves) :]]
+                    target += value
+        self.read = [value is not None for value in gradients[len(leaves) :]]
 
 
 def _gradients(
-    results: Sequence[tuple[Tensor, Tensor]], sought: Sequence[Tensor]
+    results: Sequence[tuple[Tensor, Tensor]], tensors: Sequence[Tensor]
 ) -> list[Tensor | None]:
     """Differentiate by what can be differentiated by; None for the rest."""
     of, weights = zip(*results, strict=True)
-    wanted = [tensor for tensor in sought if tensor.requires_grad]
-    found = iter(torch.autograd.grad(of, wanted, weights, allow_unused=True))
-    return [next(found) if tensor.requires_grad else None for tensor in sought]
+    required = [tensor for tensor in tensors if tensor.requires_grad]
+    gradients = iter(torch.autograd.grad(of, required, weights, allow_unused=True))
+    return [next(gradients) if tensor.requires_grad else None for tensor in tensors]
 
 
-def _put(place: Tensor, value: Tensor | None) -> None:
+def _put(target: Tensor, value: Tensor | None) -> None:
     if value is None:
-        place.zero_()
+        target.zero_()
     else:
-        place.copy_(value)
+        target.copy_(value)

@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from undamped.kernels.dispatch import wants_plain_loops
+from undamped.kernels.dispatch import use_plain_loops
 
 Work = Callable[[], None]
 
@@ -40,12 +40,12 @@ class CUDAGraphs:
     def record(self, work: Work) -> Work:
         """Warm up beside the current stream, as torch asks, then record."""
         with torch.cuda.device(self.device):
-            aside = torch.cuda.Stream()
-            aside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(aside):
+            side_stream = torch.cuda.Stream()
+            side_stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side_stream):
                 for _ in range(2):
                     work()
-            torch.cuda.current_stream().wait_stream(aside)
+            torch.cuda.current_stream().wait_stream(side_stream)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 work()
@@ -81,7 +81,7 @@ def recorder_for(*tensors: Tensor) -> Recorder | None:
     sixteen bits.
     """
     first = tensors[0]
-    if torch.compiler.is_compiling() or first.is_meta or wants_plain_loops():
+    if torch.compiler.is_compiling() or first.is_meta or use_plain_loops():
         return None
     if any(t.device != first.device or t.dtype != first.dtype for t in tensors):
         return None

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from undamped.kernels.recorded.loop import STEPS, RecordedLoop, Recurrence, State
 from undamped.kernels.recorded.recorder import Recorder
-from undamped.kernels.shared.eager_function import refuse_second_derivatives
+from undamped.kernels.shared.operator import refuse_second_derivatives
 
 KEPT = 4
 """Recordings that are kept of a cell, for different shapes."""
@@ -83,18 +83,18 @@ def recorded_scan(
     Returns:
         The outputs (time, batch, hidden), and the state after the last step.
     """
-    whole = len(projected) // STEPS * STEPS
+    recorded_steps = len(projected) // STEPS * STEPS
     loop = None
-    if whole and not recordings.refused:
+    if recorded_steps and not recordings.refused:
         loop = _recorded(recordings, recorder, recurrence, projected, state, constants, lengths)
     if loop is None:
         return recurrence.run(projected, state, constants, lengths)
-    given = (projected[:whole], *state, *constants, *recurrence.parameters)
-    outputs, *final = _Recorded.apply(loop, lengths, len(state), *given)
-    if whole == len(projected):
+    inputs = (projected[:recorded_steps], *state, *constants, *recurrence.parameters)
+    outputs, *final = _Recorded.apply(loop, lengths, len(state), *inputs)
+    if recorded_steps == len(projected):
         return outputs, tuple(final)
-    left = None if lengths is None else lengths - whole
-    rest, last = recurrence.run(projected[whole:], tuple(final), constants, left)
+    left = None if lengths is None else lengths - recorded_steps
+    rest, last = recurrence.run(projected[recorded_steps:], tuple(final), constants, left)
     return torch.cat([outputs, rest]), last
 
 
@@ -109,12 +109,12 @@ def _recorded(
 ) -> RecordedLoop | None:
     """Return a loop with all the recordings that are wanted, or None if it cannot be recorded."""
     tensors = (projected, *state, *constants, *recurrence.parameters)
-    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    needs_grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     try:
         loop = recordings.get(
             recorder, recurrence, projected, state, constants, lengths is not None
         )
-        if wanted:
+        if needs_grad:
             loop.prepare_backward()
     except RuntimeError as error:  # a step that waits for the device, or takes too much of it
         recordings.refused = True
@@ -142,8 +142,8 @@ class _Recorded(torch.autograd.Function):
         loop.fill(loop.state, state)
         loop.fill(loop.constants, constants)
         for number, start in enumerate(chunks):
-            for kept, part in zip(begins, loop.state, strict=True):
-                kept[number] = part
+            for begin, part in zip(begins, loop.state, strict=True):
+                begin[number] = part
             loop.load(projected, lengths, start)
             loop.go()
             outputs[start : start + STEPS] = loop.outputs
@@ -155,14 +155,14 @@ class _Recorded(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         refuse_second_derivatives()
         loop, count = ctx.loop, ctx.count
-        projected, *others = ctx.saved_tensors  # which says so if a parameter has changed since
+        projected, *rest = ctx.saved_tensors  # which says so if a parameter has changed since
         grad_projected = torch.empty_like(projected)
-        loop.fill(loop.constants, others[count : count + len(loop.constants)])
+        loop.fill(loop.constants, rest[count : count + len(loop.constants)])
         loop.fill(loop.grad_state, grads[1:])
         for total in (*loop.grad_constants, *loop.grad_parameters):
             total.zero_()
         for number, start in reversed(list(enumerate(range(0, len(projected), STEPS)))):
-            loop.fill(loop.state, [kept[number] for kept in ctx.begins])
+            loop.fill(loop.state, [begin[number] for begin in ctx.begins])
             loop.load(projected, ctx.lengths, start)
             loop.grad_outputs.copy_(grads[0][start : start + STEPS])
             loop.back()
@@ -171,8 +171,8 @@ class _Recorded(torch.autograd.Function):
             total.clone() if read else None
             for total, read in zip(loop.grad_parameters, loop.read, strict=True)
         ]
-        carried = [
+        grad_state = [
             total.clone() if total.is_floating_point() else None
             for total in (*loop.grad_state, *loop.grad_constants)
         ]
-        return None, None, None, grad_projected, *carried, *of_parameters
+        return None, None, None, grad_projected, *grad_state, *of_parameters

@@ -30,8 +30,8 @@ def empty(shape: Sequence[int], like: Tensor) -> Tensor:
     size = math.prod(shape) * like.element_size()
     if like.device.type != "cpu" or size < PAGE:
         return like.new_empty(tuple(shape))
-    room = np.asarray(_Lease(_idle.taken(size), size))
-    return torch.from_numpy(room).view(like.dtype).view(tuple(shape))
+    buffer = np.asarray(_Lease(_idle.taken(size), size))
+    return torch.from_numpy(buffer).view(like.dtype).view(tuple(shape))
 
 
 def contiguous_copy(tensor: Tensor) -> Tensor:
@@ -54,22 +54,22 @@ class _Idle:
 
     def taken(self, size: int) -> np.ndarray:
         """Return room of a size, used before or new."""
-        wanted = size + PAGE + LINE * SHIFTS
+        bytes_needed = size + PAGE + LINE * SHIFTS
         for _ in range(len(self.found)):
             try:
                 raw = self.found.pop()
             except IndexError:  # another thread was faster
                 break
-            if raw.size == wanted:
+            if raw.size == bytes_needed:
                 return raw
             self.found.appendleft(raw)
-        return np.empty(wanted, np.uint8)
+        return np.empty(bytes_needed, np.uint8)
 
     def give(self, raw: np.ndarray) -> None:
         """Keep room, and let go of what was idle longest while there is too much of it."""
         self.found.append(raw)
         try:
-            while sum(one.size for one in self.found) > self.limit:
+            while sum(buffer.size for buffer in self.found) > self.limit:
                 self.found.popleft()
         except (IndexError, RuntimeError):  # somebody came between, and counts too
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from undamped._base.errors import ShapeError, explain
+from undamped._base.errors import ShapeError
 from undamped.kernels.dispatch import inside_transform, through_operator
 
 
@@ -19,12 +19,8 @@ def check_shapes(name: str, **shapes: tuple[Tensor, tuple[int, ...]]) -> None:
     for argument, (tensor, shape) in shapes.items():
         if tuple(tensor.shape) != shape:
             raise ShapeError(
-                explain(
-                    f"{name} {argument}",
-                    expected=f"shape {shape}, to fit the inputs",
-                    got=tuple(tensor.shape),
-                    remedy=f"See help({name}) for the shapes.",
-                )
+                f"{name}: {argument} must have shape {shape}, to fit the inputs; "
+                f"got {tuple(tensor.shape)}."
             )
 
 
@@ -32,18 +28,16 @@ def check_lengths(name: str, lengths: Tensor | None, steps: int, batch: int) -> 
     """Refuse lengths that are not one whole number from 0 to `steps` for each sequence."""
     if lengths is None:
         return
-    whole = not (lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool)
-    fits = whole and tuple(lengths.shape) == (batch,)
+    integers = not (
+        lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool
+    )
+    fits = integers and tuple(lengths.shape) == (batch,)
     if fits and batch and not through_operator(lengths) and not inside_transform():
         fits = int(lengths.min()) >= 0 and int(lengths.max()) <= steps
     if not fits:
+        shaped = integers and tuple(lengths.shape) == (batch,)
+        got = lengths.tolist() if shaped else f"{lengths.dtype} of shape {tuple(lengths.shape)}"
         raise ShapeError(
-            explain(
-                f"{name} lengths",
-                expected=f"{batch} whole numbers from 0 to {steps}, one per sequence",
-                got=f"shape {tuple(lengths.shape)}, {lengths.dtype}"
-                if not whole or tuple(lengths.shape) != (batch,)
-                else lengths.tolist(),
-                remedy="Count the true steps of each sequence.",
-            )
+            f"{name}: lengths must be {batch} whole numbers from 0 to {steps}, one per sequence; "
+            f"got {got}."
         )

@@ -66,20 +66,20 @@ def _product(
         integer, character = ir.IntType(32), ir.IntType(8)
         kind = context.get_value_type(signature.args[1].dtype)
 
-        def place(value: Any) -> Any:
+        def stored(value: Any) -> Any:
             where = cgutils.alloca_once(builder, value.type)
             builder.store(value, where)
             return where
 
         m, n, k = (
-            place(builder.trunc(size, integer)) for size in cgutils.unpack_tuple(builder, sizes, 3)
+            stored(builder.trunc(size, integer)) for size in cgutils.unpack_tuple(builder, sizes, 3)
         )
-        plain, one = place(ir.Constant(character, ord("N"))), place(ir.Constant(kind, 1.0))
-        kept = place(builder.uitofp(keep, kind))
-        turned = builder.trunc(transposed, ir.IntType(1))
-        letter = builder.select(turned, *(ir.Constant(character, ord(c)) for c in "TN"))
-        order, width = place(letter), builder.select(turned, m, k)
-        arguments = [plain, order, n, m, k, one, matrix, n, rows, width, kept, out, n]
+        plain, unit = stored(ir.Constant(character, ord("N"))), stored(ir.Constant(kind, 1.0))
+        beta = stored(builder.uitofp(keep, kind))
+        transposes = builder.trunc(transposed, ir.IntType(1))
+        letter = builder.select(transposes, *(ir.Constant(character, ord(c)) for c in "TN"))
+        order, width = stored(letter), builder.select(transposes, m, k)
+        arguments = [plain, order, n, m, k, unit, matrix, n, rows, width, beta, out, n]
         function = ir.FunctionType(ir.VoidType(), [value.type for value in arguments])
         builder.call(builder.inttoptr(address, function.as_pointer()), arguments)
         return context.get_dummy_value()
@@ -106,7 +106,7 @@ def multiply(blas: int, rows: Any, matrix: Any, out: Any, keep: bool) -> None:
 
 
 @njit(**PART)
-def add_transposed_product(blas: int, rows: Any, others: Any, out: Any) -> None:
+def add_transposed_product(blas: int, rows: Any, columns: Any, out: Any) -> None:
     """Add rowsᵀ·others to `out`: the sum of outer products that the gradient of a matrix is.
 
     Args:
@@ -116,4 +116,4 @@ def add_transposed_product(blas: int, rows: Any, others: Any, out: Any) -> None:
         out: (m, n).
     """
     sizes = (out.shape[0], out.shape[1], rows.shape[0])
-    _call(blas, rows.ctypes, others.ctypes, out.ctypes, sizes, True, True)
+    _call(blas, rows.ctypes, columns.ctypes, out.ctypes, sizes, True, True)

@@ -10,7 +10,6 @@ files, of which Numba looks at one. Whoever sits at a terminal is told what take
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import stat
 import sys
@@ -61,7 +60,7 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     def decorate(function: Callable[..., Any]) -> Any:
         if caching:
-            _refuse_given_functions(function)
+            _refuse_compiled_closures(function)
         compiled: Any = numba.njit(**options)(function)
         cache = _cache(function) if caching else None
         if cache is not None:
@@ -71,18 +70,18 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-def _refuse_given_functions(function: Callable[..., Any]) -> None:
-    """Refuse a kernel that is given another one from outside: no later process would find it.
+def _refuse_compiled_closures(function: Callable[..., Any]) -> None:
+    """Refuse a kernel that closes over a compiled one: no later process would find it.
 
-    The key of the cache is made of what a function is given, and of a compiled function that is
-    another one in every process. It has to be named inside.
+    The key of the cache is made of what a function closes over, and a compiled function is another
+    object in every process.
     """
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         if isinstance(cell.cell_contents, Dispatcher):
             raise TypeError(
-                f"{function.__qualname__}: expected numbers and flags from outside, got the "
-                f"compiled function {name}, with which it could not be kept in the cache. Name it "
-                "inside, in a branch of its own."
+                f"{function.__qualname__} closes over the compiled function {name}, with which it "
+                "could not be kept in the cache. Call it by its name, or close over a "
+                "register_jitable function of a module."
             )
 
 
@@ -91,10 +90,10 @@ def _cache(function: Callable[..., Any]) -> ForgivingCache | None:
     with contextlib.suppress(RuntimeError, OSError):  # no place that can be written
         return ForgivingCache(function)
     settings: Any = config  # its names are made at import, where no type checker sees them
-    place, before = _temporary_place(), settings.CACHE_DIR
-    if place is None:
+    folder, before = _temporary_place(), settings.CACHE_DIR
+    if folder is None:
         return None
-    settings.CACHE_DIR = str(place)  # a cache looks for its place once, when it is made
+    settings.CACHE_DIR = str(folder)  # a cache looks for its place once, when it is made
     try:
         return ForgivingCache(function)
     except (RuntimeError, OSError):
@@ -107,61 +106,49 @@ def _cache(function: Callable[..., Any]) -> ForgivingCache | None:
 def _all_kernels() -> tuple[tuple[str, int, int], ...]:
     """Return what tells these kernels from those of another version: files, times, sizes."""
     folder = Path(__file__).parents[1]
-    found = [(path, path.stat()) for path in sorted(folder.rglob("*.py"))]
+    files = [(path, path.stat()) for path in sorted(folder.rglob("*.py"))]
     return tuple(
         (path.relative_to(folder).as_posix(), stat.st_mtime_ns, stat.st_size)
-        for path, stat in found
+        for path, stat in files
     )
 
 
 def _temporary_place() -> Path | None:
     """Return a folder that this user alone can write to: what lies there is run."""
     user = os.getuid() if hasattr(os, "getuid") else 0
-    place = Path(tempfile.gettempdir()) / f"undamped-numba-{user}"
+    folder = Path(tempfile.gettempdir()) / f"undamped-numba-{user}"
     try:
-        place.mkdir(mode=0o700, exist_ok=True)
-        found = place.lstat()
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
     except OSError:
         return None
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         return None
-    if hasattr(os, "getuid") and (found.st_uid != user or found.st_mode & 0o022):
+    if hasattr(os, "getuid") and (status.st_uid != user or status.st_mode & 0o022):
         return None
-    return place
+    return folder
 
 
 class _Compiling(event.Listener):
-    """What happens while a kernel is compiled.
-
-    A terminal is told, once that has taken a moment. And Python's collector of cycles waits: it
-    would look through all of torch again and again, which takes a sixth of the time.
-    """
+    """Tells a terminal what is compiled, once that has taken a moment."""
 
     def __init__(self) -> None:
-        self.depth, self.collects, self.timer = 0, False, None
+        self.depth, self.timer = 0, None
 
     def on_start(self, event: Any) -> None:
-        """Wait a moment before saying anything."""
+        """Start a timer for the message."""
         self.depth += 1
         module = event.data["dispatcher"].py_func.__module__ or ""
-        if self.depth > 1 or not module.startswith("undamped."):
+        if self.depth > 1 or not module.startswith("undamped.") or not sys.stderr.isatty():
             return
-        self.collects = gc.isenabled()
-        gc.disable()
-        if sys.stderr.isatty():
-            self.timer = threading.Timer(MOMENT, _say, [module])
-            self.timer.daemon = True
-            self.timer.start()
+        self.timer = threading.Timer(MOMENT, _say, [module])
+        self.timer.daemon = True
+        self.timer.start()
 
     def on_end(self, event: Any) -> None:
-        """Say nothing if it was quick."""
+        """Cancel the message if it was quick."""
         self.depth -= 1
-        if self.depth:
-            return
-        if self.collects:
-            gc.enable()
-            self.collects = False
-        if self.timer is not None:
+        if not self.depth and self.timer is not None:
             self.timer.cancel()
             self.timer = None
 

@@ -50,13 +50,13 @@ def _rows(context: Any, strided: Any, t: Any, like: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         fields = make_array(signature.args[0])(context, builder, values[0]).data
-        found = [
+        fields_read = [
             builder.load(builder.gep(fields, [ir.Constant(ir.IntType(64), at)])) for at in range(5)
         ]
-        rows, width = found[ROWS], found[WIDTH]
+        rows, width = fields_read[ROWS], fields_read[WIDTH]
         array = make_array(kind)(context, builder)
         size = context.get_constant(types.intp, context.get_abi_sizeof(array.data.type.pointee))
-        address = builder.add(found[ADDRESS], builder.mul(values[1], found[STRIDE]))
+        address = builder.add(fields_read[ADDRESS], builder.mul(values[1], fields_read[STRIDE]))
         populate_array(
             array,
             data=builder.inttoptr(address, array.data.type),

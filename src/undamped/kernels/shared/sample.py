@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped._base.errors import ShapeError, explain
+from undamped._base.errors import ShapeError
 
 
 def fitting(x: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -21,14 +21,18 @@ def fitting(x: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         dtype: The type of the network's parameters.
     """
     if not isinstance(x, Tensor):
-        expected, got = "a tensor", f"{type(x).__module__}.{type(x).__name__}"
-        remedy = f"Convert it, e.g. by torch.as_tensor(x, dtype={dtype})."
-    elif x.shape != shape and not (shape[0] == 1 and x.shape == shape[1:]):
-        expected, got = f"shape {tuple(shape)}", tuple(x.shape)
-        remedy = "The stream's batch size is fixed when it is made."
-    elif x.dtype == dtype or torch.is_autocast_enabled(x.device.type):
-        return x.to(dtype)
-    else:
-        expected, got = f"{dtype}, the type of the parameters", x.dtype
-        remedy = "Convert the sample by .to(dtype)."
-    raise ShapeError(explain("a sample of a stream", expected=expected, got=got, remedy=remedy))
+        raise ShapeError(
+            f"A sample of a stream must be a tensor, got {type(x).__module__}.{type(x).__name__}. "
+            f"Convert it, e.g. by torch.as_tensor(x, dtype={dtype})."
+        )
+    if x.shape != shape and not (shape[0] == 1 and x.shape == shape[1:]):
+        raise ShapeError(
+            f"A sample of this stream must have shape {tuple(shape)}, got {tuple(x.shape)}. "
+            "The batch size is fixed when the stream is made."
+        )
+    if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+        raise ShapeError(
+            f"A sample of this stream must be {dtype}, as the parameters are; got {x.dtype}. "
+            "Convert it by .to(dtype)."
+        )
+    return x.to(dtype)

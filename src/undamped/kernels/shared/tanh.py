@@ -67,10 +67,10 @@ def _constant(value: Any) -> Any:
     return ir.Constant(ir.FloatType(), float(np.float32(value)))
 
 
-def _polynomial(builder: Any, u: Any, first: Any, *others: Any) -> Any:
-    if not others:
+def _polynomial(builder: Any, u: Any, first: Any, *rest: Any) -> Any:
+    if not rest:
         return _constant(first)
-    return _multiply_add(builder, u, _polynomial(builder, u, *others), _constant(first))
+    return _multiply_add(builder, u, _polynomial(builder, u, *rest), _constant(first))
 
 
 def _multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
@@ -100,9 +100,9 @@ def _sigmoid_of(context: Any, builder: Any, x: Any) -> Any:
         inner = _tanh_of(context, builder, builder.fmul(half, x))
         return builder.fadd(half, builder.fmul(half, inner))
     power, rest = _power_and_rest(builder, x, LOG2_E)
-    e, one = builder.fmul(power, _polynomial(builder, rest, *EXP2)), _constant(1)
+    e, unit = builder.fmul(power, _polynomial(builder, rest, *EXP2)), _constant(1)
     negative = builder.fcmp_ordered("<", x, _constant(0))
-    return builder.fdiv(builder.select(negative, e, one), builder.fadd(one, e))
+    return builder.fdiv(builder.select(negative, e, unit), builder.fadd(unit, e))
 
 
 def _power_and_rest(builder: Any, x: Any, scale: Any) -> tuple[Any, Any]:

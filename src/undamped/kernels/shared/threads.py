@@ -69,16 +69,16 @@ def _new_pool(workers: int) -> ThreadPoolExecutor:
     """
     threads = worth_having()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="undamped-part")
-    met = threading.Barrier(workers + 1)
+    barrier = threading.Barrier(workers + 1)
 
     def limit() -> None:
         torch.get_num_threads()  # a thread takes the default when first asked: now, not later
         torch.set_num_threads(1)
-        met.wait()
+        barrier.wait()
 
     for _ in range(workers):
         pool.submit(limit)
-    met.wait()
+    barrier.wait()
     torch.set_num_threads(threads)
     limits = _thread_limits()
     if _alone.threads is not None and limits is not None:  # this thread wants to go on alone
@@ -106,10 +106,10 @@ def _in_full_precision(work: Callable[[], T]) -> T:
 
 def split_batch(steps: int, batch: int, hidden: int) -> list[slice]:
     """Return the shares of the batch, one for each thread that is worth having."""
-    wanted = min(worth_having(), steps * batch * hidden // GRAIN, batch // ALIGNMENT)
-    if wanted < 2:
+    count = min(worth_having(), steps * batch * hidden // GRAIN, batch // ALIGNMENT)
+    if count < 2:
         return [slice(0, batch)]
-    width = -(-batch // (wanted * ALIGNMENT)) * ALIGNMENT
+    width = -(-batch // (count * ALIGNMENT)) * ALIGNMENT
     return [slice(low, min(low + width, batch)) for low in range(0, batch, width)]
 
 
@@ -148,7 +148,7 @@ def worth_having() -> int:
     return _alone.threads or torch.get_num_threads()
 
 
-def alone_if_small(product: int) -> AbstractContextManager[None]:
+def single_threaded_if_small(product: int) -> AbstractContextManager[None]:
     """Return `alone` for products of few multiplications, nothing for large ones."""
     return alone() if product < PRODUCT_GRAIN else nullcontext()
 
@@ -181,12 +181,12 @@ def run_in_parallel(works: list[Callable[[], T]], product: int = 0) -> list[T]:
     dispatch, a default device) is not seen by the others.
     """
     if len(works) == 1:
-        with alone_if_small(product):
+        with single_threaded_if_small(product):
             return [_in_full_precision(works[0])]
     pool, inference = _pool(len(works)), torch.is_inference_mode_enabled()
-    others = [pool.submit(_as_caller, work, inference) for work in works]
-    wait(others)  # all of them, so that none still writes when one has failed
-    return [other.result() for other in others]
+    futures = [pool.submit(_as_caller, work, inference) for work in works]
+    wait(futures)  # all of them, so that none still writes when one has failed
+    return [other.result() for other in futures]
 
 
 def over_columns(kernel: Callable[..., None], steps: int, columns: int, *arguments: Any) -> None:
@@ -205,9 +205,9 @@ def over_columns(kernel: Callable[..., None], steps: int, columns: int, *argumen
     width = -(-columns // (parts * COLUMN_WIDTH)) * COLUMN_WIDTH
     starts = range(width, columns, width)
     pool = _pool(worth_having())
-    others = [pool.submit(kernel, *arguments, low, min(low + width, columns)) for low in starts]
+    futures = [pool.submit(kernel, *arguments, low, min(low + width, columns)) for low in starts]
     try:
         kernel(*arguments, 0, min(width, columns))
     finally:
-        for other in others:
+        for other in futures:
             other.result()

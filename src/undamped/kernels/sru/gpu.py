@@ -32,37 +32,37 @@ def light_forward(
     """c' = f c + (1 − f) x, h' = r c' + (1 − r) s."""
     b = tl.program_id(0)
     h = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    here = h < hidden
+    inside = h < hidden
     at = tl.cast(b, tl.int64) * hidden
     live = steps
     if LENGTHS:
         live = tl.load(remaining + b)
-    forgetting = tl.load(forget + h, mask=here, other=0.0)
-    resetting = tl.load(reset + h, mask=here, other=0.0)
-    c = tl.load(memory + at + h, mask=here, other=0.0)
+    forgetting = tl.load(forget + h, mask=inside, other=0.0)
+    resetting = tl.load(reset + h, mask=inside, other=0.0)
+    c = tl.load(memory + at + h, mask=inside, other=0.0)
     row = projected + 4 * at
     out = outputs + at
-    kept = memories + at
+    memory_at = memories + at
     for _ in tl.range(0, live, num_stages=STAGES):
-        candidate = tl.load(row + h, mask=here, other=0.0)
-        f = tl.load(row + hidden + h, mask=here, other=0.0)
-        r = tl.load(row + 2 * hidden + h, mask=here, other=0.0)
-        passing = tl.load(row + 3 * hidden + h, mask=here, other=0.0)
+        candidate = tl.load(row + h, mask=inside, other=0.0)
+        f = tl.load(row + hidden + h, mask=inside, other=0.0)
+        r = tl.load(row + 2 * hidden + h, mask=inside, other=0.0)
+        passing = tl.load(row + 3 * hidden + h, mask=inside, other=0.0)
         row += 4 * columns
         f = sigmoid(f + forgetting * c)
         r = sigmoid(r + resetting * c)
         c = f * c + (1.0 - f) * candidate
-        tl.store(kept + h, c, mask=here)
-        tl.store(out + h, r * c + (1.0 - r) * passing, mask=here)
-        kept += columns
+        tl.store(memory_at + h, c, mask=inside)
+        tl.store(out + h, r * c + (1.0 - r) * passing, mask=inside)
+        memory_at += columns
         out += columns
     if LENGTHS:
         for _ in tl.range(live, steps):
-            tl.store(kept + h, c, mask=here)
-            tl.store(out + h, tl.zeros_like(c), mask=here)
-            kept += columns
+            tl.store(memory_at + h, c, mask=inside)
+            tl.store(out + h, tl.zeros_like(c), mask=inside)
+            memory_at += columns
             out += columns
-    tl.store(memory + at + h, c, mask=here)
+    tl.store(memory + at + h, c, mask=inside)
 
 
 @triton.jit(do_not_specialize=["steps"])
@@ -88,7 +88,7 @@ def light_backward(
     """Gradients from the end to the start; gates are computed again."""
     b = tl.program_id(0)
     h = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    here = h < hidden
+    inside = h < hidden
     at = tl.cast(b, tl.int64) * hidden
     live = steps
     if LENGTHS:
@@ -96,48 +96,48 @@ def light_backward(
         spare = grad_projected + 4 * (at + tl.cast(live, tl.int64) * columns)
         for _ in tl.range(live, steps):
             for part in tl.static_range(4):
-                nothing = tl.zeros([BLOCK], grad.dtype.element_ty)
-                tl.store(spare + part * hidden + h, nothing, mask=here)
+                zeros = tl.zeros([BLOCK], grad.dtype.element_ty)
+                tl.store(spare + part * hidden + h, zeros, mask=inside)
             spare += 4 * columns
-    forgetting = tl.load(forget + h, mask=here, other=0.0)
-    resetting = tl.load(reset + h, mask=here, other=0.0)
-    begin = tl.load(first + at + h, mask=here, other=0.0)
-    gc = tl.load(flowing + at + h, mask=here, other=0.0)
+    forgetting = tl.load(forget + h, mask=inside, other=0.0)
+    resetting = tl.load(reset + h, mask=inside, other=0.0)
+    begin = tl.load(first + at + h, mask=inside, other=0.0)
+    gc = tl.load(flowing + at + h, mask=inside, other=0.0)
     for_forget = tl.zeros_like(gc)
     for_reset = tl.zeros_like(gc)
     last = at + tl.cast(live - 1, tl.int64) * columns
     row = projected + 4 * last
     out = grad_projected + 4 * last
-    given = grad + last
+    grad_row = grad + last
     before = memories + last - columns
     for back in tl.range(0, live, num_stages=STAGES):
         width = tl.where(back < live - 1, hidden, 0)  # before the first step is no row
         c = tl.load(before + h, mask=h < width, other=0.0)
         c = tl.where(h < width, c, begin)
-        candidate = tl.load(row + h, mask=here, other=0.0)
-        f = tl.load(row + hidden + h, mask=here, other=0.0)
-        r = tl.load(row + 2 * hidden + h, mask=here, other=0.0)
-        passing = tl.load(row + 3 * hidden + h, mask=here, other=0.0)
-        g = tl.load(given + h, mask=here, other=0.0)
+        candidate = tl.load(row + h, mask=inside, other=0.0)
+        f = tl.load(row + hidden + h, mask=inside, other=0.0)
+        r = tl.load(row + 2 * hidden + h, mask=inside, other=0.0)
+        passing = tl.load(row + 3 * hidden + h, mask=inside, other=0.0)
+        g = tl.load(grad_row + h, mask=inside, other=0.0)
         f = sigmoid(f + forgetting * c)
         r = sigmoid(r + resetting * c)
         gc += g * r
         after = f * c + (1.0 - f) * candidate
         opening = g * (after - passing) * r * (1.0 - r)
         closing = gc * (c - candidate) * f * (1.0 - f)
-        tl.store(out + h, gc * (1.0 - f), mask=here)
-        tl.store(out + hidden + h, closing, mask=here)
-        tl.store(out + 2 * hidden + h, opening, mask=here)
-        tl.store(out + 3 * hidden + h, g * (1.0 - r), mask=here)
+        tl.store(out + h, gc * (1.0 - f), mask=inside)
+        tl.store(out + hidden + h, closing, mask=inside)
+        tl.store(out + 2 * hidden + h, opening, mask=inside)
+        tl.store(out + 3 * hidden + h, g * (1.0 - r), mask=inside)
         for_forget += closing * c
         for_reset += opening * c
         gc = gc * f + closing * forgetting + opening * resetting
         row -= 4 * columns
         out -= 4 * columns
-        given -= columns
+        grad_row -= columns
         before -= columns
-    tl.store(flowing + at + h, gc, mask=here)
-    sums = tl.load(grad_forget + at + h, mask=here, other=0.0)
-    tl.store(grad_forget + at + h, sums + for_forget, mask=here)
-    sums = tl.load(grad_reset + at + h, mask=here, other=0.0)
-    tl.store(grad_reset + at + h, sums + for_reset, mask=here)
+    tl.store(flowing + at + h, gc, mask=inside)
+    sums = tl.load(grad_forget + at + h, mask=inside, other=0.0)
+    tl.store(grad_forget + at + h, sums + for_forget, mask=inside)
+    sums = tl.load(grad_reset + at + h, mask=inside, other=0.0)
+    tl.store(grad_reset + at + h, sums + for_reset, mask=inside)

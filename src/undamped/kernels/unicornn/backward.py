@@ -153,8 +153,8 @@ class BackwardPass:
     def _from_stored(self, number: int, state: Tensor) -> None:
         work = self.work
         start, stop = work.chunks[number]
-        work.positions = [whole[start:stop] for whole in self.kept.positions]
-        work.chunk_tanh_values = [whole[start:stop] for whole in self.kept.tanh_values]
+        work.positions = [sequence[start:stop] for sequence in self.kept.positions]
+        work.chunk_tanh_values = [sequence[start:stop] for sequence in self.kept.tanh_values]
         outputs = [work.input(start, stop)]
         outputs += [work.seen(at, positions) for at, positions in enumerate(work.positions)]
         after = number + 1
@@ -179,7 +179,7 @@ class BackwardPass:
         grad_projected = grads.pop()
         rows = grad_projected.view(-1, work.hidden)
         grad_x = None if sums.x is None else sums.x[start:stop].view(-1, sums.x.shape[-1])
-        written = {top + 1}
+        filled = {top + 1}
         state, totals = sums.state, sums.columns
         for at in range(top, -1, -1):
             if work.masks is not None and at < top:
@@ -212,11 +212,11 @@ class BackwardPass:
                 below = grad_x if source == 0 else grads[source - 1].view(-1, work.hidden)
                 if below is None:
                     continue
-                if source in written:
+                if source in filled:
                     below.addmm_(rows, block)
                 else:
                     torch.mm(rows, block, out=below)
-                    written.add(source)
+                    filled.add(source)
 
 
 def _distance(state: Tensor, expected: Tensor) -> float:

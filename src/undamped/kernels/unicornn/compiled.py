@@ -250,7 +250,7 @@ def backward(masked: bool) -> Callable[..., None]:
     ) -> None:
         block = np.empty(ROWS * BLOCK, positions.dtype)
         # Typed, because a whole number would lift the sum to float64.
-        zero, one = positions.dtype.type(0), positions.dtype.type(1)
+        zero, unit = positions.dtype.type(0), positions.dtype.type(1)
         for at in range(low, high, BLOCK):
             width = min(BLOCK, high - at)
             _load(block, weight, step, step, gy, z, remaining, at, width)
@@ -274,7 +274,7 @@ def backward(masked: bool) -> Callable[..., None]:
                     gy1 = block[GY + j] + grad_row[j]
                     gz1 = block[GZ + j] + s * gy1
                     inner = -s * gz1
-                    ga = inner * (one - tanh_value * tanh_value)
+                    ga = inner * (unit - tanh_value * tanh_value)
                     gs = gy1 * z1 - gz1 * force
                     gy0 = gy1 + (inner * alpha + ga * block[W + j])
                     if masked:

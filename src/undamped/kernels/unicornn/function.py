@@ -77,10 +77,10 @@ def oscillator_stack(
     """
     check_lengths("oscillator_stack", lengths, x.shape[0], x.shape[1])
     parameters = [t for c in layers for t in (c.input_weight, c.bias, c.weight, c.step)]
-    wanted = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *state, *parameters))
+    needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *state, *parameters))
     wiring = tuple((c.alpha, c.sources, c.sizes) for c in layers)
     engine = engine_for(implementation(x, *state, *parameters, gpu=True))
-    spec = _Spec(wiring, gradient if wanted else None, every, engine)
+    spec = _Spec(wiring, gradient if needs_grad else None, every, engine)
     output, position, velocity = _Stack.apply(spec, x, *state, masks, lengths, *parameters)
     return (output if every else None), (position, velocity)
 
@@ -97,13 +97,13 @@ class _Stack(torch.autograd.Function):
         lengths: Tensor | None,
         *parameters: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        whole = _detached(spec, x, masks, lengths, parameters)
+        inputs = _detached(spec, x, masks, lengths, parameters)
         start = torch.stack([position.detach(), velocity.detach()])  # (2, layers, batch, hidden)
         layers, batch, hidden = start.shape[1:]
         output = empty((x.shape[0] if spec.every else 0, batch, hidden), x)
 
         def share(part: slice) -> tuple[Tensor, Kept | None, dict[int, Tensor]]:
-            work = plan(*whole, spec.engine, part)
+            work = plan(*inputs, spec.engine, part)
             state = start[:, :, part].contiguous()
             inner = state.view(2, layers, work.columns)
             kept = run_stack(work, inner, spec.gradient, output[:, part] if spec.every else None)
@@ -111,18 +111,18 @@ class _Stack(torch.autograd.Function):
 
         parts = spec.parts(x.shape[0], start)
         works = [partial(share, part) for part in parts]
-        found = spec.engine.together(works, spec.product(x, hidden))
-        end = torch.cat([state for state, _, _ in found], dim=2)
+        results = spec.engine.together(works, spec.product(x, hidden))
+        end = torch.cat([state for state, _, _ in results], dim=2)
         position_end, velocity_end = end[0].clone(), end[1].clone()
-        kept = _together([part for _, part, _ in found if part is not None])
+        kept = _together([part for _, part, _ in results if part is not None])
         if kept is not None:
             # The output stands for the last of the stored positions, so that torch notices if
             # somebody changes it in place.
             positions = kept.positions[:-1] if spec.every else kept.positions
             ctx.spec, ctx.border_spacing, ctx.stored = spec, kept.every, len(positions)
             # The backward pass takes the same shares, whatever torch's threads are by then.
-            ctx.parts, ctx.replayed = parts, tuple(found[0][2])
-            replayed = [tanh_values for _, _, replay in found for tanh_values in replay.values()]
+            ctx.parts, ctx.replayed = parts, tuple(results[0][2])
+            replayed = [tanh_values for _, _, replay in results for tanh_values in replay.values()]
             ctx.save_for_backward(
                 x,
                 position,
@@ -270,7 +270,7 @@ def _differentiable_gradients(
     ctx: Any,
 ) -> tuple[Tensor | None, ...]:
     """Gradients that can be differentiated again: slow, through the plain loop."""
-    wanted = (*ctx.needs_input_grad[1:4], *ctx.needs_input_grad[6:])
+    needed = (*ctx.needs_input_grad[1:4], *ctx.needs_input_grad[6:])
     # Views stand for the inputs, so that only the path through this function is followed.
     stand_ins = [t.view_as(t) for t in inputs]
     layers = spec.layers_of(tuple(stand_ins[3:]))
@@ -280,9 +280,9 @@ def _differentiable_gradients(
     results, weights = (end, velocity_end), grads[1:]
     if spec.every:
         results, weights = (output, *results), grads
-    sought = [t for t, want in zip(stand_ins, wanted, strict=True) if want]
+    sources = [t for t, want in zip(stand_ins, needed, strict=True) if want]
     found = iter(
-        torch.autograd.grad(results, sought, weights, create_graph=True, allow_unused=True)
+        torch.autograd.grad(results, sources, weights, create_graph=True, allow_unused=True)
     )
-    gradients = [next(found) if want else None for want in wanted]
+    gradients = [next(found) if want else None for want in needed]
     return (None, *gradients[:3], None, None, *gradients[3:])

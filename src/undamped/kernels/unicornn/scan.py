@@ -2,7 +2,7 @@
 
 Registered with `torch.library`, so that `torch.compile` and `torch.export` see a single node
 with known shapes and a gradient. The backward pass needs nothing but the inputs: it runs the
-scan again, some steps at a time. Eager calls go past the operator (`eager_function`).
+scan again, some steps at a time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from undamped.kernels.reference import PositionVelocity, reference_oscillator_sc
 from undamped.kernels.shared.allocate import contiguous_copy, empty
 from undamped.kernels.shared.call_checks import check_lengths, check_shapes
 from undamped.kernels.shared.chunks import ranges
-from undamped.kernels.shared.eager_function import eager_function
 from undamped.kernels.shared.lengths import remaining_by_column
+from undamped.kernels.shared.operator import ScanOperator
 from undamped.kernels.shared.threads import over_columns
 
 CHECKPOINT_EVERY = 256
@@ -60,9 +60,8 @@ def oscillator_scan(
     way = implementation(projected, weight, step, position, velocity, gpu=True)
     if way == "reference":
         return reference_oscillator_scan(projected, weight, step, alpha, state, lengths)
-    run = {"operator": _scan, "numba": _eager_scan, "triton": _gpu_scan}[way]
-    positions, position, velocity = run(
-        projected, weight, step, float(alpha), position, velocity, lengths
+    positions, position, velocity = _scan(
+        way, projected, weight, step, float(alpha), position, velocity, lengths
     )
     return positions, (position, velocity)
 
@@ -95,28 +94,6 @@ def _forward(
             remaining,
         )
     return positions, y, z
-
-
-_scan = torch.library.custom_op(
-    "undamped::oscillator_scan", _forward, mutates_args=(), device_types="cpu"
-)
-
-
-@_scan.register_fake
-def _scan_shapes(
-    projected: Tensor,
-    weight: Tensor,
-    step: Tensor,
-    alpha: float,
-    position: Tensor,
-    velocity: Tensor,
-    lengths: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    return (
-        projected.new_empty(projected.shape),
-        position.new_empty(position.shape),
-        velocity.new_empty(velocity.shape),
-    )
 
 
 def _backward(
@@ -188,69 +165,6 @@ def _backward(
     return grad_projected, grad_weight, grad_step, gy, gz
 
 
-_scan_backward = torch.library.custom_op(
-    "undamped::oscillator_scan_backward", _backward, mutates_args=(), device_types="cpu"
-)
-
-
-@_scan_backward.register_fake
-def _scan_backward_shapes(
-    grad_positions: Tensor,
-    grad_position: Tensor,
-    grad_velocity: Tensor,
-    projected: Tensor,
-    weight: Tensor,
-    step: Tensor,
-    alpha: float,
-    position: Tensor,
-    velocity: Tensor,
-    lengths: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    likes = (projected, weight, step, position, velocity)
-    a, b, c, d, e = (like.new_empty(like.shape) for like in likes)
-    return a, b, c, d, e
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    projected, weight, step, ctx.alpha, position, velocity, lengths = inputs
-    ctx.save_for_backward(projected, weight, step, position, velocity, lengths)
-
-
-def _differentiate(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-    return _gradients(_scan_backward, ctx, grads)
-
-
-def _gradients(run: Any, ctx: Any, grads: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
-    projected, weight, step, position, velocity, lengths = ctx.saved_tensors
-    grad_projected, grad_weight, grad_step, gy, gz = run(
-        *grads, projected, weight, step, ctx.alpha, position, velocity, lengths
-    )
-    return grad_projected, grad_weight, grad_step, None, gy, gz, None
-
-
-_scan.register_autograd(_differentiate, setup_context=_save)
-_eager_scan = eager_function(_forward, _save, lambda ctx, *grads: _gradients(_backward, ctx, grads))
-
-
-@_scan.register_kernel("cuda")
-def _gpu_forward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    from undamped.kernels.unicornn import gpu_scan
-
-    return gpu_scan.forward(*arguments)
-
-
-@_scan_backward.register_kernel("cuda")
-def _gpu_backward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    from undamped.kernels.unicornn import gpu_scan
-
-    return gpu_scan.backward(*arguments)
-
-
-_gpu_scan = eager_function(
-    _gpu_forward, _save, lambda ctx, *grads: _gradients(_gpu_backward, ctx, grads)
-)
-
-
 def _arguments(
     projected: Tensor, weight: Tensor, step: Tensor, alpha: float
 ) -> tuple[tuple[Any, ...], Any]:
@@ -259,3 +173,13 @@ def _arguments(
     bias = np.zeros(hidden, projected.detach().numpy().dtype)
     constants = [t.detach().contiguous().numpy() for t in (weight, step)]
     return (*constants, bias, bias.dtype.type(alpha)), np.zeros(batch * hidden, bias.dtype)
+
+
+_scan = ScanOperator(
+    "oscillator_scan",
+    _forward,
+    _backward,
+    outputs={"positions": "projected", "last_position": "position", "last_velocity": "velocity"},
+    gradients=("projected", "weight", "step", "position", "velocity"),
+    gpu="undamped.kernels.unicornn.gpu_scan",
+)

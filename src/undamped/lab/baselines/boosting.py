@@ -134,7 +134,7 @@ class SummaryBoosting(WholeSeriesModel):
             answers[:, outputs] = said.unflatten(1, (len(outputs), -1)).sum(2)
         return answers
 
-    def found(self) -> list[str]:
+    def findings(self) -> list[str]:
         """Say how many trees there are."""
         if "roots" not in dict(self.learnt.named_buffers()):
             return []

@@ -66,14 +66,14 @@ class Combination(Continuation):
         for one in self._forecasters():
             one.learn(part)
 
-    def learn_also(self, part: Part) -> None:
+    def refit(self, part: Part) -> None:
         """Let each of them learn from further data."""
         for one in self._forecasters():
-            one.learn_also(part)
+            one.refit(part)
 
-    def found(self) -> list[str]:
+    def findings(self) -> list[str]:
         """Say what each of them found."""
-        return [said for one in self._forecasters() for said in one.found()]
+        return [said for one in self._forecasters() for said in one.findings()]
 
     def _continued(self, pasts: Pasts) -> np.ndarray:
         return np.mean([one._continued(pasts) for one in self._forecasters()], axis=0)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Answer, Batch, Forecast, InputKind, TaskShape
 from undamped._base.errors import DataError, OptionError, explain
-from undamped.lab.baselines.learns_at_once import LearnsAtOnce
+from undamped.lab.baselines.learns_at_once import ClosedFormModel
 from undamped.lab.baselines.learnt_arrays import LearntArrays
 from undamped.lab.baselines.whole_series import lengths_of
 
@@ -28,7 +28,7 @@ class Pasts(NamedTuple):
     inputs: list[np.ndarray]
 
 
-class Continuation(LearnsAtOnce):
+class Continuation(ClosedFormModel):
     """A model that says how series go on, and nothing else.
 
     Args:
@@ -85,7 +85,7 @@ class Continuation(LearnsAtOnce):
         values = batch.inputs.detach().cpu().double().permute(1, 0, 2).numpy()
         inputs = [one[:n] for one, n in zip(values, lengths_of(batch), strict=True)]
         zero, one = (np.array(part) for part in zip(*self.forecast.input_units, strict=True))
-        places = list(self.forecast.places)
+        places = list(self.forecast.channels)
         return Pasts([values[:, places] * one + zero for values in inputs], inputs)
 
     def _truth(self, batch: Batch) -> np.ndarray:

@@ -121,10 +121,10 @@ class ETS(Continuation):
             forms.append([_LETTERS.index(letter) for letter in _fitted(chosen, values)])
         self.learnt.keep(forms=torch.tensor(forms))
 
-    def learn_also(self, part: Part) -> None:
+    def refit(self, part: Part) -> None:
         """The form stays; everything else is fitted when it is asked."""
 
-    def found(self) -> list[str]:
+    def findings(self) -> list[str]:
         """Say which forms were chosen."""
         if not len(self.learnt):
             return []

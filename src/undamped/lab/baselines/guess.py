@@ -11,12 +11,13 @@ from undamped._base.checked import checked
 from undamped._base.contract import Answer, Batch, InputKind, TaskShape, Use
 from undamped._base.options import PositiveFloat
 from undamped._base.registry import models
-from undamped.lab.baselines.learns_at_once import LearnsAtOnce, Part
+from undamped.lab.baselines.learns_at_once import ClosedFormModel, Part
+from undamped.models.model_stream import Sample
 from undamped.models.task_model import StreamingModel
 
 
 @models.register("guess")
-class Guess(LearnsAtOnce, StreamingModel):
+class Guess(ClosedFormModel, StreamingModel):
     """Guess: how often each class occurs, or the mean of the answers.
 
     Equation:
@@ -60,26 +61,17 @@ class Guess(LearnsAtOnce, StreamingModel):
         places = batch.inputs.shape[1:2] if self.shape.readout == "last" else batch.inputs.shape[:2]
         return self.answer.expand(*places, -1), None
 
-    def step(
-        self,
-        x: Tensor,
-        state: Any = None,
-        dt: Tensor | float | None = None,
-        *,
-        observed: Tensor | None = None,
-        ahead: Tensor | None = None,
-    ) -> tuple[Tensor, None]:
-        """Return the same answer to every sample."""
-        return self.answer.expand(len(x), -1), None
+    def _step(self, sample: Sample, state: Any) -> tuple[Tensor, None]:
+        return self.answer.expand(len(sample.x), -1), None
 
     @torch.no_grad()
     def learn(self, part: Part) -> None:
         """Count classes, or take the mean of the answers."""
         self.sums.zero_()
-        self.learn_also(part)
+        self.refit(part)
 
     @torch.no_grad()
-    def learn_also(self, part: Part) -> None:
+    def refit(self, part: Part) -> None:
         """Go on counting."""
         for batch in part:
             each = batch.weights

@@ -15,7 +15,7 @@ Part = Iterable[Batch]
 """A part of a task's data: batches, the same ones however often one goes through them."""
 
 
-class LearnsAtOnce(TaskModel):
+class ClosedFormModel(TaskModel):
     """A model without steps of training.
 
     It learns from the training part; is scored on the validation part, which it has not seen; and
@@ -29,7 +29,7 @@ class LearnsAtOnce(TaskModel):
     promises: ClassVar[tuple[Promise, ...]] = ()
 
     @classmethod
-    def refuse_data(cls, part: Part) -> None:
+    def check_data(cls, part: Part) -> None:
         """Refuse data that the model cannot learn from, before anything is written; often none.
 
         Args:
@@ -49,7 +49,7 @@ class LearnsAtOnce(TaskModel):
         """
 
     @abstractmethod
-    def learn_also(self, part: Part) -> None:
+    def refit(self, part: Part) -> None:
         """Learn from another part too, without choosing anew, and let go of the data.
 
         Args:

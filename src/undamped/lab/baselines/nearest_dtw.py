@@ -120,7 +120,7 @@ class NearestDTW(WholeSeriesModel):
         with undisturbed():
             return np.asarray(dtw_pairwise_distance(*doubles, window=self.warping))
 
-    def found(self) -> list[str]:
+    def findings(self) -> list[str]:
         """Say how many series are kept."""
         if not len(self.learnt):
             return []

@@ -16,7 +16,7 @@ from undamped._base.registry import models
 from undamped.lab.baselines.continuation import Continuation, Pasts, refuse_short, repeat_season
 from undamped.lab.baselines.learns_at_once import Part
 from undamped.lab.baselines.ridge import PENALTIES, fit_ridge
-from undamped.lab.data.recordings.gaps import interpolate
+from undamped.lab.data.recordings.prepared import interpolate
 
 _FOLDS = (0.4, 0.6, 0.8)  # of the windows, in time: learnt from while the next fifth is asked
 _SCALES = ("values", "roots", "logarithms")
@@ -94,7 +94,7 @@ class RidgeOnLags(Continuation):
         self._solve(pasts, truth)
 
     @torch.no_grad()
-    def learn_also(self, part: Part) -> None:
+    def refit(self, part: Part) -> None:
         """Learn from further windows too, with the form and the penalty as they are."""
         batches, kept = list(part), self._kept
         self._kept = None
@@ -103,7 +103,7 @@ class RidgeOnLags(Continuation):
             both = Pasts(kept[0].known + pasts.known, kept[0].inputs + pasts.inputs)
             self._solve(both, np.concatenate([kept[1], truth]))
 
-    def found(self) -> list[str]:
+    def findings(self) -> list[str]:
         """Say which form was chosen."""
         if "weight" not in dict(self.learnt.named_buffers()):
             return []
@@ -193,7 +193,7 @@ class RidgeOnLags(Continuation):
         needed = max(steps, season if form.seasonal else 1)
         refuse_short("ridge-lags", min(map(len, pasts.known)), needed, "as it learnt from")
         lags = np.stack([one[-steps:] for one in pasts.inputs])
-        lags[:, :, list(self.forecast.places)] = np.stack(
+        lags[:, :, list(self.forecast.channels)] = np.stack(
             [_seen(one[-steps:], form.scale) for one in pasts.known]
         )
         last = lags[:, -1:]

@@ -42,7 +42,7 @@ class RocketModel(WholeSeriesModel):
         self._features: Tensor | None = None
 
     @classmethod
-    def refuse_data(cls, part: Part) -> None:
+    def check_data(cls, part: Part) -> None:
         """Refuse series of unequal length, and those that are shorter than a kernel."""
         lengths = {length for batch in part for length in lengths_of(batch)}
         if len(lengths) > 1:
@@ -170,7 +170,7 @@ class RocketModel(WholeSeriesModel):
     def _feature_count(self) -> int:
         """Return about how many features a series has."""
 
-    def found(self) -> list[str]:
+    def findings(self) -> list[str]:
         """Say how many features there are, and which penalty was chosen."""
         if not len(self.learnt):
             return []

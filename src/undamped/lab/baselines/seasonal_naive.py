@@ -47,7 +47,7 @@ class SeasonalNaive(Continuation):
     def learn(self, part: Part) -> None:
         """There is nothing to learn."""
 
-    def learn_also(self, part: Part) -> None:
+    def refit(self, part: Part) -> None:
         """There is nothing to learn."""
 
     def _continued(self, pasts: Pasts) -> np.ndarray:
@@ -55,7 +55,7 @@ class SeasonalNaive(Continuation):
         refuse_short("seasonal-naive", min(map(len, pasts.known)), season, "a season")
         return np.stack([repeat_season(one, season, self.shape.horizon) for one in pasts.known])
 
-    def found(self) -> list[str]:
+    def findings(self) -> list[str]:
         """Say which season comes again."""
         season = self.forecast.season
         return [f"A season of {season} steps comes again." if season > 1 else "No season."]

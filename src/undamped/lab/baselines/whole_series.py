@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Answer, Batch, InputKind, TaskShape
 from undamped._base.errors import DataError, explain
-from undamped.lab.baselines.learns_at_once import LearnsAtOnce, Part, check_one_answer
+from undamped.lab.baselines.learns_at_once import ClosedFormModel, Part, check_one_answer
 from undamped.lab.baselines.learnt_arrays import LearntArrays
 from undamped.lab.baselines.ridge import row_weights, wanted_answers
 
@@ -41,7 +41,7 @@ class Collected(NamedTuple):
         )
 
 
-class WholeSeriesModel(LearnsAtOnce):
+class WholeSeriesModel(ClosedFormModel):
     """A model that needs a whole series before it answers, so that it cannot follow a stream.
 
     Args:
@@ -92,7 +92,7 @@ class WholeSeriesModel(LearnsAtOnce):
         self._learn_from(self._kept, choose=True)
 
     @torch.no_grad()
-    def learn_also(self, part: Part) -> None:
+    def refit(self, part: Part) -> None:
         """Learn from both parts, with what was chosen on the first."""
         kept, self._kept = self._kept, None
         batches = list(part)

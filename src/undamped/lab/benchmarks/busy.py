@@ -1,9 +1,8 @@
-"""Small networks on a busy machine: how much a pass loses to other programs on the same cores.
+"""Small networks on a busy machine: how much a pass is slowed by other programs on its cores.
 
-Every pass is timed while nothing else of this benchmark runs, and again beside one process per core
-that never stops counting. A loop of plain Python, which has one thread, says what a fair share is;
-a pass whose threads wait for each other loses many times that. Run it on a machine that is idle
-otherwise.
+Every pass is timed while nothing else of this benchmark runs, and again beside one busy process per
+core. A loop of plain Python, which has one thread, shows the slowdown of fair scheduling; a pass
+whose threads wait for each other is slowed many times as much. Run it on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -13,170 +12,131 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from undamped._base.registry import benchmarks, models
-from undamped.lab.benchmarks.candidates import recurrent_networks
-from undamped.lab.benchmarks.tables import markdown_table, terminal_table
+from undamped._base.registry import benchmarks
+from undamped.lab.benchmarks.timing import (
+    TORCH_NETWORKS,
+    Candidates,
+    Shape,
+    build_network,
+    recurrent_networks,
+)
+from undamped.lab.report.charts import bar_chart
+from undamped.lab.report.table import Progress, Report, Table, silent
 
 LOOP = "a loop of plain Python"
-WANTED = 1.5
-"""How many times the slowdown of the loop a network's may be."""
-STEPS, BATCH, INPUTS, UNITS = 100, 8, 6, 32
+LIMIT = 1.5
+"""Largest slowdown of a network, as a multiple of that of the loop."""
+SHAPE = Shape(100, 8, 6, 32)
 SECONDS = 0.4
-FEW = "unicornn,indrnn,rnn,lstm,exprnn"
-TORCH = {"nn.RNN": nn.RNN, "nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}
+QUICK = "unicornn,indrnn,rnn,lstm,exprnn"
 HEADER = ("candidate", "alone, ms", "busy, ms", "slowdown", "times the loop's", "wanted")
-COUNTER = "import os\nhome = os.getppid()\nwhile os.getppid() == home:\n    sum(range(10**5))"
-"""A program that ends when whoever started it is gone."""
+BUSY_PROGRAM = "import os\nhome = os.getppid()\nwhile os.getppid() == home:\n    sum(range(10**5))"
+"""A program that ends when its parent process has ended."""
 
 
 @dataclass(frozen=True)
-class Pass:
+class Slowdown:
     """One candidate.
 
     Args:
         name: Its name.
-        alone: Seconds of a pass, the median of all rounds' means.
+        idle: Seconds of a pass on the idle machine, the median of all rounds' means.
         busy: The same beside other processes.
-        slowdown: Busy over alone, the median of all rounds.
+        slowdown: Busy over idle, the median of all rounds.
     """
 
     name: str
-    alone: float
+    idle: float
     busy: float
     slowdown: float
 
-
-@dataclass(frozen=True)
-class BusyBenchmark:
-    """All candidates.
-
-    Args:
-        threads: How many threads torch has.
-        processes: How many processes there were beside it.
-        passes: One for each candidate, the loop first.
-    """
-
-    threads: int
-    processes: int
-    passes: tuple[Pass, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        return asdict(self)
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return the lines of a table."""
-        fair, lines = self.passes[0].slowdown, []
-        for one in self.passes:
-            times = one.slowdown / fair
-            wanted = ""
-            if one.name not in (LOOP, *TORCH):
-                wanted = "met" if times <= WANTED else f"above {WANTED:g}"
-            numbers = (f"{1000 * one.alone:.2f}", f"{1000 * one.busy:.2f}", f"{one.slowdown:.2f}")
-            lines.append((one.name, *numbers, f"{times:.2f}", wanted))
-        return lines
-
-    @property
-    def title(self) -> str:
-        """What was measured."""
-        return (
-            f"Forward and backward pass, {STEPS} steps, batch {BATCH}, {UNITS} units, "
-            f"{self.threads} threads, beside {self.processes} processes that never stop."
-        )
-
-    def markdown(self) -> str:
-        """Return the table for a document."""
-        return f"{self.title}\n\n{markdown_table(HEADER, self.rows())}"
-
-    def summary(self) -> Any:
-        """Return a table for the terminal."""
-        return terminal_table(HEADER, self.rows(), self.title)
-
-    def figures(self) -> dict[str, Any]:
-        """Return a picture: the slowdown of each candidate, and what is wanted."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(7, 0.8 + 0.22 * len(self.passes)), layout="constrained")
-        axis, places = figure.subplots(), range(len(self.passes))
-        axis.barh(places, [one.slowdown for one in self.passes], color="#0072b2")
-        axis.set_yticks(list(places), [one.name for one in self.passes], fontsize=7)
-        limit = WANTED * self.passes[0].slowdown
-        axis.axvline(limit, color="#bbbbbb", label=f"{WANTED:g} times a loop of plain Python")
-        axis.set_xscale("log")
-        axis.set_xlabel("times as long on a busy machine")
-        axis.legend(fontsize=8)
-        return {"busy": figure}
+    def row(self, loop: float) -> tuple[str, ...]:
+        """Return the row of the table, given the slowdown of the loop."""
+        ratio = self.slowdown / loop
+        target = ""
+        if self.name not in (LOOP, *TORCH_NETWORKS):
+            target = "met" if ratio <= LIMIT else f"above {LIMIT:g}"
+        numbers = (f"{1000 * self.idle:.2f}", f"{1000 * self.busy:.2f}", f"{self.slowdown:.2f}")
+        return (self.name, *numbers, f"{ratio:.2f}", target)
 
 
 @benchmarks.register("busy")
 def run(
-    *,
-    networks: str = "",
-    rounds: int = 3,
-    quick: bool = False,
-    tick: Callable[[str], None] | None = None,
-) -> BusyBenchmark:
-    """Small networks beside one process per core that never stops: how much a pass loses.
+    *, networks: str = "", rounds: int = 3, quick: bool = False, progress: Progress = silent
+) -> Report:
+    """Small networks beside one busy process per core: how much a pass is slowed.
 
     Args:
-        networks: Names with commas between them; all recurrent networks by default.
+        networks: Names separated by commas; all recurrent networks by default.
         rounds: How often everything is measured.
         quick: Five networks, briefly.
-        tick: Called with a name after every measurement, for a progress bar.
+        progress: Called with a name after every measurement.
 
     Example:
         >>> result = run(networks="lstm", rounds=1)
     """
-    candidates = _candidates(recurrent_networks(networks or (FEW if quick else "")))
-    for work in candidates.values():  # compiles what has to be
+    candidates = _candidates(recurrent_networks(networks or (QUICK if quick else "")))
+    for work in candidates.values():  # compiles the kernels
         work()
     processes, seconds = os.cpu_count() or 1, SECONDS / 8 if quick else SECONDS
-    rows: dict[str, list[tuple[float, float]]] = {name: [] for name in candidates}
+    pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in candidates}
     for _ in range(rounds):
-        quiet = _measure(candidates, seconds, tick)
-        with _counting(processes):
-            busy = _measure(candidates, seconds, tick)
+        idle = _measure(candidates, seconds, progress)
+        with _busy_processes(processes):
+            busy = _measure(candidates, seconds, progress)
         for name in candidates:
-            rows[name].append((quiet[name], busy[name]))
-    passes = [_summed_up(name, measured) for name, measured in rows.items()]
-    return BusyBenchmark(torch.get_num_threads(), processes, tuple(passes))
+            pairs[name].append((idle[name], busy[name]))
+    records = [_summarise(name, measured) for name, measured in pairs.items()]
+    loop, threads = records[0].slowdown, torch.get_num_threads()
+    title = (
+        f"Forward and backward pass, {SHAPE.steps} steps, batch {SHAPE.batch}, "
+        f"{SHAPE.units} units, {threads} threads, beside {processes} busy processes."
+    )
+    bars = {"": {record.name: record.slowdown for record in records}}
+    limits = {f"{LIMIT:g} times {LOOP}": LIMIT * loop}
+    unit = "times as long on a busy machine"
+    return Report(
+        {"threads": threads, "processes": processes},
+        records,
+        [Table(HEADER, [record.row(loop) for record in records], title)],
+        {"busy": lambda: bar_chart(bars, unit, log=True, limits=limits)},
+    )
 
 
-def _summed_up(name: str, measured: list[tuple[float, float]]) -> Pass:
-    alone, busy = (statistics.median(one) for one in zip(*measured, strict=True))
-    return Pass(name, alone, busy, statistics.median(two / one for one, two in measured))
+def _summarise(name: str, measured: Sequence[tuple[float, float]]) -> Slowdown:
+    idle, busy = (statistics.median(column) for column in zip(*measured, strict=True))
+    return Slowdown(name, idle, busy, statistics.median(busy / idle for idle, busy in measured))
 
 
-def _candidates(names: Any) -> dict[str, Callable[[], Any]]:
+def _candidates(names: Sequence[str]) -> dict[str, Callable[[], Any]]:
     torch.manual_seed(0)
-    x = torch.randn(STEPS, BATCH, INPUTS)
-    networks = {n: models.build(n, input_size=INPUTS, hidden_size=UNITS) for n in names}
-    networks |= {name: kind(INPUTS, UNITS) for name, kind in TORCH.items()}
-    trained = {name: partial(_train, one, x, _of_last(one, x)) for name, one in networks.items()}
-    return {LOOP: _count} | trained
+    x = torch.randn(SHAPE.steps, SHAPE.batch, SHAPE.inputs)
+    networks = {name: build_network(name, SHAPE) for name in (*names, *TORCH_NETWORKS)}
+    passes = {n: partial(_train, net, x, _last_gradient(net, x)) for n, net in networks.items()}
+    return {LOOP: _python_loop, **passes}
 
 
-def _count() -> int:
+def _python_loop() -> int:
     total = 0
     for i in range(40_000):
         total += i * i
     return total
 
 
-def _of_last(network: nn.Module, x: Tensor) -> Tensor:
+def _last_gradient(network: nn.Module, x: Tensor) -> Tensor:
     """Return the gradient of the sum of the last outputs.
 
-    Made once: `output[-1].sum().backward()` fills it with zeros on the way back, for which torch
-    wakes its threads where outputs are wide. That is no time of the network.
+    Computed once: `output[-1].sum().backward()` fills it with zeros in the backward pass, for which
+    torch starts its threads where outputs are wide. That time is not the network's.
     """
     gradient = torch.zeros_like(network(x)[0])
     gradient[-1] = 1
@@ -187,33 +147,28 @@ def _train(network: nn.Module, x: Tensor, gradient: Tensor) -> None:
     network(x)[0].backward(gradient)
 
 
-def _measure(
-    candidates: Mapping[str, Callable[[], Any]],
-    seconds: float,
-    tick: Callable[[str], None] | None,
-) -> dict[str, float]:
+def _measure(candidates: Candidates, seconds: float, progress: Progress) -> dict[str, float]:
     """Return the mean time of each candidate, measured for some seconds."""
-    found = {}
+    means = {}
     for name, work in candidates.items():
         start, count = time.perf_counter(), 0
         while count < 3 or time.perf_counter() - start < seconds:
             work()
             count += 1
-        found[name] = (time.perf_counter() - start) / count
-        if tick is not None:
-            tick(name)
-    return found
+        means[name] = (time.perf_counter() - start) / count
+        progress(name)
+    return means
 
 
 @contextmanager
-def _counting(processes: int) -> Iterator[None]:
-    """Keep so many processes counting."""
-    started = [subprocess.Popen([sys.executable, "-c", COUNTER]) for _ in range(processes)]
-    time.sleep(0.5)  # until they count
+def _busy_processes(count: int) -> Iterator[None]:
+    """Keep a number of processes busy."""
+    processes = [subprocess.Popen([sys.executable, "-c", BUSY_PROGRAM]) for _ in range(count)]
+    time.sleep(0.5)  # until they have started
     try:
         yield
     finally:
-        for process in started:
+        for process in processes:
             process.kill()
-        for process in started:
+        for process in processes:
             process.wait()

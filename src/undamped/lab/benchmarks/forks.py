@@ -1,4 +1,4 @@
-"""Processes that begin with everything imported: copies of a server instead of a fresh Python."""
+"""Processes that start with all modules imported: forks of a server instead of a new Python."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import multiprocessing
 import sys
 from multiprocessing.context import ForkServerContext
 
-_NEEDED = ("undamped.", "lightning.", "optuna.", "torch.", "scipy.", "sklearn.")
+_PRELOADED = ("undamped.", "lightning.", "optuna.", "torch.", "scipy.", "sklearn.")
 
 
 def forks() -> ForkServerContext:
-    """Return a context of `multiprocessing` whose processes have imported what this one has.
+    """Return a `multiprocessing` context whose processes have imported the modules of this one.
 
-    The server that is copied is started with the first process and does nothing else, so that no
-    thread of this process is copied in the middle of something. Not on Windows.
+    The server that is forked is started with the first process and does nothing else, so that no
+    running thread of this process is copied. Not on Windows.
     """
     import lightning.fabric
     import optuna
 
     from undamped._base.registry import models, tasks
 
-    assert lightning.fabric and optuna and list(tasks) and list(models)  # all of it is loaded
+    assert lightning.fabric and optuna and list(tasks) and list(models)  # imports all members
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([name for name in sys.modules if name.startswith(_NEEDED)])
+    context.set_forkserver_preload([name for name in sys.modules if name.startswith(_PRELOADED)])
     return context

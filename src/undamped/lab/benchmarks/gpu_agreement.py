@@ -1,4 +1,4 @@
-"""The kernels for GPUs beside the plain loops, under Triton's interpreter: no GPU is needed.
+"""The GPU kernels beside the plain loops, in Triton's interpreter, which needs no GPU.
 
 `python -m undamped.lab.benchmarks.gpu_agreement STEPS KERNEL...` in a process with
 TRITON_INTERPRET=1 prints a line of JSON for each case: the largest error of all results and all
@@ -52,9 +52,9 @@ def _network(name: str, steps: int, batch: int, units: int, lengths: Tensor | No
 
     def run(x: Tensor, *parameters: Tensor) -> Outputs:
         values = dict(zip(names, parameters, strict=True))
-        buffers = {name: part.to(x.dtype) for name, part in network.named_buffers()}
-        given = (x, None, lengths)
-        output, state = torch.func.functional_call(network, {**values, **buffers}, given)
+        buffers = {name: buffer.to(x.dtype) for name, buffer in network.named_buffers()}
+        arguments = (x, None, lengths)
+        output, state = torch.func.functional_call(network, {**values, **buffers}, arguments)
         return output, *state
 
     return run, [torch.randn(steps, batch, 3), *(p.detach() for p in network.parameters())]
@@ -84,7 +84,7 @@ def _linear(tail: tuple[int, ...], per_step: bool) -> Callable[..., Case]:
     return case
 
 
-def _driven(damped: bool) -> Callable[..., Case]:
+def _oscillator(damped: bool) -> Callable[..., Case]:
     def case(steps: int, batch: int, units: int, lengths: Tensor | None) -> Case:
         def run(u: Tensor, k: Tensor, f: Tensor, s: Tensor, x: Tensor, z: Tensor, *a: Tensor):
             outputs, state = linear_oscillator_scan(
@@ -92,10 +92,10 @@ def _driven(damped: bool) -> Callable[..., Case]:
             )
             return outputs, *state
 
-        own = [torch.rand(units), torch.rand(units), 0.3 * torch.rand(units)]
+        parameters = [torch.rand(units), torch.rand(units), 0.3 * torch.rand(units)]
         state = [torch.randn(batch, units) for _ in range(2)]
-        keep = [0.9 + 0.1 * torch.rand(units)] if damped else []
-        return run, [torch.randn(steps, batch, units), *own, *state, *keep]
+        decay = [0.9 + 0.1 * torch.rand(units)] if damped else []
+        return run, [torch.randn(steps, batch, units), *parameters, *state, *decay]
 
     return case
 
@@ -112,8 +112,8 @@ CASES: dict[str, Callable[..., Case]] = {
     "linear_scan, complex, one a step": _linear((2,), True),
     "linear_scan, 2×2": _linear((2, 2), False),
     "linear_scan, 2×2, one a step": _linear((2, 2), True),
-    "linear_oscillator_scan": _driven(False),
-    "linear_oscillator_scan, damped": _driven(True),
+    "linear_oscillator_scan": _oscillator(False),
+    "linear_oscillator_scan, damped": _oscillator(True),
 }
 
 
@@ -125,16 +125,16 @@ def error_of(
     Args:
         name: One of `CASES`.
         steps: Length of the sequences.
-        batch: How many there are.
-        units: How wide they are.
-        ended: Whether all but the first end half way.
+        batch: Number of sequences.
+        units: Number of units.
+        ended: Whether all but the first end halfway.
     """
     torch.manual_seed(0)
     lengths = torch.tensor([steps, *[steps // 2 + 1] * (batch - 1)]) if ended else None
     run, tensors = CASES[name](steps, batch, units, lengths)
     with interpreted_kernels(), ExitStack() as stack:
-        for place, value in _SHORT.items():  # so that the stack runs backwards in time too
-            stack.enter_context(patch(place, value))
+        for constant, value in _SHORT.items():  # so that the stack is reversed in time too
+            stack.enter_context(patch(constant, value))
         ours = _results(run, [tensor.clone().requires_grad_() for tensor in tensors])
     with plain_loops():
         theirs = _results(run, [tensor.double().requires_grad_() for tensor in tensors])
@@ -152,7 +152,7 @@ def _results(run: Callable[..., Outputs], tensors: Sequence[Tensor]) -> list[Ten
     generator = torch.Generator().manual_seed(1)
     weights = [torch.randn(r.shape, generator=generator).to(r.dtype) for r in results]
     gradients = torch.autograd.grad(results, tensors, weights)
-    return [part.detach() for part in (*results, *gradients)]
+    return [tensor.detach() for tensor in (*results, *gradients)]
 
 
 def _relative(ours: Tensor, theirs: Tensor) -> float:
@@ -161,12 +161,12 @@ def _relative(ours: Tensor, theirs: Tensor) -> float:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the errors of the cases named, or of all, for every number of steps."""
+    """Print the errors of the named cases, or of all, for every number of steps."""
     lengths, names = [int(word) for word in arguments[0].split(",")], list(arguments[1:])
     for name in names or CASES:
         for steps in lengths:
-            found = {"kernel": name, "steps": steps, "error": error_of(name, steps, ended=True)}
-            sys.stdout.write(json.dumps(found) + "\n")
+            case = {"kernel": name, "steps": steps, "error": error_of(name, steps, ended=True)}
+            sys.stdout.write(json.dumps(case) + "\n")
             sys.stdout.flush()
 
 

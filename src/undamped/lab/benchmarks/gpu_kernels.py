@@ -1,8 +1,8 @@
-"""The kernels for GPUs, checked where there is no GPU: agreement, machine code, registers.
+"""The GPU kernels, checked without a GPU: agreement, machine code, registers.
 
-What can be known without a card: that the kernels compute what the plain loops compute (Triton's
-interpreter, every T), that they compile to machine code for cards that are named, and what that
-code takes of them. How fast it is, is not known.
+Without a GPU it can be checked that the kernels compute what the plain loops compute (in Triton's
+interpreter, for every T), that they compile to machine code for named architectures, and which
+resources that code uses. Its speed is not known.
 """
 
 # pyright: reportMissingImports=false
@@ -12,101 +12,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from undamped._base.errors import MissingPackageError, OptionError, explain
+from undamped._base.errors import MissingPackageError, OptionError
 from undamped._base.registry import benchmarks
 from undamped.kernels.dispatch import triton_is_there
 from undamped.lab.benchmarks.gpu_targets import TARGETS, Compiled, compile_all
-from undamped.lab.benchmarks.tables import markdown_table, terminal_table
+from undamped.lab.report.table import Progress, Report, Table, silent
 
 STEPS = "1,7,129,1000"
 TOLERANCE = 1e-5
-
-
-@dataclass(frozen=True)
-class GPUKernels:
-    """All checks.
-
-    Args:
-        triton: The version of Triton.
-        numbers: The type of numbers of what was compiled, fp32 or fp64.
-        errors: Largest relative error in float32 by kernel and number of steps.
-        compiled: Every kernel for every target.
-    """
-
-    triton: str
-    numbers: str
-    errors: dict[str, dict[int, float]]
-    compiled: list[Compiled]
-
-    @property
-    def agrees(self) -> bool:
-        """Whether all errors are small enough."""
-        return all(e <= TOLERANCE for found in self.errors.values() for e in found.values())
-
-    @property
-    def spills(self) -> int:
-        """How many bytes are spilled in all."""
-        return sum(one.spilled for one in self.compiled)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        return {**asdict(self), "agrees": self.agrees, "spilled_bytes": self.spills}
-
-    def _agreement(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        steps = list(next(iter(self.errors.values()), {}))
-        header = ("largest relative error", *(f"{count} steps" for count in steps))
-        rows = [
-            (name, *(f"{found[count]:.1e}" for count in steps))
-            for name, found in self.errors.items()
-        ]
-        return header, rows
-
-    def _code(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        targets = list(dict.fromkeys(one.target for one in self.compiled))
-        rows: dict[str, list[str]] = {}
-        for one in self.compiled:
-            cell = f"{one.registers} / {one.spilled} / {one.shared} / {one.size}"
-            rows.setdefault(one.kernel, [one.kernel]).append(cell)
-        return ("kernel", *targets), [tuple(row) for row in rows.values()]
-
-    def _said(self) -> str:
-        parts = []
-        if self.errors:
-            word = "within" if self.agrees else "NOT within"
-            parts.append(f"results and gradients {word} {TOLERANCE:g} of the plain loops")
-        if self.compiled:
-            parts.append(f"{len(self.compiled)} kernels compiled, {self.spills} bytes spilled")
-        return f"Triton {self.triton}: {', '.join(parts)}"
-
-    def markdown(self) -> str:
-        """Return the tables for docs/performance.md."""
-        lines = [self._said() + ".", ""]
-        if self.errors:
-            lines += [markdown_table(*self._agreement()), ""]
-        if self.compiled:
-            lines += [f"Registers / spilled / shared memory / code, bytes, {self.numbers}:", ""]
-            lines += [markdown_table(*self._code())]
-        return "\n".join(lines) + "\n"
-
-    def summary(self) -> Any:
-        """Return tables for the terminal."""
-        from rich.console import Group
-
-        tables: list[Any] = []
-        if self.errors:
-            tables.append(terminal_table(*self._agreement(), "under Triton's interpreter"))
-        if self.compiled:
-            title = f"registers / spilled / shared / code, bytes, {self.numbers}"
-            tables.append(terminal_table(*self._code(), title))
-        return Group(*tables, self._said())
-
-    def figures(self) -> dict[str, Any]:
-        """There is nothing to draw."""
-        return {}
 
 
 @benchmarks.register("gpu-kernels")
@@ -116,42 +31,77 @@ def run(
     targets: str = ",".join(TARGETS),
     numbers: Literal["fp32", "fp64"] = "fp32",
     quick: bool = False,
-    tick: Callable[[str], None] | None = None,
-) -> GPUKernels:
-    """The kernels for GPUs without a GPU: agreement with the plain loops, machine code, registers.
+    progress: Progress = silent,
+) -> Report:
+    """The GPU kernels without a GPU: agreement with the plain loops, machine code, registers.
 
     Args:
-        steps: Lengths of sequences under Triton's interpreter, with commas between them; a
-            thousand steps of everything take some minutes. Nothing for no such check.
-        targets: What to compile for, with commas between them: sm_80, sm_90, sm_100, gfx942 or
-            others that Triton knows. Nothing for no compilation.
-        numbers: The type of numbers of what is compiled.
-        quick: Short sequences and one target, to see that everything runs.
-        tick: Called with a name after every check, for a progress bar.
+        steps: Lengths of sequences in Triton's interpreter, separated by commas; a thousand steps
+            of all kernels take some minutes. Empty for no such check.
+        targets: Architectures to compile for, separated by commas: sm_80, sm_90, sm_100, gfx942 or
+            others that Triton knows. Empty for no compilation.
+        numbers: The type of numbers of the compiled kernels.
+        quick: Short sequences and one target.
+        progress: Called with a name after every check.
 
     Example:
         >>> result = run(steps="7", targets="")
     """
     if not triton_is_there():
         raise MissingPackageError(
-            explain(
-                "bench gpu-kernels",
-                expected="Triton, which is for Linux",
-                got="none",
-                remedy="Install it with: pip install 'undamped[gpu]'",
-            ),
+            "bench gpu-kernels needs Triton (Linux only). Install it with "
+            "pip install 'undamped[gpu]'.",
             name="triton",
         )
     counts = [_positive(word) for word in _words("1,7" if quick else steps)]
     cards = _words(TARGETS[0] if quick else targets)
     for card in cards:
         _check_target(card)
-    note = tick or (lambda name: None)
-    errors = _errors(counts, note) if counts else {}
-    compiled = compile_all(tuple(cards), numbers, note) if cards else []
+    errors = _errors(counts, progress) if counts else {}
+    compiled = compile_all(tuple(cards), numbers, progress) if cards else []
     import triton
 
-    return GPUKernels(triton.__version__, numbers, errors, compiled)
+    return gpu_report(triton.__version__, numbers, errors, compiled)
+
+
+def gpu_report(
+    triton: str, numbers: str, errors: dict[str, dict[int, float]], compiled: list[Compiled]
+) -> Report:
+    """Return the report of all checks.
+
+    Args:
+        triton: The version of Triton.
+        numbers: The type of numbers of the compiled kernels, fp32 or fp64.
+        errors: Largest relative error in float32 by kernel and number of steps.
+        compiled: Every kernel for every target.
+    """
+    agrees = all(error <= TOLERANCE for by_steps in errors.values() for error in by_steps.values())
+    spilled = sum(kernel.spilled for kernel in compiled)
+    tables, sentences = [], []
+    if errors:
+        steps = list(next(iter(errors.values())))
+        rows = [(name, *(f"{values[n]:.1e}" for n in steps)) for name, values in errors.items()]
+        header = ("largest relative error", *(f"{count} steps" for count in steps))
+        tables.append(Table(header, rows))
+        within = "within" if agrees else "NOT within"
+        sentences.append(f"results and gradients {within} {TOLERANCE:g} of the plain loops")
+    if compiled:
+        targets = list(dict.fromkeys(kernel.target for kernel in compiled))
+        cells: dict[str, list[str]] = {}
+        for kernel in compiled:
+            usage = (kernel.registers, kernel.spilled, kernel.shared, kernel.size)
+            cells.setdefault(kernel.kernel, []).append(" / ".join(map(str, usage)))
+        title = f"Registers / spilled / shared memory / code, bytes, {numbers}:"
+        rows = [(name, *usages) for name, usages in cells.items()]
+        tables.append(Table(("kernel", *targets), rows, title))
+        sentences.append(f"{len(compiled)} kernels compiled, {spilled} bytes spilled")
+    summary = Table((), (), f"Triton {triton}: {', '.join(sentences)}.")
+    return Report(
+        {"triton": triton, "numbers": numbers},
+        compiled,
+        [summary, *tables],
+        numbers={"errors": errors, "agrees": agrees, "spilled_bytes": spilled},
+    )
 
 
 def _words(text: str) -> list[str]:
@@ -161,52 +111,35 @@ def _words(text: str) -> list[str]:
 def _positive(word: str) -> int:
     if word.isdigit() and int(word) > 0:
         return int(word)
-    raise OptionError(
-        explain(
-            "steps",
-            expected="whole numbers above zero with commas between them",
-            got=f"'{word}'",
-            remedy=f"For example steps={STEPS}.",
-        )
-    )
+    raise OptionError(f"steps must be positive integers such as {STEPS}, got '{word}'.")
 
 
 def _check_target(card: str) -> None:
     if (card.startswith("sm_") and card[3:].isdigit()) or card.startswith("gfx"):
         return
-    raise OptionError(
-        explain(
-            "targets",
-            expected="sm_ and a number, or gfx and a number",
-            got=f"'{card}'",
-            remedy=f"For example targets={','.join(TARGETS)}.",
-        )
-    )
+    raise OptionError(f"targets must be architectures such as {','.join(TARGETS)}, got '{card}'.")
 
 
-def _errors(counts: list[int], tick: Callable[[str], None]) -> dict[str, dict[int, float]]:
-    """Run all cases in a process of its own: Triton interprets all its kernels or none."""
+def _errors(counts: list[int], progress: Progress) -> dict[str, dict[int, float]]:
+    """Run all cases in a separate process: Triton interprets all its kernels or none."""
     command = [
         sys.executable,
         "-m",
         "undamped.lab.benchmarks.gpu_agreement",
         ",".join(map(str, counts)),
     ]
-    found: dict[str, dict[int, float]] = {}
+    errors: dict[str, dict[int, float]] = {}
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stdout is not None  # it was asked for
+        assert process.stdout is not None
         for line in process.stdout:
             case = json.loads(line)
-            found.setdefault(case["kernel"], {})[case["steps"]] = case["error"]
-            tick(f"{case['kernel']}, {case['steps']} steps")
+            errors.setdefault(case["kernel"], {})[case["steps"]] = case["error"]
+            progress(f"{case['kernel']}, {case['steps']} steps")
     if process.returncode:
         raise OptionError(
-            explain(
-                "bench gpu-kernels",
-                expected="all cases to run under Triton's interpreter",
-                got=f"exit {process.returncode} after {sum(map(len, found.values()))} of them",
-                remedy="The message above says why; Triton 3.2 or newer is expected.",
-            )
+            f"Triton's interpreter stopped with exit code {process.returncode} after "
+            f"{sum(map(len, errors.values()))} cases; see the message above. Triton 3.2 or newer "
+            "is needed."
         )
-    return found
+    return errors

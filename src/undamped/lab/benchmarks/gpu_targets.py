@@ -1,8 +1,8 @@
-"""The kernels for GPUs compiled for cards that are not here, and what the compiler says of them.
+"""The GPU kernels compiled for given architectures without a GPU, and the resources they use.
 
-Triton compiles for a target that is named, down to the machine's own code, without a driver. Of
-that code registers, spilled registers and shared memory are read: from the listing of cuobjdump,
-which comes with Triton, or from the notes of AMD's assembler.
+Triton compiles for a named target, down to machine code, without a driver. Registers, spilled
+registers and shared memory are read from the listing of cuobjdump, which comes with Triton, or from
+the notes of AMD's assembler.
 """
 
 # pyright: reportMissingImports=false
@@ -11,11 +11,13 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+from undamped.lab.report.table import Progress
 
 TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
 WHOLE_NUMBERS = ("steps", "chunk", "hidden", "columns")
@@ -29,12 +31,12 @@ class Compiled:
     """A kernel for a target.
 
     Args:
-        kernel: Its name, and what it is compiled for.
+        kernel: Its name and compile-time flags.
         target: The card's architecture.
-        registers: Of each thread.
-        spilled: Bytes of registers that did not fit, and of other local memory.
-        shared: Bytes of shared memory of a program.
-        size: Bytes of the code's file.
+        registers: Per thread.
+        spilled: Bytes of spilled registers and other local memory.
+        shared: Bytes of shared memory per program.
+        size: Bytes of the code.
     """
 
     kernel: str
@@ -46,10 +48,10 @@ class Compiled:
 
 
 def variants() -> Iterator[tuple[str, Any, dict[str, bool]]]:
-    """Yield a name, a kernel and what it is compiled for: all that there is, lengths included."""
+    """Yield name, kernel and compile-time flags of every variant, with sequence lengths."""
     from undamped.kernels.indrnn import gpu as independent
     from undamped.kernels.linear import gpu as linear
-    from undamped.kernels.linear import oscillator_gpu as driven
+    from undamped.kernels.linear import oscillator_gpu as oscillator
     from undamped.kernels.sru import gpu as light
     from undamped.kernels.unicornn import gpu as oscillators
 
@@ -60,39 +62,39 @@ def variants() -> Iterator[tuple[str, Any, dict[str, bool]]]:
     yield "oscillator_forward, tanh known", forward, {"KEEP": False, "KNOWN": True}
     yield "oscillator_inverse", oscillators.oscillator_inverse, {}
     yield "oscillator_backward", oscillators.oscillator_backward, {}
-    for way, relu in product(("forward", "backward"), both):
-        name = f"independent_{way}"
+    for direction, relu in product(("forward", "backward"), both):
+        name = f"independent_{direction}"
         yield f"{name}, {'relu' if relu else 'tanh'}", getattr(independent, name), {"RELU": relu}
     yield "light_forward", light.light_forward, {}
     yield "light_backward", light.light_backward, {}
-    for way, per_step, summary in product(("forward", "backward"), both, both):
-        name = f"linear_{way}"
-        chosen = {"PER_STEP": per_step, "SUMMARY": summary}
-        yield name + _words(chosen), getattr(linear, name), chosen
-    for way, *flags in product(("forward", "backward"), both, both, both):
-        name = f"pair_{way}"
-        chosen: dict[str, bool] = dict(zip(PAIRS, flags, strict=True))
-        yield name + _words(chosen), getattr(linear, name), chosen
+    for direction, per_step, summary in product(("forward", "backward"), both, both):
+        name = f"linear_{direction}"
+        flags = {"PER_STEP": per_step, "SUMMARY": summary}
+        yield name + _words(flags), getattr(linear, name), flags
+    for direction, *values in product(("forward", "backward"), both, both, both):
+        name = f"pair_{direction}"
+        flags: dict[str, bool] = dict(zip(PAIRS, values, strict=True))
+        yield name + _words(flags), getattr(linear, name), flags
     for summary, velocities in ((False, False), (True, False), (False, True)):
-        chosen = {"SUMMARY": summary, "VELOCITIES": velocities}
-        yield "driven_forward" + _words(chosen), driven.driven_forward, chosen
+        flags = {"SUMMARY": summary, "VELOCITIES": velocities}
+        yield "driven_forward" + _words(flags), oscillator.forced_forward, flags
     for summary in both:
-        chosen = {"SUMMARY": summary}
-        yield "driven_backward" + _words(chosen), driven.driven_backward, chosen
+        flags = {"SUMMARY": summary}
+        yield "driven_backward" + _words(flags), oscillator.forced_backward, flags
 
 
-def _words(chosen: dict[str, bool]) -> str:
-    names = [name.lower().replace("_", " ") for name, on in chosen.items() if on]
+def _words(flags: dict[str, bool]) -> str:
+    names = [name.lower().replace("_", " ") for name, on in flags.items() if on]
     return "".join(f", {name}" for name in names)
 
 
-def compiled_for(target: str, kernel: Any, chosen: dict[str, bool], number: str = "fp32") -> Any:
-    """Compile a kernel; return Triton's answer.
+def compiled_for(target: str, kernel: Any, flags: dict[str, bool], number: str = "fp32") -> Any:
+    """Compile a kernel with Triton.
 
     Args:
         target: sm_ and a number for NVIDIA, gfx and a number for AMD.
         kernel: The Triton function.
-        chosen: What it is compiled for; lengths are read.
+        flags: Its compile-time flags, without LENGTHS.
         number: The type of its numbers, fp32 or fp64.
     """
     import triton
@@ -101,7 +103,7 @@ def compiled_for(target: str, kernel: Any, chosen: dict[str, bool], number: str 
 
     from undamped.kernels.shared.gpu import BLOCK, OPTIONS, STAGES
 
-    values = {**chosen, "LENGTHS": True, "BLOCK": BLOCK, "STAGES": STAGES}
+    values = {**flags, "LENGTHS": True, "BLOCK": BLOCK, "STAGES": STAGES}
     signature = {name: _type(name, number) for name in kernel.arg_names}
     source = ASTSource(kernel, signature, constexprs=values)
     nvidia = target.startswith("sm_")
@@ -120,7 +122,7 @@ def _type(name: str, number: str) -> str:
 
 
 def measured(name: str, target: str, answer: Any) -> Compiled:
-    """Read what a compiled kernel takes of a card."""
+    """Return the resources of a compiled kernel."""
     if "cubin" in answer.asm:
         code = answer.asm["cubin"]
         registers, stack, local = _usage(code)
@@ -136,8 +138,8 @@ def measured(name: str, target: str, answer: Any) -> Compiled:
         )
     )
     size = len(answer.asm["hsaco"])
-    lost = 4 * (spilled + other) + private
-    return Compiled(name, target, vector, lost, answer.metadata.shared, size)
+    spilled_bytes = 4 * (spilled + other) + private
+    return Compiled(name, target, vector, spilled_bytes, answer.metadata.shared, size)
 
 
 def _usage(code: bytes) -> tuple[int, int, int]:
@@ -149,23 +151,22 @@ def _usage(code: bytes) -> tuple[int, int, int]:
         path.write_bytes(code)
         command = [str(knobs.nvidia.cuobjdump.path), "-res-usage", str(path)]
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = {key: int(value) for key, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", text)}
-    return found["REG"], found["STACK"], found["LOCAL"]
+    usage = {key: int(value) for key, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", text)}
+    return usage["REG"], usage["STACK"], usage["LOCAL"]
 
 
-def compile_all(
-    targets: tuple[str, ...], number: str, tick: Callable[[str], None]
-) -> list[Compiled]:
+def compile_all(targets: tuple[str, ...], number: str, progress: Progress) -> list[Compiled]:
     """Compile every kernel for every target.
 
     Args:
         targets: Their names.
         number: The type of numbers, fp32 or fp64.
-        tick: Called with a name after every kernel.
+        progress: Called with a name after every kernel.
     """
-    found = []
-    for name, kernel, chosen in variants():
+    compiled = []
+    for name, kernel, flags in variants():
         for target in targets:
-            found.append(measured(name, target, compiled_for(target, kernel, chosen, number)))
-            tick(f"{name} for {target}")
-    return found
+            answer = compiled_for(target, kernel, flags, number)
+            compiled.append(measured(name, target, answer))
+            progress(f"{name} for {target}")
+    return compiled

@@ -1,7 +1,7 @@
-"""A stack of LinOSS blocks in JAX, as one writes it there: for the benchmark only.
+"""A stack of LinOSS blocks in JAX, for the benchmark only.
 
-The recurrence is an associative scan over 2×2 matrices, which are there at every step, and complex
-inputs; blocks, loss and gradients are one compiled function. Weights are those of ours.
+The recurrence is an associative scan over a 2×2 matrix for every step and complex inputs; blocks,
+loss and gradients are one compiled function. The weights are those of our network.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from undamped.nn.recurrent import Recurrent
 
 
 def require_jax() -> None:
-    """Refuse to go on without JAX, before anything was measured."""
+    """Raise an error if JAX is not installed."""
     try:
         import jax  # noqa: F401
     except ModuleNotFoundError:
         raise OptionError(
-            "bench linear: expected the package jax, got none. Install it with pip install jax, or "
-            "leave this part out with jax=no."
+            "bench linear needs the package jax. Install it with pip install jax, or leave this "
+            "part out with jax=no."
         ) from None
 
 
@@ -40,7 +40,7 @@ def jax_step(network: Recurrent, x: Tensor) -> Callable[[], tuple[float, Any]]:
     weights = jax.tree.map(lambda t: jnp.asarray(t.detach().numpy()), _weights(network))
     sequences = jnp.asarray(x.transpose(0, 1).contiguous().numpy())  # (batch, time, input)
 
-    def moved(i: Any, j: Any) -> Any:
+    def combine(i: Any, j: Any) -> Any:
         (a, b, c, d), (f, g) = i
         (p, q, r, s), (u, v) = j
         product = (p * a + q * c, p * b + q * d, r * a + s * c, r * b + s * d)
@@ -56,7 +56,7 @@ def jax_step(network: Recurrent, x: Tensor) -> Callable[[], tuple[float, Any]]:
         ones = jnp.ones((v.shape[0], P))
         matrix = (S * ones, -step * A * S * ones, step * S * ones, (1 - step**2 * A * S) * ones)
         inputs = (step * S * force, step**2 * S * force)
-        _, (_, position) = jax.lax.associative_scan(moved, (matrix, inputs))
+        _, (_, position) = jax.lax.associative_scan(combine, (matrix, inputs))
         return (position @ C.T).real + w["pass_weight"] * v
 
     def block(w: dict[str, Any], e: Any) -> Any:
@@ -85,11 +85,11 @@ def jax_step(network: Recurrent, x: Tensor) -> Callable[[], tuple[float, Any]]:
 
 
 def _weights(network: Recurrent) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    weights: dict[str, Any] = {}
     for number, block in enumerate(network.cells):
-        own = dict(block.cell.named_parameters())  # type: ignore[union-attr] (a module)
-        own |= {f"gate_{key}": value for key, value in block.gate.named_parameters()}  # type: ignore[union-attr]
-        found[f"block{number}"] = own
+        parameters = dict(block.cell.named_parameters())  # type: ignore[union-attr] (a module)
+        parameters |= {f"gate_{key}": value for key, value in block.gate.named_parameters()}  # type: ignore[union-attr]
+        weights[f"block{number}"] = parameters
     encoder = network.cells[0].encoder
     assert isinstance(encoder, torch.nn.Linear)
-    return found | {f"encoder_{key}": value for key, value in encoder.named_parameters()}
+    return weights | {f"encoder_{key}": value for key, value in encoder.named_parameters()}

@@ -1,30 +1,40 @@
-"""The recurrent family beside torch's own networks and torchrecurrent's: speed and memory.
+"""The recurrent networks beside those of torch and torchrecurrent: speed and memory.
 
 All networks of the registry are timed in turn, forward and backward, in one run, and quoted as
-multiples of nn.RNN(tanh), also for each product with a hidden × hidden matrix that a step makes: an
-LSTM has four, and cannot cost what a plain network costs. A second table has large networks,
-where structured matrices must win over dense ones.
+multiples of nn.RNN(tanh), also per product with a hidden × hidden matrix of a step: an LSTM has
+four, and cannot cost what a simple network costs. A second table has large networks, where
+structured matrices must be faster than dense ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from undamped._base.memory import peak_memory
 from undamped._base.registry import benchmarks, models
-from undamped.lab.benchmarks.recurrent_tables import BASELINE, RecurrentBenchmark, Shape
-from undamped.lab.benchmarks.timing import interleaved
+from undamped.lab.benchmarks.timing import (
+    TORCH_NETWORKS,
+    Shape,
+    Timing,
+    build_network,
+    interleaved,
+    recurrent_networks,
+    train_step,
+)
+from undamped.lab.report.charts import colour, label, panels
+from undamped.lab.report.table import Progress, Report, Table, plain, silent
+from undamped.nn.bases.coupled import CoupledCell
 from undamped.nn.bases.memory import MemoryCell
-from undamped.nn.recurrent import Recurrent
 
-TORCH = {"nn.RNN": nn.RNN, "nn.LSTM": nn.LSTM, "nn.GRU": nn.GRU}
+BASELINE, GATED = "nn.RNN", "nn.LSTM"
 TORCH_PRODUCTS = {"nn.RNN": 1.0, "nn.LSTM": 4.0, "nn.GRU": 3.0}
-THEIRS = {
+TORCHRECURRENT = {
     "antisymmetric": "AntisymmetricRNN",
     "gated-antisymmetric": "GatedAntisymmetricRNN",
     "cornn": "coRNN",
@@ -37,109 +47,220 @@ THEIRS = {
 COMPLEX = ("urnn", "full-capacity-urnn", "eurnn")
 STRUCTURED = ("ornn", "eurnn", "urnn")
 DENSE = (BASELINE, "rnn-orth", "full-capacity-urnn")
-"""What structured matrices are compared with: real, and complex."""
-_THEIR = "torchrecurrent "
+"""Baselines of structured matrices: real, and complex."""
+TIMES_BASELINE, TIMES_COMPLEX, TIMES_TORCHRECURRENT = 1.3, 4.0, 2.5
+"""Targets of a release: real cells per product, complex cells, torchrecurrent over ours."""
+_PREFIX = "torchrecurrent "
 
 SHAPE, LARGE = Shape(1000, 128, 1, 128), Shape(50, 128, 1, 1024)
 QUICK_SHAPE, QUICK_LARGE = Shape(50, 8, 1, 16), Shape(5, 8, 1, 64)
+HEADER = (
+    *("network", "products a step", "seconds", "times nn.RNN", "a product", "times nn.LSTM"),
+    *("torchrecurrent, times ours", "peak MB"),
+)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One network.
+
+    Args:
+        name: Its name.
+        timing: Of a forward and backward pass.
+        products: Products with a hidden × hidden matrix of a step.
+        times_rnn: Multiple of nn.RNN.
+        times_lstm: Multiple of nn.LSTM.
+        torchrecurrent: Seconds of torchrecurrent for the same cell, as a multiple.
+        memory: Peak memory above the input in bytes.
+    """
+
+    name: str
+    timing: Timing
+    products: float
+    times_rnn: float
+    times_lstm: float
+    torchrecurrent: float | None
+    memory: int | None
+
+    @property
+    def times_per_product(self) -> float | None:
+        """Multiple of nn.RNN per product; None where there is less than one product."""
+        return self.times_rnn / self.products if self.products >= 1 else None
+
+    def missed(self, baseline_memory: int) -> list[str]:
+        """Return the targets that this network does not reach."""
+        if self.name in TORCH_NETWORKS:
+            return []
+        if self.name in COMPLEX:
+            ratio, limit, unit = self.times_rnn, TIMES_COMPLEX, ""
+        else:
+            products = max(1.0, self.products)
+            ratio, limit = self.times_rnn / products, TIMES_BASELINE
+            unit = " a product" if products > 1 else ""
+        lines = []
+        if ratio > limit:
+            lines.append(f"{self.name}: {ratio:.2f} times nn.RNN{unit}, wanted {limit:g}")
+        theirs = self.torchrecurrent
+        if theirs is not None and theirs < TIMES_TORCHRECURRENT:
+            lines.append(
+                f"{self.name}: torchrecurrent {theirs:.1f} times ours, "
+                f"wanted {TIMES_TORCHRECURRENT:g}"
+            )
+        if (self.memory or 0) > baseline_memory:
+            lines.append(f"{self.name}: {(self.memory or 0) / 1e6:.0f} MB, more than nn.RNN")
+        return lines
+
+    def row(self) -> tuple[str, ...]:
+        """Return the row of the table."""
+        per_product, theirs = self.times_per_product, self.torchrecurrent
+        return (
+            self.name,
+            f"{self.products:g}",
+            f"{self.timing.median:.3f}",
+            f"{self.times_rnn:.2f}",
+            "" if per_product is None else f"{per_product:.2f}",
+            f"{self.times_lstm:.2f}",
+            "" if theirs is None else f"{theirs:.1f}",
+            "" if self.memory is None else f"{self.memory / 1e6:.0f}",
+        )
 
 
 @benchmarks.register("recurrent")
-def run(
-    *, rounds: int = 5, quick: bool = False, tick: Callable[[str], None] | None = None
-) -> RecurrentBenchmark:
-    """The recurrent family beside torch's own networks and torchrecurrent's: speed and memory.
+def run(*, rounds: int = 5, quick: bool = False, progress: Progress = silent) -> Report:
+    """The recurrent networks beside those of torch and torchrecurrent: speed and memory.
 
     Args:
         rounds: How often each network is timed.
-        quick: Small shapes, and the memory of few networks, to see that everything runs.
-        tick: Called with a name after every measurement, for a progress bar.
+        quick: Small shapes, and the memory of few networks.
+        progress: Called with a name after every measurement.
 
     Example:
         >>> result = run(quick=True)
     """
-    shape, large = (QUICK_SHAPE, QUICK_LARGE) if quick else (SHAPE, LARGE)
-    names = networks()
-    both = {**_candidates((*TORCH, *names), shape), **_their_candidates(shape)}
-    # Each of theirs right after ours of the same name, so that both see the same minute.
-    order = [at for name in (*TORCH, *names) for at in (name, _THEIR + name) if at in both]
-    measured = interleaved({name: both[name] for name in order}, rounds=rounds, tick=tick)
-    theirs = {n.removeprefix(_THEIR): t for n, t in measured.items() if n.startswith(_THEIR)}
-    timings = {name: timing for name, timing in measured.items() if not name.startswith(_THEIR)}
-    structured = interleaved(
-        _candidates((*DENSE, *STRUCTURED), large), rounds=min(rounds, 3), tick=tick
-    )
+    shape, large_shape = (QUICK_SHAPE, QUICK_LARGE) if quick else (SHAPE, LARGE)
+    names = (*TORCH_NETWORKS, *networks())
+    candidates = {**_candidates(names, shape), **_torchrecurrent_candidates(shape)}
+    # A network of torchrecurrent directly after ours of the same name, so that both are timed in
+    # the same minute.
+    order = [key for name in names for key in (name, _PREFIX + name) if key in candidates]
+    timings = interleaved({n: candidates[n] for n in order}, rounds=rounds, progress=progress)
+    large_candidates = _candidates((*DENSE, *STRUCTURED), large_shape)
+    large = interleaved(large_candidates, rounds=min(rounds, 3), progress=progress)
     memory = {}
-    for name in ("exprnn",) if quick else (*TORCH, *names):
+    for name in ("exprnn",) if quick else names:
         memory[name] = peak_memory(_memory_work, name, shape)
-        if tick is not None:
-            tick(f"memory {name}")
-    return RecurrentBenchmark(
-        threads=torch.get_num_threads(),
-        shape=shape,
-        timings=timings,
-        products={name: _products(name, shape) for name in timings},
-        theirs=theirs,
-        large_shape=large,
-        large=structured,
-        structured=STRUCTURED,
-        complex_cells=COMPLEX,
-        memory=memory,
-    )
+        progress(f"memory {name}")
+    records = [_measurement(name, shape, timings, memory.get(name)) for name in names]
+    return _report(records, large, shape, large_shape, memory.get(BASELINE, 0))
 
 
 def networks() -> list[str]:
-    """Return the names of all recurrent networks but those with memory: `bench memory` has them."""
-    return [
-        name
-        for name in models
-        if isinstance(models[name], type)
-        and issubclass(models[name], Recurrent)
-        and not issubclass(models[name].cell_class, MemoryCell)
-    ]
-
-
-def _build(name: str, shape: Shape) -> nn.Module:
-    torch.manual_seed(0)
-    if name in TORCH:
-        return TORCH[name](shape.inputs, shape.units)
-    return models.build(name, input_size=shape.inputs, hidden_size=shape.units)
-
-
-def _products(name: str, shape: Shape) -> float:
-    if name in TORCH_PRODUCTS:
-        return TORCH_PRODUCTS[name]
-    network = _build(name, shape)
-    assert isinstance(network, Recurrent)
-    return network.cell(0).products
+    """Return the names of all recurrent networks except those of `bench memory`."""
+    return [n for n in recurrent_networks() if not issubclass(models[n].cell_class, MemoryCell)]
 
 
 def _candidates(names: tuple[str, ...], shape: Shape) -> dict[str, Callable[[], None]]:
     x = torch.randn(shape.steps, shape.batch, shape.inputs)
-    return {name: partial(_train, _build(name, shape), x) for name in names}
+    return {name: partial(train_step, build_network(name, shape), x) for name in names}
 
 
-def _their_candidates(shape: Shape) -> dict[str, Callable[[], None]]:
+def _torchrecurrent_candidates(shape: Shape) -> dict[str, Callable[[], None]]:
     if find_spec("torchrecurrent") is None:
         return {}
     import torchrecurrent
 
     x = torch.randn(shape.steps, shape.batch, shape.inputs)
     return {
-        _THEIR + name: partial(
-            _train, getattr(torchrecurrent, theirs)(shape.inputs, shape.units), x
+        _PREFIX + name: partial(
+            train_step, getattr(torchrecurrent, theirs)(shape.inputs, shape.units), x
         )
-        for name, theirs in THEIRS.items()
+        for name, theirs in TORCHRECURRENT.items()
     }
 
 
-def _train(network: nn.Module, x: Tensor) -> None:
-    network(x)[0].sum().backward()
-
-
 def _memory_work(name: str, shape: Shape) -> Callable[[], None]:
-    """Prepare a pass in a fresh process: libraries, kernels and input are in place before."""
+    """Prepare a pass in a new process; libraries, kernels and input are loaded before it."""
     x = torch.randn(shape.steps, shape.batch, shape.inputs)
-    network = _build(name, shape)
-    _train(network, x[:8])
-    return partial(_train, network, x)
+    network = build_network(name, shape)
+    train_step(network, x[:8])
+    return partial(train_step, network, x)
+
+
+def _measurement(
+    name: str, shape: Shape, timings: dict[str, Timing], memory: int | None
+) -> Measurement:
+    products = TORCH_PRODUCTS.get(name)
+    if products is None:
+        products = _products(build_network(name, shape).cell(0))
+    median, theirs = timings[name].median, timings.get(_PREFIX + name)
+    return Measurement(
+        name,
+        timings[name],
+        products,
+        median / timings[BASELINE].median,
+        median / timings[GATED].median,
+        None if theirs is None else theirs.median / median,
+        memory,
+    )
+
+
+def _report(
+    records: list[Measurement],
+    large: dict[str, Timing],
+    shape: Shape,
+    large_shape: Shape,
+    baseline_memory: int,
+) -> Report:
+    ratios = {name: timing.median / large[BASELINE].median for name, timing in large.items()}
+    missed = [line for record in records for line in record.missed(baseline_memory)]
+    missed += [
+        f"{name}: {ratios[name]:.2f} times nn.RNN when large"
+        for name in STRUCTURED
+        if ratios[name] >= 1
+    ]
+    verdict = "Targets missed: " + "; ".join(missed) + "." if missed else "All targets are met."
+    records = sorted(records, key=lambda record: record.times_rnn)
+    threads = torch.get_num_threads()
+    title = f"Forward and backward pass, float32, {threads} threads, medians; {shape}."
+    rows = [(n, f"{t.median:.3f}", f"{ratios[n]:.2f}") for n, t in large.items()]
+    large_header = ("network", "seconds", "times nn.RNN")
+    return Report(
+        {"threads": threads, "shape": shape, "large_shape": large_shape},
+        [{**plain(r), "times_rnn_per_product": r.times_per_product} for r in records],
+        [
+            Table(HEADER, [record.row() for record in records], title),
+            Table(large_header, rows, f"The same with {large_shape}.", [verdict]),
+        ],
+        {"speed": lambda: _figure(records[::-1], shape)},
+        {
+            "large": large,
+            "large_times_nn_rnn": ratios,
+            "targets": {
+                "real, times nn.RNN a product": TIMES_BASELINE,
+                "complex, times nn.RNN": TIMES_COMPLEX,
+                "torchrecurrent, times ours": TIMES_TORCHRECURRENT,
+            },
+            "missed": missed,
+        },
+    )
+
+
+def _figure(records: list[Measurement], shape: Shape) -> Any:
+    figure, (axes,) = panels(8, 1.5 + 0.22 * len(records))
+    colours = [colour(1 if record.name in TORCH_NETWORKS else 0) for record in records]
+    times = [record.times_rnn for record in records]
+    axes.barh([record.name for record in records], times, color=colours)
+    axes.axvline(1, color="black", linewidth=1)
+    axes.margins(y=0.01)
+    title = f"Forward and backward pass; networks of PyTorch in the second colour\n{shape}"
+    label(axes, "time, as a multiple of nn.RNN(tanh): left of the line is faster", title=title)
+    return figure
+
+
+def _products(cell: Any) -> float:
+    """Return the matrix products of a step, in units of hidden_size² multiplications."""
+    matrices = cell.recurrent_matrices()
+    if not matrices and isinstance(cell, CoupledCell):
+        matrices = cell.linear_tensors(cell.cached_constants())
+    numbers = sum(matrix.numel() for matrix in matrices)
+    return getattr(cell, "iterations", 1) * numbers / cell.hidden_size**2

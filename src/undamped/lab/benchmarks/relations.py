@@ -1,14 +1,13 @@
-"""A training step of CoRelNet with each distinct picture encoded once, beside all of them.
+"""A training step of CoRelNet with each distinct image encoded once, beside all images.
 
-A trial shows few objects again and again: a batch of distribution-of-three with five objects in
-training has 864 pictures, and five that differ. The plain version is what one would write: the
-encoder on the pictures of one step after the other, torch's own variance, a mask for the triangle.
+A trial repeats few objects: a batch of distribution-of-three with five training objects has 864
+images, of which five are different. The plain version is straightforward PyTorch: the encoder on
+the images of one step after the other, the variance of torch, a mask for the triangle.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,24 +16,24 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Batch
 from undamped._base.registry import benchmarks, tasks
-from undamped.lab.benchmarks.tables import markdown_table, step_bars, terminal_table
-from undamped.lab.benchmarks.timing import Timing, interleaved
+from undamped.lab.benchmarks.timing import interleaved, milliseconds, timing_table
+from undamped.lab.report.charts import bar_chart
+from undamped.lab.report.table import Progress, Report, silent
 from undamped.models.for_task import model_for
 
 SIZE, QUICK = 96, 8
 BASELINE = "corelnet"
 EVERY, PLAIN = "corelnet, every picture encoded", "CoRelNet in plain PyTorch"
-HEADER = ("step", "ms", "as a multiple")
-WANTED = 5.0
-"""How many times as long encoding every picture should take at least."""
+TARGET = 5.0
+"""Smallest ratio of the time with every image encoded."""
 
 
 class PlainCoRelNet(nn.Module):
-    """CoRelNet as one would write it, picture by picture.
+    """CoRelNet in plain PyTorch, image by image.
 
     Args:
-        length: Pictures of a trial.
-        classes: Answers to choose from.
+        length: Images of a trial.
+        classes: Number of answers.
     """
 
     def __init__(self, length: int, classes: int) -> None:
@@ -51,7 +50,7 @@ class PlainCoRelNet(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Return answers (batch, classes)."""
-        z = torch.stack([self.encoder(pictures) for pictures in batch.expanded().inputs], 1)
+        z = torch.stack([self.encoder(images) for images in batch.expanded().inputs], 1)
         z = (z - z.mean(1, keepdim=True)) / torch.sqrt(z.var(1, keepdim=True) + 1e-8)
         z = self.gamma * z + self.beta
         later = torch.ones(z.shape[1], z.shape[1], dtype=torch.bool).triu(1)
@@ -59,83 +58,18 @@ class PlainCoRelNet(nn.Module):
         return self.decoder(relations[:, ~later])
 
 
-@dataclass(frozen=True)
-class RelationBenchmark:
-    """All measurements of one run.
-
-    Args:
-        threads: How many torch had.
-        trials: Trials of a batch.
-        pictures: Pictures of a batch.
-        distinct: How many of them differ.
-        timings: Seconds of a training step, by candidate.
-    """
-
-    threads: int
-    trials: int
-    pictures: int
-    distinct: int
-    timings: dict[str, Timing]
-
-    @property
-    def times_every(self) -> float:
-        """How many times as long the step takes with every picture encoded."""
-        return self.timings[EVERY].over(self.timings[BASELINE])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all numbers for JSON."""
-        return {
-            "threads": self.threads,
-            "trials": self.trials,
-            "pictures": self.pictures,
-            "distinct_pictures": self.distinct,
-            "timings": {name: timing.to_dict() for name, timing in self.timings.items()},
-            "every_over_once": self.times_every,
-        }
-
-    def rows(self) -> list[tuple[str, str, str]]:
-        """Return the timings as a table."""
-        return [
-            (name, f"{1000 * timing.median:.2f}", f"{timing.over(self.timings[BASELINE]):.2f}")
-            for name, timing in self.timings.items()
-        ]
-
-    @property
-    def _about(self) -> str:
-        return (
-            f"A training step on {self.trials} trials, {self.pictures} pictures of which "
-            f"{self.distinct} differ; {self.threads} thread{'s' * (self.threads > 1)}"
-        )
-
-    def markdown(self) -> str:
-        """Return the table for the documentation."""
-        return f"{self._about}.\n\n{markdown_table(HEADER, self.rows())}\n"
-
-    def summary(self) -> Any:
-        """Return a table for the terminal."""
-        said = "as wanted" if self.times_every >= WANTED else "less than wanted"
-        caption = f"every picture encoded: {self.times_every:.1f} times ({said}, ≥ {WANTED:g})"
-        return terminal_table(HEADER, self.rows(), self._about, caption)
-
-    def figures(self) -> dict[str, Any]:
-        """Return the picture: one bar for each candidate."""
-        return {"steps": step_bars(self.timings, self._about)}
-
-
 @benchmarks.register("relations")
-def run(
-    *, rounds: int = 7, quick: bool = False, tick: Callable[[str], None] | None = None
-) -> RelationBenchmark:
-    """A training step of CoRelNet at T = 9, with each distinct picture encoded once.
+def run(*, rounds: int = 7, quick: bool = False, progress: Progress = silent) -> Report:
+    """A training step of CoRelNet at T = 9, with each distinct image encoded once.
 
     Args:
         rounds: How often each candidate is timed.
-        quick: Few trials, to see that it works.
-        tick: Called with a candidate's name after every run.
+        quick: Few trials.
+        progress: Called with the name of a candidate after every run.
 
     Example:
         >>> result = run(rounds=3, quick=True)
-        >>> result.times_every
+        >>> result.numbers["every_over_once"]
     """
     task = tasks.build("distribution-of-n", holdout=95)
     batch = task.batch("train", 0, QUICK if quick else SIZE)
@@ -152,16 +86,32 @@ def run(
         "picture-rnn (lstm)": (model_for(shape, "picture-rnn", {}), batch),
     }
     steps = {name: _step(model, data, task) for name, (model, data) in models.items()}
-    timings = interleaved(steps, rounds=rounds, warmup=3, tick=tick)
-    distinct = len(torch.unique(batch.inputs))
-    trials = batch.inputs.shape[1]
-    count = batch.inputs.numel()
-    return RelationBenchmark(torch.get_num_threads(), trials, count, distinct, timings)
+    timings = interleaved(steps, rounds=rounds, warmup=3, progress=progress)
+    ratio = timings[EVERY].over(timings[BASELINE])
+    settings = {
+        "threads": torch.get_num_threads(),
+        "trials": batch.inputs.shape[1],
+        "images": batch.inputs.numel(),
+        "distinct_images": len(torch.unique(batch.inputs)),
+    }
+    title = (
+        f"A training step on {settings['trials']} trials, {settings['images']} images of which "
+        f"{settings['distinct_images']} differ; threads: {settings['threads']}."
+    )
+    verdict = "as wanted" if ratio >= TARGET else "less than wanted"
+    note = f"Every image encoded: {ratio:.1f} times ({verdict}, ≥ {TARGET:g})."
+    return Report(
+        settings,
+        [],
+        [timing_table(timings, BASELINE, title, note)],
+        {"steps": lambda: bar_chart({"": milliseconds(timings)}, "ms per training step", title)},
+        {"timings": timings, "every_over_once": ratio},
+    )
 
 
 def _step(model: nn.Module, batch: Batch, task: Any) -> Callable[[], None]:
-    trained = [p for p in model.parameters() if p.requires_grad]
-    return partial(_train, model, batch, task, torch.optim.Adam(trained, lr=5e-4))
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    return partial(_train, model, batch, task, torch.optim.Adam(parameters, lr=5e-4))
 
 
 def _train(model: nn.Module, batch: Batch, task: Any, optimiser: torch.optim.Optimizer) -> None:

@@ -22,7 +22,7 @@ class StiffProblem:
     """One problem.
 
     Args:
-        name: What it is called.
+        name: Its name.
         field: f(t, y) of torch, for (…, size).
         plain: The same of NumPy, for (size,).
         start: y at t = 0.
@@ -38,7 +38,7 @@ class StiffProblem:
     atol: float = 1e-2
 
     def batch(self, count: int) -> Tensor:
-        """Return starts that differ a little from each other."""
+        """Return slightly different starts."""
         start = torch.from_numpy(self.start)
         return start * torch.linspace(1.0, 1.01, count, dtype=start.dtype).unsqueeze(1)
 
@@ -99,11 +99,11 @@ def _brusselator(points: int) -> StiffProblem:
 
     def reaction(y: Any, cat: Callable[..., Any], like: Callable[..., Any]) -> tuple[Any, Any]:
         u, v = y[..., 0::2], y[..., 1::2]
-        one, three = like(u[..., :1]), 3 * like(u[..., :1])
+        ones, threes = like(u[..., :1]), 3 * like(u[..., :1])
         rate = u * u * v
         return (
-            1 + rate - 4 * u + scale * _diffusion(u, one, one, cat),
-            3 * u - rate + scale * _diffusion(v, three, three, cat),
+            1 + rate - 4 * u + scale * _diffusion(u, ones, ones, cat),
+            3 * u - rate + scale * _diffusion(v, threes, threes, cat),
         )
 
     def field(t: Any, y: Tensor) -> Tensor:
@@ -134,7 +134,7 @@ def _heat(points: int) -> StiffProblem:
 
 
 def problems(quick: bool) -> list[StiffProblem]:
-    """Return the set; smaller for a look."""
+    """Return the test set; the first two problems if `quick`."""
     small = [
         StiffProblem("Robertson", *_both(_robertson), np.array([1.0, 0, 0]), 1e11, 1e-4),
         StiffProblem("HIRES", *_both(_hires), np.array([1.0, 0, 0, 0, 0, 0, 0, 0.0057]), 321.8122),

@@ -1,14 +1,14 @@
-"""UnICORNN beside what a user would otherwise pick: speed, memory against length, streaming.
+"""UnICORNN beside common alternatives: speed, memory against length, streaming.
 
-Everything is measured in one run, candidates in turn, and quoted as ratios. The floor is what
-the arithmetic alone costs: the matrix products that no pass can do without (forward, gradient of
-the weights, gradient of the input) and the scans, on the same chunks, with nothing around them.
+Everything is measured in one run, candidates in turn, and quoted as ratios. The lower bound
+("floor") is the cost of the arithmetic alone: the matrix products that every pass needs (forward,
+gradient of the weights, gradient of the input) and the scans, on the same chunks.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -18,7 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.registry import benchmarks, models
-from undamped.lab.benchmarks.timing import Timing, interleaved, peak_memory
+from undamped.lab.benchmarks.timing import Timing, interleaved, peak_memory, train_step
+from undamped.lab.report.charts import DASHES, label, panels
+from undamped.lab.report.table import Progress, Report, Table, silent
 from undamped.nn.bases.cell import reference_scan
 from undamped.nn.oscillators import OscillatorNetwork
 
@@ -28,8 +30,8 @@ SLOW_ROUNDS = 2
 
 
 @dataclass(frozen=True)
-class Shape:
-    """One line of the table."""
+class StackShape:
+    """The size of a stack of layers."""
 
     steps: int
     batch: int
@@ -41,132 +43,28 @@ class Shape:
         return f"{self.steps}, {self.batch}, {self.inputs}, {self.units}, {self.layers}"
 
 
-SHAPES = (Shape(1000, 128, 1, 128, 2), Shape(17984, 8, 6, 32, 2), Shape(4000, 32, 2, 128, 3))
-QUICK_SHAPES = (Shape(200, 16, 1, 32, 2), Shape(1000, 4, 6, 16, 2))
-# What a release must reach: name of the candidate and how many times slower it has to be.
+SHAPES = (
+    StackShape(1000, 128, 1, 128, 2),
+    StackShape(17984, 8, 6, 32, 2),
+    StackShape(4000, 32, 2, 128, 3),
+)
+QUICK_SHAPES = (StackShape(200, 16, 1, 32, 2), StackShape(1000, 4, 6, 16, 2))
+# Targets of a release: the candidate, and how many times slower it has to be.
 TARGETS = {
     SHAPES[0]: {"nn.LSTM, 1 layer": 4.0, "nn.LSTM": 9.0, "torchrecurrent": 6.0},
     SHAPES[1]: {"nn.LSTM": 8.0, "torchrecurrent": 120.0},
     SHAPES[2]: {"nn.LSTM": 10.0, "torchrecurrent": 12.0},
 }
-FLOOR_TARGET = 1.5
+BOUND_TARGET = 1.5
 MEMORY_LENGTHS = (1024, 4096, 16384, 65536)
 MEMORY_BATCH, MEMORY_INPUTS, MEMORY_UNITS, MEMORY_LAYERS = 8, 6, 128, 3
 STREAM_STEPS = 20_000
 
 
-@dataclass(frozen=True)
-class UnicornnBenchmark:
-    """All measurements of one run."""
-
-    threads: int
-    timings: dict[Shape, dict[str, Timing]]
-    memory: dict[str, dict[int, int]]
-    streaming: dict[str, float]
-    device: str = "cpu"
-
-    def targets(self, shape: Shape) -> dict[str, float]:
-        """Return what a release must reach, which is known of the CPU alone."""
-        return TARGETS.get(shape, {}) if self.device == "cpu" else {}
-
-    def ratio(self, shape: Shape, name: str) -> float:
-        """Return how many times longer a candidate takes than ours in reversible mode."""
-        found = self.timings[shape]
-        return found[name].median / found["reversible"].median
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        return {
-            "device": self.device,
-            "threads": self.threads,
-            "shapes": [
-                {
-                    "shape": vars(shape),
-                    "timings": {name: t.to_dict() for name, t in found.items()},
-                    "ratios": {name: self.ratio(shape, name) for name in found},
-                    "targets": self.targets(shape),
-                }
-                for shape, found in self.timings.items()
-            ],
-            "peak_memory_bytes": self.memory,
-            "input_bytes": {
-                steps: 4 * steps * MEMORY_BATCH * MEMORY_INPUTS
-                for steps in next(iter(self.memory.values()), {})
-            },
-            "streaming_steps_per_second": self.streaming,
-        }
-
-    def _rows(self, shape: Shape) -> list[tuple[str, str, str, str]]:
-        rows = []
-        for name, timing in self.timings[shape].items():
-            target = self.targets(shape).get(name)
-            wanted = "" if target is None else f"≥ {target:g}"
-            ratio = f"{self.ratio(shape, name):.2f}"
-            if name == "floor":
-                ratio, wanted = f"1/{1 / self.ratio(shape, name):.2f}", f"≥ 1/{FLOOR_TARGET:g}"
-            rows.append((name, f"{timing.median:.3f}", ratio, wanted))
-        return rows
-
-    def summary(self) -> Any:
-        """Return tables for the terminal."""
-        from rich.console import Group
-        from rich.table import Table
-
-        tables = []
-        for shape in self.timings:
-            table = Table(title=f"steps, batch, inputs, units, layers = {shape}")
-            for heading in ("candidate", "seconds", "times ours", "target"):
-                table.add_column(heading, justify="left" if heading == "candidate" else "right")
-            for row in self._rows(shape):
-                table.add_row(*row)
-            tables.append(table)
-        table = Table(title="peak memory above the input, MB, last-state readout")
-        lengths = list(next(iter(self.memory.values()), {}))
-        for heading in ("candidate", *map(str, lengths)):
-            table.add_column(heading, justify="right")
-        for name, found in self.memory.items():
-            table.add_row(name, *(f"{found[steps] / 1e6:.1f}" for steps in lengths))
-        tables.append(table)
-        if not self.streaming:
-            return Group(*tables)
-        table = Table(title="one sample at a time, 2 layers of 32")
-        table.add_column("candidate")
-        table.add_column("steps per second", justify="right")
-        for name, rate in self.streaming.items():
-            table.add_row(name, f"{rate:,.0f}")
-        return Group(*tables, table)
-
-    def markdown(self) -> str:
-        """Return the tables for docs/performance.md."""
-        where = f"{self.threads} threads" if self.device == "cpu" else self.device
-        lines = [f"Forward and backward pass, float32, {where}, medians.", ""]
-        lines += [
-            "| steps, batch, inputs, units, layers | candidate | seconds | times ours | target |"
-        ]
-        lines += ["|---|---|---:|---:|---:|"]
-        for shape in self.timings:
-            lines += [f"| {shape} | {' | '.join(row)} |" for row in self._rows(shape)]
-        lengths = list(next(iter(self.memory.values()), {}))
-        lines += ["", "| peak memory above the input, MB | " + " | ".join(map(str, lengths)) + " |"]
-        lines += ["|---|" + "---:|" * len(lengths)]
-        for name, found in self.memory.items():
-            numbers = " | ".join(f"{found[steps] / 1e6:.1f}" for steps in lengths)
-            lines += [f"| {name} | {numbers} |"]
-        if self.streaming:
-            lines += ["", "| one sample at a time | steps per second |", "|---|---:|"]
-        lines += [f"| {name} | {rate:,.0f} |" for name, rate in self.streaming.items()]
-        return "\n".join(lines) + "\n"
-
-    def figures(self) -> dict[str, Any]:
-        """Return a picture for speed, memory and streaming."""
-        from undamped.lab.benchmarks.unicornn_figures import (
-            memory_figure,
-            speed_figure,
-            streaming_figure,
-        )
-
-        drawn = {"speed": speed_figure(self), "memory": memory_figure(self)}
-        return {**drawn, "streaming": streaming_figure(self)} if self.streaming else drawn
+Timings = Mapping[StackShape, Mapping[str, Timing]]
+Memory = Mapping[str, Mapping[int, int]]
+SIZES = "steps, batch, inputs, units, layers"
+COLOUR, OTHER_COLOUR = "#0072B2", "#E69F00"
 
 
 @benchmarks.register("unicornn")
@@ -175,50 +73,104 @@ def run(
     rounds: int = 7,
     quick: bool = False,
     device: str = "cpu",
-    tick: Callable[[str], None] | None = None,
-) -> UnicornnBenchmark:
-    """UnICORNN beside what a user would otherwise pick: speed, memory against length, streams.
+    progress: Progress = silent,
+) -> Report:
+    """UnICORNN beside common alternatives: speed, memory against length, streaming.
 
     Args:
         rounds: How often each candidate is timed; the slow ones fewer times.
-        quick: Small shapes and lengths, to see that everything runs.
-        device: Where: cpu, or cuda for a GPU, without the floor and the streams.
-        tick: Called with a name after every measurement, for a progress bar.
+        quick: Small shapes and lengths.
+        device: cpu, or cuda for a GPU, without the lower bound and the streams.
+        progress: Called with a name after every measurement.
 
     Example:
         >>> result = run(quick=True)
     """
-    timings = {}
     shapes = QUICK_SHAPES if quick else SHAPES
     lengths = (256, 1024) if quick else MEMORY_LENGTHS
     if device != "cpu":
         from undamped.lab.benchmarks.unicornn_gpu import run_on_gpu
 
-        return run_on_gpu(device, shapes, lengths, rounds, tick)
-    for shape in shapes:
-        timings[shape] = _time_shape(shape, rounds, tick)
+        return run_on_gpu(device, shapes, lengths, rounds, progress)
+    timings = {shape: _time_shape(shape, rounds, progress) for shape in shapes}
     memory: dict[str, dict[int, int]] = {}
     for name in (*MODES, "nn.LSTM"):
         memory[name] = {}
         for steps in lengths:
             memory[name][steps] = peak_memory(_memory_work, name, steps)
-            if tick is not None:
-                tick(f"memory {name}")
+            progress(f"memory {name}")
     streaming = _time_streams(1000 if quick else STREAM_STEPS)
-    return UnicornnBenchmark(torch.get_num_threads(), timings, memory, streaming)
+    return unicornn_report(timings, memory, streaming)
 
 
-def _time_shape(shape: Shape, rounds: int, tick: Callable[[str], None] | None) -> dict[str, Timing]:
+def unicornn_report(
+    timings: Timings, memory: Memory, streaming: Mapping[str, float], device: str = "cpu"
+) -> Report:
+    """Return the report of all measurements.
+
+    Args:
+        timings: Of every shape and candidate.
+        memory: Peak bytes above the input, by candidate and length.
+        streaming: Steps per second, one sample at a time.
+        device: Where it was measured; the targets are those of the CPU.
+    """
+    threads = torch.get_num_threads()
+    where = f"{threads} threads" if device == "cpu" else device
+    ratios = {shape: _ratios(by_name) for shape, by_name in timings.items()}
+    targets = {shape: TARGETS.get(shape, {}) if device == "cpu" else {} for shape in timings}
+    rows = [
+        (str(shape), *_row(name, timing, ratios[shape][name], targets[shape].get(name)))
+        for shape, by_name in timings.items()
+        for name, timing in by_name.items()
+    ]
+    title = f"Forward and backward pass, float32, {where}, medians."
+    lengths = list(next(iter(memory.values()), {}))
+    sizes = [(name, *(f"{peaks[n] / 1e6:.1f}" for n in lengths)) for name, peaks in memory.items()]
+    tables = [
+        Table((SIZES, "candidate", "seconds", "times ours", "target"), rows, title, text_columns=2),
+        Table(("peak memory above the input, MB", *map(str, lengths)), sizes),
+    ]
+    plots = {"speed": lambda: _speed_figure(timings), "memory": lambda: _memory_figure(memory)}
+    if streaming:
+        rates = [(name, f"{rate:,.0f}") for name, rate in streaming.items()]
+        tables.append(Table(("one sample at a time", "steps per second"), rates))
+        plots["streaming"] = lambda: _streaming_figure(streaming)
+    records = [
+        {"shape": vars(s), "timings": timings[s], "ratios": ratios[s], "targets": targets[s]}
+        for s in timings
+    ]
+    numbers = {
+        "peak_memory_bytes": memory,
+        "input_bytes": {steps: 4 * steps * MEMORY_BATCH * MEMORY_INPUTS for steps in lengths},
+        "streaming_steps_per_second": streaming,
+    }
+    return Report({"device": device, "threads": threads}, records, tables, plots, numbers)
+
+
+def _ratios(timings: Mapping[str, Timing]) -> dict[str, float]:
+    """Return medians as multiples of ours in reversible mode."""
+    return {name: t.median / timings["reversible"].median for name, t in timings.items()}
+
+
+def _row(name: str, timing: Timing, ratio: float, target: float | None) -> tuple[str, ...]:
+    if name == "floor":
+        return name, f"{timing.median:.3f}", f"1/{1 / ratio:.2f}", f"≥ 1/{BOUND_TARGET:g}"
+    return name, f"{timing.median:.3f}", f"{ratio:.2f}", "" if target is None else f"≥ {target:g}"
+
+
+def _time_shape(shape: StackShape, rounds: int, progress: Progress) -> dict[str, Timing]:
     candidates = _candidates(shape)
     fast = {name: work for name, work in candidates.items() if name not in SLOW}
     slow = {name: work for name, work in candidates.items() if name in SLOW}
-    found = interleaved(fast, rounds=rounds, tick=tick)
-    found.update(interleaved(slow, rounds=min(rounds, SLOW_ROUNDS), warmup=0, tick=tick))
-    products, scans = found["products alone"].median, found["scans alone"].median
-    return {**found, "floor": Timing((products + scans,))}
+    timings = interleaved(fast, rounds=rounds, progress=progress)
+    slow_rounds = min(rounds, SLOW_ROUNDS)
+    timings |= interleaved(slow, rounds=slow_rounds, warmup=0, progress=progress)
+    products, scans = timings["products alone"].median, timings["scans alone"].median
+    return {**timings, "floor": Timing((products + scans,))}
 
 
-def _network(shape: Shape, gradient: str = "reversible") -> OscillatorNetwork:
+def build_stack(shape: StackShape, gradient: str = "reversible") -> OscillatorNetwork:
+    """Return a UnICORNN with weights of seed 0."""
     torch.manual_seed(0)
     network = models.build(
         "unicornn",
@@ -231,64 +183,58 @@ def _network(shape: Shape, gradient: str = "reversible") -> OscillatorNetwork:
     return network
 
 
-def _candidates(shape: Shape) -> dict[str, Callable[[], None]]:
+def _candidates(shape: StackShape) -> dict[str, Callable[[], None]]:
     torch.manual_seed(0)
     x = torch.randn(shape.steps, shape.batch, shape.inputs)
     candidates: dict[str, Callable[[], None]] = {
-        mode: partial(_train, _network(shape, mode), x) for mode in MODES
+        mode: partial(train_step, build_stack(shape, mode), x) for mode in MODES
     }
-    candidates["products alone"], candidates["scans alone"] = _floor(shape, x)
+    candidates["products alone"], candidates["scans alone"] = _lower_bound(shape, x)
     sizes = (shape.inputs, shape.units)
-    candidates["nn.LSTM, 1 layer"] = partial(_train, nn.LSTM(*sizes, 1), x)
-    candidates["nn.LSTM"] = partial(_train, nn.LSTM(*sizes, shape.layers), x)
-    candidates["nn.GRU"] = partial(_train, nn.GRU(*sizes, shape.layers), x)
-    candidates["plain loop"] = partial(_train_plain, _network(shape), x)
+    candidates["nn.LSTM, 1 layer"] = partial(train_step, nn.LSTM(*sizes, 1), x)
+    candidates["nn.LSTM"] = partial(train_step, nn.LSTM(*sizes, shape.layers), x)
+    candidates["nn.GRU"] = partial(train_step, nn.GRU(*sizes, shape.layers), x)
+    candidates["plain loop"] = partial(_train_plain, build_stack(shape), x)
     if find_spec("torchrecurrent") is not None:
         import torchrecurrent
 
         theirs = torchrecurrent.UnICORNN(*sizes, shape.layers)
-        candidates["torchrecurrent"] = partial(_train, theirs, x)
+        candidates["torchrecurrent"] = partial(train_step, theirs, x)
     return candidates
 
 
-def _train(network: nn.Module, x: Tensor) -> None:
-    output = network(x)[0]
-    output.sum().backward()
-
-
 def _train_plain(network: OscillatorNetwork, x: Tensor) -> None:
-    for at in range(network.num_layers):
-        cell = network.cell(at)
+    for layer in range(network.num_layers):
+        cell = network.cell(layer)
         x, _ = reference_scan(cell, x, cell.initial_state(x.shape[1], x))
     x.sum().backward()
 
 
-def _floor(shape: Shape, x: Tensor) -> tuple[Callable[[], None], Callable[[], None]]:
-    """The products and the scans of a pass, one after the other on one chunk."""
-    from undamped.kernels.shared.chunks import chunk_length, ranges, scan_bytes
+def _lower_bound(shape: StackShape, x: Tensor) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Return the products and the scans of a pass, repeated on one chunk."""
+    from undamped.kernels.shared.chunks import chunk_length, scan_bytes
     from undamped.kernels.shared.threads import over_columns
     from undamped.kernels.unicornn import compiled as kernels
 
     columns = shape.batch * shape.units
     chunk = chunk_length(shape.steps, scan_bytes(columns, shape.layers, 4))
-    chunks = len(ranges(shape.steps, chunk))
     rows = chunk * shape.batch
     weights = [torch.randn(shape.units, shape.inputs)]
     weights += [torch.randn(shape.units, shape.units) for _ in range(shape.layers - 1)]
     sources = [torch.randn(rows, weight.shape[1]) for weight in weights]
     targets = [torch.randn(rows, shape.units) for _ in weights]
     below = torch.empty(rows, shape.units)
-    share = shape.steps / (chunk * chunks)  # the last chunk is shorter
+    repeats = max(1, round(shape.steps / chunk))
 
     def products() -> None:
-        for _ in range(max(1, round(chunks * share))):
-            for at, weight in enumerate(weights):
-                torch.mm(sources[at], weight.t(), out=targets[at])  # forward
-                torch.mm(targets[at].t(), sources[at])  # gradient of the weight
-                if at:
-                    torch.mm(targets[at], weight, out=below)  # gradient of the input
+        for _ in range(repeats):
+            for layer, weight in enumerate(weights):
+                torch.mm(sources[layer], weight.t(), out=targets[layer])  # forward
+                torch.mm(targets[layer].t(), sources[layer])  # gradient of the weight
+                if layer:
+                    torch.mm(targets[layer], weight, out=below)  # gradient of the input
 
-    network = _network(shape)
+    network = build_stack(shape)
     step = network.cell(0).constants()[0].detach().numpy()
     ones = torch.ones(shape.units).numpy()
     arrays = [torch.randn(chunk, columns).numpy() for _ in range(4)]
@@ -297,7 +243,7 @@ def _floor(shape: Shape, x: Tensor) -> tuple[Callable[[], None], Callable[[], No
     alpha = state.dtype.type(1)
 
     def scans() -> None:
-        for _ in range(max(1, round(chunks * share))):
+        for _ in range(repeats):
             for _ in range(shape.layers):
                 constants = (ones, step, ones, alpha, state[0], state[1], state[2])
                 over_columns(kernels.forward(False), chunk, columns, arrays[0], *constants)
@@ -310,21 +256,21 @@ def _floor(shape: Shape, x: Tensor) -> tuple[Callable[[], None], Callable[[], No
 
 
 def _memory_work(name: str, steps: int) -> Callable[[], None]:
-    """Prepare a pass in a fresh process: libraries, kernels and input are in place before."""
-    shape = Shape(steps, MEMORY_BATCH, MEMORY_INPUTS, MEMORY_UNITS, MEMORY_LAYERS)
+    """Prepare a pass in a new process; libraries, kernels and input are loaded before it."""
+    shape = StackShape(steps, MEMORY_BATCH, MEMORY_INPUTS, MEMORY_UNITS, MEMORY_LAYERS)
     x = torch.randn(steps, shape.batch, shape.inputs)
     if name == "nn.LSTM":
         lstm = nn.LSTM(shape.inputs, shape.units, shape.layers)
-        _train(lstm, x[:64])
+        train_step(lstm, x[:64])
         return lambda: lstm(x)[0][-1].sum().backward()
-    network = _network(shape, name)
+    network = build_stack(shape, name)
     network.last(x[:64])[0].sum().backward()
     return lambda: network.last(x)[0].sum().backward()
 
 
 def _time_streams(steps: int) -> dict[str, float]:
-    shape = Shape(steps, 1, 6, 32, 2)
-    network = _network(shape)
+    shape = StackShape(steps, 1, 6, 32, 2)
+    network = build_stack(shape)
     samples = list(torch.randn(steps, shape.inputs))
     stream = network.stream()
     stream.push(samples[0])
@@ -346,3 +292,41 @@ def _time_streams(steps: int) -> dict[str, float]:
             _, memory = lstm(sample.view(1, -1), memory)
         rates["nn.LSTM"] = len(fewer) / (time.perf_counter() - start)
     return rates
+
+
+def _speed_figure(timings: Timings) -> Any:
+    figure, all_axes = panels(10, 3.2 * len(timings), rows=len(timings))
+    for axes, (shape, by_name) in zip(all_axes, timings.items(), strict=True):
+        colours = [COLOUR if name in MODES else OTHER_COLOUR for name in by_name]
+        axes.barh(list(by_name), [timing.median for timing in by_name.values()], color=colours)
+        axes.invert_yaxis()
+        label(axes, "seconds, forward and backward pass", title=f"{SIZES} = {shape}", log="x")
+    figure.suptitle("Blue is our UnICORNN; shorter bars are faster")
+    return figure
+
+
+def _memory_figure(memory: Memory) -> Any:
+    figure, (axes,) = panels(7, 4.5)
+    for index, (name, peaks) in enumerate(memory.items()):
+        axes.plot(
+            list(peaks),
+            [max(value, 1) / 1e6 for value in peaks.values()],
+            marker="o",
+            linestyle=DASHES[index % len(DASHES)],
+            color=OTHER_COLOUR if name == "nn.LSTM" else COLOUR,
+            label=name,
+        )
+    title = "Reversible mode: constant memory for any length"
+    label(axes, "steps", "peak memory above the input, MB", title, log="y")
+    axes.set_xscale("log", base=2)
+    return figure
+
+
+def _streaming_figure(rates: Mapping[str, float]) -> Any:
+    figure, (axes,) = panels(7, 3)
+    colours = [OTHER_COLOUR if name == "nn.LSTM" else COLOUR for name in rates]
+    axes.barh(list(rates), list(rates.values()), color=colours)
+    axes.axvline(20_000, color="black", linestyle=":", label="20,000 steps per second")
+    axes.invert_yaxis()
+    label(axes, "steps per second, 2 layers of 32", title="Longer bars are faster")
+    return figure

@@ -127,7 +127,7 @@ def main() -> None:
     try:
         _run()
     except UndampedError as error:
-        from undamped.lab.training.crew import is_silent
+        from undamped.lab.training.process_group import is_silent
 
         if not is_silent():
             sys.stderr.write(printable(f"{error}\n"))

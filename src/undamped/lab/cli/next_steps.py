@@ -5,27 +5,27 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from undamped.lab.cli.verbs.data_check import READING
-
 if TYPE_CHECKING:
     from undamped.lab.training.run import Run
 
 
 def next_steps(run: Run) -> list[str]:
     """Suggest commands that make sense after this run."""
+    from undamped.lab.tasks import optional
+
     settings, task = run.settings, run.task()
     name, model = settings["task"]["name"], settings["model"]["name"]
-    others = rivals(model)
+    others = baselines_for(model)
     if "preparation" in settings and "file" in settings["task"]["options"]:
         return _with_recordings(run, model, others)
     steps, asked = [], _asked_of(name, settings["task"]["options"])
     if others:
         words = ["undamped compare", name, model, *others, *asked.values(), "--seeds 3"]
         steps.append(" ".join(words))
-    for option, value in task.harder().items():
+    for option, value in optional.harder(task).items():
         harder = {**asked, option: f"task.{option}={value}"}
         steps.append(" ".join(["undamped train", name, model, *harder.values()]))
-    if task.continues_text:
+    if optional.continues_text(task):
         steps.append(f"undamped predict {run.path} --prompt h --length 20")
     elif task.sequential:
         steps.append(f"undamped predict {run.path}")
@@ -47,48 +47,68 @@ def _asked_of(name: str, options: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def rivals(model: str) -> list[str]:
-    """Return the models that one is usually compared with: they read and answer the same."""
+def baselines_for(model: str) -> list[str]:
+    """Return common baselines of the same kind as a model, without importing all models."""
     from undamped._base.registry import models
-    from undamped.models.continuous.images import ImageModel
-    from undamped.models.irregular.network import StampedNetwork
-    from undamped.models.task_model import TaskModel, answers_of
-    from undamped.nn.recurrent import Recurrent
-
-    def kind(member: Any) -> tuple[Any, ...]:
-        whole = issubclass(member, TaskModel)
-        series = whole and member.sequential and "vectors" in member.input_kinds
-        recurrent = issubclass(member, Recurrent) or series
-        others = (issubclass(member, base) for base in (ImageModel, StampedNetwork))
-        return recurrent, *others, whole and not series, answers_of(member)
+    from undamped.lab.training.recipes import common_baselines, recipe_of
 
     if model not in models:
         return []
-    chosen = models[model]
+    package = _package(model)
+    if package == "undamped.nn":
+        return sorted(name for name in common_baselines() if name != model)
+    candidates = {
+        *common_baselines(),
+        *(name for name in models if _package(name) in (package, "")),  # "": third-party models
+    }
+    kind = _kind_of_model(model)
     return [
         name
-        for name in models
-        if name != model
-        # Asked of the class itself: what descends from a usual choice is not one.
-        and vars(getattr(models[name], "cell_class", models[name])).get("usual_choice")
-        and kind(models[name]) == kind(chosen)
+        for name in sorted(candidates - {model})
+        if recipe_of(name).usual_choice and _kind_of_model(name) == kind
     ]
 
 
+def _package(model: str) -> str:
+    """Return the package of a model, such as "undamped.nn"; "" for a third-party model."""
+    from undamped._base.registry import models
+
+    module = models.index.get(model, "").partition(":")[0]
+    return ".".join(module.split(".")[: 2 if module.startswith("undamped.nn") else 3])
+
+
+def _kind_of_model(name: str) -> tuple[Any, ...]:
+    """Return what a model reads and predicts; models of the same kind can be compared."""
+    from undamped._base.registry import models
+    from undamped.models.continuous.images import ImageModel
+    from undamped.models.irregular.network import TimestampedNetwork
+    from undamped.models.task_model import TaskModel, answers_of
+    from undamped.nn.recurrent import Recurrent
+
+    model: Any = models[name]
+    is_task_model = issubclass(model, TaskModel)
+    reads_series = is_task_model and model.sequential and "vectors" in model.input_kinds
+    recurrent = issubclass(model, Recurrent) or reads_series
+    bases = (issubclass(model, base) for base in (ImageModel, TimestampedNetwork))
+    return recurrent, *bases, is_task_model and not reads_series, answers_of(model)
+
+
 def _with_recordings(run: Run, model: str, others: list[str]) -> list[str]:
+    from undamped.lab.data.recordings.options import ReadingOptions
+
     options = dict(run.settings["task"]["options"])
     file = shlex.quote(options.pop("file"))
     options.pop("seed", None)
     settings = {key: shlex.quote(f"{key}={_written(value)}") for key, value in options.items()}
     prepared = run.settings["preparation"]
-    if prepared["kind"] == "forecast" and not prepared["stamps"]:
+    if prepared["kind"] == "forecast" and not prepared["timestamps"]:
         named = dict.fromkeys([model, "seasonal-naive", "ridge-lags"])
         return [
             " ".join(["undamped backtest", file, *named, *settings.values()]),
-            f"undamped predict {run.path} --picture future.png",
+            f"undamped predict {run.path} --figure future.png",
             f"undamped show {model}",
         ]
-    reading = [word for key, word in settings.items() if key in READING]
+    reading = [word for key, word in settings.items() if key in ReadingOptions.__annotations__]
     others = _next_best(run.settings.get("tried", []), model, run) or others
     return [
         " ".join(["undamped compare", file, model, *others, *settings.values(), "--seeds 3"]),

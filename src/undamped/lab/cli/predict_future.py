@@ -1,4 +1,4 @@
-"""What is to come after recordings, with bands, in words and pictures."""
+"""Forecasts of recordings with prediction intervals, and figures of predictions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from undamped.lab.data.recordings.preparation import Preparation
     from undamped.lab.data.recordings.series import SeriesSet
     from undamped.lab.training.run import Run
+    from undamped.models.latent.latent_model import LatentModel
     from undamped.models.task_model import TaskModel
 
 
-def own_recordings(run: Run) -> SeriesSet | None:
-    """Return the recordings a run was trained on, whole; None where it cannot say which.
+def training_recordings(run: Run) -> SeriesSet | None:
+    """Return the recordings a run was trained on; None if its task is not known here.
 
     Args:
         run: The run.
@@ -29,13 +30,13 @@ def own_recordings(run: Run) -> SeriesSet | None:
 
 
 def bands_of(run: Run, model: TaskModel, *, follow: bool) -> Bands | None:
-    """Return the bands of a run.
+    """Return the prediction intervals of a run.
 
     Args:
         run: The run.
         model: Its model.
-        follow: Whether to let them follow the forecasts of the test part, which nothing was learnt
-            from, to the end of the run's own recordings.
+        follow: Whether to update them with the errors on the test part, up to the end of the
+            training recordings.
     """
     import numpy as np
 
@@ -52,8 +53,8 @@ def bands_of(run: Run, model: TaskModel, *, follow: bool) -> Bands | None:
     answers, truth = answers_and_truth(model, task, "test", 64)
     first, moved = cut.origin[test, 1] + cut.lengths[test] - (task.horizon or 0), []
     for recording in np.unique(cut.origin[test, 0]):
-        own = np.flatnonzero(cut.origin[test, 0] == recording)
-        _, after = bands.tracked(answers[own], truth[own], first[own])
+        rows = np.flatnonzero(cut.origin[test, 0] == recording)
+        _, after = bands.tracked(answers[rows], truth[rows], first[rows])
         moved.append(after.moved_since(bands))
     return bands.moved(np.mean(moved, axis=0))
 
@@ -61,42 +62,42 @@ def bands_of(run: Run, model: TaskModel, *, follow: bool) -> Bands | None:
 def with_times(
     answers: list[dict[str, Any]], series_set: SeriesSet, preparation: Preparation
 ) -> None:
-    """Add the time stamps of values to come to answers, where they can be told.
+    """Add the timestamps of forecasts to answers, if they are known.
 
     Args:
         answers: One for every series.
         series_set: The recordings that are continued.
-        preparation: What was done to the data.
+        preparation: How the recordings were prepared.
     """
     import numpy as np
 
-    from undamped.lab.data.recordings.grid import stamps_ahead
+    from undamped.lab.data.recordings.grid import future_timestamps
 
     times, steps = series_set.times, preparation.horizon
     if times is None:
         return
-    if preparation.at_times:  # one usual gap after the other
-        ahead = [one[-1] + preparation.typical_gap * np.arange(1, steps + 1) for one in times]
+    if preparation.at_times:  # steps of the typical gap
+        ahead = [t[-1] + preparation.typical_gap * np.arange(1, steps + 1) for t in times]
     else:
-        known = stamps_ahead(times, steps)
-        if known is None:
+        timestamps_ahead = future_timestamps(times, steps)
+        if timestamps_ahead is None:
             return
-        ahead = known
+        ahead = timestamps_ahead
     kind = series_set.columns.get("dates")
-    for answer, stamps in zip(answers, ahead, strict=True):
-        answer["times"] = stamps.tolist() if kind is None else _dates(stamps, kind == "utc")
+    for answer, timestamps in zip(answers, ahead, strict=True):
+        answer["times"] = timestamps.tolist() if kind is None else _dates(timestamps, kind == "utc")
 
 
 def _dates(seconds: np.ndarray, utc: bool) -> list[str]:
-    """Return seconds since 1970 as ISO dates, with a time of day where there is one."""
+    """Return seconds since 1970 as ISO dates, with a time of day unless all are midnight."""
     import numpy as np
 
     offset = "+00:00" if utc else ""
     if not utc and (seconds % 86_400 == 0).all():
         return np.datetime_as_string(seconds.astype("datetime64[s]"), unit="D").tolist()
     unit = "s" if (seconds % 1 == 0).all() else "ms"
-    stamps = np.round(seconds * 1000).astype("datetime64[ms]").astype(f"datetime64[{unit}]")
-    return [str(one).replace("T", " ") + offset for one in stamps]
+    timestamps = np.round(seconds * 1000).astype("datetime64[ms]").astype(f"datetime64[{unit}]")
+    return [str(timestamp).replace("T", " ") + offset for timestamp in timestamps]
 
 
 def with_bands(
@@ -107,26 +108,26 @@ def with_bands(
 ) -> None:
     """Add the quantiles of every channel to answers.
 
-    Of a model that answers with quantiles, the corrected median is the forecast.
+    For a model that predicts quantiles, the corrected median is the forecast.
 
     Args:
         answers: One for every series.
-        outputs: What the model said.
-        preparation: What was done to the data.
-        bands: The bands.
+        outputs: The outputs of the model.
+        preparation: How the recordings were prepared.
+        bands: The prediction intervals.
     """
     from undamped.lab.training.prediction import bounds_around, values_ahead
 
-    said = values_ahead(outputs, preparation, bands)
+    forecasts = values_ahead(outputs, preparation, bands)
     around = bounds_around(outputs, preparation, bands)
-    for answer, values, bounds in zip(answers, said, around, strict=True):
+    for answer, values, bounds in zip(answers, forecasts, around, strict=True):
         answer["forecast"] = {
             name: values[:, channel].tolist() for channel, name in enumerate(preparation.forecast)
         }
         answer["bands"] = {
             name: {
-                f"{level:g}": bounds[:, channel, place].tolist()
-                for place, level in enumerate(bands.levels)
+                f"{level:g}": bounds[:, channel, index].tolist()
+                for index, level in enumerate(bands.levels)
             }
             for channel, name in enumerate(preparation.forecast)
         }
@@ -139,28 +140,28 @@ def draw_forecasts(
     series_set: SeriesSet,
     path: Path,
 ) -> None:
-    """Draw the ends of the first series and what is to come.
+    """Plot the ends of the first series and their forecasts.
 
     Args:
-        outputs: What the model said.
-        preparation: What was done to the data.
-        bands: The bands, if there are such.
+        outputs: The outputs of the model.
+        preparation: How the recordings were prepared.
+        bands: The prediction intervals, or None.
         series_set: The recordings.
-        path: The picture file.
+        path: The figure file.
     """
     import numpy as np
 
-    from undamped.lab.report.forecast_picture import draw_future, save
+    from undamped.lab.report.forecast_figure import draw_future, save
     from undamped.lab.training.prediction import bounds_around, values_ahead
 
     arranged = preparation.arrange(series_set)
-    places = [arranged.channels.index(name) for name in preparation.forecast]
+    columns = [arranged.channels.index(name) for name in preparation.forecast]
     values = values_ahead(outputs, preparation, bands)
     around: list[Any] = [None] * len(values)
     if bands is not None:
         around = bounds_around(outputs, preparation, bands)
     figure = draw_future(
-        [np.asarray(one[:, places], dtype=float) for one in arranged.series],
+        [np.asarray(series[:, columns], dtype=float) for series in arranged.series],
         values,
         around,
         bands.levels if bands is not None else (),
@@ -168,3 +169,94 @@ def draw_forecasts(
         preparation.forecast,
     )
     save(figure, path)
+
+
+MOST_SERIES, MOST_CHANNELS = 4, 4
+POINTS = 300
+
+
+def check_curves(model: TaskModel, path: Path | None, future: bool = False) -> None:
+    """Raise an error for a figure that cannot be drawn.
+
+    Args:
+        model: The model.
+        path: The figure file.
+        future: Whether forecasts are plotted, which works for any model.
+    """
+    from undamped._base.errors import OptionError
+    from undamped.lab.cli.figures import check_figure
+    from undamped.models.latent.latent_model import LatentModel
+
+    check_figure(path)
+    if path is not None and not future and not isinstance(model, LatentModel):
+        raise OptionError(
+            "--figure needs a forecast, or a model that interpolates between samples, such as "
+            "latent-ode."
+        )
+
+
+def draw_recordings(
+    model: LatentModel, preparation: Preparation, series_set: SeriesSet, path: Path
+) -> None:
+    """Plot mean and 90 % interval of the first recordings, in original units.
+
+    Args:
+        model: The model.
+        preparation: How the recordings were prepared for it.
+        series_set: The recordings.
+        path: The figure file.
+    """
+    import numpy as np
+    import torch
+    from matplotlib.figure import Figure
+
+    from undamped._base.files import write_atomically
+    from undamped.lab.data.recordings.prepared import batch_of
+
+    arranged = preparation.arrange(series_set)
+    indices = range(min(MOST_SERIES, len(arranged)))
+    channels = preparation.channels[:MOST_CHANNELS]
+    figure = Figure(
+        figsize=(3.6 * len(indices), 2.1 * len(channels) + 0.6), dpi=110, layout="constrained"
+    )
+    axes = figure.subplots(len(channels), len(indices), squeeze=False, sharex="col", sharey="row")
+    mean, std = np.array(preparation.mean), np.array(preparation.std)
+    for column, index in enumerate(indices):
+        raw = arranged.series[index]
+        timestamps = None if arranged.times is None else arranged.times[index]
+        prepared = preparation.prepare(raw, timestamps)
+        batch = batch_of([prepared]).cast(model.dtype)
+        steps = prepared.times if prepared.times is not None else np.arange(len(raw), dtype=float)
+        end = float(steps[-1]) + preparation.horizon
+        grid = torch.linspace(0.0, max(end, 1.0), POINTS, dtype=torch.float64).unsqueeze(1)
+        curve = [part[:, 0].double().numpy() * std + mean for part in model.curve(batch, grid)]
+        unit = preparation.typical_gap if prepared.times is not None else 1.0
+        begin = (
+            float(timestamps[0]) if timestamps is not None and prepared.times is not None else 0.0
+        )
+        grid_times, sample_times = begin + unit * grid[:, 0].numpy(), begin + unit * steps
+        for row, name in enumerate(channels):
+            values = raw[:, preparation.raw_channels.index(name)]
+            lines = [line[:, row] for line in curve]
+            _plot_channel(axes[row, column], grid_times, lines, sample_times, values)
+            if column == 0:
+                axes[row, 0].set_ylabel(name)
+        axes[0, column].set_title(str(arranged.ids[index]), fontsize=9)
+        axes[-1, column].set_xlabel("time" if prepared.times is not None else "step")
+    axes[0, 0].legend(frameon=False, fontsize=8)
+    kind = path.suffix.lstrip(".")
+    write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind))
+
+
+def _plot_channel(
+    axes: Any,
+    grid_times: np.ndarray,
+    lines: list[np.ndarray],
+    sample_times: np.ndarray,
+    values: np.ndarray,
+) -> None:
+    mean, low, high = lines
+    axes.fill_between(grid_times, low, high, color="#0072B2", alpha=0.18, linewidth=0, label="90 %")
+    axes.plot(grid_times, mean, color="#0072B2", linewidth=1.6, label="mean")
+    axes.plot(sample_times, values, "o", color="black", markersize=3, label="measured")
+    axes.spines[["top", "right"]].set_visible(False)

@@ -17,10 +17,10 @@ from undamped._base.errors import OptionError, explain
 from undamped._base.options import NonNegativeInt, check, convert, options_of, unknown_name
 from undamped._base.registry import models, tasks
 from undamped.lab.cli.setting_names import OWN_DATA, PARTS, without_part
-from undamped.lab.data.recordings.read import looks_like_data
+from undamped.lab.data.recordings.read import is_data_path
 from undamped.lab.training.fit import AUTO
 from undamped.lab.training.options import TrainOptions
-from undamped.lab.training.portfolio.clock import refuse_model_options
+from undamped.lab.training.portfolio.attempt import check_no_model_options
 from undamped.lab.training.printed_settings import with_printed
 from undamped.models.for_task import check_options
 
@@ -38,7 +38,7 @@ class Settings:
         """Return the checked options for one model: those for all, then its own."""
         chosen = {**self.parts.get("model", {}), **self.parts.get(model, {})}
         if model == AUTO:
-            refuse_model_options(chosen)
+            check_no_model_options(chosen)
             return {}
         return check_options(model, chosen, text=True)
 
@@ -82,7 +82,7 @@ def _take_file(settings: Settings) -> None:
     """Let a file or folder in the place of the task be the task made of it."""
     if not settings.names or settings.names[0] in (*tasks, *models):
         return
-    if looks_like_data(settings.names[0]):
+    if is_data_path(settings.names[0]):
         file = str(Path(settings.names[0]).expanduser().absolute())
         settings.names[0] = _own_task(settings.names[1:])
         settings.parts.setdefault("task", {})["file"] = file

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from undamped._base.registry import models, tasks
-from undamped.lab.data.recordings.read import looks_like_data
+from undamped.lab.data.recordings.read import is_data_path
 from undamped.lab.tasks.task import Task
 
 
@@ -20,7 +20,7 @@ def files_of(words: list[str]) -> tuple[list[str], list[str]]:
     names = [word for word in words if "=" not in word]
     files = []
     for name in names:
-        if name in tasks or name in models or not looks_like_data(name):
+        if name in tasks or name in models or not is_data_path(name):
             break
         files.append(name)
     return files, [word for word in words if word not in files]

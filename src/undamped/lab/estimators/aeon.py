@@ -1,7 +1,6 @@
-"""The estimators in the manner of aeon (extra `[aeon]`): collections (n, channels, time).
+"""The estimators with aeon's interface (extra `[aeon]`): collections (n, channels, time).
 
-They pass aeon's own checks, so they stand in its pipelines, benchmarks and ensembles beside the
-classifiers that aeon brings.
+They pass aeon's checks and can be used in its pipelines, benchmarks and ensembles.
 """
 
 # aeon's abstract methods have no body and no annotation, so they seem to return None.
@@ -10,13 +9,14 @@ classifiers that aeon brings.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from undamped.lab.estimators.classifier import SequenceClassifier
+from undamped.lab.estimators.estimator import TrainParams
 from undamped.lab.estimators.forecaster import SequenceForecaster
-from undamped.lab.estimators.options import ClassifierOptions, EstimatorOptions
 from undamped.lab.estimators.regressor import SequenceRegressor
 from undamped.lab.training.fit import AUTO
 
@@ -25,12 +25,11 @@ try:
     from aeon.forecasting import BaseForecaster
     from aeon.forecasting.base import IterativeForecastingMixin, SeriesToSeriesForecastingMixin
     from aeon.regression import BaseRegressor
-except ModuleNotFoundError as missing:
-    if missing.name != "aeon":
+except ModuleNotFoundError as error:
+    if error.name != "aeon":
         raise
     raise ModuleNotFoundError(
-        "undamped.lab.estimators.aeon: expected the aeon package, got none. Install it with "
-        "pip install 'undamped[aeon]'.",
+        "undamped.lab.estimators.aeon needs aeon. Install it with pip install 'undamped[aeon]'.",
         name="aeon",
     ) from None
 
@@ -38,7 +37,7 @@ TINY = {"model": "unicornn", "hidden_size": 4, "num_layers": 1, "steps": 3, "ran
 
 
 class _Tiny:
-    """Small options for the checks of aeon."""
+    """Small models for the checks of aeon."""
 
     @classmethod
     def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
@@ -54,8 +53,9 @@ _COLLECTION_TAGS = {
 }
 
 
-class UndampedClassifier(_Tiny, ClassifierOptions, BaseClassifier):
-    """`SequenceClassifier` for aeon; the options are the same.
+@dataclass(repr=False, eq=False)
+class UndampedClassifier(_Tiny, TrainParams, BaseClassifier):
+    """`SequenceClassifier` for aeon; the parameters are the same.
 
     Example:
         >>> from aeon.datasets import load_unit_test
@@ -65,6 +65,13 @@ class UndampedClassifier(_Tiny, ClassifierOptions, BaseClassifier):
     """
 
     _tags: ClassVar[dict[str, Any]] = _COLLECTION_TAGS
+
+    class_weight: Literal["balanced"] | Mapping[Any, float] | None = field(
+        default=None, kw_only=True
+    )
+
+    def __post_init__(self) -> None:
+        BaseClassifier.__init__(self)
 
     def _fit(self, X: Any, y: np.ndarray) -> UndampedClassifier:
         self.estimator_ = SequenceClassifier(**self.get_params(deep=False))
@@ -78,8 +85,9 @@ class UndampedClassifier(_Tiny, ClassifierOptions, BaseClassifier):
         return self.estimator_.predict_proba(_time_first(X))
 
 
-class UndampedRegressor(_Tiny, EstimatorOptions, BaseRegressor):
-    """`SequenceRegressor` for aeon; the options are the same.
+@dataclass(repr=False, eq=False)
+class UndampedRegressor(_Tiny, TrainParams, BaseRegressor):
+    """`SequenceRegressor` for aeon; the parameters are the same.
 
     Example:
         >>> from aeon.datasets import load_covid_3month
@@ -89,6 +97,9 @@ class UndampedRegressor(_Tiny, EstimatorOptions, BaseRegressor):
     """
 
     _tags: ClassVar[dict[str, Any]] = _COLLECTION_TAGS
+
+    def __post_init__(self) -> None:
+        BaseRegressor.__init__(self)
 
     def _fit(self, X: Any, y: np.ndarray) -> UndampedRegressor:
         self.estimator_ = SequenceRegressor(**self.get_params(deep=False))
@@ -103,11 +114,11 @@ class UndampedForecaster(BaseForecaster, IterativeForecastingMixin, SeriesToSeri
     """`SequenceForecaster` for aeon: one series in, the value `horizon` steps ahead out.
 
     Args:
-        horizon: How many steps ahead.
-        window: How many values of the past are read; chosen from the length if left out.
-        model: The registry name of a model; "auto" races some.
-        options: The other options of `SequenceForecaster`, by name.
-        random_state: Where random numbers come from.
+        horizon: The number of steps ahead.
+        window: The number of past values the model reads; by default chosen from the length.
+        model: The registry name of a model; "auto" compares several.
+        options: Other parameters of `SequenceForecaster`, by name.
+        random_state: The source of random numbers.
 
     Example:
         >>> from aeon.datasets import load_airline
@@ -145,7 +156,7 @@ class UndampedForecaster(BaseForecaster, IterativeForecastingMixin, SeriesToSeri
         return float(np.asarray(self.estimator_.predict(y.squeeze(0)))[self.horizon - 1])
 
     def _series_to_series_forecast(self, y: Any, prediction_horizon: int, exog: None) -> np.ndarray:
-        """Train one network that says all values to come, and ask it."""
+        """Train one model that forecasts all values at once, and return its forecast."""
         series = np.asarray(y, dtype=np.float64).squeeze()
         return np.asarray(self._forecaster(prediction_horizon).fit(series).predict())
 
@@ -165,4 +176,4 @@ class UndampedForecaster(BaseForecaster, IterativeForecastingMixin, SeriesToSeri
 
 
 def _time_first(X: Any) -> list[np.ndarray]:
-    return [np.asarray(one).T for one in X]
+    return [np.asarray(series).T for series in X]

@@ -1,25 +1,26 @@
-"""Anything that holds several series becomes a list of arrays (time, channels), or a sentence.
+"""Conversion of an input X to a list of arrays (time, channels).
 
 Accepted are numpy arrays (n, time, channels) and (n, time), lists of arrays of unequal length,
 lists of pandas frames or series, a frame with an index of (series, time), a frame whose cells
-hold whole series, a plain frame with one row per series, and a `SeriesSet`.
+hold entire series, a plain frame with one row per series, and a `SeriesSet`.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from undamped._base.errors import DataError, explain
+from undamped._base.errors import DataError, shortened
 from undamped.lab.data.recordings.resolution import Resolution
 from undamped.lab.data.recordings.series import SeriesSet
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SHORTEST = 2  # steps; a single one is a point, not a sequence
+SHORTEST = 2  # steps
 ACCEPTED = (
     "an array (series, time, channels) or (series, time), a list of arrays (time, channels), "
     "or pandas frames"
@@ -28,13 +29,13 @@ ACCEPTED = (
 
 @dataclass(frozen=True)
 class Collection:
-    """What was found in an input.
+    """The series of an input.
 
     Args:
         series: One float32 array (time, channels) per series; NaN where a value is missing.
         channels: The names of the channels, if the input had any.
         blurred: Channels whose values single precision cannot tell apart.
-        times: Time stamps (time,) of each series, if the input had any.
+        times: Timestamps (time,) of each series, if the input had any.
     """
 
     series: list[np.ndarray]
@@ -44,52 +45,50 @@ class Collection:
 
     @property
     def width(self) -> int:
-        """How many channels every series has."""
+        """The number of channels of every series."""
         return self.series[0].shape[1]
 
     def names(self) -> list[str]:
-        """Return the names of the channels, made up if the input had none."""
-        return self.channels or [f"channel {at}" for at in range(self.width)]
+        """Return the names of the channels; "channel 0", … if the input had none."""
+        return self.channels or [f"channel {index}" for index in range(self.width)]
 
 
 def collect(X: Any, what: str = "X", *, shortest: int = SHORTEST) -> Collection:
-    """Turn an input into a list of series.
+    """Convert an input to a list of series.
 
     Args:
         X: Any of the accepted forms.
-        what: What to call it in a message.
-        shortest: How many steps a series must have.
+        what: Its name in an error message.
+        shortest: The smallest number of steps of a series.
     """
     raw, channels = _series_of(X, what)
-    times = _stamps_of(X, raw, what)
+    times = _times_of(X, raw, what)
     if not raw:
-        raise DataError(
-            explain(what, expected="at least one series", got="0 samples", remedy="Give some data.")
-        )
-    series = [_matrix(values, f"{what}[{at}]") for at, values in enumerate(raw)]
+        raise DataError(f"{what} must hold at least one series, got 0 samples.")
+    series = [_matrix(values, f"{what}[{index}]") for index, values in enumerate(raw)]
     _check(series, what, shortest)
     if isinstance(X, SeriesSet):
         return Collection(series, channels, X.blurred, times)
     resolution = Resolution()
-    for values, one in zip(raw, series, strict=True):
+    for values, rounded in zip(raw, series, strict=True):
         exact = np.asarray(values)
         if exact.dtype.kind in "iuf":
-            resolution.add(exact.reshape(one.shape), one)
-    found = Collection(series, channels, times=times)
-    return replace(found, blurred=resolution.blurred(found.names()))
+            resolution.add(exact.reshape(rounded.shape), rounded)
+    collection = Collection(series, channels, times=times)
+    return replace(collection, blurred=resolution.blurred(collection.names()))
 
 
 def one_or_many(X: Any) -> tuple[Any, str]:
-    """Take a single series for a set of one, where it cannot be taken for several.
+    """Return an input as a set of series; a single series becomes a set of length 1.
 
     Returns:
-        The set, and what it was: "numbers" (time,), "frame" (time, channels), "rows" (n, time) or
-        "set".
+        The set, and the form of the input: "numbers" (time,), "frame" (time, channels), "rows"
+        (n, time) or "set".
     """
     if _is_frame(X) and X.index.nlevels == 1:
         return [X], "frame"
     if isinstance(X, (list, tuple)):
-        numbers = bool(X) and all(np.ndim(one) == 0 for one in X)
+        numbers = bool(X) and all(np.ndim(value) == 0 for value in X)
         return ([np.asarray(X)], "numbers") if numbers else (X, "set")
     dimensions = getattr(X, "ndim", None)
     if dimensions == 1 and np.asarray(X).dtype.kind != "O":
@@ -98,7 +97,7 @@ def one_or_many(X: Any) -> tuple[Any, str]:
 
 
 def _series_of(X: Any, what: str) -> tuple[list[Any], list[str] | None]:
-    """Take the container apart; the parts are looked at later."""
+    """Return the series of a container, unchecked, and the names of the channels."""
     if isinstance(X, SeriesSet):
         return list(X.series), list(X.channels)
     if _is_frame(X):
@@ -107,72 +106,61 @@ def _series_of(X: Any, what: str) -> tuple[list[Any], list[str] | None]:
         if X and all(_is_frame(part) for part in X):
             return list(X), _shared_columns(X, what)
         return list(X), None
-    if hasattr(X, "toarray"):  # a sparse matrix has no order in time worth keeping
+    if hasattr(X, "toarray"):  # a sparse matrix
         raise _unusable(what, "a sparse matrix", "Call its toarray().")
     if X is None or isinstance(X, (str, bytes, dict)) or not hasattr(X, "__array__"):
         raise _unusable(what, f"a {type(X).__name__}", "Put the series into a list.")
     array = np.asarray(X)
     if array.ndim not in (2, 3) and array.dtype != object:
         raise DataError(
-            explain(
-                what,
-                expected="2 or 3 dimensions (series, time[, channels])",
-                got=f"shape {array.shape}",
-                remedy="Reshape your data: a single series of numbers is X.reshape(1, -1).",
-            )
+            f"{what} must have 2 or 3 dimensions (series, time[, channels]), got shape "
+            f"{array.shape}. Reshape your data: a single series of numbers is X.reshape(1, -1)."
         )
     narrow = array.ndim == 2 and array.shape[1] < SHORTEST and len(array) > 0
     if narrow and array.dtype.kind != "c":
-        # Somebody's table of plain features: the words are those scikit-learn's users know.
-        got = f"{array.shape[1]} feature(s) (shape={array.shape}) while a minimum of {SHORTEST} is"
+        # Probably a table of features: scikit-learn's checks expect these words.
         raise DataError(
-            explain(
-                what,
-                expected="one row of values over time per series",
-                got=f"{got} required",
-                remedy="Reshape your data to (series, time, channels).",
-            )
+            f"{what} must have one row of values over time per series, got {array.shape[1]} "
+            f"feature(s) (shape={array.shape}) while a minimum of {SHORTEST} is required. Reshape "
+            "your data to (series, time, channels)."
         )
     return list(array), None
 
 
-def _stamps_of(X: Any, raw: list[Any], what: str) -> list[np.ndarray] | None:
-    """Return the time stamps of each series, if the input says any."""
+def _times_of(X: Any, raw: list[Any], what: str) -> list[np.ndarray] | None:
+    """Return the timestamps of each series, if the input has any."""
     if isinstance(X, SeriesSet):
         return X.times
-    if not raw or not all(_is_frame(one) for one in raw):
+    if not raw or not all(_is_frame(frame) for frame in raw):
         return None
-    maybe = [_stamps_of_index(one.index, pairs=_is_frame(X)) for one in raw]
-    found = [stamps for stamps in maybe if stamps is not None]
-    if len(found) < len(raw):
-        return None
-    for at, stamps in enumerate(found):
-        if not (np.isfinite(stamps).all() and (np.diff(stamps) > 0).all()):
+    times = []
+    for frame in raw:
+        timestamps = _index_times(frame.index, pairs=_is_frame(X))
+        if timestamps is None:
+            return None
+        times.append(timestamps)
+    for index, timestamps in enumerate(times):
+        if not (np.isfinite(timestamps).all() and (np.diff(timestamps) > 0).all()):
             raise DataError(
-                explain(
-                    f"{what}[{at}]",
-                    expected="an index of times, each later than the one before",
-                    got="others",
-                    remedy="Sort the rows and drop repeated ones, or reset the index.",
-                )
+                f"{what}[{index}] must have an index of increasing times. Sort the rows and drop "
+                "repeated ones, or reset the index."
             )
-    return found
+    return times
 
 
-def _stamps_of_index(index: Any, pairs: bool) -> np.ndarray | None:
-    """Return an index of dates in seconds, or of numbers as they are; of others nothing.
+def _index_times(index: Any, pairs: bool) -> np.ndarray | None:
+    """Return an index of dates in seconds, an index of numbers unchanged, and otherwise None.
 
     Args:
         index: The index of one series.
-        pairs: Whether it is one of (series, time): then whole numbers are times as well, which
-            otherwise are numbers of rows.
+        pairs: Whether it is an index of (series, time). Then integers are times; otherwise they
+            are row numbers.
     """
     import pandas as pd
 
     values = index.get_level_values(-1)
     if isinstance(values, pd.DatetimeIndex):
-        utc = values.tz_convert("UTC") if values.tz is not None else values.tz_localize("UTC")
-        return ((utc - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(1, "s")).to_numpy(np.float64)
+        return seconds_of_dates(values)
     if isinstance(values, pd.TimedeltaIndex):
         return (values / pd.Timedelta(1, "s")).to_numpy(np.float64)
     if values.dtype.kind in ("iuf" if pairs else "f"):
@@ -185,15 +173,10 @@ def _series_of_frame(frame: pd.DataFrame, what: str) -> tuple[list[Any], list[st
     if frame.index.nlevels == 2:
         if frame.index.has_duplicates:
             raise DataError(
-                explain(
-                    what,
-                    expected="one row per series and time",
-                    got="the same series and time twice",
-                    remedy="Drop or average the repeated rows.",
-                )
+                f"{what} has several rows for the same series and time. Drop or average them."
             )
-        parts = frame.groupby(level=0, sort=False)
-        return [part.sort_index() for _, part in parts], names
+        groups = frame.groupby(level=0, sort=False)
+        return [rows.sort_index() for _, rows in groups], names
     if frame.index.nlevels > 2:
         raise _unusable(
             what,
@@ -202,40 +185,31 @@ def _series_of_frame(frame: pd.DataFrame, what: str) -> tuple[list[Any], list[st
         )
     if len(frame) and len(names) and all(dtype.kind == "O" for dtype in frame.dtypes):
         first = frame.iloc[0, 0]
-        if np.ndim(first) == 1:  # cells hold whole series
-            return [_row_of_cells(row, f"{what}, row {at}") for at, row in _rows(frame)], names
+        if np.ndim(first) == 1:  # cells hold entire series
+            rows = [list(frame.iloc[row]) for row in range(len(frame))]
+            series = [_row_of_cells(row, f"{what}, row {i}") for i, row in enumerate(rows)]
+            return series, names
     return list(frame.to_numpy()), None
-
-
-def _rows(frame: pd.DataFrame) -> list[tuple[int, list[Any]]]:
-    return [(at, list(frame.iloc[at])) for at in range(len(frame))]
 
 
 def _row_of_cells(cells: list[Any], what: str) -> np.ndarray:
     lengths = {len(cell) if np.ndim(cell) == 1 else -1 for cell in cells}
     if len(lengths) > 1 or -1 in lengths:
         raise DataError(
-            explain(
-                what,
-                expected="channels of one length",
-                got=f"lengths {sorted(lengths)}",
-                remedy="Bring the channels of a series to one time grid; NaN may fill gaps.",
-            )
+            f"{what} must have channels of the same length, got lengths {sorted(lengths)}. Bring "
+            "the channels of a series to one time grid; NaN may fill gaps."
         )
     return np.stack([_numbers(np.asarray(cell), what) for cell in cells], axis=-1)
 
 
 def _shared_columns(frames: list[Any] | tuple[Any, ...], what: str) -> list[str]:
     names = [str(name) for name in frames[0].columns]
-    for at, frame in enumerate(frames):
-        if [str(name) for name in frame.columns] != names:
+    for index, frame in enumerate(frames):
+        columns = [str(name) for name in frame.columns]
+        if columns != names:
             raise DataError(
-                explain(
-                    f"{what}[{at}]",
-                    expected=f"the columns of the first frame {names}",
-                    got=[str(name) for name in frame.columns],
-                    remedy="Give every frame the same columns in the same order.",
-                )
+                f"{what}[{index}] must have the columns of the first frame, {shortened(names)}, in "
+                f"the same order, got {shortened(columns)}."
             )
     return names
 
@@ -248,24 +222,15 @@ def _matrix(values: Any, what: str) -> np.ndarray:
         array = np.asarray(values)
     except ValueError:
         raise DataError(
-            explain(
-                what,
-                expected="an array (time, channels)",
-                got="rows of unequal length",
-                remedy="Every step of one series needs the same channels.",
-            )
+            f"{what} must be an array (time, channels), got rows of unequal length."
         ) from None
     array = _numbers(array, what)
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2:
         raise DataError(
-            explain(
-                what,
-                expected="a series (time,) or (time, channels)",
-                got=f"shape {array.shape}",
-                remedy="Reshape your data.",
-            )
+            f"{what} must be a series (time,) or (time, channels), got shape {array.shape}. "
+            "Reshape your data."
         )
     return array
 
@@ -273,35 +238,27 @@ def _matrix(values: Any, what: str) -> np.ndarray:
 def _numbers(array: np.ndarray, what: str) -> np.ndarray:
     if np.iscomplexobj(array):
         raise DataError(
-            explain(
-                what,
-                expected="real numbers",
-                got="complex ones (Complex data not supported)",
-                remedy="Give real and imaginary part as two channels.",
-            )
+            f"{what} must be real, got complex numbers. Complex data not supported; use the real "
+            "and imaginary parts as two channels."
         )
     if array.dtype.kind not in "biufO":
-        raise _unusable(what, f"values of type {array.dtype}", "Turn them into numbers.")
+        raise _unusable(what, f"values of type {array.dtype}", "Convert them to numbers.")
     try:
-        with np.errstate(over="ignore"):  # what becomes infinite is refused below
+        with np.errstate(over="ignore"):  # infinite values raise an error below
             numbers = np.ascontiguousarray(array, dtype=np.float32)
     except (TypeError, ValueError) as error:
-        # pandas' missing value has no float of its own, which an object column may hold.
+        # An object column may hold pandas' missing value, which cannot be converted to float.
         if array.dtype == object and "NA" in str(error):
             return _numbers(np.where(_is_missing(array), np.nan, array), what)
         raise _unusable(
             what,
-            f"something that is no number: the argument must be a string or a number ({error})",
-            "Turn it into a number, or into NaN where it is missing.",
+            f"a value that is not a number: the argument must be a string or a number ({error})",
+            "Convert it to a number, or to NaN if it is missing.",
         ) from None
     if np.isinf(numbers).any():
         raise DataError(
-            explain(
-                what,
-                expected="finite numbers or NaN for missing ones",
-                got="infinity, or a value too large for float32",
-                remedy="Look at the largest values; put NaN where a value is missing.",
-            )
+            f"{what} must be finite, or NaN for missing values, got infinity or a value too large "
+            "for float32."
         )
     return numbers
 
@@ -316,42 +273,54 @@ def _check(series: list[np.ndarray], what: str, shortest: int) -> None:
     width = series[0].shape[1]
     if width == 0:
         raise DataError(
-            explain(
-                what,
-                expected="at least one channel",
-                got=f"0 feature(s) (shape={series[0].shape}) while a minimum of 1 is required",
-                remedy="Give each series as (time, channels).",
-            )
+            f"{what} must have at least one channel, got 0 feature(s) (shape={series[0].shape}) "
+            "while a minimum of 1 is required. Each series is (time, channels)."
         )
-    for at, one in enumerate(series):
-        if one.shape[1] != width:
+    for index, values in enumerate(series):
+        if values.shape[1] != width:
             raise DataError(
-                explain(
-                    f"{what}[{at}]",
-                    expected=f"{width} channels, as the first series has",
-                    got=one.shape[1],
-                    remedy="Every series needs the same channels; only the lengths may differ.",
-                )
+                f"{what}[{index}] must have {width} channels, like the first series, got "
+                f"{values.shape[1]}. Only the lengths of series may differ."
             )
-        if len(one) < shortest:
+        if len(values) < shortest:
             raise DataError(
-                explain(
-                    f"{what}[{at}]",
-                    expected=f"a series of at least {shortest} steps",
-                    got=f"{len(one)}",
-                    remedy="Leave it out. If steps and series are mixed up, the order is (series, "
-                    "time, channels).",
-                )
+                f"{what}[{index}] must have at least {shortest} steps, got {len(values)}. Leave it "
+                "out, or check the order of dimensions: (series, time, channels)."
             )
 
 
 def _is_frame(value: Any) -> bool:
-    # Nothing can be a frame in a process that never imported pandas.
-    import sys
-
-    pandas = sys.modules.get("pandas")
+    pandas = sys.modules.get("pandas")  # without it no value can be a frame
     return pandas is not None and isinstance(value, pandas.DataFrame)
 
 
 def _unusable(what: str, got: str, remedy: str) -> DataError:
-    return DataError(explain(what, expected=ACCEPTED, got=got, remedy=remedy))
+    return DataError(f"{what} must be {ACCEPTED}, got {shortened(got)}. {remedy}")
+
+
+def index_of(X: Any) -> pd.Index | None:
+    """Return the index of a pandas series or frame, and None for other inputs."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(X, (pandas.Series, pandas.DataFrame)):
+        return None
+    return X.index
+
+
+def seconds_of(index: pd.Index) -> np.ndarray | None:
+    """Return increasing dates or periods in seconds since 1970, and None for other indices."""
+    import pandas as pd
+
+    if isinstance(index, pd.PeriodIndex):
+        index = index.to_timestamp()
+    if not isinstance(index, pd.DatetimeIndex) or index.hasnans:
+        return None
+    seconds = seconds_of_dates(index)
+    return seconds if (np.diff(seconds) > 0).all() else None
+
+
+def seconds_of_dates(index: pd.DatetimeIndex) -> np.ndarray:
+    """Return dates in seconds since 1970, in UTC unless they have a time zone."""
+    import pandas as pd
+
+    utc = index.tz_convert("UTC") if index.tz is not None else index.tz_localize("UTC")
+    return ((utc - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(1, "s")).to_numpy(np.float64)

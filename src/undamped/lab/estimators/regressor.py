@@ -1,49 +1,30 @@
-"""`SequenceRegressor`: a number for each series."""
+"""`SequenceRegressor`: the value of a target for each series."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
-from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.estimators.estimator import SequenceEstimator
 from undamped.lab.estimators.inputs import collect
 from undamped.lab.estimators.targets import groups_of, numbers, weights_of
 
 
+@dataclass(repr=False, eq=False)
 class SequenceRegressor(RegressorMixin, SequenceEstimator):
-    """Say a number about a series, such as a heart rate; `score` is R².
+    """Regression on whole series; `score` is R².
 
-    What is left out is chosen from the length and number of the series. A part of the series is
-    held back to choose the best weights and to stop early: groups and identical series are never
-    on both sides. Targets are standardised for training and given back in their own units.
+    Parameters that are None are chosen from the length and number of the series. A part of the
+    series is used for validation, which chooses the best weights and stops early; groups and
+    identical series are never split between training and validation. Targets are standardised for
+    training; predictions are in the units of y.
 
     Args:
-        model: The registry name of a model; 'undamped list' shows all. "auto" races a portfolio of
-            them on the series that are held back, and `tried_` tells how it went.
-        hidden_size: Size of its hidden state.
-        num_layers: Number of its layers.
-        model_options: Its other options, by name.
-        epochs: Train for so many passes over the data.
-        steps: Or for so many batches.
-        minutes: Or for so many minutes; a race without a budget has five.
-        batch_size: Series per batch.
-        learning_rate: Step size of the optimiser.
-        train_options: Other options of training, by name; see `undamped.lab.training.TrainOptions`.
-        validation_fraction: Share of the series held back; with 0 nothing is held back, and
-            training goes on to the end of its budget.
-        patience: Stop when so many validations in a row brought nothing better.
-        missing: What to do about NaN: "interpolate" draws a line over the gap, "mask" tells the
-            network what is missing, "auto" does that where time stamps are irregular.
-        random_state: Where random numbers come from; with a whole number two fits agree bit for
-            bit.
-        verbose: Whether to show a progress bar.
-        device: Where to train: "auto", "cpu", "gpu", …; answers are given on the CPU.
-        run_folder: Keep the run in a new folder below this one, for `undamped show` and the like.
+        {parameters}
 
     Example:
         >>> import numpy as np
@@ -57,56 +38,46 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
     kind = "regression"
 
     def fit(self, X: Any, y: Any, *, groups: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from series and their numbers.
+        """Fit the model to series and their targets.
 
         Args:
-            X: (n, time, channels), (n, time), a list of (time, channels), or pandas frames. Time
-                stamps are those of a frame's index of (series, time), of frames with an index of
-                dates, or of a `SeriesSet`.
-            y: A number for each series (n,).
-            groups: What each series belongs to (n,), such as a subject; a group is never both
-                learned from and used to validate.
-            sample_weight: What each series counts (n,), in learning and in what is held back; what
-                counts is their ratios. Refused by models that cannot weigh series.
+            X: (n, time, channels), (n, time), a list of (time, channels), pandas frames or a
+                `SeriesSet`. Timestamps come from an index of (series, time), from an index of
+                dates, or from the `SeriesSet`.
+            y: The target of each series (n,).
+            groups: The group of each series (n,), such as a subject; a group is never split between
+                training and validation.
+            sample_weight: The weight of each series (n,), in training and in validation; only
+                ratios matter. Some models do not support weights and raise an error.
         """
         collection = collect(X)
-        series_set = SeriesSet(
-            collection.series,
-            collection.names(),
-            numbers(y, len(collection.series)),
-            groups=groups_of(groups, len(collection.series)),
-            source="X",
-            times=collection.times,
-            blurred=collection.blurred,
-        )
-        self._remember_channels(collection)
+        targets = numbers(y, len(collection.series))
+        groups = groups_of(groups, len(collection.series))
+        series_set = self._series_set(collection, targets, groups)
         weights = weights_of(sample_weight, len(collection.series))
         self._learn(series_set, sample_weights=weights)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return a number for each series (n,), in the units of y."""
-        check_is_fitted(self, "model_")
-        collection = collect(X)
-        self._check_channels(collection)
-        return self._numbers(self._outputs(collection.series, collection.times))
+        """Return the predicted target of each series (n,), in the units of y."""
+        return self._rescale(self._predict_outputs(X))
 
     def stream(
         self, samples: Iterable[Any], times: Iterable[float] | None = None
     ) -> Iterator[float]:
-        """Yield the number after each sample (channels,) of one long series.
+        """Yield the prediction after each sample (channels,) of one long series.
 
-        Memory does not grow. After the last sample of a series the number is that of `predict`,
-        unless values are missing and were interpolated, which needs the future, or the model is a
-        bank and the series is shorter than those of training usually are.
+        Memory use is constant. After the last sample the prediction equals that of `predict`, with
+        two exceptions: interpolated gaps, which need later values, and the oscillator bank on
+        series shorter than most training series.
 
         Args:
             samples: The samples.
-            times: Their time stamps, where the model was trained with such.
+            times: Their timestamps, if the model was trained with timestamps.
         """
         for outputs in self._stream_outputs(samples, times):
-            yield float(self._numbers(outputs[None])[0])
+            yield float(self._rescale(outputs[None])[0])
 
-    def _numbers(self, outputs: np.ndarray) -> np.ndarray:
-        prepared = self.preparation_
-        return outputs[:, 0] * prepared.target_std[0] + prepared.target_mean[0]
+    def _rescale(self, outputs: np.ndarray) -> np.ndarray:
+        preparation = self.preparation_
+        return outputs[:, 0] * preparation.target_std[0] + preparation.target_mean[0]

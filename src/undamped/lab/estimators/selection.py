@@ -1,4 +1,4 @@
-"""The task of an estimator: recordings in memory, the best weights chosen by validation loss."""
+"""The tasks of the estimators: series in memory, with weights chosen by validation loss."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped._base.errors import DataError, explain
+from undamped._base.errors import DataError
 from undamped.lab.tasks.series import SeriesTask
-from undamped.lab.tasks.series_chance import class_counts
+from undamped.lab.tasks.series_scores import class_counts
 from undamped.lab.tasks.series_tensors import SeriesTensors
 from undamped.lab.tasks.task import Batch, Chance, Split, TaskShape
 
 
 class EstimatorTask(SeriesTask):
-    """Recordings whose validation part is often too small for an accuracy.
+    """A `SeriesTask` whose validation part is often too small for an accuracy.
 
-    Ten series have eleven accuracies, and the first weights that reach the best of them would be
-    kept for good. The cross entropy tells such weights apart, so classes are chosen by it.
+    Ten series have only eleven different accuracies, so many weights would reach the best one.
+    The cross entropy distinguishes them, and is therefore the metric of classifiers.
 
     Args:
-        arguments: Those of `SeriesTask`.
-        class_weights: What series of each class count, by label.
-        sample_weights: (series,) what each series counts.
-        options: Those of `SeriesTask`.
+        arguments: Positional arguments of `SeriesTask`.
+        class_weights: The weight of each class, by label.
+        sample_weights: The weight of each series (series,).
+        options: Options of `SeriesTask`.
     """
 
     def __init__(
@@ -41,33 +41,28 @@ class EstimatorTask(SeriesTask):
         super().__init__(*arguments, **options)
         self.sample_weights = sample_weights
         if class_weights is not None:
-            self._weigh_by(class_weights)
+            self._set_class_weights(class_weights)
         if self.counts_classes:
             self.metric, self.higher_is_better = "cross_entropy", False
 
-    def _weigh_by(self, weights: Mapping[str, float]) -> None:
-        """Let classes count as they should; the mean weight in the training part is 1."""
-        each = np.array([weights[label] for label in self.preparation.classes or ()])
+    def _set_class_weights(self, weights: Mapping[str, float]) -> None:
+        """Set the class weights; their mean over the training part is 1."""
+        values = np.array([weights[label] for label in self.preparation.classes or ()])
         counts = class_counts(self.series_set, self.preparation, self.parts["train"])
-        total = counts @ each
+        total = counts @ values
         if not total:
             raise DataError(
-                explain(
-                    "class_weight",
-                    expected="a weight above 0 for a class of the training part",
-                    got="only weights of 0",
-                    remedy="Give other weights, or more series.",
-                )
+                "class_weight must be > 0 for a class of the training part, got only weights of 0."
             )
-        self.class_weights = tuple((each * counts.sum() / total).tolist())
+        self.class_weights = tuple((values * counts.sum() / total).tolist())
 
     @property
     def task_shape(self) -> TaskShape:
-        """What a model has to know about the task."""
+        """The shape of the task, which models are built for."""
         return replace(super().task_shape, weighted=self.sample_weights is not None)
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Return the chosen series, with what each counts."""
+        """Return a batch of series with their weights."""
         batch = super().take(split, index, generator)
         if self.sample_weights is None:
             return batch
@@ -75,19 +70,19 @@ class EstimatorTask(SeriesTask):
         return batch._replace(weights=torch.from_numpy(weights))
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """The loss of `SeriesTask`, where series count differently with their weights."""
+        """The loss of `SeriesTask`, weighted if the series have weights."""
         if batch.weights is None:
             return super().loss(prediction, batch)
         if self.counts_classes:
-            each = F.cross_entropy(
+            losses = F.cross_entropy(
                 prediction, batch.targets, self._weights_like(prediction), reduction="none"
             )
         else:
-            each = self._errors(prediction, batch).square()
-        return (each * batch.weights.to(each)).sum() / max(1, self.answers(batch))
+            losses = self._errors(prediction, batch).square()
+        return (losses * batch.weights.to(losses)).sum() / max(1, self.answers(batch))
 
     def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, float]:
-        """The sum of cross entropies; squared errors for numbers."""
+        """The sum of cross entropies, or of squared errors for regression, and its count."""
         if not self.counts_classes and batch.weights is not None:
             errors = self._errors(prediction, batch).double() * self.preparation.target_std[0]
             return (errors.square() * batch.weights).sum(), float(batch.weights.sum())
@@ -97,18 +92,20 @@ class EstimatorTask(SeriesTask):
         return self.loss(prediction, batch).detach().double() * count, count
 
     def finish(self, mean: float) -> float:
-        """Cross entropies stay as they are."""
+        """Return the metric: the mean cross entropy itself for classes."""
         return mean if self.counts_classes else super().finish(mean)
 
     @property
     def chance(self) -> Chance:
-        """What a guess scores, in the measure that chooses."""
-        guess = super().chance
-        return Chance(guess.loss, guess.loss, guess.guess) if self.counts_classes else guess
+        """The score of the naive baseline, in the metric that chooses weights."""
+        baseline = super().chance
+        return (
+            Chance(baseline.loss, baseline.loss, baseline.rule) if self.counts_classes else baseline
+        )
 
 
 class ChangeTensors(SeriesTensors):
-    """Values to come as their differences from the last one."""
+    """Future values as differences from the last value."""
 
     def _to_come(self, number: int) -> Tensor:
         ahead = super()._to_come(number).view(-1, len(self.preparation.forecast))
@@ -117,25 +114,25 @@ class ChangeTensors(SeriesTensors):
 
 
 class ValuesToCome(EstimatorTask):
-    """Forecasts as they are, with bands for many quantiles."""
+    """Forecasts of values, with prediction intervals for many quantiles."""
 
     band_levels = (0.01, 0.025, *(round(0.05 * step, 2) for step in range(1, 20)), 0.975, 0.99)
 
 
 class ChangesToCome(ValuesToCome):
-    """Forecasts as changes from the last value, so that a model begins where a guess would end.
+    """Forecasts of changes from the last value, so that training starts at the naive baseline.
 
-    What a run of it says is not in original units by itself; the run therefore keeps no
-    preparation, and only the forecaster, which adds the last value, can be asked.
+    The outputs of such a run are not in original units. The run therefore stores no preparation,
+    and only the forecaster, which adds the last value, can predict with it.
     """
 
     tensors_class = ChangeTensors
 
     @property
     def task_shape(self) -> TaskShape:
-        """What a model has to know; not the units of values, since it is changes that are asked."""
+        """The shape of the task, without the units of values: outputs are changes."""
         return replace(super().task_shape, forecast=None)
 
     def record(self) -> dict[str, Any]:
-        """What a run has to remember."""
+        """Return the values that a run stores."""
         return {name: value for name, value in super().record().items() if name != "preparation"}

@@ -1,4 +1,4 @@
-"""An ONNX graph that is built node by node; a value is a name."""
+"""An ONNX graph that is built node by node; values are referred to by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import onnx
 
 OPSET = 17
-"""The set of operators: old enough for runtimes of the last years, new enough for Scan."""
+"""The version of the operators: old enough for common runtimes, new enough for Scan."""
 FORMAT = 8
 """The file format that goes with it."""
 
@@ -21,11 +21,11 @@ Shape = Sequence[int | str]
 
 
 class Graph:
-    """Nodes, constants, inputs and outputs, in the order in which they were made.
+    """Nodes, constants, inputs and outputs, in the order of their creation.
 
     Args:
-        parent: The graph around this one, if this is the body of a loop; constants and fresh
-            names are the parent's, since the body sees everything outside it.
+        parent: The enclosing graph, if this is the body of a loop; constants and unique names
+            belong to the parent, whose values the body can access.
     """
 
     def __init__(self, parent: Graph | None = None) -> None:
@@ -34,17 +34,17 @@ class Graph:
         self._inputs: list[onnx.ValueInfoProto] = []
         self._outputs: list[onnx.ValueInfoProto] = []
         self._constants: list[onnx.TensorProto] = []
-        self._known: dict[tuple[str, tuple[int, ...], bytes], str] = {}
-        self._made = 0
+        self._constant_names: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self._count = 0
 
     @property
     def _root(self) -> Graph:
         return self if self._parent is None else self._parent._root
 
     def fresh(self, word: str) -> str:
-        """Return a name that nothing has yet."""
-        self._root._made += 1
-        return f"{word.lower()}_{self._root._made}"
+        """Return a unique name."""
+        self._root._count += 1
+        return f"{word.lower()}_{self._root._count}"
 
     def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """Add an operator with one output; return the output's name."""
@@ -59,29 +59,29 @@ class Graph:
         return names
 
     def constant(self, value: Tensor | np.ndarray) -> str:
-        """Return the name of a constant; equal ones are kept once."""
+        """Return the name of a constant; equal constants are stored once."""
         from onnx import numpy_helper
 
         root = self._root
         array = np.ascontiguousarray(value.detach().cpu() if isinstance(value, Tensor) else value)
-        array = array.reshape(value.shape)  # a single number stays one
+        array = array.reshape(value.shape)  # ascontiguousarray turns scalars into vectors
         key = (array.dtype.str, array.shape, array.tobytes())
-        if key not in root._known:
-            root._known[key] = root.fresh("constant")
-            root._constants.append(numpy_helper.from_array(array, root._known[key]))
-        return root._known[key]
+        if key not in root._constant_names:
+            root._constant_names[key] = root.fresh("constant")
+            root._constants.append(numpy_helper.from_array(array, root._constant_names[key]))
+        return root._constant_names[key]
 
-    def whole(self, *numbers: int) -> str:
-        """Return the name of a list of whole numbers."""
+    def integers(self, *numbers: int) -> str:
+        """Return the name of a list of integers."""
         return self.constant(np.array(numbers, dtype=np.int64))
 
     def input(self, name: str, dtype: torch.dtype, shape: Shape) -> str:
-        """Declare an input that has to be given."""
+        """Declare a required input."""
         self._inputs.append(_value_info(name, dtype, shape))
         return name
 
     def optional_input(self, name: str, default: Tensor, shape: Shape) -> str:
-        """Declare an input that may be left out; then it is `default`."""
+        """Declare an optional input with a default value."""
         from onnx import numpy_helper
 
         self._inputs.append(_value_info(name, default.dtype, shape))
@@ -90,10 +90,10 @@ class Graph:
         return name
 
     def output(self, name: str, value: str, dtype: torch.dtype, shape: Shape | None) -> None:
-        """Declare an output and say which value it is."""
+        """Declare a value as an output."""
         from onnx import helper
 
-        # A value that an enclosing graph made, or an input, cannot be an output by itself.
+        # Inputs and values of an enclosing graph cannot be outputs without a node.
         self._nodes.append(helper.make_node("Identity", [value], [name]))
         self._outputs.append(_value_info(name, dtype, shape))
 
@@ -109,34 +109,34 @@ class Graph:
         """Scan along the first dimension of sequences.
 
         Args:
-            states: What is carried: name, first value, type.
-            sequences: What is read: name, value (time, …), type.
-            body: Given the body's graph and the values of this step by name, returns the new
-                states by name and what to write down at this step.
-            outputs: The types of what is written down.
+            states: Initial value and type of each state, by name.
+            sequences: Value (time, …) and type of each sequence, by name.
+            body: Takes the body's graph and the values of this step by name, and returns the new
+                states by name and the outputs of this step.
+            outputs: The types of the outputs.
             backwards: Whether to start at the end.
 
         Returns:
-            The last states by name, and what was written down, (time, …) each.
+            The last states by name, and the outputs, (time, …) each.
         """
         from onnx import helper
 
         inner, values = Graph(self), {}
         for name, (_, dtype) in (*states.items(), *sequences.items()):
             values[name] = inner.input(inner.fresh(name), dtype, None)  # type: ignore[arg-type]
-        carried, written = body(inner, values)
+        next_states, step_outputs = body(inner, values)
         for name, (_, dtype) in states.items():
-            inner.output(inner.fresh(f"next_{name}"), carried[name], dtype, None)
-        for value, dtype in zip(written, outputs, strict=True):
+            inner.output(inner.fresh(f"next_{name}"), next_states[name], dtype, None)
+        for value, dtype in zip(step_outputs, outputs, strict=True):
             inner.output(inner.fresh("written"), value, dtype, None)
         names = [self.fresh(f"last_{name}") for name in states]
         names += [self.fresh("sequence") for _ in outputs]
-        given = [value for value, _ in (*states.values(), *sequences.values())]
+        inputs = [value for value, _ in (*states.values(), *sequences.values())]
         loop = {"body": inner._proto("step"), "num_scan_inputs": len(sequences)}
         if backwards:
             loop["scan_input_directions"] = [1] * len(sequences)
             loop["scan_output_directions"] = [1] * len(outputs)
-        self._nodes.append(helper.make_node("Scan", given, names, **loop))
+        self._nodes.append(helper.make_node("Scan", inputs, names, **loop))
         return dict(zip(states, names, strict=False)), names[len(states) :]
 
     def _proto(self, name: str) -> onnx.GraphProto:
@@ -147,7 +147,7 @@ class Graph:
         )
 
     def model(self, metadata: Mapping[str, str]) -> onnx.ModelProto:
-        """Return the whole as a checked ONNX model."""
+        """Return the graph as a checked ONNX model."""
         import onnx
         from onnx import helper
 
@@ -166,7 +166,7 @@ class Graph:
 
 
 def element_kind(dtype: torch.dtype) -> int:
-    """Return ONNX's number of a type."""
+    """Return the ONNX code of a type."""
     from onnx import helper
 
     return helper.np_dtype_to_tensor_dtype(torch.empty(0, dtype=dtype).numpy().dtype)

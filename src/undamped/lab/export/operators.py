@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.torch_internals import TorchDispatchMode, tree_leaves
 from undamped.lab.export.graph import Graph
 from undamped.lab.export.slot_operators import SLOT_OPERATORS, of_type
@@ -39,16 +39,16 @@ def apply(
     inputs: Sequence[tuple[str, int]],
     dtype: torch.dtype,
 ) -> list[str]:
-    """Write down what a function of tensors (rows, features) does; return its results' names.
+    """Add the operators of a function of tensors (rows, features); return its results' names.
 
     Args:
-        graph: Where the nodes go.
+        graph: The graph to which nodes are added.
         function: Called once with an example; returns one tensor or a tuple.
         inputs: The name of each argument, and its number of features.
         dtype: The type of the arguments.
     """
-    # In inference mode a composite operator such as `linear` is seen whole, and the tensors that
-    # come out of an operator are the ones that go into the next.
+    # In inference mode composite operators such as `linear` are not decomposed, and the tensors
+    # that an operator returns are those that the next one receives.
     with torch.inference_mode():
         examples = [torch.zeros(EXAMPLES, size, dtype=dtype) for _, size in inputs]
         record = _Record(graph)
@@ -67,19 +67,19 @@ class _Record(TorchDispatchMode):
         super().__init__()
         self.graph = graph
         self._values: dict[int, Value] = {}
-        self._kept: list[Tensor] = []  # an identity is only good while its tensor lives
+        self._tensors: list[Tensor] = []  # ids are only unique while the tensors are alive
 
     def remember(self, tensor: Tensor, value: Value) -> None:
         self._values[id(tensor)] = value
-        self._kept.append(tensor)
+        self._tensors.append(tensor)
 
-    def value(self, given: Any) -> Value:
-        if isinstance(given, Tensor):
-            return self._values.get(id(given)) or self.graph.constant(given)
-        return self.graph.constant(np.array(given, dtype=self._number_type))
+    def value(self, argument: Any) -> Value:
+        if isinstance(argument, Tensor):
+            return self._values.get(id(argument)) or self.graph.constant(argument)
+        return self.graph.constant(np.array(argument, dtype=self._number_type))
 
-    def real(self, given: Any) -> str:
-        value = self.value(given)
+    def real(self, argument: Any) -> str:
+        value = self.value(argument)
         assert isinstance(value, str)  # complex numbers leave a step as pairs of real ones
         return value
 
@@ -89,7 +89,7 @@ class _Record(TorchDispatchMode):
 
     @property
     def _number_type(self) -> Any:
-        return self._kept[0].numpy().dtype
+        return self._tensors[0].numpy().dtype
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -98,20 +98,16 @@ class _Record(TorchDispatchMode):
         result = func(*args, **kwargs)
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         if not any(id(tensor) in self._values for tensor in tensors):
-            return result  # made of parameters only: a constant
+            return result  # depends on parameters only: a constant
         name = func.name().removeprefix("aten::")
         if name not in _OPERATORS:
             raise OptionError(
-                explain(
-                    "export",
-                    expected="a network whose step is made of operators that ONNX has",
-                    got=f"one that uses '{func.name()}'",
-                    remedy="Choose another network, or answer with 'undamped predict'.",
-                )
+                f"ONNX has no operator for '{func.name()}', which this network uses. "
+                "Choose another network, or use 'undamped predict'."
             )
-        made = _OPERATORS[name](self, result, *args, **kwargs)
+        outputs = _OPERATORS[name](self, result, *args, **kwargs)
         several = isinstance(result, list | tuple)
-        for tensor, value in zip(result, made, strict=True) if several else [(result, made)]:
+        for tensor, value in zip(result, outputs, strict=True) if several else [(result, outputs)]:
             self.remember(tensor, value)
         return result
 
@@ -196,7 +192,7 @@ def _product_and_sum(
 
 
 def _split(record: _Record, result: Sequence[Tensor], x: Tensor, size: Any, dim: int = 0) -> Any:
-    sizes = record.graph.whole(*(part.shape[dim] for part in result))
+    sizes = record.graph.integers(*(part.shape[dim] for part in result))
     return record.graph.nodes("Split", record.real(x), sizes, outputs=len(result), axis=dim)
 
 
@@ -209,9 +205,9 @@ def _slice(
     end: int | None = None,
     step: int = 1,
 ) -> Value:
-    whole = record.graph.whole
+    integers = record.graph.integers
     last = min(x.shape[dim] if end is None else end, x.shape[dim])
-    bounds = (whole(start or 0), whole(last), whole(dim), whole(step))
+    bounds = (integers(start or 0), integers(last), integers(dim), integers(step))
     return record.graph.node("Slice", record.real(x), *bounds)
 
 
@@ -221,22 +217,22 @@ def _join(record: _Record, result: Tensor, parts: Sequence[Tensor], dim: int = 0
 
 def _stack(record: _Record, result: Tensor, parts: Sequence[Tensor], dim: int = 0) -> Value:
     graph = record.graph
-    place = graph.whole(dim)
-    raised = [graph.node("Unsqueeze", record.real(part), place) for part in parts]
+    axis = graph.integers(dim)
+    raised = [graph.node("Unsqueeze", record.real(part), axis) for part in parts]
     return graph.node("Concat", *raised, axis=dim)
 
 
 def _total(
     record: _Record, result: Tensor, x: Tensor, dims: Sequence[int], keepdim: bool = False
 ) -> Value:
-    places, value = record.graph.whole(*dims), of_type(record, x, result.dtype)
-    return record.graph.node("ReduceSum", value, places, keepdims=int(keepdim))
+    axes, value = record.graph.integers(*dims), of_type(record, x, result.dtype)
+    return record.graph.node("ReduceSum", value, axes, keepdims=int(keepdim))
 
 
 def _remainder(record: _Record, result: Tensor, x: Tensor, divisor: float) -> Value:
     graph, value, by = record.graph, record.real(x), record.real(divisor)
-    whole = graph.node("Floor", graph.node("Div", value, by))
-    return graph.node("Sub", value, graph.node("Mul", whole, by))
+    quotient = graph.node("Floor", graph.node("Div", value, by))
+    return graph.node("Sub", value, graph.node("Mul", quotient, by))
 
 
 def _leaky_relu(record: _Record, result: Tensor, x: Tensor, slope: float = 0.01) -> Value:
@@ -271,7 +267,7 @@ def _gelu(record: _Record, result: Tensor, x: Tensor, *, approximate: str = "non
 
 def _glu(record: _Record, result: Tensor, x: Tensor, dim: int = -1) -> Value:
     graph = record.graph
-    sizes = graph.whole(result.shape[dim], result.shape[dim])
+    sizes = graph.integers(result.shape[dim], result.shape[dim])
     value, gate = graph.nodes("Split", record.real(x), sizes, outputs=2, axis=dim)
     return graph.node("Mul", value, _opened(record, gate))
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from undamped.lab.export.answers import declare_answers, head
 from undamped.lab.export.graph import Graph
-from undamped.lab.export.layers import output_of, scan_layer, sizes_of
+from undamped.lab.export.layers import declare_answers, head, output_of, scan_layer, sizes_of
 from undamped.lab.export.samples import encode, prepare_sequence
 from undamped.lab.export.subject import Subject, export_form
 
@@ -17,16 +16,16 @@ if TYPE_CHECKING:
     import onnx
 
 SHARED = "batch or 1"
-"""The dimension of what may be given once for the whole batch."""
+"""A dimension that is either the batch or 1, for values that the whole batch shares."""
 
 
 def sequence_model(subject: Subject) -> onnx.ModelProto:
     """Return the ONNX model of whole sequences.
 
     Inputs: `samples` (batch, time, channels), or (batch, time) for symbols; `times`
-    (batch, time) if the model is told when the steps were. These may be left out: `lengths`
-    (batch,), the true length of each sequence, if not all of them are full; the state
-    (cells, batch, size) from which they go on, one input for each part of it.
+    (batch, time) if the model uses timestamps. Optional inputs: `lengths` (batch,), the true length
+    of each sequence, if not all of them are full; the initial state (cells, batch, size), one input
+    for each part of it.
 
     Outputs: `scores` and `probabilities`, or `values`, at the end of each sequence or at each of
     its steps; the state at the end, `…_out`.
@@ -38,15 +37,15 @@ def sequence_model(subject: Subject) -> onnx.ModelProto:
     x = _time_first(graph, samples, len(shape))
     prepared = subject.preparation
     times = None
-    if prepared is not None and prepared.stamps:
-        given = graph.input("times", torch.float64, ("batch", "time"))
-        times = _time_first(graph, given, 2)
+    if prepared is not None and prepared.timestamps:
+        raw_times = graph.input("times", torch.float64, ("batch", "time"))
+        times = _time_first(graph, raw_times, 2)
     lengths, running = _lengths(graph, x)
     if prepared is not None:
         vectors = prepare_sequence(graph, subject, x, times, running)
     else:
         symbols = subject.model.input_kind == "symbols"
-        over = graph.node("Squeeze", running, graph.whole(2)) if symbols else running
+        over = graph.node("Squeeze", running, graph.integers(2)) if symbols else running
         zero = graph.constant(torch.zeros((), dtype=subject.sample_dtype))
         vectors = encode(graph, subject, graph.node("Where", over, x, zero))
     clean = graph.node("Where", running, vectors, graph.constant(torch.zeros((), dtype=dtype)))
@@ -54,17 +53,19 @@ def sequence_model(subject: Subject) -> onnx.ModelProto:
     if subject.model.readout == "every":
         assert output is not None
         size = subject.model.head.in_features
-        flat = head(graph, subject, graph.node("Reshape", output, graph.whole(-1, size)))
-        places = graph.node("Shape", output, start=0, end=2)
-        ending = graph.whole(subject.model.head.out_features)
-        answers = graph.node("Reshape", flat, graph.node("Concat", places, ending, axis=0))
+        flat = head(graph, subject, graph.node("Reshape", output, graph.integers(-1, size)))
+        leading = graph.node("Shape", output, start=0, end=2)
+        ending = graph.integers(subject.model.head.out_features)
+        answers = graph.node("Reshape", flat, graph.node("Concat", leading, ending, axis=0))
         batch_first = graph.node("Transpose", answers, perm=[1, 0, 2])
         declare_answers(graph, subject, batch_first, ("batch", "time"))
     else:
         if subject.model.readout == "mean":
             assert output is not None
-            total = graph.node("ReduceSum", output, graph.whole(0), keepdims=0)
-            count = graph.node("CastLike", graph.node("Unsqueeze", lengths, graph.whole(1)), total)
+            total = graph.node("ReduceSum", output, graph.integers(0), keepdims=0)
+            count = graph.node(
+                "CastLike", graph.node("Unsqueeze", lengths, graph.integers(1)), total
+            )
             ends = graph.node("Div", total, count)
         declare_answers(graph, subject, head(graph, subject, ends), ("batch",))
     cells = len(subject.network.cells)
@@ -77,7 +78,7 @@ def sequence_model(subject: Subject) -> onnx.ModelProto:
 def _network(
     graph: Graph, subject: Subject, x: str, lengths: str, running: str
 ) -> tuple[str | None, str, dict[str, str]]:
-    """Run all layers; return the outputs if they are wanted, those at the ends, the states."""
+    """Run all layers; return all outputs (or None), the last outputs, and the states."""
     network, dtype = subject.network, subject.dtype
     batch = graph.node("Shape", x, start=1, end=2)
     starts = _states(graph, subject, batch)
@@ -85,53 +86,53 @@ def _network(
     outputs: list[str] = [x]
     ends: list[str] = []
     for layer in range(network.num_layers):
-        source = _side_by_side(graph, [outputs[i] for i in subject.sources(layer)])
+        source = _concatenated(graph, [outputs[i] for i in subject.sources(layer)])
         top = layer == network.num_layers - 1
         every, both, ends = not top or subject.model.readout != "last", [], []
         for direction in range(network.directions):
-            cell, place = network.cell(layer, direction), layer * network.directions + direction
-            turned = _reversed(graph, source, lengths) if direction else source
-            state = [parts[place] for parts in starts.values()]
-            output, final = scan_layer(graph, cell, turned, state, running, dtype, every=every)
+            cell, index = network.cell(layer, direction), layer * network.directions + direction
+            sequence = _reversed(graph, source, lengths) if direction else source
+            state = [parts[index] for parts in starts.values()]
+            output, final = scan_layer(graph, cell, sequence, state, running, dtype, every=every)
             if output is not None:
                 both.append(_reversed(graph, output, lengths) if direction else output)
             ends.append(output_of(graph, cell, final, dtype))
             for name, value in zip(finals, final, strict=True):
-                finals[name].append(graph.node("Unsqueeze", value, graph.whole(0)))
+                finals[name].append(graph.node("Unsqueeze", value, graph.integers(0)))
         if both:
-            outputs.append(_side_by_side(graph, both))
+            outputs.append(_concatenated(graph, both))
     joined = {name: graph.node("Concat", *values, axis=0) for name, values in finals.items()}
-    whole = None if subject.model.readout == "last" else outputs[-1]
-    return whole, _side_by_side(graph, ends), joined
+    every_output = None if subject.model.readout == "last" else outputs[-1]
+    return every_output, _concatenated(graph, ends), joined
 
 
 def _states(graph: Graph, subject: Subject, batch: str) -> dict[str, list[str]]:
-    """Declare the state as inputs; return it cell by cell, (batch, size) each."""
-    network, found = subject.network, {}
+    """Declare the initial state as inputs; return it for each cell, (batch, size) each."""
+    network, states = subject.network, {}
     cells = len(network.cells)
     for name, start in subject.starts().items():
         size = start.shape[-1]
-        whole = graph.node("Concat", batch, graph.whole(size), axis=0)
-        given = graph.optional_input(name, start, (cells, SHARED, size))
+        shape = graph.node("Concat", batch, graph.integers(size), axis=0)
+        initial = graph.optional_input(name, start, (cells, SHARED, size))
         parts = [
-            graph.node("Gather", given, graph.constant(np.array(i)), axis=0) for i in range(cells)
+            graph.node("Gather", initial, graph.constant(np.array(i)), axis=0) for i in range(cells)
         ]
-        found[name] = [graph.node("Expand", part, whole) for part in parts]
-    return found
+        states[name] = [graph.node("Expand", part, shape) for part in parts]
+    return states
 
 
 def _lengths(graph: Graph, x: str) -> tuple[str, str]:
     """Declare lengths; return (batch,) and which steps are running, (time, batch, 1)."""
     longest = torch.tensor([torch.iinfo(torch.int64).max])
-    given = graph.optional_input("lengths", longest, (SHARED,))
+    true_lengths = graph.optional_input("lengths", longest, (SHARED,))
     time = graph.node("Shape", x, start=0, end=1)
     batch = graph.node("Shape", x, start=1, end=2)
-    lengths = graph.node("Expand", graph.node("Min", given, time), batch)
-    zero, one = graph.constant(np.array(0)), graph.constant(np.array(1))
-    steps = graph.node("Range", zero, graph.node("Squeeze", time, graph.whole(0)), one)
-    column = graph.node("Unsqueeze", steps, graph.whole(1))
+    lengths = graph.node("Expand", graph.node("Min", true_lengths, time), batch)
+    start, increment = graph.constant(np.array(0)), graph.constant(np.array(1))
+    steps = graph.node("Range", start, graph.node("Squeeze", time, graph.integers(0)), increment)
+    column = graph.node("Unsqueeze", steps, graph.integers(1))
     running = graph.node("Less", column, lengths)
-    return lengths, graph.node("Unsqueeze", running, graph.whole(2))
+    return lengths, graph.node("Unsqueeze", running, graph.integers(2))
 
 
 def _reversed(graph: Graph, x: str, lengths: str) -> str:
@@ -142,5 +143,5 @@ def _time_first(graph: Graph, x: str, dimensions: int) -> str:
     return graph.node("Transpose", x, perm=[1, 0, 2][:dimensions])
 
 
-def _side_by_side(graph: Graph, parts: list[str]) -> str:
+def _concatenated(graph: Graph, parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else graph.node("Concat", *parts, axis=-1)

@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from undamped.lab.export.operators import _Record
 
 
-def of_type(record: _Record, given: Any, dtype: torch.dtype) -> str:
+def of_type(record: _Record, argument: Any, dtype: torch.dtype) -> str:
     """Return a value as another type; numbers of Python become constants of it."""
-    if not isinstance(given, Tensor):
-        return record.graph.constant(torch.tensor(given, dtype=dtype))
-    if given.dtype == dtype:
-        return record.real(given)
+    if not isinstance(argument, Tensor):
+        return record.graph.constant(torch.tensor(argument, dtype=dtype))
+    if argument.dtype == dtype:
+        return record.real(argument)
     from undamped.lab.export.graph import element_kind
 
-    return record.graph.node("Cast", record.real(given), to=element_kind(dtype))
+    return record.graph.node("Cast", record.real(argument), to=element_kind(dtype))
 
 
 def _compared(kind: str, negated: bool = False) -> Callable[..., str]:
     def write(record: _Record, result: Tensor, a: Tensor, b: Any) -> str:
         dtype = torch.result_type(a, b)
-        found = record.graph.node(kind, of_type(record, a, dtype), of_type(record, b, dtype))
-        return record.graph.node("Not", found) if negated else found
+        comparison = record.graph.node(kind, of_type(record, a, dtype), of_type(record, b, dtype))
+        return record.graph.node("Not", comparison) if negated else comparison
 
     return write
 
@@ -79,29 +79,29 @@ def _square(record: _Record, result: Tensor, x: Tensor, exponent: float = 2) -> 
 
 def _reshaped(record: _Record, result: Tensor, x: Tensor, *_: Any) -> str:
     # The first dimension is the batch, and 0 says that it stays what it is.
-    return record.graph.node("Reshape", record.real(x), record.graph.whole(0, *result.shape[1:]))
+    return record.graph.node("Reshape", record.real(x), record.graph.integers(0, *result.shape[1:]))
 
 
 def _raised(record: _Record, result: Tensor, x: Tensor, dim: int) -> str:
-    place = dim if dim >= 0 else result.dim() + dim
-    return record.graph.node("Unsqueeze", record.real(x), record.graph.whole(place))
+    axis = dim if dim >= 0 else result.dim() + dim
+    return record.graph.node("Unsqueeze", record.real(x), record.graph.integers(axis))
 
 
 def _lowered(record: _Record, result: Tensor, x: Tensor, dim: int) -> str:
-    place = dim if dim >= 0 else x.dim() + dim
-    return record.graph.node("Squeeze", record.real(x), record.graph.whole(place))
+    axis = dim if dim >= 0 else x.dim() + dim
+    return record.graph.node("Squeeze", record.real(x), record.graph.integers(axis))
 
 
 def _selected(record: _Record, result: Tensor, x: Tensor, dim: int, index: int) -> str:
-    place = record.graph.constant(np.array(index))
-    return record.graph.node("Gather", record.real(x), place, axis=dim)
+    position = record.graph.constant(np.array(index))
+    return record.graph.node("Gather", record.real(x), position, axis=dim)
 
 
 def _filled(value: float) -> Callable[..., str]:
     def write(record: _Record, result: Tensor, x: Tensor, **_: Any) -> str:
         sizes = record.graph.node("Shape", record.real(x))
-        one = record.graph.constant(torch.full((1,), value, dtype=result.dtype))
-        return record.graph.node("Expand", one, sizes)
+        scalar = record.graph.constant(torch.full((1,), value, dtype=result.dtype))
+        return record.graph.node("Expand", scalar, sizes)
 
     return write
 

@@ -1,4 +1,4 @@
-"""What is exported: a model, and what is known about its samples and answers."""
+"""The model to export, with its preparation and the names of its classes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped.models.sequence_model import SequenceModel
 from undamped.models.task_model import StreamingModel
+from undamped.nn.bases.unitary import UnitaryCell
 from undamped.nn.recurrent import Recurrent
 from undamped.version import __version__
 
@@ -22,14 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Subject:
-    """A model with everything an answer depends on.
+    """A model with the preparation of its samples and the names of its classes.
 
     Args:
         model: The model, a `TaskModel` that reads sequences; it is not changed.
-        preparation: What is done to raw samples; if none is given they go in as they are.
-        classes: The names of the classes where answers are classes: all of them, or nothing in
-            them if they have no names. None where answers are numbers.
-        source: Where the model comes from, for the reader of the file.
+        preparation: The preparation of raw samples; without it the model takes raw samples.
+        classes: The names of the classes, empty if they have no names; None for regression.
+        source: Origin of the model, for the metadata of the file.
     """
 
     model: Any
@@ -44,17 +44,17 @@ class Subject:
 
     @property
     def input_kind(self) -> str:
-        """What the samples are."""
+        """The kind of the samples."""
         return getattr(self.model, "input_kind", "vectors")
 
     @property
     def reads(self) -> frozenset[str]:
-        """What of a sample beside its values the model uses."""
+        """What the model uses of a sample in addition to its values."""
         return self.preparation.needs if self.preparation is not None else frozenset()
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type the network computes in."""
+        """The floating-point type of the network."""
         return self.model.dtype
 
     @property
@@ -71,7 +71,7 @@ class Subject:
 
     @property
     def kind(self) -> str:
-        """What is asked, in the words of a preparation."""
+        """The kind of the task, as in a preparation."""
         if self.preparation is not None:
             return self.preparation.kind
         every = self.model.readout == "every"
@@ -80,7 +80,7 @@ class Subject:
         return "step-regression" if every else "regression"
 
     def sources(self, layer: int) -> tuple[int, ...]:
-        """Which outputs layer 0, 1, … reads: 0 is the input, 1 the output of layer 0."""
+        """Return the inputs of layer 0, 1, …: 0 is the input, 1 the output of layer 0."""
         return self.network.layer_sources(layer + 1)
 
     def starts(self) -> dict[str, Tensor]:
@@ -109,28 +109,22 @@ class Subject:
 
 
 def export_form(subject: Subject) -> Subject:
-    """Return a copy that can be translated: matrices formed, nothing random."""
+    """Return a copy for export: in evaluation mode, with constrained matrices computed."""
     model = copy.deepcopy(subject.model).cpu().eval()
     if not isinstance(model, SequenceModel) or model.at_times:
-        flows = isinstance(model, SequenceModel)
+        is_sequence = isinstance(model, SequenceModel)
+        got = "outputs at query times" if is_sequence else f"a {type(model).__name__}"
         instead = "`undamped stream RUN` or " if isinstance(model, StreamingModel) else ""
         raise OptionError(
-            explain(
-                "export",
-                expected="a recurrent network and answers by the step",
-                got="answers at given times" if flows else f"a {type(model).__name__}",
-                remedy=f"Use {instead}`undamped predict RUN`.",
-            )
+            f"Export needs a recurrent network with outputs at its steps, got {got}. "
+            f"Use {instead}`undamped predict RUN`."
         )
-    if model.network.cell_class.state_grows:
+    if model.network.cell_class.memory_plan.state_grows:
         raise OptionError(
-            explain(
-                "export",
-                expected="a network whose step can be written as ONNX nodes",
-                got=f"{type(model.network).__name__}, whose state grows with every step",
-                remedy="Use `undamped stream RUN`, which answers sample by sample.",
-            )
+            f"The state of {type(model.network).__name__} grows with every step, which ONNX cannot "
+            "express. Use `undamped stream RUN`."
         )
     for cell in model.network.cells:
-        cell.structured = False  # type: ignore[union-attr]
+        if isinstance(cell, UnitaryCell):
+            cell.structured = False
     return Subject(model, subject.preparation, subject.classes, subject.source)

@@ -1,4 +1,4 @@
-"""Which classes are taken for which, on the test part."""
+"""The confusion matrix of a classifier on the test split."""
 
 from __future__ import annotations
 
@@ -10,31 +10,37 @@ import torch
 from numpy.typing import NDArray
 
 from undamped._base.registry import instruments
-from undamped.analysis.core.layout import Layout
-from undamped.analysis.core.probe import InapplicableError, Probe
-from undamped.analysis.core.result import Judgement, Result
-from undamped.analysis.core.style import Style, Trace
+from undamped.analysis.core import InapplicableError, Judgement, Layout, Probe, Result, Style, Trace
 from undamped.analysis.core.unrolled import evaluating
+from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Task
 from undamped.models.task_model import TaskModel
 
 SEQUENCES, SIZE = 1000, 50
 WEAK = 0.5
-"""A class of which less than this share is found is named."""
+"""Recall below which a class is mentioned."""
 
 
 @instruments.register("confusion")
 @dataclass(frozen=True)
 class Confusion(Result):
-    """Answers beside the truth, class by class.
+    """The confusion matrix: predictions by true class.
 
-    `counts[i, j]` is how many sequences of class i were taken for class j.
+    `counts[i, j]` is the number of sequences of class i that were predicted as class j.
     """
 
-    question = "Which classes are taken for which?"
-    place = 8
+    question = "Which classes are confused with each other?"
+    page_order = 8
     of_answers = True
-    columns = ("class", "sequences", "found", "right when named", "F1", "mostly taken for")
+    columns = ("class", "sequences", "recall", "precision", "F1", "most often confused with")
+    figure_layout = Layout(
+        "Confusion matrix",
+        "predicted class",
+        "true class",
+        "Fractions of every true class: a perfect model only has a bright diagonal.",
+        downwards=True,
+        legend=False,
+    )
 
     classes: tuple[str, ...]
     counts: NDArray[np.int64]
@@ -42,127 +48,103 @@ class Confusion(Result):
 
     @classmethod
     def measure(cls, probe: Probe) -> Confusion:
-        """Ask the model about the test part of its task."""
-        model = probe.whole or probe.model
+        """Classify the test split of the task."""
+        model = probe.full_model or probe.model
         if probe.task is None or not isinstance(model, TaskModel):
-            raise InapplicableError("it comes without a task whose classes it answers")
+            raise InapplicableError("there is no task whose classes it predicts")
         return confusion(model, probe.task, name=probe.name)
 
     @property
-    def found(self) -> NDArray[np.float64]:
-        """The share of every class that was recognised; NaN where there was none."""
+    def recall(self) -> NDArray[np.float64]:
+        """The recall of every class; NaN where it has no sequences."""
         return _shares(self.counts.diagonal(), self.counts.sum(1))
 
     @property
-    def trusted(self) -> NDArray[np.float64]:
-        """How often the class was right when it was named; NaN where it never was."""
+    def precision(self) -> NDArray[np.float64]:
+        """The precision of every class; NaN where it was never predicted."""
         return _shares(self.counts.diagonal(), self.counts.sum(0))
 
     @property
     def f1(self) -> NDArray[np.float64]:
-        """The harmonic mean of both."""
+        """The harmonic mean of precision and recall."""
         both = self.counts.sum(0) + self.counts.sum(1)
         return _shares(2 * self.counts.diagonal(), both)
 
     @property
     def balanced(self) -> float:
-        """The mean share that was recognised, every class counting alike."""
-        return float(np.nanmean(self.found))
+        """The balanced accuracy: the mean recall over classes."""
+        return float(np.nanmean(self.recall))
 
     @property
     def sentence(self) -> str:
-        """Accuracy, with every sequence and with every class counting alike."""
+        """Accuracy and balanced accuracy."""
         total = int(self.counts.sum())
         share = self.counts.diagonal().sum() / max(1, total)
         return (
-            f"{100 * share:.1f} % of {total:,} sequences of the test part are right; with every "
-            f"class counting alike, {100 * self.balanced:.1f} %."
+            f"The accuracy on {total:,} sequences of the test split is {100 * share:.1f} %, the "
+            f"balanced accuracy {100 * self.balanced:.1f} %."
         )
 
     @property
     def judgement(self) -> Judgement:
-        """Which classes are hardly found."""
+        """Classes with a low recall."""
         share = 100 * self.counts.diagonal().sum() / max(1, self.counts.sum())
         weak = [
             name
-            for name, value in zip(self.classes, self.found, strict=True)
+            for name, value in zip(self.classes, self.recall, strict=True)
             if np.isfinite(value) and value < WEAK
         ]
-        said = f"{share:.1f} % of the test part is right"
+        accuracy = f"the test accuracy is {share:.1f} %"
         if not weak:
-            return Judgement(f"{said}, and no class is found less than half the time", "good")
-        named = ", ".join(weak[:3]) + (f" and {len(weak) - 3} more" if len(weak) > 3 else "")
-        return Judgement(f"{said}, but less than half of {named} is found", "bad")
+            return Judgement(f"{accuracy}, and every class has a recall of at least 50 %", "good")
+        listed = ", ".join(weak[:3]) + (f" and {len(weak) - 3} more" if len(weak) > 3 else "")
+        return Judgement(f"{accuracy}, but the recall of {listed} is below 50 %", "bad")
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """Class by class."""
+        """One row for each class."""
         return [
             (
                 name,
-                f"{self.counts[place].sum():,}",
-                _percent(self.found[place]),
-                _percent(self.trusted[place]),
-                _percent(self.f1[place]),
-                self._mistaken(place),
+                f"{self.counts[index].sum():,}",
+                _percent(self.recall[index]),
+                _percent(self.precision[index]),
+                _percent(self.f1[index]),
+                self._most_confused(index),
             )
-            for place, name in enumerate(self.classes)
+            for index, name in enumerate(self.classes)
         ]
 
-    def _mistaken(self, place: int) -> str:
-        others = self.counts[place].copy()
-        others[place] = 0
-        if not others.any():
+    def _most_confused(self, index: int) -> str:
+        errors = self.counts[index].copy()
+        errors[index] = 0
+        if not errors.any():
             return "–"
-        most = int(others.argmax())
-        return f"{self.classes[most]} ({others[most]:,})"
-
-    @property
-    def layout(self) -> Layout:
-        """The matrix, truth from top to bottom."""
-        return Layout(
-            "Classes and what they are taken for",
-            "what the model says",
-            "what it is",
-            "Shares of every class: a model that is always right has a bright diagonal and nothing "
-            "beside it.",
-            downwards=True,
-            legend=False,
-        )
+        most = int(errors.argmax())
+        return f"{self.classes[most]} ({errors[most]:,})"
 
     def traces(self, style: Style) -> list[Trace]:
-        """The matrix, of the first model alone."""
+        """The matrix, of the first model only."""
         if style.index:
             return []
         shares = _shares(self.counts, self.counts.sum(1, keepdims=True))
-        return [
-            {
-                "type": "heatmap",
-                "x": list(self.classes),
-                "y": list(self.classes),
-                "z": [[None if np.isnan(v) else round(float(v), 3) for v in row] for row in shares],
-                "colorscale": "Cividis",
-                "zmin": 0,
-                "zmax": 1,
-                "colorbar": {"title": {"text": "share"}},
-                "meta": style.index,
-            }
-        ]
+        names = list(self.classes)
+        return [style.heatmap(shares.round(3), "fraction", x=names, y=names, zmin=0, zmax=1)]
 
 
 def confusion(
     model: TaskModel, task: Task, *, sequences: int = SEQUENCES, name: str = ""
 ) -> Confusion:
-    """Count which classes a model takes for which, on the test part of a task.
+    """Return the confusion matrix of a model on the test split of a task.
 
     Args:
         model: A model of the task.
-        task: A task with one class as the answer to a sequence.
-        sequences: How many are asked about, at most.
-        name: What to call it.
+        task: A task with one class per sequence.
+        sequences: Largest number of sequences.
+        name: Name of the model in figures.
     """
     if task.answer != "class" or task.readout != "last" or not task.test_parts():
-        raise InapplicableError("its task does not ask for one class a sequence on a test part")
+        raise InapplicableError("its task does not have one class per sequence and a test split")
     size = task.output_size
     counts = np.zeros((size, size), dtype=np.int64)
     device = next(model.parameters()).device
@@ -170,22 +152,22 @@ def confusion(
         batches = task.count("test", SIZE) or 1
         for number in range(min(batches, -(-sequences // SIZE))):
             batch = task.batch("test", number, SIZE).to(device)
-            said = model(batch).argmax(-1)
-            known = batch.targets >= 0
-            pairs = size * batch.targets[known] + said[known]
+            predictions = model(batch).argmax(-1)
+            labelled = batch.targets >= 0
+            pairs = size * batch.targets[labelled] + predictions[labelled]
             counts += torch.bincount(pairs.cpu(), minlength=size * size).view(size, size).numpy()
     return Confusion(_names(task), counts, name)
 
 
 def _names(task: Task) -> tuple[str, ...]:
     prepared: Any = getattr(task, "preparation", None)
-    names = tuple(getattr(prepared, "classes", None) or task.answer_names)
+    names = tuple(getattr(prepared, "classes", None) or optional.answer_names(task))
     return names if len(names) == task.output_size else tuple(map(str, range(task.output_size)))
 
 
-def _shares(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
+def _shares(counts: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
     return np.divide(
-        part, whole, out=np.full(np.broadcast(part, whole).shape, np.nan), where=whole > 0
+        counts, totals, out=np.full(np.broadcast(counts, totals).shape, np.nan), where=totals > 0
     )
 
 

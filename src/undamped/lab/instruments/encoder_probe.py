@@ -1,4 +1,4 @@
-"""What an encoder tells of a picture: a linear probe reads its attributes from the code."""
+"""Attributes of images that a linear probe reads from the code of an encoder."""
 
 from __future__ import annotations
 
@@ -12,66 +12,64 @@ from torch import Tensor, nn
 
 from undamped._base.contract import Batch
 from undamped._base.registry import instruments
-from undamped.analysis.core.layout import Layout
+from undamped.analysis.core import InapplicableError, Layout, Probe, Result, Style, Trace
 from undamped.analysis.core.linear_probe import answers_of, probe_scores
-from undamped.analysis.core.probe import InapplicableError, Probe
-from undamped.analysis.core.result import Result
-from undamped.analysis.core.style import Style, Trace
 from undamped.analysis.core.unrolled import evaluating
+from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Task
 
-PICTURES = 1000
-"""How many pictures are looked at."""
+IMAGES = 1000
+"""Number of images."""
 NOISE = 0.1
-"""Standard deviation of what is added to every pixel, so that no two pictures are alike."""
+"""Standard deviation of noise on every pixel, so that no two images are equal."""
 FOLDS = 2
 
 
 @instruments.register("encoder_probe")
 @dataclass(frozen=True)
 class EncoderProbe(Result):
-    """What can be read from the codes of pictures that training never saw.
+    """The accuracy of linear probes on the codes of test images.
 
-    `accuracies` holds, for each of `attributes`, the share that a linear probe reads right from
-    codes of noisy pictures, and `chances` what the commonest value would score.
+    `accuracies` contains, for each of `attributes`, the accuracy of a linear probe on the codes of
+    noisy images, and `chances` that of the most frequent value.
     """
 
-    question = "What does the encoder tell of a picture: its shape, its colour?"
-    place = 16
-    columns = ("attribute", "read right", "a guess")
+    question = "Which attributes of an image does the encoder represent?"
+    page_order = 16
+    columns = ("attribute", "accuracy", "chance level")
 
     attributes: tuple[str, ...]
     accuracies: NDArray[np.float64]
     chances: NDArray[np.float64]
-    pictures: int
+    images: int
     name: str
 
     @classmethod
     def measure(cls, probe: Probe) -> EncoderProbe:
-        """Encode pictures of the task's test part."""
-        if not hasattr(probe.model, "encoder") or not probe.of_pictures:
-            raise InapplicableError("it has no encoder of pictures")
-        if probe.task is None or not probe.task.attributes("test", 0, 2):
-            raise InapplicableError("nobody says what its pictures show")
+        """Encode images of the task's test split."""
+        if not hasattr(probe.model, "encoder") or not probe.of_images:
+            raise InapplicableError("it has no encoder of images")
+        if probe.task is None or not optional.attributes(probe.task, "test", 0, 2):
+            raise InapplicableError("the attributes of its images are unknown")
         return encoder_probe(probe.model, probe.task, seed=probe.seed, name=probe.name)
 
     @property
     def sentence(self) -> str:
-        """What is read, in percent."""
-        said = [
-            f"{attribute} {100 * found:.0f} % (a guess {100 * guess:.0f} %)"
-            for attribute, found, guess in zip(
+        """The accuracies."""
+        scores = [
+            f"{attribute} {100 * accuracy:.0f} % (chance level {100 * chance:.0f} %)"
+            for attribute, accuracy, chance in zip(
                 self.attributes, self.accuracies, self.chances, strict=True
             )
         ]
-        return f"A linear probe of the code of a new picture reads its {', its '.join(said)}."
+        return f"Accuracy of a linear probe on the code of test images: {', '.join(scores)}."
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """Attribute by attribute."""
+        """One row for each attribute."""
         return [
-            (attribute, f"{100 * found:.1f} %", f"{100 * guess:.1f} %")
-            for attribute, found, guess in zip(
+            (attribute, f"{100 * accuracy:.1f} %", f"{100 * chance:.1f} %")
+            for attribute, accuracy, chance in zip(
                 self.attributes, self.accuracies, self.chances, strict=True
             )
         ]
@@ -80,61 +78,63 @@ class EncoderProbe(Result):
     def layout(self) -> Layout:
         """Accuracy of every attribute."""
         return Layout(
-            "What the encoder tells",
+            "Attributes in the code",
             f"attribute: {', '.join(f'{i} {a}' for i, a in enumerate(self.attributes))}",
-            "read right by a linear probe",
-            "High for what the answer depends on; what it should not depend on may be low.",
+            "accuracy of a linear probe",
+            "High for attributes that the answer depends on; others may be low.",
             y_range=(0, 1.05),
         )
 
     def traces(self, style: Style) -> list[Trace]:
-        """A point for each attribute, and one for a guess."""
+        """A point for each attribute; for a single model also chance levels."""
         at = range(len(self.attributes))
-        found = style.points(at, self.accuracies, "linear probe", text=list(self.attributes))
-        if not style.alone:
-            return [found]
-        return [found, style.points(at, self.chances, "a guess", part=1)]
+        points = style.points(at, self.accuracies, "linear probe", text=list(self.attributes))
+        if not style.single:
+            return [points]
+        return [points, style.points(at, self.chances, "chance level", color=1)]
 
 
 def encoder_probe(
-    model: nn.Module, task: Task, *, pictures: int = PICTURES, seed: int = 0, name: str = ""
+    model: nn.Module, task: Task, *, images: int = IMAGES, seed: int = 0, name: str = ""
 ) -> EncoderProbe:
-    """Fit linear probes to the codes of half of the pictures, and score them on the others.
+    """Fit linear probes to the codes of half of the images, and score them on the others.
 
     Args:
-        model: A network of pictures with an `encoder`.
-        task: Whose pictures; it knows their attributes.
-        pictures: How many pictures are looked at.
-        seed: Where the noise on the pictures comes from.
-        name: What to call it.
+        model: A network of images with an `encoder`.
+        task: The task of the images, with their attributes.
+        images: Number of images.
+        seed: Seed of the noise.
+        name: Name of the model in figures.
     """
-    size = max(2, pictures // (task.task_shape.length or 2))
-    batch, known = task.batch("test", 0, size), task.attributes("test", 0, size)
+    size = max(2, images // (task.task_shape.length or 2))
+    batch, attributes = task.batch("test", 0, size), optional.attributes(task, "test", 0, size)
     generator = torch.Generator().manual_seed(seed)
-    chosen = torch.randperm(batch.inputs.numel(), generator=generator)[:pictures]
-    codes = _codes(model, batch, chosen, generator)
+    indices = torch.randperm(batch.inputs.numel(), generator=generator)[:images]
+    codes = _codes(model, batch, indices, generator)
     accuracies, chances = [], []
-    for values in known.values():
-        labels = values.flatten()[chosen]
-        there = (labels >= 0).numpy()
-        answers = answers_of(labels.numpy()[there])
-        half = np.arange(int(there.sum())) % FOLDS == 0
+    for values in attributes.values():
+        labels = values.flatten()[indices]
+        labelled = (labels >= 0).numpy()
+        answers = answers_of(labels.numpy()[labelled])
+        half = np.arange(int(labelled.sum())) % FOLDS == 0
         splits = [(np.flatnonzero(half), np.flatnonzero(~half))]
-        accuracies.append(probe_scores(codes[there], answers, splits)[0])
-        chances.append(answers.guess(splits[0][1], splits[0][0]))
-    return EncoderProbe(tuple(known), np.array(accuracies), np.array(chances), len(chosen), name)
+        accuracies.append(probe_scores(codes[labelled], answers, splits)[0])
+        chances.append(answers.chance(splits[0][1], splits[0][0]))
+    return EncoderProbe(
+        tuple(attributes), np.array(accuracies), np.array(chances), len(indices), name
+    )
 
 
 def _codes(
-    model: nn.Module, batch: Batch, chosen: Tensor, generator: torch.Generator
+    model: nn.Module, batch: Batch, indices: Tensor, generator: torch.Generator
 ) -> NDArray[Any]:
-    """Return codes (pictures, features) of chosen pictures with noise on them."""
+    """Return codes (images, features) of noisy images."""
     if batch.distinct is None:
-        shown = batch.inputs.flatten(0, 1)[chosen]
+        images = batch.inputs.flatten(0, 1)[indices]
     else:
-        shown = batch.distinct[batch.inputs.flatten()[chosen]]
-    shown = shown / 255 if shown.dtype == torch.uint8 else shown
-    noisy = shown + NOISE * torch.randn(shown.shape, generator=generator)
+        images = batch.distinct[batch.inputs.flatten()[indices]]
+    images = images / 255 if images.dtype == torch.uint8 else images
+    noisy = images + NOISE * torch.randn(images.shape, generator=generator)
     encoder: Any = model.encoder
     with evaluating(model), torch.no_grad():
         parameter = next(model.parameters())

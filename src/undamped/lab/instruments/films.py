@@ -1,4 +1,4 @@
-"""Predicted films: what a model sees ahead, over what comes."""
+"""Predicted films, compared with the true ones."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ import torch
 from torch import Tensor
 
 from undamped._base.registry import instruments
-from undamped.analysis.core.layout import Layout
-from undamped.analysis.core.probe import InapplicableError, Probe
-from undamped.analysis.core.result import Result
-from undamped.analysis.core.style import Style, Trace, numbers
+from undamped.analysis.core import InapplicableError, Layout, Probe, Result, Style, Trace
 from undamped.analysis.core.unrolled import evaluating
 from undamped.lab.tasks.task import Task
 from undamped.models.task_model import TaskModel
 
-SHOWN = 10
-"""Frames that are drawn, evenly over time."""
+FRAMES = 10
+"""Frames in the figure, evenly spaced in time."""
 FILMS = 32
-"""Films over which errors are averaged."""
+"""Number of films for the mean error."""
 
 
 @instruments.register("films")
@@ -29,47 +26,47 @@ class Films(Result):
     """A film, true and predicted, and how the error grows with time.
 
     `true` and `predicted` are frames of one film at `times`, (frames, height, width), the mean over
-    colours; `errors` mean squared errors at every time over several films; the model has `seen` so
-    many frames.
+    colours; `errors` mean squared errors at every time over several films; the model has observed
+    the first `num_observed` frames.
     """
 
     times: np.ndarray
     true: np.ndarray
     predicted: np.ndarray
     errors: np.ndarray
-    guess: float
-    seen: int
+    chance: float
+    num_observed: int
     name: str = ""
 
-    question = "What does the model see ahead?"
-    place = 8
-    columns = ("time", "mean squared error", "of a guess")
+    question = "How well does the model predict films?"
+    page_order = 8
+    columns = ("time", "mean squared error", "of the naive baseline")
 
     @classmethod
     def measure(cls, probe: Probe) -> Films:
-        """Look at the longest test."""
+        """Measure the longest test split."""
         return films(probe.model, probe.task, name=probe.name)  # type: ignore[arg-type]
 
     @property
     def sentence(self) -> str:
-        """Errors of what was seen, and at the end."""
-        again = self.errors[: self.seen].mean() / self.guess
-        end = self.errors[-1] / self.guess
+        """Errors of the observed frames, and at the end."""
+        observed = self.errors[: self.num_observed].mean() / self.chance
+        end = self.errors[-1] / self.chance
         return (
-            f"Frames that were seen come back with {100 * again:.2g} % of the error of a guess; at "
-            f"time {self.times[-1]:g} it is {100 * end:.2g} %."
+            f"Observed frames have {100 * observed:.2g} % of the naive baseline's error; at time "
+            f"{self.times[-1]:g} it is {100 * end:.2g} %."
         )
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
         """Errors at some times."""
         return [
-            (f"{self.times[k]:.3g}", f"{self.errors[k]:.2g}", f"{self.errors[k] / self.guess:.0%}")
-            for k in self._chosen()
+            (f"{self.times[k]:.3g}", f"{self.errors[k]:.2g}", f"{self.errors[k] / self.chance:.0%}")
+            for k in self._indices()
         ]
 
-    def _chosen(self) -> np.ndarray:
-        return np.unique(np.linspace(0, len(self.times) - 1, SHOWN).round().astype(int))
+    def _indices(self) -> np.ndarray:
+        return np.unique(np.linspace(0, len(self.times) - 1, FRAMES).round().astype(int))
 
     @property
     def layout(self) -> Layout:
@@ -78,25 +75,17 @@ class Films(Result):
             "A film, true above and predicted below",
             f"frames from time 0 to {self.times[-1]:g}, evenly",
             "rows of pixels",
-            "Frames below that look like those above are seen ahead; a blur is not.",
+            "Accurate predictions look like the frames above; a blur is not accurate.",
             downwards=True,
             legend=False,
         )
 
     def traces(self, style: Style) -> list[Trace]:
-        """One picture of all frames; among other models, the first one's alone."""
+        """All frames as one image, of the first model only."""
         if style.index:
             return []
-        strips = [np.concatenate(part[self._chosen()], axis=1) for part in self._both()]
-        return [
-            {
-                "type": "heatmap",
-                "z": [numbers(row) for row in np.concatenate(strips)],
-                "colorscale": "Cividis",
-                "colorbar": {"title": {"text": "brightness"}},
-                "meta": style.index,
-            }
-        ]
+        strips = [np.concatenate(part[self._indices()], axis=1) for part in self._both()]
+        return [style.heatmap(np.concatenate(strips), "brightness")]
 
     def _both(self) -> tuple[np.ndarray, np.ndarray]:
         """Return true and predicted frames with a bright line below and beside them."""
@@ -109,29 +98,29 @@ class Films(Result):
 
 
 def films(model: TaskModel, task: Task | None, *, film: int = 0, name: str = "") -> Films:
-    """Let a model go on with films of its task's longest test.
+    """Predict films of the longest test split of a task.
 
     Args:
-        model: A model whose answers are pictures at given times.
+        model: A model whose outputs are images at query times.
         task: Its task.
-        film: Which film is drawn.
-        name: What to call the model.
+        film: Index of the film in the figure.
+        name: Name of the model in figures.
 
     Example:
-        >>> films(model, task).picture("films.png")
+        >>> films(model, task).save_figure("films.png")
     """
     if task is None or task.input_kind != "pictures" or task.answer != "trajectory":
-        raise InapplicableError("it does not answer with pictures")
+        raise InapplicableError("its outputs are not images")
     part = list(task.test_parts().values())[-1]
     batch = part.batch("test", 0, FILMS)
     with evaluating(model), torch.no_grad():
-        found = model(batch)
+        predictions = model(batch)
     assert batch.target_times is not None
-    errors = (found - batch.targets).double().square().flatten(2).mean((1, 2))
+    errors = (predictions - batch.targets).double().square().flatten(2).mean((1, 2))
     return Films(
         batch.target_times[:, 0].double().numpy(),
         _grey(batch.targets[:, film]),
-        _grey(found[:, film]),
+        _grey(predictions[:, film]),
         errors.numpy(),
         part.chance.metric,
         batch.inputs.shape[0],

@@ -1,4 +1,4 @@
-"""A learned motion beside the true one: what instruments of moving systems look at."""
+"""A learned motion and the true one, for the instruments of dynamical systems."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from undamped.analysis.core.probe import Probe
 
 STARTS = 6
-"""How many trajectories are looked at."""
+"""Number of trajectories."""
 
 
 @dataclass(frozen=True)
 class Motion:
-    """Trajectories of a task's longest test, and where a model leads from the same starts.
+    """Trajectories of a task's longest test split, and those of a model from the same states.
 
     Args:
         model: The model.
-        space: What the coordinates are.
-        times: From zero on, (times,).
-        true: True states, or measured ones, (times, batch, size).
-        learned: The model's, alike; NaN from where it could not be followed.
+        space: The coordinates.
+        times: Times from zero on, (times,).
+        true: True or measured states, (times, batch, size).
+        learned: States of the model, (times, batch, size); NaN after an integration failed.
         inputs: Inputs (batch, inputs), or None.
-        energy: The true energy of states, or None where nobody knows it.
-        system: The system, where it is a simulated one.
+        energy: The true energy of states, or None if it is unknown.
+        system: The system, if it is simulated.
     """
 
     model: StateModel
@@ -52,19 +52,19 @@ class Motion:
 
     @classmethod
     def of(cls, probe: Probe, count: int = STARTS) -> Motion:
-        """Follow a model from the starts of its task's longest test.
+        """Integrate a model from the initial states of its task's longest test split.
 
         Args:
-            probe: A model of a moving system, with its task.
-            count: How many trajectories.
+            probe: A model of a dynamical system, with its task.
+            count: Number of trajectories.
         """
         from undamped.analysis.core.probe import InapplicableError
 
         model = probe.network
         if not isinstance(model, StateModel):
-            raise InapplicableError("it is no model of a system that moves")
+            raise InapplicableError("it is not a model of a dynamical system")
         if probe.task is None:
-            raise InapplicableError("there is no task whose motion it could be compared with")
+            raise InapplicableError("there is no task with the true motion")
         return follow(model, probe.task, count)
 
     @property
@@ -72,13 +72,13 @@ class Motion:
         """Relative errors, (times, batch)."""
         return relative_error(self.learned, self.true, self.space)
 
-    def pair(self, freedom: int) -> tuple[int, int]:
-        """Return where the position and the partner of a freedom stand in a state."""
-        return pairs(self.space)[freedom]
+    def pair(self, dof: int) -> tuple[int, int]:
+        """Return the indices of a position and its momentum or velocity in a state."""
+        return pairs(self.space)[dof]
 
 
 def motion_of(probe: Probe) -> Motion:
-    """Return the motion of a probe's model, followed once for all instruments."""
+    """Return the motion of a probe's model, computed once for all instruments."""
     cache = vars(probe)
     if "motion" not in cache:
         cache["motion"] = Motion.of(probe)
@@ -86,12 +86,12 @@ def motion_of(probe: Probe) -> Motion:
 
 
 def follow(model: StateModel, task: Task, count: int = STARTS) -> Motion:
-    """Follow a model from the starts of a task's longest test; see `Motion`."""
+    """Integrate a model from the initial states of a task's longest test split; see `Motion`."""
     from undamped.analysis.core.probe import InapplicableError
 
     parts = [part for part in task.test_parts().values() if isinstance(part, RolloutScores)]
     if not parts:
-        raise InapplicableError("its task has no trajectories to compare with")
+        raise InapplicableError("its task has no trajectories")
     part = parts[-1]
     batch = part.batch("test", 0, count)
     assert batch.target_times is not None
@@ -99,8 +99,8 @@ def follow(model: StateModel, task: Task, count: int = STARTS) -> Motion:
     like = next(model.parameters())
     when = batch.target_times[:, 0].double()
     with evaluating(model), torch.no_grad():
-        given = None if u is None else u.to(like)
-        path = model.trajectory(start.to(like), when, given, on_failure="return").double().cpu()
+        inputs = None if u is None else u.to(like)
+        path = model.trajectory(start.to(like), when, inputs, on_failure="return").double().cpu()
     first = start.double().unsqueeze(0)
     energy = torch.no_grad()(part.energy)
     return Motion(
@@ -116,23 +116,23 @@ def follow(model: StateModel, task: Task, count: int = STARTS) -> Motion:
 
 
 def pairs(space: StateSpace) -> list[tuple[int, int]]:
-    """Return where every position and its partner stand; for an angle by cosine, the cosine."""
+    """Return the indices of every position (or cosine) and its momentum or velocity."""
     positions = space.indices("position", "angle", "cosine")
     partners = space.indices("momentum", "velocity")
     if len(positions) != len(partners) or not positions:
-        raise OptionError("its coordinates are not positions with a partner each")
+        raise OptionError("its coordinates are not pairs of positions and momenta or velocities")
     return list(zip(positions, partners, strict=True))
 
 
 def at_rest(space: StateSpace, states: Tensor) -> Tensor:
-    """Return states with nothing moving: partners are zero."""
-    still = states.clone()
-    still[..., [partner for _, partner in pairs(space)]] = 0
-    return still
+    """Return states with zero momenta or velocities."""
+    resting = states.clone()
+    resting[..., [partner for _, partner in pairs(space)]] = 0
+    return resting
 
 
 def joined(paths: np.ndarray) -> tuple[list[Any], list[Any]]:
-    """Return paths (times, bodies, 2) one after the other, with gaps between them."""
+    """Return paths (times, bodies, 2) as one line, with gaps between the bodies."""
     x: list[Any] = []
     y: list[Any] = []
     for path in paths.transpose(1, 0, 2):

@@ -1,4 +1,4 @@
-"""Phase portraits: where a learned motion goes, over where the true one goes."""
+"""Phase portraits of a learned motion and the true one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.registry import instruments
-from undamped.analysis.core.layout import Layout, reference
-from undamped.analysis.core.probe import Probe
-from undamped.analysis.core.result import Result
-from undamped.analysis.core.style import Style, Trace
+from undamped.analysis.core import Layout, Probe, Result, Style, Trace
+from undamped.analysis.core.figures import reference
 from undamped.lab.instruments.motion import Motion, follow, joined, motion_of
 from undamped.lab.tasks.physics.scores import valid_time
 from undamped.lab.tasks.task import Task
@@ -23,7 +21,7 @@ from undamped.models.physics.state_model import StateModel
 @instruments.register("motion_portrait")
 @dataclass(frozen=True)
 class MotionPortrait(Result):
-    """A position and its partner along some trajectories, learned and true.
+    """A position and its momentum or velocity along some trajectories, learned and true.
 
     `learned` and `true` hold the two coordinates, (times, trajectories, 2), whose names are
     `coordinates`; `errors` relative errors of whole states (times, trajectories).
@@ -37,23 +35,23 @@ class MotionPortrait(Result):
     valid: float
     name: str = ""
 
-    question = "Does the learned flow go where the true one goes?"
-    place = 10
+    question = "Does the learned flow follow the true one?"
+    page_order = 10
     of_motion = True
     columns = ("over time", "relative error", "valid until", "of")
 
     @classmethod
     def measure(cls, probe: Probe) -> MotionPortrait:
-        """Look at the first freedom."""
+        """Measure the first degree of dof."""
         return _portrait(motion_of(probe), 0, probe.name)
 
     @property
     def sentence(self) -> str:
-        """How far off it is, and for how long it is right."""
+        """The relative error, and the valid time."""
         error = np.exp(np.log(self.errors[1:]).mean())
         return (
             f"Relative error {error:.2g} over a time of {self.times[-1]:g} (geometric mean); "
-            f"within a tenth until {self.valid:.3g} on average."
+            f"the error is below 10 % until time {self.valid:.3g} on average."
         )
 
     @property
@@ -68,67 +66,58 @@ class MotionPortrait(Result):
 
     @property
     def layout(self) -> Layout:
-        """Position across, partner upwards."""
+        """Momentum or velocity over position."""
         across, up = self.coordinates
         return Layout(
             "Phase portrait",
             across,
             up,
-            "Grey: the true motion from the same starts. A learned flow that lies on it is right.",
+            "Grey: the true motion from the same initial states; the learned one should lie on it.",
             background=(reference(*joined(self.true), "true motion"),),
         )
 
     def traces(self, style: Style) -> list[Trace]:
-        """All learned trajectories as one line with gaps, and where they start."""
+        """All learned trajectories as one line with gaps; for a single model also their starts."""
         x, y = joined(self.learned)
         line = style.line(x, y, "learned motion", line={"width": 1.5})
-        if not style.alone:
+        if not style.single:
             return [line]
         first = self.learned[0]
-        return [line, style.points(first[:, 0], first[:, 1], "starts", part=1)]
+        return [line, style.points(first[:, 0], first[:, 1], "starts", color=1)]
 
 
 def motion_portrait(
-    model: StateModel, task: Task, *, freedom: int = 0, count: int = 6, name: str = ""
+    model: StateModel, task: Task, *, dof: int = 0, count: int = 6, name: str = ""
 ) -> MotionPortrait:
-    """Draw the learned motion over the true one, in the plane of a position and its partner.
+    """Return the learned and true motion in the plane of a position and its momentum or velocity.
 
     Args:
-        model: A model of a moving system.
-        task: Its task, whose longest test has the true motion.
-        freedom: Which position.
-        count: How many trajectories.
-        name: What to call the model.
+        model: A model of a dynamical system.
+        task: Its task, whose longest test split has the true motion.
+        dof: Index of the degree of dof.
+        count: Number of trajectories.
+        name: Name of the model in figures.
 
     Example:
         >>> motion_portrait(model, task).plot()
     """
-    return _portrait(follow(model, task, count), freedom, name)
+    return _portrait(follow(model, task, count), dof, name)
 
 
-def _portrait(motion: Motion, freedom: int, name: str) -> MotionPortrait:
-    known = len(motion.space.indices("momentum", "velocity"))
-    if not 0 <= freedom < known:
-        raise OptionError(
-            explain(
-                "freedom",
-                expected=f"a number from 0 to {known - 1}",
-                got=freedom,
-                remedy="Count positions from zero.",
-            )
-        )
-    position, partner = motion.pair(freedom)
+def _portrait(motion: Motion, dof: int, name: str) -> MotionPortrait:
+    count = len(motion.space.indices("momentum", "velocity"))
+    if not 0 <= dof < count:
+        raise OptionError(f"dof must be from 0 to {count - 1}, got {dof}.")
+    position, partner = motion.pair(dof)
     names = motion.space.names
-    of = names[position]
-    if motion.space.kinds[position] == "cosine":
-        of = "angle"
-    chosen = [_plane(states, motion, position, partner) for states in (motion.true, motion.learned)]
+    cosine = motion.space.kinds[position] == "cosine"
+    planes = [_plane(states, motion, position, partner) for states in (motion.true, motion.learned)]
     errors = motion.errors
     times = motion.times[1:].unsqueeze(1).expand(-1, errors.shape[1])
     return MotionPortrait(
-        (of, names[partner]),
+        ("angle" if cosine else names[position], names[partner]),
         motion.times.numpy(),
-        *chosen,
+        *planes,
         errors=errors.numpy(),
         valid=valid_time(errors[1:], times).mean().item(),
         name=name,
@@ -136,8 +125,8 @@ def _portrait(motion: Motion, freedom: int, name: str) -> MotionPortrait:
 
 
 def _plane(states: Tensor, motion: Motion, position: int, partner: int) -> np.ndarray:
-    place = states[..., position]
+    values = states[..., position]
     if motion.space.kinds[position] == "cosine":
-        number = motion.space.indices("cosine").index(position)
-        place = torch.atan2(states[..., motion.space.indices("sine")[number]], place)
-    return torch.stack((place, states[..., partner]), dim=-1).numpy()
+        index = motion.space.indices("cosine").index(position)
+        values = torch.atan2(states[..., motion.space.indices("sine")[index]], values)
+    return torch.stack((values, states[..., partner]), dim=-1).numpy()

@@ -1,13 +1,13 @@
 """HBNODE beside NODE, ANODE and SONODE on annuli: accuracy, evaluations, seconds.
 
-The annuli are the function a flow in their own space cannot represent; how many evaluations the
-attempt costs, and how that grows while training, is what the heavy ball is about.
+A flow in the plane cannot represent the function that separates annuli. How many evaluations the
+attempt costs, and how that number grows during training, is what the heavy ball improves.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 from typing import Any
@@ -16,9 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.registry import experiments, models
+from undamped.lab.papers.runs import unique
+from undamped.lab.report.charts import label, panels
+from undamped.lab.report.table import Progress, Report, Table, silent
 from undamped.lab.tasks.continuous_data import annuli
 
-CONTESTANTS: dict[str, tuple[str, dict[str, Any]]] = {
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "NODE": ("node", {}),
     "ANODE": ("node", {"augmented_size": 2}),
     "SONODE": ("sonode", {}),
@@ -36,18 +39,19 @@ COLOURS = {
 
 @dataclass(frozen=True)
 class AnnuliRun:
-    """One model, one seed.
+    """One model with one seed.
 
     Args:
         model: Its name.
         seed: Its seed.
-        parameters: Trained numbers.
-        accuracy: On fresh points, at the end.
+        parameters: Number of parameters.
+        accuracy: On new points, after training.
         forward: Mean evaluations of a forward pass, for every epoch.
-        backward: And of a backward pass.
+        backward: Mean evaluations of a backward pass, for every epoch.
         loss: Mean training loss, for every epoch.
-        seconds: Of training.
-        paths: Trajectories of some test points, (times, points, 2), and their classes.
+        seconds: Duration of training.
+        paths: Trajectories of some test points, (times, points, 2).
+        labels: The classes of these points.
     """
 
     model: str
@@ -58,69 +62,8 @@ class AnnuliRun:
     backward: tuple[float, ...]
     loss: tuple[float, ...]
     seconds: float
-    paths: tuple[Tensor, Tensor]
-
-
-@dataclass(frozen=True)
-class AnnuliResult:
-    """All runs, with the settings that made them."""
-
-    runs: tuple[AnnuliRun, ...]
-    settings: dict[str, Any]
-
-    def of(self, model: str) -> list[AnnuliRun]:
-        """Return the runs of a model."""
-        return [run for run in self.runs if run.model == model]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything but the trajectories for JSON."""
-        rows = [{k: v for k, v in vars(run).items() if k != "paths"} for run in self.runs]
-        return {"settings": self.settings, "runs": rows}
-
-    def markdown(self) -> str:
-        """Return a table: means over seeds, evaluations of the last epoch."""
-        lines = [
-            "| model | parameters | test accuracy % | worst seed % | forward NFE | backward NFE "
-            "| s |",
-            "|---|---|---|---|---|---|---|",
-        ]
-        for name in dict.fromkeys(run.model for run in self.runs):
-            runs = self.of(name)
-            lines.append(
-                f"| {name} | {runs[0].parameters} | {100 * mean(r.accuracy for r in runs):.1f} | "
-                f"{100 * min(r.accuracy for r in runs):.1f} | "
-                f"{mean(r.forward[-1] for r in runs):.0f} | "
-                f"{mean(r.backward[-1] for r in runs):.0f} | "
-                f"{mean(r.seconds for r in runs):.0f} |"
-            )
-        return "\n".join(lines)
-
-    def figures(self) -> dict[str, Any]:
-        """Return pictures: evaluations over training, and flows as trajectories."""
-        from matplotlib.figure import Figure
-
-        growth = Figure(figsize=(8, 3.2), layout="constrained")
-        left, right = growth.subplots(1, 2)
-        flows = Figure(figsize=(9, 2.2), layout="constrained")
-        names = list(dict.fromkeys(run.model for run in self.runs))
-        panels = flows.subplots(1, len(names), squeeze=False)[0]
-        for name, panel in zip(names, panels, strict=True):
-            runs = self.of(name)
-            for axis, which in ((left, "forward"), (right, "backward")):
-                curves = torch.tensor([getattr(run, which) for run in runs], dtype=torch.float64)
-                axis.plot(curves.mean(0).numpy(), color=COLOURS[name], label=name)
-                axis.set_xlabel("epoch")
-                axis.set_ylabel(f"{which} evaluations")
-            path, label = (part.numpy() for part in runs[0].paths)
-            for k in range(path.shape[1]):
-                colour = "#0072B2" if label[k] else "#D55E00"
-                panel.plot(path[:, k, 0], path[:, k, 1], color=colour, linewidth=0.5, alpha=0.7)
-                panel.plot(path[-1, k, 0], path[-1, k, 1], ".", color=colour, markersize=3)
-            panel.set_title(f"{name}, {100 * runs[0].accuracy:.0f} %", fontsize=8)
-            panel.set_xticks([])
-            panel.set_yticks([])
-        left.legend(fontsize=7)
-        return {"annuli_evaluations": growth, "annuli_flows": flows}
+    paths: Tensor
+    labels: Tensor
 
 
 @experiments.register("annuli")
@@ -131,17 +74,17 @@ def run(
     dimension: int = 2,
     points: int = 512,
     hidden_size: int = 16,
-    tick: Callable[[str], None] | None = None,
-) -> AnnuliResult:
+    progress: Progress = silent,
+) -> Report:
     """HBNODE beside NODE, ANODE and SONODE on annuli: accuracy, evaluations, seconds.
 
     Args:
-        epochs: Budget: passes over the training points.
+        epochs: Passes over the training points.
         seeds: Seeds of data and models.
-        dimension: Of the annuli.
-        points: Training points; as many test points.
+        dimension: Dimension of the annuli.
+        points: Number of training points, and of test points.
         hidden_size: Width of every field.
-        tick: Called with a name after every training.
+        progress: Called with a name after every training.
 
     Example:
         >>> result = run(epochs=60)
@@ -160,12 +103,37 @@ def run(
         "solver": "dopri5, tolerance 1e-3, gradient adjoint",
     }
     runs = []
-    for name in CONTESTANTS:
+    for name in MODELS:
         for seed in seeds:
             runs.append(_train(name, seed, epochs, dimension, points, hidden_size))
-            if tick is not None:
-                tick(f"{name} seed {seed}")
-    return AnnuliResult(tuple(runs), settings)
+            progress(f"{name} seed {seed}")
+    header = ("model", "parameters", "test accuracy %", "worst seed %", "forward NFE")
+    return Report(
+        settings,
+        runs,
+        [Table((*header, "backward NFE", "s"), [_row(group) for group in _groups(runs).values()])],
+        {
+            "annuli_evaluations": lambda: _evaluations(_groups(runs)),
+            "annuli_flows": lambda: _flows(_groups(runs)),
+        },
+    )
+
+
+def _groups(runs: Sequence[AnnuliRun]) -> dict[str, list[AnnuliRun]]:
+    return {n: [run for run in runs if run.model == n] for n in unique(run.model for run in runs)}
+
+
+def _row(runs: Sequence[AnnuliRun]) -> tuple[str, ...]:
+    """Return means over seeds, with the evaluations of the last epoch."""
+    return (
+        runs[0].model,
+        str(runs[0].parameters),
+        f"{100 * mean(run.accuracy for run in runs):.1f}",
+        f"{100 * min(run.accuracy for run in runs):.1f}",
+        f"{mean(run.forward[-1] for run in runs):.0f}",
+        f"{mean(run.backward[-1] for run in runs):.0f}",
+        f"{mean(run.seconds for run in runs):.0f}",
+    )
 
 
 def _train(
@@ -174,10 +142,10 @@ def _train(
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     x, y = annuli(points, dimension, generator)
-    registered, options = CONTESTANTS[name]
-    # The adjoint, because its evaluations backwards are what the paper counts.
+    registry_name, options = MODELS[name]
+    # The adjoint, because the paper counts its backward evaluations.
     model = models.build(
-        registered,
+        registry_name,
         input_size=dimension,
         output_size=2,
         hidden_size=hidden_size,
@@ -185,8 +153,8 @@ def _train(
         **options,
     )
     optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
-    forward, backward, losses = [], [], []
-    began = time.perf_counter()
+    epoch_means = []
+    start = time.perf_counter()
     for _ in range(epochs):
         order = torch.randperm(points, generator=generator)
         counts = []
@@ -196,22 +164,46 @@ def _train(
             loss.backward()
             optimiser.step()
             counts.append((model.evaluations, model.evaluations_backward, float(loss.detach())))
-        forward.append(mean(c[0] for c in counts))
-        backward.append(mean(c[1] for c in counts))
-        losses.append(mean(c[2] for c in counts))
-    seconds = time.perf_counter() - began
-    fresh, label = annuli(points, dimension, generator)
+        epoch_means.append([mean(column) for column in zip(*counts, strict=True)])
+    seconds = time.perf_counter() - start
+    forward, backward, losses = zip(*epoch_means, strict=True)
+    test_points, labels = annuli(points, dimension, generator)
     with torch.no_grad():
-        accuracy = float((model(fresh).argmax(1) == label).float().mean())
-        path = model.flow.trajectory(model.start(fresh[:60]), [k / 20 for k in range(21)])
+        accuracy = float((model(test_points).argmax(1) == labels).float().mean())
+        path = model.flow.trajectory(model.start(test_points[:60]), [k / 20 for k in range(21)])
     return AnnuliRun(
         model=name,
         seed=seed,
         parameters=sum(p.numel() for p in model.parameters()),
         accuracy=accuracy,
-        forward=tuple(forward),
-        backward=tuple(backward),
-        loss=tuple(losses),
+        forward=forward,
+        backward=backward,
+        loss=losses,
         seconds=seconds,
-        paths=(path[..., :2], label[:60]),
+        paths=path[..., :2],
+        labels=labels[:60],
     )
+
+
+def _evaluations(groups: dict[str, list[AnnuliRun]]) -> Any:
+    figure, both = panels(8, 3.2, columns=2)
+    for axes, direction in zip(both, ("forward", "backward"), strict=True):
+        for name, runs in groups.items():
+            curves = torch.tensor([getattr(run, direction) for run in runs], dtype=torch.float64)
+            axes.plot(curves.mean(0).numpy(), color=COLOURS[name], label=name)
+        label(axes, "epoch", f"{direction} evaluations", legend=direction == "forward")
+    return figure
+
+
+def _flows(groups: dict[str, list[AnnuliRun]]) -> Any:
+    figure, all_axes = panels(9, 2.2, columns=len(groups))
+    for axes, (name, (run, *_)) in zip(all_axes, groups.items(), strict=True):
+        paths, labels = run.paths.numpy(), run.labels.numpy()
+        for k in range(paths.shape[1]):
+            class_colour = "#0072B2" if labels[k] else "#D55E00"
+            axes.plot(*paths[:, k].T, color=class_colour, linewidth=0.5, alpha=0.7)
+            axes.plot(*paths[-1, k], ".", color=class_colour, markersize=3)
+        label(axes, title=f"{name}, {100 * run.accuracy:.0f} %")
+        axes.set_xticks([])
+        axes.set_yticks([])
+    return figure

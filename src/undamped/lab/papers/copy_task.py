@@ -1,23 +1,26 @@
-"""How fast orthogonal, non-normal and plain networks learn to copy: figure 2 and table B.2.
+"""How fast orthogonal, non-normal and unconstrained networks learn to copy: figure 2, table B.2.
 
 The thesis trains expRNN, nnRNN, RNN-orth, EURNN, LSTM and RNN on the copy task with equal numbers
-of units; here scoRNN, uRNN and oRNN stand beside them, and the same networks can be sent to the
-denoise and adding tasks. Settings are the thesis's (table A.1) where it has some.
+of units; scoRNN, uRNN and oRNN are added here, and the same networks can be trained on the denoise
+and adding tasks. Settings are those of the thesis (table A.1) where it has some.
 
-    undamped reproduce copy delay=200 steps=1000 --out pictures/
+    undamped reproduce copy delay=200 steps=1000 --out figures/
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from undamped._base.options import NonNegativeInt, PositiveInt, unknown_name
+from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.registry import experiments
+from undamped.lab.papers.runs import check_names
+from undamped.lab.report.charts import BLACK_LINE, draw_lines, label, panels
+from undamped.lab.report.table import Progress, Report, Table, silent
 
 SOLVED = 0.01
-"""The loss below which a network counts as having learnt to copy."""
+"""The loss below which a network has learnt to copy."""
 UNITS = 128
 NETWORKS: dict[str, dict[str, dict[str, Any]]] = {
     "exprnn": {"train": {"learning_rate": 1e-3, "constrained_learning_rate": 1e-4}},
@@ -33,22 +36,22 @@ NETWORKS: dict[str, dict[str, dict[str, Any]]] = {
         "train": {"learning_rate": 1e-3, "constrained_learning_rate": 1e-4},
     },
     "rnn-orth": {
-        # The thesis has 2e-4 for everything, with which the matrix soon is no rotation any more.
+        # The thesis has 2e-4 for all parameters, with which the matrix soon is not orthogonal.
         "model": {"initialisation": "random", "nonlinearity": "modrelu"},
         "train": {"learning_rate": 1e-3, "constrained_learning_rate": 1e-4},
     },
     "lstm": {"train": {"learning_rate": 5e-4}},
     "rnn": {"train": {"learning_rate": 1e-3, "beta2": 0.9}},
 }
-"""Model and training options of each network; the optimiser is RMSprop throughout."""
-LINES = ("-", "--", "-.")
+"""Model and training options of each network; the optimiser is RMSprop for all."""
 VERBS = {"copy": "copy", "denoise": "denoise", "adding": "add"}
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One network's way through training."""
+class LearningCurve:
+    """The training of one network."""
 
+    network: str
     updates: list[int]
     losses: list[float]
     metric: float
@@ -56,117 +59,22 @@ class Outcome:
     parameters: int
     options: dict[str, Any]
 
-    def solved_after(self, loss: float) -> int | None:
-        """Return the first update at which the loss was below `loss`, or None."""
+    def solved_after(self, loss: float = SOLVED) -> int | None:
+        """Return the first update at which the validation loss was below `loss`, or None."""
         pairs = zip(self.updates, self.losses, strict=True)
-        return next((update for update, found in pairs if found < loss), None)
+        return next((update for update, value in pairs if value < loss), None)
 
-
-@dataclass(frozen=True)
-class CopyExperiment:
-    """Curves, times and final scores of all networks."""
-
-    task: str
-    delay: int
-    steps: int
-    seed: int
-    chance: float
-    metric: str
-    outcomes: dict[str, Outcome]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        return {
-            "task": self.task,
-            "delay": self.delay,
-            "steps": self.steps,
-            "seed": self.seed,
-            "chance_loss": self.chance,
-            "networks": {
-                name: {**vars(outcome), "solved_after": outcome.solved_after(SOLVED)}
-                for name, outcome in self.outcomes.items()
-            },
-        }
-
-    def _rows(self) -> list[tuple[str, ...]]:
-        rows = []
-        for name, outcome in self.outcomes.items():
-            solved = outcome.solved_after(SOLVED)
-            rows.append(
-                (
-                    name,
-                    f"{outcome.parameters:,}",
-                    f"{outcome.losses[-1]:.4f}",
-                    f"{outcome.metric:.3f}",
-                    "not reached" if solved is None else str(solved),
-                    f"{outcome.seconds:.0f}",
-                )
-            )
-        return rows
-
-    @property
-    def _headings(self) -> tuple[str, ...]:
+    def row(self) -> tuple[str, ...]:
+        """Return the row of the table."""
+        solved = self.solved_after()
         return (
-            "network",
-            "parameters",
-            "last loss",
-            self.metric,
-            f"updates to {SOLVED:g}",
-            "seconds",
+            self.network,
+            f"{self.parameters:,}",
+            f"{self.losses[-1]:.4f}",
+            f"{self.metric:.3f}",
+            "not reached" if solved is None else str(solved),
+            f"{self.seconds:.0f}",
         )
-
-    def summary(self) -> Any:
-        """Return a table for the terminal."""
-        from rich.table import Table
-
-        title = f"{self.task}, delay {self.delay}: a guess has loss {self.chance:.4f}"
-        table = Table(title=title)
-        for heading in self._headings:
-            table.add_column(heading, justify="left" if heading == "network" else "right")
-        for row in self._rows():
-            table.add_row(*row)
-        return table
-
-    def markdown(self) -> str:
-        """Return the table for the documentation."""
-        lines = [
-            f"{self.task}, delay {self.delay}, {self.steps} updates, seed {self.seed}; a guess has "
-            f"loss {self.chance:.4f}.",
-            "",
-            f"| {' | '.join(self._headings)} |",
-            "|---|" + "---:|" * (len(self._headings) - 1),
-            *(f"| {' | '.join(row)} |" for row in self._rows()),
-        ]
-        return "\n".join(lines) + "\n"
-
-    def figures(self) -> dict[str, Any]:
-        """Return the picture of all curves."""
-        from matplotlib.figure import Figure
-
-        from undamped.analysis.core.figures import PALETTE
-
-        figure = Figure(figsize=(8, 5), layout="constrained")
-        axes = figure.subplots()
-        for index, (name, outcome) in enumerate(self.outcomes.items()):
-            axes.plot(
-                outcome.updates,
-                outcome.losses,
-                label=name,
-                color=PALETTE[index % len(PALETTE)],
-                linestyle=LINES[index % len(LINES)],
-            )
-        axes.axhline(self.chance, color="black", linewidth=1, linestyle=":", label="a guess")
-        axes.set_yscale("log")
-        axes.set_xlabel("updates")
-        squared = self.task == "adding"
-        axes.set_ylabel("loss (mean squared error)" if squared else "loss (cross entropy, nats)")
-        size = "length" if squared else "delay"
-        axes.set_title(
-            f"Learning to {VERBS[self.task]}, {size} {self.delay}: "
-            "below the dotted line it is memory"
-        )
-        axes.legend(fontsize="small")
-        return {"curves": figure}
 
 
 @experiments.register("copy")
@@ -180,20 +88,20 @@ def run(
     units: PositiveInt = UNITS,
     seed: NonNegativeInt = 0,
     out: str = "runs",
-    tick: Callable[[str], None] | None = None,
-) -> CopyExperiment:
-    """How fast orthogonal, non-normal and plain networks learn to copy.
+    progress: Progress = silent,
+) -> Report:
+    """How fast orthogonal, non-normal and unconstrained networks learn to copy.
 
     Args:
         task: "copy", "denoise" or "adding".
         delay: The delay of the task, or the length of adding.
         steps: Updates of each network.
-        networks: Which ones, of `NETWORKS`.
+        networks: Names of networks, of `NETWORKS`.
         batch_size: Sequences per update.
         units: Hidden units of each network.
-        seed: Where all random numbers come from.
+        seed: Seed of all random numbers.
         out: The folder for the runs.
-        tick: Called with a network's name when it is done, for a progress bar.
+        progress: Called with the name of a network after its training.
 
     Example:
         >>> result = run(delay=50, steps=200, networks=("rnn-orth", "lstm"))
@@ -205,17 +113,16 @@ def run(
     from undamped._base.registry import tasks
     from undamped.lab.training import fit
 
+    check_names("network of this experiment", networks, list(NETWORKS))
     size = {"length" if task == "adding" else "delay": delay}
-    outcomes = {}
+    curves = []
     for name in networks:
-        if name not in NETWORKS:
-            raise unknown_name("network of this experiment", name, list(NETWORKS))
-        chosen = NETWORKS[name]
-        own = {k: units if v == "units" else v for k, v in chosen.get("model", {}).items()}
+        options = NETWORKS[name].get("model", {})
+        options = {key: units if value == "units" else value for key, value in options.items()}
         finished = fit(
             name,
             task,
-            model_options={"hidden_size": units, **own},
+            model_options={"hidden_size": units, **options},
             task_options=size,
             train={
                 "optimizer": "rmsprop",
@@ -223,28 +130,56 @@ def run(
                 "batch_size": batch_size,
                 "clip": 10.0,
                 "validate_every": max(1, steps // 40),
-                **chosen["train"],
+                **NETWORKS[name]["train"],
             },
             seed=seed,
             out=out,
             progress=False,
         )
-        outcomes[name] = _outcome(finished)
-        if tick is not None:
-            tick(name)
-    built = tasks.build(task, **size)
-    return CopyExperiment(task, delay, steps, seed, built.chance.loss, built.metric, outcomes)
+        curves.append(_curve(name, finished))
+        progress(name)
+    instance = tasks.build(task, **size)
+    chance = instance.chance.loss
+    header = ("network", "parameters", "last loss", instance.metric, f"updates to {SOLVED:g}")
+    title = (
+        f"{task}, delay {delay}, {steps} updates, seed {seed}; the naive baseline has loss "
+        f"{chance:.4f}."
+    )
+    return Report(
+        {"task": task, "delay": delay, "steps": steps, "seed": seed},
+        curves,
+        [Table((*header, "seconds"), [curve.row() for curve in curves], title)],
+        {"curves": lambda: _figure(task, delay, chance, curves)},
+        {
+            "chance_loss": chance,
+            "solved_after": {curve.network: curve.solved_after() for curve in curves},
+        },
+    )
 
 
-def _outcome(finished: Any) -> Outcome:
+def _curve(name: str, finished: Any) -> LearningCurve:
     rows = [row for row in finished.metrics() if "valid_loss" in row]
     result, settings = finished.result, finished.settings
-    metric = next(value for name, value in result["test"].items() if name != "loss")
-    return Outcome(
+    return LearningCurve(
+        network=name,
         updates=[int(row["step"]) for row in rows],
         losses=[row["valid_loss"] for row in rows],
-        metric=metric,
+        metric=next(value for key, value in result["test"].items() if key != "loss"),
         seconds=result["seconds"],
         parameters=settings["model"]["parameters"],
         options={key: settings[key] for key in ("model", "train")},
     )
+
+
+def _figure(task: str, delay: int, chance: float, curves: Sequence[LearningCurve]) -> Any:
+    figure, (axes,) = panels(8, 5)
+    draw_lines(axes, {curve.network: (curve.updates, curve.losses) for curve in curves})
+    axes.axhline(chance, label="naive baseline", **BLACK_LINE)
+    adding = task == "adding"
+    title = (
+        f"Learning to {VERBS[task]}, {'length' if adding else 'delay'} {delay}: below the dotted "
+        "line a network remembers"
+    )
+    unit = "loss (mean squared error)" if adding else "loss (cross entropy, nats)"
+    label(axes, "updates", unit, title, log="y")
+    return figure

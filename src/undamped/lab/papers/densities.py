@@ -1,9 +1,9 @@
-"""FFJORD on planar densities: negative log-likelihood and pictures."""
+"""FFJORD on planar densities: negative log-likelihood and figures."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,15 @@ from torch import Tensor
 
 from undamped._base.options import PositiveFloat
 from undamped._base.registry import experiments
+from undamped.lab.report.charts import label, panels
+from undamped.lab.report.table import Progress, Report, Table, silent
 from undamped.lab.tasks.continuous_data import density
 from undamped.ode.fields.concat_squash import ConcatSquashField
 from undamped.ode.flows.continuous_flow import ContinuousFlow
+
+EXTENT = 3.5
+"""Half the side of the square that is drawn."""
+CELLS = 70
 
 
 @dataclass(frozen=True)
@@ -23,10 +29,10 @@ class DensityRun:
 
     Args:
         name: Of the density.
-        nll: Negative log-likelihood of fresh points, nats, by the exact trace.
-        normal_nll: What a normal distribution with the data's own covariance would score.
-        evaluations: Evaluations of a forward pass while training, iteration by iteration.
-        seconds: Of training.
+        nll: Negative log-likelihood of new points in nats, by the exact trace.
+        normal_nll: The score of a normal distribution with the covariance of the data.
+        evaluations: Evaluations of a forward pass in training, iteration by iteration.
+        seconds: Duration of training.
         truth: Points of the data, (points, 2).
         samples: Points of the flow.
         image: Density of the flow on a grid, (cells, cells).
@@ -41,51 +47,10 @@ class DensityRun:
     samples: Tensor
     image: Tensor
 
-
-@dataclass(frozen=True)
-class DensityResult:
-    """All densities, with the settings that made them."""
-
-    runs: tuple[DensityRun, ...]
-    settings: dict[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the numbers for JSON."""
-        keys = ("name", "nll", "normal_nll", "evaluations", "seconds")
-        rows = [{key: getattr(run, key) for key in keys} for run in self.runs]
-        return {"settings": self.settings, "runs": rows}
-
-    def markdown(self) -> str:
-        """Return a table."""
-        lines = [
-            "| density | test NLL, nats | a normal distribution | forward NFE, last | s |",
-            "|---|---|---|---|---|",
-        ]
-        lines += [
-            f"| {run.name} | {run.nll:.3f} | {run.normal_nll:.3f} | {run.evaluations[-1]} | "
-            f"{run.seconds:.0f} |"
-            for run in self.runs
-        ]
-        return "\n".join(lines)
-
-    def figures(self) -> dict[str, Any]:
-        """Return a picture: data, learned density and samples."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(6, 2 * len(self.runs)), layout="constrained")
-        rows = figure.subplots(len(self.runs), 3, squeeze=False)
-        for run, axes in zip(self.runs, rows, strict=True):
-            axes[0].plot(*run.truth.T.numpy(), ".", markersize=1, color="#444444")
-            axes[1].imshow(run.image.T.numpy(), origin="lower", extent=(-3.5, 3.5, -3.5, 3.5))
-            axes[2].plot(*run.samples.T.numpy(), ".", markersize=1, color="#0072B2")
-            for axis, title in zip(axes, (run.name, "learned density", "samples"), strict=True):
-                axis.set_title(title, fontsize=8)
-                axis.set_xlim(-3.5, 3.5)
-                axis.set_ylim(-3.5, 3.5)
-                axis.set_aspect("equal")
-                axis.set_xticks([])
-                axis.set_yticks([])
-        return {"densities": figure}
+    def row(self) -> tuple[str, ...]:
+        """Return the row of the table."""
+        scores = (f"{self.nll:.3f}", f"{self.normal_nll:.3f}")
+        return (self.name, *scores, str(self.evaluations[-1]), f"{self.seconds:.0f}")
 
 
 @experiments.register("densities")
@@ -98,19 +63,19 @@ def run(
     detail: PositiveFloat = 6.0,
     learning_rate: PositiveFloat = 1e-2,
     seed: int = 0,
-    tick: Callable[[str], None] | None = None,
-) -> DensityResult:
-    """FFJORD on planar densities: negative log-likelihood and pictures.
+    progress: Progress = silent,
+) -> Report:
+    """FFJORD on planar densities: negative log-likelihood and figures.
 
     Args:
         names: Densities.
-        iterations: Budget: steps of Adam for each.
-        batch: Points a step.
+        iterations: Updates of Adam for each.
+        batch: Points per update.
         hidden_size: Width of the field.
-        detail: Factor on the first layer's weights at the start.
-        learning_rate: Of Adam at the start; it falls to nothing along a cosine.
-        seed: Of data and models.
-        tick: Called with a name after every training.
+        detail: Initial factor on the weights of the first layer.
+        learning_rate: Initial rate of Adam; it falls to zero along a cosine.
+        seed: Seed of data and models.
+        progress: Called with a name after every training.
 
     Example:
         >>> result = run(names=("moons",), iterations=600)
@@ -130,36 +95,36 @@ def run(
     }
     runs = []
     for name in names:
-        runs.append(_train(name, iterations, batch, hidden_size, detail, learning_rate, seed))
-        if tick is not None:
-            tick(name)
-    return DensityResult(tuple(runs), settings)
+        torch.manual_seed(seed)
+        # In the plane the exact trace costs two products, hardly more than its estimate.
+        flow = ContinuousFlow(
+            ConcatSquashField(2, hidden_size, detail=detail),
+            2,
+            trace="exact",
+            end=1.0,
+            rtol=1e-3,
+            atol=1e-3,
+        )
+        generator = torch.Generator().manual_seed(seed)
+        runs.append(_train(name, flow, iterations, batch, learning_rate, generator))
+        progress(name)
+    header = ("density", "test NLL, nats", "a normal distribution", "forward NFE, last", "s")
+    table = Table(header, [run.row() for run in runs])
+    return Report(settings, runs, [table], {"densities": lambda: _figure(runs)})
 
 
 def _train(
     name: str,
+    flow: ContinuousFlow,
     iterations: int,
     batch: int,
-    hidden_size: int,
-    detail: float,
     learning_rate: float,
-    seed: int,
+    generator: torch.Generator,
 ) -> DensityRun:
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    # In the plane the exact trace costs two products, hardly more than the estimate of it.
-    flow = ContinuousFlow(
-        ConcatSquashField(2, hidden_size, detail=detail),
-        2,
-        trace="exact",
-        end=1.0,
-        rtol=1e-3,
-        atol=1e-3,
-    )
     optimiser = torch.optim.Adam(flow.parameters(), lr=learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, iterations)
     counts = []
-    began = time.perf_counter()
+    start = time.perf_counter()
     for _ in range(iterations):
         optimiser.zero_grad()
         result = flow(density(name, batch, generator), generator=generator)
@@ -167,15 +132,15 @@ def _train(
         optimiser.step()
         schedule.step()
         counts.append(flow.evaluations)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     flow.eval()
     flow.rtol = flow.atol = 1e-5
     truth = density(name, 2000, generator)
-    grid = torch.linspace(-3.5, 3.5, 70)
+    grid = torch.linspace(-EXTENT, EXTENT, CELLS)
     with torch.no_grad():
         nll = -float(flow.log_prob(truth).mean())
         samples, _ = flow.sample(1500, generator=generator)
-        image = flow.log_prob(torch.cartesian_prod(grid, grid)).exp().view(70, 70)
+        image = flow.log_prob(torch.cartesian_prod(grid, grid)).exp().view(CELLS, CELLS)
     normal = torch.distributions.MultivariateNormal(truth.mean(0), truth.T.cov())
     return DensityRun(
         name=name,
@@ -187,3 +152,19 @@ def _train(
         samples=samples,
         image=image,
     )
+
+
+def _figure(runs: Sequence[DensityRun]) -> Any:
+    figure, all_axes = panels(6, 2 * len(runs), columns=3, rows=len(runs))
+    corners = (-EXTENT, EXTENT, -EXTENT, EXTENT)
+    for number, run in enumerate(runs):
+        data, learned, samples = row = all_axes[3 * number : 3 * number + 3]
+        data.plot(*run.truth.T.numpy(), ".", markersize=1, color="#444444")
+        learned.imshow(run.image.T.numpy(), origin="lower", extent=corners)
+        samples.plot(*run.samples.T.numpy(), ".", markersize=1, color="#0072B2")
+        for axes, title in zip(row, (run.name, "learned density", "samples"), strict=True):
+            label(axes, title=title)
+            axes.set(
+                xlim=(-EXTENT, EXTENT), ylim=(-EXTENT, EXTENT), aspect="equal", xticks=[], yticks=[]
+            )
+    return figure

@@ -1,88 +1,37 @@
-"""Five series forecast from rolling origins: `auto`, and what a person would otherwise pick.
+"""Five series forecast from rolling origins: `auto` beside common baselines.
 
     undamped data fetch forecasts
-    undamped reproduce forecasts --out pictures/
+    undamped reproduce forecasts --out figures/
 
-Sunspots, carbon dioxide, airline passengers and the demand of electricity are real; the load of a
-grid by the hour is generated from a seed: a day, a week, weather that lasts, and noise.
+Sunspots, carbon dioxide, airline passengers and electricity demand are recorded; the hourly load of
+a power grid is generated from a seed, with daily and weekly cycles, autocorrelated weather and
+noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt, unknown_name
+from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import experiments
+from undamped.lab.papers.runs import check_names
+from undamped.lab.papers.ucr import check_available
+from undamped.lab.report.forecast_figure import draw_backtest
+from undamped.lab.report.table import Progress, Report, Table, silent
 
 MODELS = ("seasonal-naive", "ridge-lags", "ets", "bank", "auto")
 HORIZONS = {"sunspots": 11, "co2": 26, "passengers": 12, "demand": 48, "load": 24}
-"""Of every set: a cycle, half a year, a year, a day, a day."""
-# The cycle of the sun is too irregular for a test of seasons to find it in these years.
+"""Steps ahead: a cycle, half a year, a year, a day, a day."""
+# The sunspot cycle is too irregular to be detected by a test of seasonality in these years.
 _SEASONS = {"sunspots": 11, "co2": 52, "passengers": 12, "demand": 336, "load": 168}
 _DAYS = {"demand": 48, "load": 24}
-"""The season that ETS is given where the set has a day and a week."""
+"""The season of ETS for the sets with a daily and a weekly cycle."""
 _STRIDES = {"co2": 4, "demand": 8, "load": 6}
-"""Steps from one window to the next where series are long: ETS is fitted anew for each."""
+"""Steps between windows where series are long: ETS is fitted again for each window."""
 QUANTILES = (0.1, 0.5, 0.9)
-
-
-@dataclass(frozen=True)
-class ForecastExperiment:
-    """Backtests of all models on all sets.
-
-    Args:
-        minutes: What `auto` had for one training.
-        tests: By the name of the set.
-    """
-
-    minutes: float
-    tests: dict[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        sets = {name: one.to_dict() for name, one in self.tests.items()}
-        return {"minutes": self.minutes, "sets": sets, "summary": self.summary()}
-
-    def summary(self) -> dict[str, Any]:
-        """Return on how many sets `auto` is no worse than others, and where its bands hold."""
-        found: dict[str, Any] = {}
-        scores = {
-            name: {m["model"]: m for m in one.to_dict()["models"] if "refused" not in m}
-            for name, one in self.tests.items()
-        }
-        for other in ("seasonal-naive", "ets"):
-            both = [s for s in scores.values() if "auto" in s and other in s]
-            better = sum(s["auto"]["mae"] <= s[other]["mae"] for s in both)
-            found[f"no worse than {other}"] = f"{better} of {len(both)}"
-        held = [s["auto"]["coverage"] for s in scores.values() if "auto" in s]
-        inside = sum(0.75 <= share <= 0.85 for share in held)
-        found["80 % band holds 75 to 85 %"] = f"{inside} of {len(held)}"
-        return found
-
-    def markdown(self) -> str:
-        """Return the table for the documentation."""
-        names = [one.model for one in next(iter(self.tests.values())).models]
-        lines = [
-            f"| set | steps, horizon, season, origins | {' | '.join(names)} |",
-            "|---|---|" + "---:|" * len(names),
-        ]
-        for name, test in self.tests.items():
-            plain = test.to_dict()
-            about = f"{len(test.series[0]):,}, {test.horizon}, {test.season}, {plain['origins']}"
-            lines.append(f"| {name} | {about} | {' | '.join(map(_cell, plain['models']))} |")
-        told = ", ".join(f"{what}: {count}" for what, count in self.summary().items())
-        lines += ["", "MASE over all steps ahead, and the share of values inside the 80 % band."]
-        return "\n".join([*lines, "", f"auto, by MAE: {told}."]) + "\n"
-
-    def figures(self) -> dict[str, Any]:
-        """Return a picture of every set: the last forecasts of every model."""
-        from undamped.lab.report.forecast_picture import draw_backtest
-
-        return {f"forecasts_{name}": draw_backtest(one) for name, one in self.tests.items()}
 
 
 @experiments.register("forecasts")
@@ -94,18 +43,18 @@ def run(
     origins: PositiveInt = 30,
     minutes: PositiveFloat = 0.5,
     seed: NonNegativeInt = 0,
-    tick: Callable[..., None] | None = None,
-) -> ForecastExperiment:
+    progress: Progress = silent,
+) -> Report:
     """Five series from rolling origins: auto beside seasonal naive, ETS, ridge on lags, the bank.
 
     Args:
-        sets: Of sunspots, co2, passengers, demand and load.
+        sets: Names of series: sunspots, co2, passengers, demand, load.
         models: Registry names, and auto.
-        folds: How often every model is trained anew.
-        origins: Forecasts in every fold, at most.
+        folds: How often every model is trained.
+        origins: Largest number of forecasts in every fold.
         minutes: Time for one training of auto.
-        seed: Where random numbers come from.
-        tick: Called with what is done next and the share of all, for a progress bar.
+        seed: Seed of all random numbers.
+        progress: Called with a line of text and the finished fraction.
 
     Example:
         >>> result = run(sets=("load",), models=("seasonal-naive", "ridge-lags"), folds=1)
@@ -114,21 +63,17 @@ def run(
         L. J. Tashman. Out-of-sample tests of forecasting accuracy. International Journal of
         Forecasting, 2000.
     """
-    from undamped._base.registry import models as known
     from undamped.lab.data.recordings.series import SeriesSet
     from undamped.lab.training.backtest import backtest
     from undamped.lab.training.fit import AUTO
 
-    for name in models:
-        if name != AUTO:
-            known[name]
-    series = {name: series_of(name, seed) for name in sets}  # a missing set is said at once
+    check_available((), models)
+    series = {name: series_of(name, seed) for name in sets}  # raises for missing sets first
     tests = {}
-    for place, (name, values) in enumerate(series.items()):
+    for number, (name, values) in enumerate(series.items()):
 
-        def say(done: str, share: float, place: int = place, name: str = name) -> None:
-            if tick is not None:
-                tick(f"{name}, {done}", (place + share) / len(series))
+        def report(line: str, fraction: float, number: int = number, name: str = name) -> None:
+            progress(f"{name}, {line}", (number + fraction) / len(series))
 
         tests[name] = backtest(
             SeriesSet.of([values[:, None]], channels=[name], source=name),
@@ -142,14 +87,61 @@ def run(
                 "stride": _STRIDES.get(name),
             },
             model_options={
-                # Its criterion would rather have none than so many numbers of a day.
+                # Its information criterion would select no season rather than so many states.
                 "ets": {"season": _DAYS[name], "form": "ZZA"} if name in _DAYS else {}
             },
             train={"minutes": minutes} if AUTO in models else {},
             seed=seed,
-            tick=say,
+            tick=report,
         )
-    return ForecastExperiment(minutes, tests)
+    results = {name: test.to_dict() for name, test in tests.items()}
+    comparison = compare_auto(results)
+    return Report(
+        {"minutes": minutes},
+        [{"name": name, **result} for name, result in results.items()],
+        [_table(tests, results, comparison)],
+        {f"forecasts_{name}": lambda t=test: draw_backtest(t) for name, test in tests.items()},
+        {"summary": comparison},
+    )
+
+
+def compare_auto(results: Mapping[str, Any]) -> dict[str, str]:
+    """Return on how many sets `auto` is no worse than others, and where its bands are calibrated.
+
+    Args:
+        results: The backtest of every set, as written to JSON.
+    """
+    scores = [
+        {entry["model"]: entry for entry in result["models"] if "refused" not in entry}
+        for result in results.values()
+    ]
+    summary = {}
+    for baseline in ("seasonal-naive", "ets"):
+        both = [score for score in scores if "auto" in score and baseline in score]
+        better = sum(score["auto"]["mae"] <= score[baseline]["mae"] for score in both)
+        summary[f"no worse than {baseline}"] = f"{better} of {len(both)}"
+    coverage = [score["auto"]["coverage"] for score in scores if "auto" in score]
+    calibrated = sum(0.75 <= fraction <= 0.85 for fraction in coverage)
+    summary["80 % band holds 75 to 85 %"] = f"{calibrated} of {len(coverage)}"
+    return summary
+
+
+def _table(
+    tests: Mapping[str, Any], results: Mapping[str, Any], comparison: Mapping[str, str]
+) -> Table:
+    rows = []
+    for name, test in tests.items():
+        origins = results[name]["origins"]
+        about = f"{len(test.series[0]):,}, {test.horizon}, {test.season}, {origins}"
+        rows.append((name, about, *map(_cell, results[name]["models"])))
+    models = [entry.model for entry in next(iter(tests.values())).models]
+    summary = ", ".join(f"{what}: {count}" for what, count in comparison.items())
+    notes = (
+        "MASE over all steps ahead, and the fraction of values inside the 80 % band.",
+        f"auto, by MAE: {summary}.",
+    )
+    header = ("set", "steps, horizon, season, origins", *models)
+    return Table(header, rows, notes=notes, text_columns=2)
 
 
 def series_of(name: str, seed: int) -> np.ndarray:
@@ -157,44 +149,43 @@ def series_of(name: str, seed: int) -> np.ndarray:
 
     Args:
         name: Of `HORIZONS`.
-        seed: For what is generated.
+        seed: For the generated series.
     """
-    if name not in HORIZONS:
-        raise unknown_name("set of this experiment", name, list(HORIZONS))
+    check_names("set of this experiment", [name], list(HORIZONS))
     if name == "load":
         return grid_load(seed)
     from undamped.lab.data.published.cache import folder
     from undamped.lab.data.recordings.read import read_recordings
 
-    read = read_recordings(folder("forecasts") / f"{name}.csv", forecast=True)
-    return np.asarray(read.series[0][:, 0], dtype=np.float64)
+    recordings = read_recordings(folder("forecasts") / f"{name}.csv", forecast=True)
+    return np.asarray(recordings.series[0][:, 0], dtype=np.float64)
 
 
 def grid_load(seed: int, weeks: int = 20) -> np.ndarray:
-    """Return the load of an invented grid by the hour.
+    """Return the hourly load of a synthetic power grid.
 
-    Two humps a day, less at the end of the week, weather with a memory of about two days, noise
-    that grows with the load.
+    Two peaks a day, less load at weekends, weather with a correlation time of two days, and noise
+    proportional to the load.
 
     Args:
-        seed: Where random numbers come from.
-        weeks: How long.
+        seed: Seed of the random numbers.
+        weeks: Length of the series.
     """
     random = np.random.default_rng(seed)
     hours = np.arange(weeks * 168)
     day, week = hours % 24, hours // 24 % 7
-    humps = np.exp(-((day - 9) ** 2) / 12) + 1.3 * np.exp(-((day - 19) ** 2) / 10)
-    plan = 40 + 18 * humps * np.where(week >= 5, 0.6, 1.0) - 4 * (week >= 5)
-    weather, kept = np.zeros(len(hours)), np.exp(-1 / 48)
-    pushes = random.normal(size=len(hours)) * np.sqrt(1 - kept**2)
+    peaks = np.exp(-((day - 9) ** 2) / 12) + 1.3 * np.exp(-((day - 19) ** 2) / 10)
+    cycle = 40 + 18 * peaks * np.where(week >= 5, 0.6, 1.0) - 4 * (week >= 5)
+    weather, decay = np.zeros(len(hours)), np.exp(-1 / 48)
+    noise = random.normal(size=len(hours)) * np.sqrt(1 - decay**2)
     for hour in range(1, len(hours)):
-        weather[hour] = kept * weather[hour - 1] + pushes[hour]
-    return plan * (1 + 0.06 * weather) * (1 + 0.01 * random.normal(size=len(hours)))
+        weather[hour] = decay * weather[hour - 1] + noise[hour]
+    return cycle * (1 + 0.06 * weather) * (1 + 0.01 * random.normal(size=len(hours)))
 
 
-def _cell(found: dict[str, Any]) -> str:
-    if "refused" in found:
+def _cell(result: Mapping[str, Any]) -> str:
+    if "refused" in result:
         return "–"
-    mase = "–" if found["mase"] is None else f"{found['mase']:.3f}"
-    chosen = f" ({', '.join(dict.fromkeys(found['chosen']))})" if "chosen" in found else ""
-    return f"{mase}, {100 * found['coverage']:.0f} %{chosen}"
+    mase = "–" if result["mase"] is None else f"{result['mase']:.3f}"
+    selected = f" ({', '.join(dict.fromkeys(result['chosen']))})" if "chosen" in result else ""
+    return f"{mase}, {100 * result['coverage']:.0f} %{selected}"

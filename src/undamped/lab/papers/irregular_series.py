@@ -1,23 +1,25 @@
-"""Sets of the archives with steps left out: networks that flow over gaps, and others that are told.
+"""Irregularly sampled datasets of the archives: networks with continuous state between samples.
 
-Of every series a share of the steps is dropped, at random; what is left keeps its time stamps. All
-networks have one width, one optimiser and as many updates; those without a flow get the time since
-the sample before as one more feature.
+A fraction of the steps of every series is dropped at random; the others keep their timestamps. All
+networks have the same width, optimiser and number of updates; those without a flow between samples
+get the time since the previous sample as a further feature.
 
-    undamped reproduce irregular-series --out pictures/
+    undamped reproduce irregular-series --out figures/
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from statistics import mean
-from typing import Any
 
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
-from undamped._base.registry import experiments
-from undamped.lab.papers.accuracy_marks import accuracy_marks
-from undamped.lab.papers.kept_runs import kept_fit
+from undamped._base.registry import experiments, tasks
+from undamped.lab.papers.runs import fit_once
+from undamped.lab.papers.ucr import check_available
+from undamped.lab.report.charts import marker_chart
+from undamped.lab.report.table import Progress, Report, Table, silent
 
 SETS = ("JapaneseVowels", "BasicMotions")
 NETWORKS = ("ode-rnn", "neural-cde", "gru-d", "decay-rnn", "modes-rnn", "cfc", "unicornn", "gru")
@@ -25,65 +27,14 @@ DROPPED = (0.3, 0.5, 0.7)
 
 
 @dataclass(frozen=True)
-class IrregularOutcome:
-    """Test accuracies on one set with a share of its steps dropped."""
+class IrregularScores:
+    """Test accuracies on one dataset with a fraction of its steps dropped."""
 
     name: str
     dropped: float
     chance: float
     accuracy: dict[str, float]
     cpu_seconds: dict[str, float]
-
-
-@dataclass(frozen=True)
-class IrregularSeriesExperiment:
-    """All networks on all sets."""
-
-    steps: int
-    seed: int
-    outcomes: tuple[IrregularOutcome, ...]
-
-    @property
-    def networks(self) -> list[str]:
-        """The networks, in the order of training."""
-        return list(self.outcomes[0].accuracy)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        return {
-            "steps": self.steps,
-            "seed": self.seed,
-            "sets": [vars(one) for one in self.outcomes],
-        }
-
-    def markdown(self) -> str:
-        """Return the table for the documentation."""
-        names = self.networks
-        lines = [
-            f"Test accuracy after {self.steps} updates, seed {self.seed}.",
-            "",
-            f"| set, steps dropped | {' | '.join(names)} | a guess |",
-            "|---|" + "---:|" * (len(names) + 1),
-        ]
-        for one in self.outcomes:
-            cells = [f"{one.accuracy[name]:.1%}" for name in names]
-            lines.append(
-                f"| {one.name}, {one.dropped:.0%} | {' | '.join(cells)} | {one.chance:.1%} |"
-            )
-        of_all = [mean(one.accuracy[name] for one in self.outcomes) for name in names]
-        guess = mean(one.chance for one in self.outcomes)
-        lines.append(f"| mean | {' | '.join(f'{share:.1%}' for share in of_all)} | {guess:.1%} |")
-        spent = [mean(one.cpu_seconds[name] for one in self.outcomes) for name in names]
-        lines.append(f"| CPU s of a training | {' | '.join(f'{s:.0f}' for s in spent)} | |")
-        return "\n".join(lines) + "\n"
-
-    def figures(self) -> dict[str, Any]:
-        """Return the picture: one row for each set and share, one mark for each network."""
-        rows = [f"{one.name}, {one.dropped:.0%} dropped" for one in self.outcomes]
-        networks = {n: [one.accuracy[n] for one in self.outcomes] for n in self.networks}
-        guess = {"a guess": ("x", [one.chance for one in self.outcomes])}
-        title = "What is left when steps are missing"
-        return {"irregular-series": accuracy_marks(rows, networks, guess, title)}
 
 
 @experiments.register("irregular-series")
@@ -97,33 +48,25 @@ def run(
     learning_rate: PositiveFloat = 5e-3,
     seed: NonNegativeInt = 0,
     out: str = "runs",
-    tick: Callable[..., None] | None = None,
-) -> IrregularSeriesExperiment:
-    """Sets of the archives with steps dropped: networks that flow over gaps, beside others.
-
-    Trainings that are in the folder already are not made again; one that was stopped goes on.
+    progress: Progress = silent,
+) -> Report:
+    """Datasets of the archives with steps dropped: continuous-time networks beside others.
 
     Args:
-        sets: Names of sets that have been fetched.
-        dropped: Shares of the steps that are left out.
+        sets: Names of datasets that have been fetched.
+        dropped: Fractions of the steps that are dropped.
         networks: Registry names of networks.
         steps: Updates of each network.
         hidden_size: Units, the same for all.
-        learning_rate: The rate at which all learn, on a cosine.
-        seed: Where all random numbers come from.
-        out: The folder for the runs.
-        tick: Told how it goes, for a progress bar.
+        learning_rate: Learning rate of all, on a cosine schedule.
+        seed: Seed of all random numbers.
+        out: The folder for the runs; finished trainings in it are reused.
+        progress: Called with a line of text and the finished fraction.
 
     Example:
         >>> result = run(sets=("BasicMotions",), dropped=(0.5,), steps=200)
     """
-    from undamped._base.registry import models, tasks
-    from undamped.lab.data.published.cache import folder
-
-    for name in sets:
-        folder(f"ucr/{name}")  # a missing set should be said before an hour of training
-    for network in networks:
-        models[network]
+    check_available(sets, networks)
     train = {
         "steps": steps,
         "validate_every": max(1, steps // 8),
@@ -131,34 +74,48 @@ def run(
         "schedule": "cosine",
         "clip": 1.0,
     }
-    outcomes = []
-    total, done = len(sets) * len(dropped) * len(networks), 0
-    for name in sets:
-        for share in dropped:
-            options = {"dataset": name, "dropped": share}
-            finished: dict[str, dict[str, Any]] = {}
-            for network in networks:
-                if tick is not None:
-                    tick(f"{name}, {share:.0%} dropped, {network}", done / total)
-                run = kept_fit(
-                    network,
-                    "ucr",
-                    model_options={"hidden_size": hidden_size},
-                    task_options=options,
-                    train=train,
-                    seed=seed,
-                    out=out,
-                )
-                assert run.result is not None
-                finished[network] = run.result
-                done += 1
-            outcomes.append(
-                IrregularOutcome(
-                    name,
-                    share,
-                    tasks["ucr"](**options).chance.metric,
-                    {network: found["test"]["accuracy"] for network, found in finished.items()},
-                    {network: found["cpu_seconds"] for network, found in finished.items()},
-                )
-            )
-    return IrregularSeriesExperiment(steps, seed, tuple(outcomes))
+    scores: list[IrregularScores] = []
+    total, count = len(sets) * len(dropped) * len(networks), 0
+    for name, fraction in product(sets, dropped):
+        options = {"dataset": name, "dropped": fraction}
+        entry = IrregularScores(name, fraction, tasks["ucr"](**options).chance.metric, {}, {})
+        for network in networks:
+            progress(f"{name}, {fraction:.0%} dropped, {network}", count / total)
+            result = fit_once(
+                network,
+                "ucr",
+                model_options={"hidden_size": hidden_size},
+                task_options=options,
+                train=train,
+                seed=seed,
+                out=out,
+            ).result
+            assert result is not None
+            entry.accuracy[network] = result["test"]["accuracy"]
+            entry.cpu_seconds[network] = result["cpu_seconds"]
+            count += 1
+        scores.append(entry)
+    rows: list[tuple[str, ...]] = [
+        (
+            f"{entry.name}, {entry.dropped:.0%}",
+            *(f"{entry.accuracy[network]:.1%}" for network in networks),
+            f"{entry.chance:.1%}",
+        )
+        for entry in scores
+    ]
+    means = [mean(entry.accuracy[network] for entry in scores) for network in networks]
+    means.append(mean(entry.chance for entry in scores))
+    seconds = [mean(entry.cpu_seconds[network] for entry in scores) for network in networks]
+    rows.append(("mean", *(f"{value:.1%}" for value in means)))
+    rows.append(("CPU s of a training", *(f"{value:.0f}" for value in seconds), ""))
+    header = ("set, steps dropped", *networks, "majority class")
+    chart_rows = [f"{entry.name}, {entry.dropped:.0%} dropped" for entry in scores]
+    accuracies = {n: [entry.accuracy[n] for entry in scores] for n in networks}
+    baselines = {"majority class": ("x", [entry.chance for entry in scores])}
+    figure_title = "Test accuracy with steps missing"
+    return Report(
+        {"steps": steps, "seed": seed},
+        scores,
+        [Table(header, rows, f"Test accuracy after {steps} updates, seed {seed}.")],
+        {"irregular-series": lambda: marker_chart(chart_rows, accuracies, baselines, figure_title)},
+    )

@@ -1,259 +1,263 @@
-"""Networks that have to say symbols again: training, testing at other delays, tables, curves.
+"""Networks that recall symbols after a delay: `transfer-copy`, `copy-long` and `denoise`.
 
-`transfer-copy`, `denoise` and `copy-long` are this with other tasks and delays.
+Tables 4.1, 4.2 and B.2 of the thesis. Networks are trained at one delay and tested at others, or
+trained at every delay.
+
+    undamped reproduce transfer-copy --out figures/
+    undamped reproduce copy-long delays=100,500 networks=rellstm,lstm --out figures/
+    undamped reproduce denoise --out figures/
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
 
-from undamped._base.registry import tasks
-from undamped.lab.papers.contenders import UNITS, Contender
-from undamped.lab.papers.kept_runs import kept_fit
-from undamped.lab.training import Run
+from undamped._base.errors import OptionError
+from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.registry import experiments
+from undamped.lab.papers.recall_gradients import SHORTEST, add_gradients_and_memory
+from undamped.lab.papers.recall_networks import (
+    RecallOptions,
+    TrainedNetwork,
+    network_setups,
+    train_and_test,
+)
+from undamped.lab.papers.runs import complete, unique
+from undamped.lab.report.charts import BLACK_LINE, draw_lines, label, panels
+from undamped.lab.report.table import Report, Table
 
-MOST_NUMBERS = 40_000
-"""Steps times sequences of a batch in a test: networks that remember all have T²/2 weights."""
-FEWEST_BETWEEN = 25
-"""Updates between two validations."""
-Printed = Mapping[str, Mapping[int, float | str]]
-
-
-@dataclass(frozen=True)
-class Budget:
-    """How long and in which portions every network is trained.
-
-    Args:
-        steps: Updates at most.
-        batch_size: Sequences per update, for networks that have no number of their own.
-        goal: The share of symbols right in validation at which training ends.
-        units: Hidden units.
-        seed: Where all random numbers come from.
-        tests: Sequences of every test.
-    """
-
-    steps: int
-    batch_size: int
-    goal: float
-    units: int = UNITS
-    seed: int = 0
-    tests: int = 200
+CHANCE = 12.5
+"""Percent of symbols that a random answer has right."""
+Paper = Mapping[str, Mapping[int, float | str]]
+"""The numbers of the thesis in percent, by network and delay."""
 
 
-@dataclass(frozen=True)
-class Trained:
-    """One network after one training.
-
-    Args:
-        network: What it is called here.
-        delay: The delay it was trained at.
-        accuracy: The share of symbols right in tests, by delay.
-        updates: How many it was trained for.
-        batch_size: Sequences of each.
-        cpu_seconds: How long that took, of all threads.
-        seconds: The same by the clock on the wall, other work included.
-        parameters: How many it has.
-        curve: Updates and validation accuracies.
-        run: Where its run is.
-    """
-
-    network: str
-    delay: int
-    accuracy: dict[int, float]
-    updates: int
-    batch_size: int
-    cpu_seconds: float
-    seconds: float
-    parameters: int
-    curve: tuple[list[int], list[float]]
-    run: Path
+def _paper(delays: Sequence[int], rows: Mapping[str, Sequence[float | str]]) -> Paper:
+    return {name: dict(zip(delays, row, strict=True)) for name, row in rows.items()}
 
 
-def train_and_test(
+TRANSFER_DELAYS = (100, 200, 400, 2000, 5000)
+TRANSFER_PAPER = _paper(
+    TRANSFER_DELAYS,
+    {
+        "orth-rnn": (99, 4, 16, 10, 0),
+        "exprnn": (100, 86, 73, 58, 50),
+        "lstm": (99, 64, 48, 19, 14),
+        "h-detach": (100, 91, 77, 51, 42),
+        "memrnn": (99, 99, 99, 92, "out of memory"),
+        "sab": (99, 95, 95, 95, 95),
+        "relrnn": (100, 99, 99, 99, 99),
+        "rellstm": (100, 99, 99, 99, 99),
+    },
+)
+COPY_PAPER = _paper(
+    (100, 200, 300, 500, 1000, 2000),
+    {
+        "orth-rnn": (100, 100, 100, 100, 80, 11),
+        "exprnn": (100,) * 6,
+        "lstm": (100, 100, 100, 12, 12, 12),
+        "memrnn": (100, 100, 100, 100, 100, "out of memory"),
+        "sab": (100,) * 6,
+        "relrnn": (100,) * 6,
+        "rellstm": (100,) * 6,
+    },
+)
+DENOISE_DELAYS = (100, 300, 500, 1000, 2000)
+DENOISE_PAPER = _paper(
+    DENOISE_DELAYS,
+    {
+        "orth-rnn": (90, 71, 61, 29, 3),
+        "exprnn": (34, 25, 20, 16, 11),
+        "lstm": (82, 41, 33, 21, 15),
+        "goru": (92, 93, 91, 93, 73),
+        "memrnn": (99, 99, 99, 99, "out of memory"),
+        "sab": (99,) * 5,
+        "relrnn": (100, 99, 99, 99, 99),
+        "rellstm": (100, 99, 99, 99, 99),
+    },
+)
+
+
+def recall_report(
     task: str,
-    name: str,
-    contender: Contender,
-    delay: int,
-    test_delays: Sequence[int],
-    budget: Budget,
-    *,
-    out: str,
-    tick: Callable[[str], None] | None = None,
-) -> Trained:
-    """Train a network at one delay and test it at others.
+    title: str,
+    delays: Sequence[int],
+    networks: Sequence[TrainedNetwork],
+    paper: Paper,
+    budget: Mapping[str, Any],
+) -> Report:
+    """Return the report of trained networks: a table with the numbers of the thesis, and curves.
 
     Args:
         task: "copy" or "denoise".
-        name: What the network is called here.
-        contender: The network and its settings.
-        delay: The delay of training.
-        test_delays: Those of the tests.
-        budget: How long it is trained.
-        out: The folder for the runs.
-        tick: Told how it goes.
-    """
-
-    def tell(line: str) -> None:
-        if tick is not None:
-            tick(f"{name} at {delay}: {line}")
-
-    run = kept_fit(
-        contender.model,
-        task,
-        model_options={"hidden_size": budget.units, **contender.options},
-        task_options={"delay": delay},
-        train={
-            "steps": budget.steps,
-            "batch_size": budget.batch_size,
-            "clip": 1.0,
-            "goal": budget.goal,
-            # A validation costs as much as some ten updates.
-            "validate_every": max(min(budget.steps, FEWEST_BETWEEN), budget.steps // 50),
-            **contender.train,
-        },
-        seed=budget.seed,
-        out=out,
-        tell=tell,
-    )
-    result, model = run.result, run.model()
-    assert result is not None
-    accuracy = {}
-    for other in test_delays:
-        tell(f"test at {other}")
-        accuracy[other] = recall_accuracy(model, task, other, budget.tests)
-    rows = [row for row in run.metrics() if "valid_accuracy" in row]
-    return Trained(
-        network=name,
-        delay=delay,
-        accuracy=accuracy,
-        updates=result["steps"],
-        batch_size=run.settings["train"]["batch_size"],
-        cpu_seconds=result["cpu_seconds"],
-        seconds=result["seconds"],
-        parameters=run.settings["model"]["parameters"],
-        curve=([int(row["step"]) for row in rows], [row["valid_accuracy"] for row in rows]),
-        run=run.path,
-    )
-
-
-def recall_accuracy(model: Any, task: str, delay: int, sequences: int) -> float:
-    """Return the share of symbols that a model says right in new sequences of some delay.
-
-    Args:
-        model: A trained model.
-        task: "copy" or "denoise".
-        delay: The delay.
-        sequences: How many.
-    """
-    import torch
-
-    built: Any = tasks.build(task, delay=delay, seed=0)
-    size = max(1, min(sequences, MOST_NUMBERS // built.length))
-    model.eval()
-    right, said = 0.0, 0
-    with torch.no_grad():
-        for number in range(-(-sequences // size)):
-            batch = built.batch("test", number, min(size, sequences - number * size))
-            found, count = built.score(model.run(batch)[0], batch)
-            right, said = right + float(found), said + count
-    return right / said
-
-
-@dataclass(frozen=True)
-class RecallExperiment:
-    """All networks, what they were trained on and what is right in tests.
-
-    Args:
-        task: "copy" or "denoise".
-        title: What was done, in a sentence.
+        title: One sentence about the training.
         delays: The columns of the table.
-        trained: One entry for every training; where a network has several, each column is that
-            of its own delay.
-        printed: The numbers of the thesis, in percent, by network and delay.
-        budget: How long every network was trained.
-        more: Further results, each with `lines`, `figures` and `to_dict`, by name.
+        networks: One entry for every training; where a network was trained at several delays, the
+            column of a delay has the network that was trained at it.
+        paper: The numbers of the thesis.
+        budget: All options of `RecallOptions`.
     """
-
-    task: str
-    title: str
-    delays: tuple[int, ...]
-    trained: tuple[Trained, ...]
-    printed: Printed
-    budget: Budget
-    more: Mapping[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        return {
-            "task": self.task,
-            "budget": vars(self.budget),
-            "trained": [{**vars(one), "run": str(one.run)} for one in self.trained],
-            "printed_percent": {
-                n: {str(d): v for d, v in p.items()} for n, p in self.printed.items()
-            },
-            **{name: more.to_dict() for name, more in self.more.items()},
-        }
-
-    def accuracy(self, network: str, delay: int) -> float | None:
-        """Return the share of symbols right: of the training at that delay if there is one."""
-        own = [one for one in self.trained if one.network == network and delay in one.accuracy]
-        best = next((one for one in own if one.delay == delay), own[0] if own else None)
-        return None if best is None else best.accuracy[delay]
-
-    def markdown(self) -> str:
-        """Return the table for the documentation: ours, and in brackets the thesis's."""
-        heads = " | ".join(f"T = {delay}" for delay in self.delays)
-        lines = [
-            f"{self.title} Symbols right in {self.budget.tests} new sequences, in percent; in "
-            f"brackets what the thesis prints. {self.budget.units} units, seed {self.budget.seed}; "
-            "a guess has 12.5.",
-            "",
-            f"| network | parameters | {heads} | updates | CPU minutes |",
-            "|---|---:|" + "---:|" * (len(self.delays) + 2),
-        ]
-        for name in dict.fromkeys(one.network for one in self.trained):
-            own = [one for one in self.trained if one.network == name]
-            cells = [self._cell(name, delay) for delay in self.delays]
-            updates = " + ".join(f"{one.updates:,} of {one.batch_size}" for one in own)
-            minutes = " + ".join(f"{one.cpu_seconds / 60:.1f}" for one in own)
-            lines.append(
-                f"| {name} | {own[0].parameters:,} | {' | '.join(cells)} | {updates} | {minutes} |"
-            )
-        lines += [line for more in self.more.values() for line in ("", *more.lines())]
-        return "\n".join(lines) + "\n"
-
-    def _cell(self, name: str, delay: int) -> str:
-        found, there = self.accuracy(name, delay), self.printed.get(name, {}).get(delay)
-        ours = "" if found is None else f"{100 * found:.1f}"
-        return ours if there is None else f"{ours} ({there})"
-
-    def figures(self) -> dict[str, Any]:
-        """Return the picture of all curves, and others."""
-        from matplotlib.figure import Figure
-
-        from undamped.lab.papers.drawing import line_of
-
-        figure = Figure(figsize=(8, 4.5), layout="constrained")
-        axes = figure.subplots()
-        for index, one in enumerate(self.trained):
-            several = len({other.delay for other in self.trained}) > 1
-            label = f"{one.network}, T = {one.delay}" if several else one.network
-            updates, accuracies = one.curve
-            axes.plot(updates, [100 * a for a in accuracies], label=label, **line_of(index))
-        axes.axhline(12.5, color="black", linewidth=1, linestyle=":", label="a guess")
-        axes.set_xlabel("updates")
-        axes.set_ylabel("symbols right in validation (%)")
-        axes.set_title(f"{self.task}: a curve that ends at the top has learnt it", fontsize=10)
-        axes.legend(fontsize="small")
-        figures = {f"{self.task}-curves": figure}
-        for more in self.more.values():
-            figures |= more.figures()
-        return figures
+    rows = []
+    for name in unique(entry.network for entry in networks):
+        trainings = [entry for entry in networks if entry.network == name]
+        cells = [_cell(trainings, delay, paper.get(name, {}).get(delay)) for delay in delays]
+        updates = " + ".join(f"{entry.updates:,} of {entry.batch_size}" for entry in trainings)
+        minutes = " + ".join(f"{entry.cpu_seconds / 60:.1f}" for entry in trainings)
+        rows.append((name, f"{trainings[0].parameters:,}", *cells, updates, minutes))
+    about = (
+        f"{title} Correct symbols in {budget['tests']} new sequences, in percent; in brackets the "
+        f"numbers of the thesis. {budget['units']} units, seed {budget['seed']}; random answers "
+        f"have {CHANCE}."
+    )
+    header = ("network", "parameters", *(f"T = {delay}" for delay in delays), "updates")
+    settings = {"task": task, **{name: budget[name] for name in budget if name != "progress"}}
+    return Report(
+        settings,
+        networks,
+        [Table((*header, "CPU minutes"), rows, about)],
+        {f"{task}-curves": lambda: _curves(task, networks)},
+        {"printed_percent": paper},
+    )
 
 
-def model_of(trained: Trained) -> Any:
-    """Return the trained model."""
-    return Run.open(trained.run).model()
+def _cell(trainings: Sequence[TrainedNetwork], delay: int, paper: float | str | None) -> str:
+    tested = [entry for entry in trainings if delay in entry.accuracy]
+    best = next((entry for entry in tested if entry.delay == delay), tested[0] if tested else None)
+    ours = "" if best is None else f"{100 * best.accuracy[delay]:.1f}"
+    return ours if paper is None else f"{ours} ({paper})"
+
+
+def _curves(task: str, networks: Sequence[TrainedNetwork]) -> Any:
+    figure, (axes,) = panels(8, 4.5)
+    several = len({entry.delay for entry in networks}) > 1
+    lines = {
+        f"{entry.network}, T = {entry.delay}" if several else entry.network: (
+            entry.curve[0],
+            [100 * accuracy for accuracy in entry.curve[1]],
+        )
+        for entry in networks
+    }
+    draw_lines(axes, lines)
+    axes.axhline(CHANCE, label="random answers", **BLACK_LINE)
+    title = f"{task}: networks whose curve ends at the top have learnt the task"
+    label(axes, "updates", "correct symbols in validation (%)", title)
+    return figure
+
+
+@experiments.register("transfer-copy")
+def transfer_copy(
+    *,
+    delay: PositiveInt = 100,
+    delays: Sequence[PositiveInt] = TRANSFER_DELAYS,
+    networks: Sequence[str] = tuple(TRANSFER_PAPER),
+    **options: Unpack[RecallOptions],
+) -> Report:
+    """Learn to copy over 100 steps, and copy over thousands (table 4.1).
+
+    A network that stores states and waits for the marker copies over any delay; one that has
+    learnt to count steps does not.
+
+    Args:
+        delay: The delay of the training.
+        delays: The delays of the tests.
+        networks: Names of networks, of `recall_networks.NETWORKS`.
+        options: Training; see `RecallOptions`.
+
+    Example:
+        >>> result = transfer_copy(networks=("rellstm", "lstm"), steps=3000)
+
+    Reference:
+        G. Kerg, B. Kanuparthi, A. Goyal, K. Goyette, Y. Bengio, G. Lajoie. Untangling tradeoffs
+        between recurrence and self-attention in neural networks. NeurIPS, 2020, table 1.
+    """
+    budget = complete("transfer-copy", RecallOptions, options)
+    trained = [
+        train_and_test("copy", name, setup, delay, delays, budget)
+        for name, setup in network_setups(networks).items()
+    ]
+    title = f"Trained to copy over T = {delay}, at most {budget['steps']:,} updates."
+    return recall_report("copy", title, delays, trained, TRANSFER_PAPER, budget)
+
+
+@experiments.register("copy-long")
+def copy_long(
+    *,
+    delays: Sequence[PositiveInt] = (100, 300, 500),
+    networks: Sequence[str] = tuple(COPY_PAPER),
+    **options: Unpack[RecallOptions],
+) -> Report:
+    """Learn to copy over longer and longer delays, each from new weights (table B.2).
+
+    Args:
+        delays: The delays; a network is trained and tested at each.
+        networks: Names of networks, of `recall_networks.NETWORKS`.
+        options: Training; see `RecallOptions`.
+
+    Example:
+        >>> result = copy_long(delays=(100,), networks=("rellstm", "lstm"))
+
+    Reference:
+        G. Kerg, B. Kanuparthi, A. Goyal, K. Goyette, Y. Bengio, G. Lajoie. Untangling tradeoffs
+        between recurrence and self-attention in neural networks. NeurIPS, 2020, appendix.
+    """
+    budget = complete("copy-long", RecallOptions, options)
+    trained = [
+        train_and_test("copy", name, setup, delay, (delay,), budget)
+        for name, setup in network_setups(networks).items()
+        for delay in delays
+    ]
+    title = f"Trained to copy over every T from new weights, at most {budget['steps']:,} updates."
+    return recall_report("copy", title, delays, trained, COPY_PAPER, budget)
+
+
+@experiments.register("denoise")
+def denoise(
+    *,
+    delay: PositiveInt = 100,
+    delays: Sequence[PositiveInt] = DENOISE_DELAYS,
+    each: bool = False,
+    networks: Sequence[str] = tuple(DENOISE_PAPER),
+    gradient_delay: NonNegativeInt = 480,
+    lengths: Sequence[PositiveInt] = (250, 500, 1000, 2000),
+    **options: Unpack[RecallOptions],
+) -> Report:
+    """Collect ten symbols from noise and recall them in order (table 4.2, figure 4.2).
+
+    Args:
+        delay: The delay of the training.
+        delays: The delays of the tests.
+        each: Whether to train from new weights at every delay of the tests, as in the thesis.
+        networks: Names of networks, of `recall_networks.NETWORKS`.
+        gradient_delay: The delay at which gradients are measured; 0 measures neither gradients nor
+            memory.
+        lengths: The lengths at which the memory of a training step is measured.
+        options: Training; see `RecallOptions`.
+
+    Example:
+        >>> result = denoise(networks=("rellstm", "lstm"), steps=3000)
+
+    Reference:
+        G. Kerg, B. Kanuparthi, A. Goyal, K. Goyette, Y. Bengio, G. Lajoie. Untangling tradeoffs
+        between recurrence and self-attention in neural networks. NeurIPS, 2020, table 2, figure 2.
+    """
+    if min(lengths, default=SHORTEST) < SHORTEST:
+        raise OptionError(
+            f"lengths must be ≥ {SHORTEST} (symbols, marker and answers), got {min(lengths)}."
+        )
+    budget = complete("denoise", RecallOptions, options)
+    setups = network_setups(networks)
+    plan = [(test, (test,)) for test in delays] if each else [(delay, tuple(delays))]
+    trained = [
+        train_and_test("denoise", name, setup, training_delay, test_delays, budget)
+        for name, setup in setups.items()
+        for training_delay, test_delays in plan
+    ]
+    where = "every T from new weights" if each else f"T = {delay}"
+    title = f"Trained on denoise at {where}, at most {budget['steps']:,} updates."
+    report = recall_report("denoise", title, delays, trained, DENOISE_PAPER, budget)
+    if not gradient_delay:
+        return report
+    first = {entry.network: entry for entry in reversed(trained)}
+    pairs = [(first[name], setup) for name, setup in setups.items()]
+    return add_gradients_and_memory(report, pairs, gradient_delay, lengths, budget)

@@ -1,4 +1,4 @@
-"""Runs and models become one HTML page, with a verdict and what to do about it."""
+"""HTML reports of runs and models, with a verdict and advice."""
 
 from undamped.lab.report.animation import animate
 from undamped.lab.report.diagnose import diagnose

@@ -1,4 +1,4 @@
-"""What a page shows of one model: plain records, so that anything can be reported."""
+"""The contents of a page about one model, as plain records."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from undamped.analysis.core.result import Result
+from undamped.analysis.core import Result
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """What to change, by name, the command that does it (or none), and the setting it changes."""
+    """A change that is advised: another value of a setting, or another model.
+
+    Args:
+        advice: What to change and why, without a full stop.
+        setting: The setting with its new value, such as `train.clip=1`.
+        model: Registry name of the other model.
+        command: The command that makes the change; `Commands.add_to` fills it in.
+    """
 
     advice: str
-    command: str = ""
     setting: str = ""
+    model: str = ""
+    command: str = ""
 
 
 Tone = Literal["good", "bad", "neutral"]
@@ -31,37 +39,37 @@ class Note:
 
 @dataclass(frozen=True)
 class Score:
-    """What a run reached: its metric on the test part, what a guess scores, and a trivial rule."""
+    """The test metric of a run, with those of the naive baseline and of a trivial rule."""
 
     metric: str
     value: float
     chance: float | None = None
     higher_is_better: bool = True
-    part: str = "test"
+    split: str = "test"
     baseline: tuple[float, str] | None = None
-    """What the best trivial rule scores, and what it looks at."""
+    """The score of the best trivial rule, and the feature that it uses."""
 
     @property
     def better(self) -> bool:
-        """Whether it is better than a guess; true where nobody knows what that scores."""
+        """Whether it is better than the naive baseline; true where that is unknown."""
         if self.chance is None:
             return True
         return self.value > self.chance if self.higher_is_better else self.value < self.chance
 
     @property
-    def words(self) -> str:
-        """The score beside that of a guess."""
-        said = f"{self.part} {self.metric.replace('_', ' ')} {self.shown}"
+    def summary(self) -> str:
+        """The score, compared with the naive baseline."""
+        score = f"{self.split} {self.metric.replace('_', ' ')} {self.text}"
         if self.chance is None:
-            return said
-        beside = "a guess" if self.better else "no better than a guess"
+            return score
+        baseline = "naive baseline" if self.better else "no better than the naive baseline"
         rule = ""
         if self.baseline is not None:
             rule = f", {self.baseline[1]} alone {self.format(self.baseline[0])}"
-        return f"{said}, {beside} {self.format(self.chance)}{rule}"
+        return f"{score}, {baseline} {self.format(self.chance)}{rule}"
 
     @property
-    def shown(self) -> str:
+    def text(self) -> str:
         """The value as text."""
         return self.format(self.value)
 
@@ -75,22 +83,22 @@ class ModelReport:
     """One model on a page.
 
     Args:
-        name: What to call it; names on one page should differ.
-        verdict: One sentence, with its numbers: of a trained run its score beside that of a guess.
+        name: Name of the model; names on one page should differ.
+        verdict: One sentence with numbers; for a trained run its score and the naive baseline.
         tone: Whether the verdict is good, bad or neither.
-        notes: What else is worth knowing, the health of the gradients for example.
-        remedies: What to change.
-        results: What each instrument found, by the instrument's name.
-        left_out: Why an instrument has nothing to say about this model, by its name.
+        notes: Further findings, about the gradients for example.
+        remedies: Changes that are advised.
+        results: The results by the instrument's name.
+        left_out: Why an instrument does not apply to this model, by its name.
         curve: Rows of the training curve, each with "step" and any of "train_loss",
             "valid_loss" and further numbers.
         score: The result of training.
         options: Settings by name.
         versions: Versions of the libraries.
-        command: The command that made the run.
-        path: Where the run lies.
-        found: What training found and the settings do not say, in sentences.
-        tried: What was raced before the model was chosen, as run.json remembers it.
+        command: The command of the run.
+        path: Folder of the run.
+        findings: What training inferred from the data, in sentences.
+        candidates: The models that were compared before one was chosen, from run.json.
     """
 
     name: str
@@ -106,8 +114,8 @@ class ModelReport:
     versions: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
     path: str = ""
-    found: Sequence[str] = ()
-    tried: Sequence[Mapping[str, Any]] = ()
+    findings: Sequence[str] = ()
+    candidates: Sequence[Mapping[str, Any]] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return verdict, remedies and all results for JSON, each under its instrument's name."""

@@ -1,7 +1,7 @@
-"""The page: one self-contained HTML file, verdict first, that opens offline.
+"""The page: one self-contained HTML file that starts with the verdict and opens offline.
 
-Everything it needs is in the file: plotly's program once, the data as JSON, style and script. A
-content security policy forbids the browser to ask anybody else for anything.
+The file contains the program of plotly, the data as JSON, style and script. A content security
+policy forbids the browser to load anything else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.files import write_text
 from undamped.analysis.core.figures import line_style
 from undamped.lab.report import tables
@@ -25,12 +25,12 @@ from undamped.version import __version__
 
 
 def write(path: str | Path, reports: Sequence[ModelReport], *, title: str = "") -> Path:
-    """Write the page of one or several models; it is either wholly there or not at all.
+    """Write the page of one or several models, atomically.
 
     Args:
         path: The file to write, for example `report.html`.
-        reports: The models, in the order in which they should stand.
-        title: The heading; the models' names if none is given.
+        reports: The models, in the order of the page.
+        title: The heading; by default the names of the models.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -46,41 +46,39 @@ def page(reports: Sequence[ModelReport], *, title: str = "") -> str:
         title: The heading.
     """
     if not reports:
-        raise OptionError(
-            explain("reports", expected="at least one model", got="none", remedy="Name a run.")
-        )
-    reports = _with_different_names(reports)
+        raise OptionError("A page needs at least one model.")
+    reports = _with_unique_names(reports)
     heading = title or " · ".join(report.name for report in reports[:4])
     if not title and len(reports) > 4:
         heading += f" and {len(reports) - 4} more"
-    drawn = plots(reports)
+    figures = plots(reports)
     body = "".join(
         [
             _header(heading, reports),
             tables.verdicts(reports),
-            tables.tried(reports),
-            *(section(plot) for plot in drawn),
+            tables.candidates(reports),
+            *(section(plot) for plot in figures),
             *(tables.instrument(name, reports) for name in in_order(reports)),
             tables.left_out(reports),
             tables.settings(reports),
         ]
     )
-    return document(heading, body, {"plots": drawn, "models": len(reports)})
+    return document(heading, body, {"plots": figures, "models": len(reports)})
 
 
-def _with_different_names(reports: Sequence[ModelReport]) -> list[ModelReport]:
+def _with_unique_names(reports: Sequence[ModelReport]) -> list[ModelReport]:
     from dataclasses import replace
 
-    seen: dict[str, int] = {}
-    named = []
+    counts: dict[str, int] = {}
+    renamed = []
     for report in reports:
-        seen[report.name] = count = seen.get(report.name, 0) + 1
-        named.append(report if count == 1 else replace(report, name=f"{report.name} ({count})"))
-    return named
+        counts[report.name] = count = counts.get(report.name, 0) + 1
+        renamed.append(report if count == 1 else replace(report, name=f"{report.name} ({count})"))
+    return renamed
 
 
 def section(plot: dict[str, Any]) -> str:
-    """Return the place of a plot, with its title and what it shows."""
+    """Return the HTML section of a plot, with its title and caption."""
     key, title, caption = (html.escape(plot[name]) for name in ("key", "title", "caption"))
     return (
         f'<section aria-labelledby="h-{key}"><h2 id="h-{key}">{title}</h2>'
@@ -108,17 +106,17 @@ def _header(heading: str, reports: Sequence[ModelReport]) -> str:
 
 
 def _dashes(name: str) -> str:
-    known = {"dash": "8 4", "dot": "2 3", "dashdot": "8 3 2 3", "longdash": "12 4"}
-    return known.get(name, "none" if name == "solid" else "12 3 2 3")
+    patterns = {"dash": "8 4", "dot": "2 3", "dashdot": "8 3 2 3", "longdash": "12 4"}
+    return patterns.get(name, "none" if name == "solid" else "12 3 2 3")
 
 
 def document(heading: str, body: str, data: dict[str, Any]) -> str:
-    """Return a whole page that asks nobody for anything.
+    """Return a self-contained page.
 
     Args:
         heading: Its title.
-        body: What stands in it.
-        data: What its script draws: `plots` and how many `models` there are to switch.
+        body: Its contents.
+        data: The data of its script: `plots`, and the number of `models`.
     """
     assets = files("undamped.lab.report") / "assets"
     style = (assets / "page.css").read_text(encoding="utf-8")
@@ -137,10 +135,10 @@ def document(heading: str, body: str, data: dict[str, Any]) -> str:
 
 
 def policy(*scripts: str) -> str:
-    """Return the policy of a page on which these scripts run, and nothing else does.
+    """Return a content security policy that allows these scripts only.
 
-    Each script is named by its hash: a handler or a script that text from a file smuggled into
-    the page has none and does not run.
+    Each script is identified by its hash, so that scripts and handlers that were injected by text
+    from a file do not run.
     """
     hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()) for script in scripts)
     sources = " ".join(f"'sha256-{digest.decode()}'" for digest in hashes)
@@ -151,12 +149,12 @@ def policy(*scripts: str) -> str:
 
 
 def embedded(data: Any) -> str:
-    """Return JSON that cannot end the script element it stands in."""
+    """Return JSON that cannot close the script element around it."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def plotly_program() -> str:
-    """Return plotly's JavaScript as its package brings it."""
+    """Return the JavaScript program of the plotly package."""
     path = files("plotly") / "package_data" / "plotly.min.js"
     return path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The plots of a page as plain dictionaries: training curves, and what the instruments draw."""
+"""The plots of a page as plain dictionaries: training curves and figures of instruments."""
 
 from __future__ import annotations
 
@@ -6,55 +6,54 @@ from collections.abc import Sequence
 from typing import Any
 
 from undamped._base.registry import instruments
-from undamped.analysis.core.layout import Layout
-from undamped.analysis.core.style import Style, Trace
+from undamped.analysis.core import Layout, Style, Trace
 from undamped.lab.report.model_report import ModelReport
 
 CURVES = 20
-"""Where the training curves stand among the instruments."""
+"""Position of the training curves among the instruments."""
 
 
 def plots(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:
-    """Return the plots that have something to show, in the order of the page."""
-    found = [
-        (instruments[name].place, drawn)
+    """Return all plots with data, in the order of the page."""
+    figures = [
+        (instruments[name].page_order, figure)
         for name in in_order(reports)
-        if (drawn := _instrument(name, reports)) is not None
+        if (figure := _instrument(name, reports)) is not None
     ]
-    found += [(CURVES, drawn) for drawn in _curves(reports)]
-    return [drawn for _, drawn in sorted(found, key=lambda pair: pair[0])]
+    figures += [(CURVES, figure) for figure in _curves(reports)]
+    return [figure for _, figure in sorted(figures, key=lambda pair: pair[0])]
 
 
 def in_order(reports: Sequence[ModelReport]) -> list[str]:
-    """Return the names of the instruments that found something, in the order of the page."""
+    """Return the names of the instruments with results, in the order of the page."""
     names = dict.fromkeys(name for report in reports for name in report.results)
-    return sorted(names, key=lambda name: instruments[name].place)
+    return sorted(names, key=lambda name: instruments[name].page_order)
 
 
 def _instrument(name: str, reports: Sequence[ModelReport]) -> dict[str, Any] | None:
-    found = [(i, r, r.results[name]) for i, r in enumerate(reports) if name in r.results]
-    traces = [t for i, report, result in found for t in result.traces(Style(i, report.name))]
+    results = [(i, r, r.results[name]) for i, r in enumerate(reports) if name in r.results]
+    traces = [t for i, report, result in results for t in result.traces(Style(i, report.name))]
     if not traces:
         return None
-    return _plot(name, found[0][2].layout, traces)
+    return _plot(name, results[0][2].layout, traces)
 
 
 def _curves(reports: Sequence[ModelReport]) -> list[dict[str, Any]]:
-    """Draw every column of the validation, the loss with that of the training batches."""
-    drawn = []
+    """Return a plot of every validation metric; that of the loss contains the training loss."""
+    figures = []
     if all(len(report.curve) < 2 for report in reports):
-        return drawn  # fitted at once: a line of one point shows nothing
+        return figures  # fitted in closed form: there is no curve
     columns = [c for c in _columns(reports) if c.startswith("valid_")]
-    for number, column in enumerate(columns):
+    for index, column in enumerate(columns):
         traces = _curve(reports, column)
         loss = column == "valid_loss"
         if loss:
             traces += _curve(reports, "train_loss", faint=True)
-        words = column.removeprefix("valid_").replace("_", " ")
-        caption = "Dotted: on the training batches." if loss else "On the validation part."
-        layout = Layout(f"Training: {words}", "step", words, caption, log_y=loss)
-        drawn.append(_plot(f"curve-{number}", layout, traces))
-    return drawn
+        metric = column.removeprefix("valid_").replace("_", " ")
+        caption = "Dotted: on the training batches." if loss else "On the validation split."
+        layout = Layout(f"Training: {metric}", "step", metric, caption, log_y=loss)
+        figures.append(_plot(f"curve-{index}", layout, traces))
+    return figures
 
 
 def _curve(reports: Sequence[ModelReport], column: str, faint: bool = False) -> list[Trace]:

@@ -1,4 +1,4 @@
-"""The parts of a page that are text: verdicts, tables, settings. All text is escaped."""
+"""The text of a page: verdicts, tables, settings. All text is escaped."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ Row = Sequence[str]
 
 
 def text(value: object) -> str:
-    """Return anything as text that a browser will not take for markup."""
+    """Return a value as escaped text."""
     return html.escape(str(value))
 
 
 def verdicts(reports: Sequence[ModelReport]) -> str:
-    """The verdict of every model, the comparison, and what to do about it."""
+    """Return the verdicts of all models, with a headline and remedies."""
     first = f'<p class="headline">{text(headline(reports))}</p>'
-    marks = {"good": "✓", "bad": "✗", "neutral": "•"}
+    symbols = {"good": "✓", "bad": "✗", "neutral": "•"}
     items = "".join(
         f'<li class="{r.tone}" data-model="{i}"><span class="mark" aria-hidden="true">'
-        f"{marks[r.tone]}</span> <b>{text(r.name)}</b>: {text(r.verdict)}."
-        f"{''.join(' ' + text(sentence) for sentence in r.found)}{_notes(r)}{_remedies(r)}</li>"
+        f"{symbols[r.tone]}</span> <b>{text(r.name)}</b>: {text(r.verdict)}."
+        f"{''.join(' ' + text(sentence) for sentence in r.findings)}{_notes(r)}{_remedies(r)}</li>"
         for i, r in enumerate(reports)
     )
     return (
@@ -34,9 +34,9 @@ def verdicts(reports: Sequence[ModelReport]) -> str:
 
 
 def headline(reports: Sequence[ModelReport]) -> str:
-    """One sentence that compares scores, or how far gradients reach, or the first that is said."""
+    """Return one sentence that compares scores or gradients, or else the first sentence."""
     scored = [(report.name, report.score) for report in reports if report.score is not None]
-    if len(scored) > 1 and len({(score.metric, score.part) for _, score in scored}) == 1:
+    if len(scored) > 1 and len({(score.metric, score.split) for _, score in scored}) == 1:
         return _ranked(scored)
     if scored:
         return "; ".join(f"{r.name}: {r.verdict}" for r in reports if r.score is not None) + "."
@@ -48,11 +48,13 @@ def headline(reports: Sequence[ModelReport]) -> str:
     if not flows and any(report.verdict for report in reports):
         return "; ".join(f"{r.name}: {r.verdict}" for r in reports if r.verdict) + "."
     if not flows:
-        said = [f"{r.name}: {found.sentence}" for r in reports for found in r.results.values()]
-        return said[0] if said else "Nothing was measured."
+        sentences = [
+            f"{r.name}: {result.sentence}" for r in reports for result in r.results.values()
+        ]
+        return sentences[0] if sentences else "Nothing was measured."
     if len(flows) == 1:
         return next(f"{r.name}: {r.verdict}." for r in reports if r.name == flows[0][0])
-    # A gradient that explodes reaches everything and is of no use: those come last.
+    # Exploding gradients reach all steps but are useless, so they come last.
     flows.sort(key=lambda pair: (pair[1].verdict == "explode", -pair[1].horizon / pair[1].length))
     name, best = flows[0]
     rest = "; ".join(
@@ -64,25 +66,26 @@ def headline(reports: Sequence[ModelReport]) -> str:
 
 
 def _ranked(scored: Sequence[tuple[str, Score]]) -> str:
-    """Return who scored best, the others, and a guess."""
+    """Return the best score, the other scores, and the naive baseline."""
     first = scored[0][1]
     ordered = sorted(scored, key=lambda pair: pair[1].value, reverse=first.higher_is_better)
-    (name, best), *others = ordered
-    parts = [f"{name}: {best.part} {best.metric.replace('_', ' ')} {best.shown}"]
-    parts += [f"{other} {score.shown}" for other, score in others[:4]]
-    if len(others) > 4:
-        parts.append(f"{len(others) - 4} more below")
+    (name, best), *rest = ordered
+    parts = [f"{name}: {best.split} {best.metric.replace('_', ' ')} {best.text}"]
+    parts += [f"{other} {score.text}" for other, score in rest[:4]]
+    if len(rest) > 4:
+        parts.append(f"{len(rest) - 4} more below")
     if first.chance is not None:
-        parts.append(f"a guess {first.format(first.chance)}")
+        parts.append(f"naive baseline {first.format(first.chance)}")
     return "; ".join(parts) + "."
 
 
 def _notes(report: ModelReport) -> str:
     if not report.notes:
         return ""
-    marks = {"good": "✓", "bad": "✗", "neutral": "!"}
+    symbols = {"good": "✓", "bad": "✗", "neutral": "!"}
     items = "".join(
-        f'<li class="{note.tone}"><span class="mark" aria-hidden="true">{marks[note.tone]}</span> '
+        f'<li class="{note.tone}"><span class="mark" aria-hidden="true">'
+        f"{symbols[note.tone]}</span> "
         f"{text(note.text[:1].upper() + note.text[1:])}.</li>"
         for note in report.notes
     )
@@ -94,7 +97,7 @@ def _remedies(report: ModelReport) -> str:
         return ""
     items = "".join(
         f"<li>{text(r.advice)}"
-        + (f": <code>{text(r.command)}</code>" if r.command else ".")
+        + (f": <code>{text(r.command or r.model)}</code>" if r.command or r.model else ".")
         + "</li>"
         for r in report.remedies
     )
@@ -102,7 +105,7 @@ def _remedies(report: ModelReport) -> str:
 
 
 def table(heading: Row, rows: Iterable[tuple[int, Row]]) -> str:
-    """Return a table; each row belongs to a model, so that it can be switched off."""
+    """Return a table; each row has the index of its model, so that it can be hidden."""
     head = "".join(f'<th scope="col">{text(h)}</th>' for h in heading)
     body = "".join(
         f'<tr data-model="{model}">'
@@ -120,45 +123,45 @@ def table(heading: Row, rows: Iterable[tuple[int, Row]]) -> str:
 
 
 def instrument(name: str, reports: Sequence[ModelReport]) -> str:
-    """What an instrument found as a table, one or several rows for each model."""
-    found = [(i, r, r.results[name]) for i, r in enumerate(reports) if name in r.results]
-    rows = [(i, (report.name, *row)) for i, report, result in found for row in result.rows]
+    """Return the table of an instrument, with one or several rows for each model."""
+    results = [(i, r, r.results[name]) for i, r in enumerate(reports) if name in r.results]
+    rows = [(i, (report.name, *row)) for i, report, result in results for row in result.rows]
     if not rows:
         return ""
-    first = found[0][2]
+    first = results[0][2]
     title = f"{first.layout.title}, in numbers"
     return _titled(f"table-{name}", title, table(("model", *first.columns), rows))
 
 
-def tried(reports: Sequence[ModelReport]) -> str:
-    """What was raced before a model was chosen, and what was left out."""
+def candidates(reports: Sequence[ModelReport]) -> str:
+    """Return the table of the models that were compared before one was chosen."""
     rows = [
         (
             index,
             (
-                str(one["model"]),
-                f"{one['score']:.4g}" if "score" in one else "–",
-                str(one["draws"]) if "score" in one else "–",
-                f"{one['valid']:.4g}" if "score" in one else "–",
-                f"{one['parameters']:,}" if "score" in one else "–",
-                f"{one['seconds']:.1f} s" if "score" in one else "–",
-                str(one.get("why_not", "")),
+                str(candidate["model"]),
+                f"{candidate['score']:.4g}" if "score" in candidate else "–",
+                str(candidate["draws"]) if "score" in candidate else "–",
+                f"{candidate['valid']:.4g}" if "score" in candidate else "–",
+                f"{candidate['parameters']:,}" if "score" in candidate else "–",
+                f"{candidate['seconds']:.1f} s" if "score" in candidate else "–",
+                str(candidate.get("why_not", "")),
             ),
         )
         for index, report in enumerate(reports)
-        for one in report.tried
+        for candidate in report.candidates
     ]
     if not rows:
         return ""
     heading = (
-        *("model", "on validation data", "drawn so often", "on the first draw"),
-        *("parameters", "time", "why it was not tried"),
+        *("model", "mean validation score", "validation splits", "first validation score"),
+        *("parameters", "time", "reason if left out"),
     )
-    return _titled("tried", "What was tried", table(heading, rows))
+    return _titled("tried", "Models compared", table(heading, rows))
 
 
 def left_out(reports: Sequence[ModelReport]) -> str:
-    """Which instruments have nothing to say about a model, and why, folded away."""
+    """Return the instruments that do not apply to a model, with reasons, folded."""
     rows = [
         (index, (report.name, name.replace("_", " "), why))
         for index, report in enumerate(reports)
@@ -166,12 +169,12 @@ def left_out(reports: Sequence[ModelReport]) -> str:
     ]
     if not rows:
         return ""
-    inner = table(("model", "instrument", "why not"), rows)
+    inner = table(("model", "instrument", "reason"), rows)
     return f"<details><summary>Not measured: {len(rows)}</summary>{inner}</details>"
 
 
 def settings(reports: Sequence[ModelReport]) -> str:
-    """Settings, versions and the command of every model, folded away."""
+    """Return settings, versions and the command of every model, folded."""
     parts = []
     for index, report in enumerate(reports):
         lines = [

@@ -1,4 +1,4 @@
-"""Trials of a task of pictures, drawn for people: rows of pictures, and the answer below."""
+"""Figures of trials of image tasks: rows of images with the answer below."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
+from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Split, Task
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial as it is drawn.
+    """One trial of a figure.
 
     Args:
-        rows: Its pictures, (height, width, 3) each with values from 0 to 1, row by row.
-        answer: What is right, or nothing where that is more pictures.
+        rows: Its images, (height, width, 3) each with values from 0 to 1, row by row.
+        answer: The correct answer; empty if the answer is an image.
     """
 
     rows: list[list[NDArray[Any]]]
@@ -28,46 +29,45 @@ class Trial:
 
 
 def some_trials(task: Task, count: int = 4, split: Split = "train") -> list[Trial]:
-    """Return the first trials of a part of a task, as pictures for people.
+    """Return the first trials of a split of a task.
 
     Args:
-        task: A task whose inputs are pictures.
-        count: How many.
-        split: Which part.
+        task: A task whose inputs are images.
+        count: Number of trials.
+        split: The split.
     """
     if task.input_kind != "pictures":
         raise OptionError(
-            explain(
-                type(task).__name__,
-                expected="a task of pictures",
-                got=f"one of {task.input_kind}",
-                remedy="'undamped list' shows all.",
-            )
+            f"{type(task).__name__} is not a task of images: its inputs are {task.input_kind}."
         )
     batch = task.batch(split, 0, count).expanded()
-    pictures = batch.inputs.float() / (1 if batch.inputs.is_floating_point() else 255)
-    shown = pictures.movedim(2, -1).numpy()
-    if shown.shape[-1] != 3:
-        shown = np.repeat(shown[..., :1], 3, axis=-1)
-    rows = task.rows or (len(shown),)
+    images = batch.inputs.float() / (1 if batch.inputs.is_floating_point() else 255)
+    arrays = images.movedim(2, -1).numpy()
+    if arrays.shape[-1] != 3:
+        arrays = np.repeat(arrays[..., :1], 3, axis=-1)
+    rows = optional.rows(task) or (len(arrays),)
     return [
-        Trial(list(_in_rows(shown[:, number], rows)), _named(task, batch.targets[number]))
-        for number in range(min(count, shown.shape[1]))
+        Trial(list(_in_rows(arrays[:, index], rows)), _answer_name(task, batch.targets[index]))
+        for index in range(min(count, arrays.shape[1]))
     ]
 
 
-def _in_rows(pictures: NDArray[Any], rows: tuple[int, ...]) -> Iterator[list[NDArray[Any]]]:
+def _in_rows(images: NDArray[Any], rows: tuple[int, ...]) -> Iterator[list[NDArray[Any]]]:
     start = 0
     for length in rows:
-        yield list(pictures[start : start + length])
+        yield list(images[start : start + length])
         start += length
 
 
-def _named(task: Task, answer: Tensor) -> str:
-    """Say a class in words; nothing of an answer that is more pictures."""
+def _answer_name(task: Task, answer: Tensor) -> str:
+    """Return the name of a class; empty for other answers."""
     if task.answer != "class":
         return ""
-    return task.answer_names[int(answer)] if task.answer_names else str(int(answer))
+    return (
+        optional.answer_names(task)[int(answer)]
+        if optional.answer_names(task)
+        else str(int(answer))
+    )
 
 
 def trials_figure(trials: list[Trial], title: str = "") -> Any:
@@ -75,7 +75,7 @@ def trials_figure(trials: list[Trial], title: str = "") -> Any:
 
     Args:
         trials: The trials, at least one.
-        title: What stands above.
+        title: Title of the figure.
     """
     from matplotlib.figure import Figure
 
@@ -96,12 +96,14 @@ def trials_figure(trials: list[Trial], title: str = "") -> Any:
 
 
 def mosaic(trial: Trial, gap: int = 2) -> NDArray[Any]:
-    """Return one picture of a trial: its rows below each other, on grey."""
+    """Return a trial as one image: its rows below each other, on grey."""
     height, width, _ = trial.rows[0][0].shape
     columns = max(len(row) for row in trial.rows)
-    whole = np.full((len(trial.rows) * (height + gap) + gap, columns * (width + gap) + gap, 3), 0.6)
+    canvas = np.full(
+        (len(trial.rows) * (height + gap) + gap, columns * (width + gap) + gap, 3), 0.6
+    )
     for y, row in enumerate(trial.rows):
-        for x, picture in enumerate(row):
+        for x, image in enumerate(row):
             top, left = gap + y * (height + gap), gap + x * (width + gap)
-            whole[top : top + height, left : left + width] = picture
-    return np.clip(whole, 0, 1)
+            canvas[top : top + height, left : left + width] = image
+    return np.clip(canvas, 0, 1)

@@ -1,6 +1,6 @@
-"""A live page on localhost while a run trains; it polls the run's curves and stops cleanly.
+"""A live page on localhost with the training curves of a run.
 
-Only this machine can reach it: the server listens on 127.0.0.1 and answers requests that name it.
+Only this machine can access it: the server listens on 127.0.0.1 and checks the host of requests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from undamped._base.errors import RunError, explain
+from undamped._base.errors import RunError
 from undamped.lab.report.page import plotly_program
 from undamped.lab.training.run import Run
 
@@ -29,7 +29,7 @@ class Watch:
 
     Args:
         path: The run folder; it may still be empty.
-        port: The port on localhost; 0 takes any free one.
+        port: The port on localhost; 0 selects a free one.
 
     Example:
         >>> with Watch("runs/copy-unicornn-1") as watch:
@@ -39,24 +39,14 @@ class Watch:
     def __init__(self, path: str | Path, *, port: int = 0) -> None:
         self.path = Path(path)
         if not self.path.is_dir():
-            raise RunError(
-                explain(
-                    str(self.path),
-                    expected="a run folder",
-                    got="no such folder",
-                    remedy="Start training first, or name its folder.",
-                )
-            )
+            raise RunError(f"No such run folder: {self.path}")
         try:
             self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
         except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or "not a port"
             raise RunError(
-                explain(
-                    f"port {port}",
-                    expected="a free port on localhost, from 1 to 65535",
-                    got=getattr(error, "strerror", None) or "another number",
-                    remedy="Take another one, or 0 for any.",
-                )
+                f"Cannot listen on port {port}: {reason}. "
+                "Choose a free port from 1 to 65535, or 0 for any."
             ) from None
         self._server.daemon_threads = True
         self._thread = threading.Thread(
@@ -66,11 +56,11 @@ class Watch:
 
     @property
     def url(self) -> str:
-        """Where to look."""
+        """The address of the page."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/"
 
     def stop(self) -> None:
-        """Stop serving; does nothing the second time."""
+        """Stop the server; a second call does nothing."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
@@ -83,7 +73,7 @@ class Watch:
         self.stop()
 
     def state(self) -> dict[str, Any]:
-        """Return what the page polls: status, title and the rows of the curves."""
+        """Return the data that the page polls: status, title and the rows of the curves."""
         run = Run(self.path)
         settings: dict[str, Any] = {}
         rows: list[dict[str, float]] = []
@@ -131,7 +121,7 @@ def _handler(watch: Watch) -> type[BaseHTTPRequestHandler]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            # Another site could point its own name at this address; then the name differs.
+            # DNS rebinding: another site could resolve its name to this address.
             name = self.headers.get("Host", "").rpartition(":")[0]
             if name not in ("127.0.0.1", "localhost") or self.path not in answers:
                 self.send_error(404)
@@ -147,6 +137,6 @@ def _handler(watch: Watch) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Keep the terminal for the progress bar."""
+            """Print nothing, because of the progress bar."""
 
     return Handler

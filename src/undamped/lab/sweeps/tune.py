@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from undamped._base.registry import models
-from undamped.lab.baselines.learns_at_once import LearnsAtOnce
+from undamped.lab.baselines.learns_at_once import ClosedFormModel
 from undamped.lab.sweeps.folder import SweepFolder
 from undamped.lab.sweeps.plan import Plan
 from undamped.lab.sweeps.sweep import Progress, sweep
 from undamped.lab.sweeps.trials import Trial, best_of
 from undamped.lab.tasks.task import Task
+from undamped.lab.training.recipes import recipe_of
 
 RATES = {"train.learning_rate": "3e-4..3e-2:log"}
 """What is looked for in every model that learns step by step."""
 
 
 def usual_space(model: str) -> dict[str, Any]:
-    """Return what is worth varying in a model: the learning rate, and what its cell names.
+    """Return what is worth varying in a model: the learning rate, and what its recipe names.
 
     Empty for models that learn in closed form, which choose for themselves.
 
@@ -27,10 +28,9 @@ def usual_space(model: str) -> dict[str, Any]:
         model: Its name.
     """
     member = models[model]
-    if isinstance(member, type) and issubclass(member, LearnsAtOnce):
+    if isinstance(member, type) and issubclass(member, ClosedFormModel):
         return {}
-    named: Mapping[str, Any] = getattr(getattr(member, "cell_class", member), "sweep_space", {})
-    return {**RATES, **named}
+    return {**RATES, **recipe_of(model).sweep_space}
 
 
 def tune(

@@ -7,8 +7,8 @@ from undamped.lab.tasks.adding import Adding as Adding
 from undamped.lab.tasks.breast_cancer import BreastCancer as BreastCancer
 from undamped.lab.tasks.characters import Characters as Characters
 from undamped.lab.tasks.copying import Copy as Copy
+from undamped.lab.tasks.copying import Denoise as Denoise
 from undamped.lab.tasks.copying import TransferCopy as TransferCopy
-from undamped.lab.tasks.denoise import Denoise as Denoise
 from undamped.lab.tasks.densities import PlanarDensity as PlanarDensity
 from undamped.lab.tasks.densities import PointCloud as PointCloud
 from undamped.lab.tasks.digits import NoisePaddedDigits as NoisePaddedDigits
@@ -40,7 +40,6 @@ from undamped.lab.tasks.physics.vortices import Vortices as Vortices
 from undamped.lab.tasks.picture_sequences import PictureSequences as PictureSequences
 from undamped.lab.tasks.points import Annuli as Annuli
 from undamped.lab.tasks.points import Spirals as Spirals
-from undamped.lab.tasks.psmnist import PermutedMNIST as PermutedMNIST
 from undamped.lab.tasks.ptb import PennTreebank as PennTreebank
 from undamped.lab.tasks.recordings import Recordings as Recordings
 from undamped.lab.tasks.relations.comparison import Comparison as Comparison
@@ -53,6 +52,7 @@ from undamped.lab.tasks.relations.rmts import RMTS3 as RMTS3
 from undamped.lab.tasks.relations.same_different import SameDifferent as SameDifferent
 from undamped.lab.tasks.relations.same_different import SameDifferent6 as SameDifferent6
 from undamped.lab.tasks.series import SeriesTask as SeriesTask
+from undamped.lab.tasks.smnist import PermutedMNIST as PermutedMNIST
 from undamped.lab.tasks.smnist import SequentialMNIST as SequentialMNIST
 from undamped.lab.tasks.task import Baseline as Baseline
 from undamped.lab.tasks.task import Batch as Batch

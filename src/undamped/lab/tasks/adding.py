@@ -58,7 +58,7 @@ class Adding(GeneratedTask):
     @property
     def chance(self) -> Chance:
         """The variance of a sum of two uniform numbers."""
-        return Chance(loss=1 / 6, metric=1 / 6, guess="always one")
+        return Chance(loss=1 / 6, metric=1 / 6, rule="always one")
 
     def harder(self) -> dict[str, Any]:
         """Longer sequences."""

@@ -77,7 +77,7 @@ class BreastCancer(ArrayTask):
         labels = self._data["test"][1].double()
         share = labels.mean().item()
         loss = -share * math.log(share) - (1 - share) * math.log(1 - share)
-        return Chance(loss=loss, metric=max(share, 1 - share), guess="always benign")
+        return Chance(loss=loss, metric=max(share, 1 - share), rule="always benign")
 
     def sequences(self, split: Split) -> int:
         """How many samples a split has."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped._base.errors import DataError, OptionError, explain
+from undamped._base.errors import DataError, OptionError, shortened
 from undamped._base.options import PositiveInt
 from undamped._base.registry import tasks
 from undamped.lab.tasks.task import Batch, Chance, Split, Task
@@ -38,7 +38,6 @@ class Characters(Task):
         T. Mikolov et al. Subword language modeling with neural networks, 2012.
     """
 
-    continues_text = True
     recipes: ClassVar = {
         "*": {"train": {"steps": 1000, "batch_size": 32, "clip": 1.0, "learning_rate": 0.002}}
     }
@@ -61,14 +60,7 @@ class Characters(Task):
         self.carries_state = file is not None
         self.text = text if file is None else _read(file)
         if len(self.text) < 2:
-            raise DataError(
-                explain(
-                    "characters",
-                    expected="a text of at least two characters",
-                    got=len(self.text),
-                    remedy="There is no next character to predict; give a longer text.",
-                )
-            )
+            raise DataError(f"The text must have at least two characters, got {len(self.text)}.")
         self.vocabulary = "".join(sorted(set(self.text)))
         self.input_size = self.output_size = len(self.vocabulary)
 
@@ -76,14 +68,9 @@ class Characters(Task):
         """Turn a text into the numbers of its characters."""
         unknown = sorted(set(text) - set(self.vocabulary))
         if unknown or not text:
+            problem = f"has unknown characters {''.join(unknown)!r}" if unknown else "is empty"
             raise OptionError(
-                explain(
-                    "text",
-                    expected=f"one or more of the {len(self.vocabulary)} characters of the "
-                    "training text",
-                    got=repr("".join(unknown)) if unknown else "nothing",
-                    remedy=f"Use only: {self.vocabulary!r}.",
-                )
+                f"The text {shortened(problem)}. Use only: {shortened(repr(self.vocabulary))}."
             )
         return torch.tensor([self.vocabulary.index(character) for character in text])
 
@@ -106,12 +93,8 @@ class Characters(Task):
         train = len(numbers) - 2 * held
         if train < 2:
             raise DataError(
-                explain(
-                    self.file,
-                    expected="a text of at least 6 characters",
-                    got=len(numbers),
-                    remedy="Training, validation and test each need two characters or more.",
-                )
+                f"{self.file} must have at least 6 characters, two for each split; got "
+                f"{len(numbers)}."
             )
         parts = numbers.split([train, held, held])
         return dict(zip(("train", "valid", "test"), parts, strict=True))
@@ -144,7 +127,7 @@ class Characters(Task):
         scores = (frequency + 1).log()  # one more of each: the test may hold a character anew
         answers = self._parts["test"][1:]
         loss = F.cross_entropy(scores.expand(len(answers), -1), answers).item()
-        return Chance(loss=loss, metric=loss / math.log(2), guess="character frequencies")
+        return Chance(loss=loss, metric=loss / math.log(2), rule="character frequencies")
 
     def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, int]:
         """Bits and characters."""
@@ -159,11 +142,11 @@ def _read(file: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        remedy, got = "Check the path.", "no such file"
+        problem = f"No such file: {file}"
     except IsADirectoryError:
-        remedy, got = "Name one file in it.", "a folder"
+        problem = f"{file} is a folder, expected a text file."
     except PermissionError:
-        remedy, got = "Change its permissions.", "a file that may not be read"
+        problem = f"{file} cannot be read: permission denied."
     except UnicodeDecodeError:
-        remedy, got = "Convert it to UTF-8.", "a file that is not UTF-8 text"
-    raise DataError(explain(file, expected="a UTF-8 text file", got=got, remedy=remedy))
+        problem = f"{file} is not UTF-8 text."
+    raise DataError(problem)

@@ -1,4 +1,4 @@
-"""Noise-padded digits: real handwriting first, a long stretch of noise after it."""
+"""Noise-padded digits: a handwritten digit, followed by many steps of noise."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ ROWS = 8
 
 @tasks.register("digits")
 class NoisePaddedDigits(ArrayTask):
-    """Read a handwritten digit, sit through noise, then say which digit it was.
+    """Read a handwritten digit, then noise, then classify the digit.
 
     The 1,797 digits of 8 × 8 pixels that scikit-learn ships are read row by row, eight steps of
-    eight pixels scaled to [0, 1]; noise fills the sequence up to `length`. It is built as the
-    noise-padded CIFAR-10 task is: one noise sequence, drawn once, is shared by all samples.
+    eight pixels scaled to [0, 1]; noise fills the sequence up to `length`. As in the noise-padded
+    CIFAR-10 task, one noise sequence is shared by all samples.
     Splits are stratified by class: 1,257 to train, 270 each to validate and to test.
 
     Args:
         length: Steps of a sequence, the eight rows included.
         noise: Distribution of the noise: standard normal, as the published program has it, or
             uniform on [0, 1), as the paper's text says.
-        fresh_noise: Whether every sample gets noise of its own, drawn anew in each pass.
-        split_seed: Which of the possible splits to use.
-        seed: Where noise and order come from.
+        fresh_noise: Whether every sample has its own noise, different in each epoch.
+        split_seed: Seed of the split.
+        seed: Seed of noise and order.
 
     Reference:
         E. Alpaydin, C. Kaynak. Optical recognition of handwritten digits. UCI, 1998. Padding
         after B. Chang et al. AntisymmetricRNN. ICLR, 2019.
     """
 
-    # Chosen on the validation part alone; docs/results.md names the commands.
+    # Chosen on the validation split; docs/results.md names the commands.
     recipes: ClassVar = {
         "*": {
             "model": {"hidden_size": 64},
@@ -101,26 +101,26 @@ class NoisePaddedDigits(ArrayTask):
         return draw(self.length - ROWS, size, ROWS, generator=generator)
 
     def harder(self) -> dict[str, Any]:
-        """More noise behind the digit."""
+        """Return a longer sequence."""
         return {"length": max(1000, 2 * self.length)}
 
     @property
     def chance(self) -> Chance:
-        """One class in ten, by the commonest class of the test part."""
+        """The loss of equal probabilities, and the accuracy of the commonest test class."""
         labels = self._data["test"][1]
-        share = torch.bincount(labels, minlength=10).max().item() / len(labels)
-        return Chance(loss=math.log(10), metric=share, guess="always the commonest digit")
+        frequency = torch.bincount(labels, minlength=10).max().item() / len(labels)
+        return Chance(loss=math.log(10), metric=frequency, rule="always the commonest digit")
 
     def sequences(self, split: Split) -> int:
-        """How many digits a split has."""
+        """Return the number of digits of a split."""
         return len(self._data[split][1])
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Pad the chosen digits with noise."""
+        """Return the chosen digits, followed by noise."""
         images, labels = self._data[split]
         rows = images[index].transpose(0, 1)
         if self.fresh_noise and split != "train":
-            # Of the whole part, so that batches of any size hold the same sequences.
+            # For the whole split, so that batches of any size have the same sequences.
             every = self._draw_noise(self.sequences(split), self.generator(split, 0))
             noise = every[:, index]
         elif self.fresh_noise:

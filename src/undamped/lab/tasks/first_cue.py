@@ -65,7 +65,7 @@ class FirstCue(GeneratedTask):
     @property
     def chance(self) -> Chance:
         """Half of the recordings are of each class."""
-        return Chance(loss=math.log(2), metric=0.5, guess="either class")
+        return Chance(loss=math.log(2), metric=0.5, rule="either class")
 
     def harder(self) -> dict[str, Any]:
         """More bursts that do not matter."""

@@ -1,7 +1,10 @@
-"""Pictures as wholes: MNIST, Fashion-MNIST and CIFAR-10 for models that read them at once."""
+"""Tasks of labelled images: the base class, and images that a model sees as a whole."""
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -9,16 +12,76 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.registry import tasks
 from undamped.lab.data.published.cache import folder
 from undamped.lab.data.published.formats.images import Images, read_cifar10, read_idx_folder
-from undamped.lab.tasks.labelled_pictures import LabelledPictures
-from undamped.lab.tasks.task import Batch, Split
+from undamped.lab.tasks.task import ArrayTask, Batch, Chance, Split
 
 
-class PictureTask(LabelledPictures):
+class LabelledImages(ArrayTask):
+    """Published images of ten classes, some of the training ones held out for validation.
+
+    Args:
+        validation: How many training images are held out for validation.
+        split_seed: Seed of the choice of validation images.
+        training: How many training images are used; 0 for all.
+        seed: Seed of the order of training.
+    """
+
+    output_size = 10
+
+    def __init__(self, validation: int, split_seed: int, seed: int, training: int = 0) -> None:
+        super().__init__(seed)
+        self.validation, self.split_seed, self.training = validation, split_seed, training
+
+    @abstractmethod
+    def read(self) -> Images:
+        """Read all images."""
+
+    @abstractmethod
+    def arrange(self, images: np.ndarray) -> np.ndarray:
+        """Return images in the layout in which they are stored."""
+
+    @cached_property
+    def _data(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """Bytes and classes of each split."""
+        images = self.read()
+        total = len(images.train)
+        if self.validation >= total:
+            raise OptionError(
+                f"validation must be less than the {total:,} training images, got "
+                f"{self.validation}."
+            )
+        order = np.random.default_rng(self.split_seed).permutation(total)
+        valid, train = np.sort(order[: self.validation]), np.sort(order[self.validation :])
+        if self.training:
+            train = train[: self.training]
+        data = {
+            "valid": (images.train[valid], images.train_labels[valid]),
+            "train": (images.train[train], images.train_labels[train]),
+            "test": (images.test, images.test_labels),
+        }
+        # Copies, since arrays that are read from a file are not writable.
+        return {
+            name: (torch.tensor(self.arrange(pixels)), torch.tensor(labels))
+            for name, (pixels, labels) in data.items()
+        }
+
+    @property
+    def chance(self) -> Chance:
+        """The loss of equal probabilities, and the accuracy of the commonest test class."""
+        labels = self._data["test"][1]
+        frequency = torch.bincount(labels, minlength=10).max().item() / len(labels)
+        return Chance(loss=math.log(10), metric=frequency, rule="always the commonest class")
+
+    def sequences(self, split: Split) -> int:
+        """Return the number of images of a split."""
+        return len(self._data[split][1])
+
+
+class ImageTask(LabelledImages):
     """Pictures with ten classes, given as vectors: colour after colour, row after row."""
 
     recipes: ClassVar = {
@@ -40,41 +103,34 @@ class PictureTask(LabelledPictures):
     ) -> None:
         super().__init__(validation, split_seed, seed, training)
         if self.side % pool:
-            raise OptionError(
-                explain(
-                    "pool",
-                    expected=f"a divisor of {self.side}",
-                    got=pool,
-                    remedy="2 halves the sides of the pictures.",
-                )
-            )
+            raise OptionError(f"pool must be a divisor of {self.side}, got {pool}.")
         self.pool = pool
         self.input_size = self.colours * (self.side // pool) ** 2
 
-    def laid_out(self, pictures: np.ndarray) -> np.ndarray:
-        """Lay pictures out as (pictures, colours, rows, columns)."""
-        return pictures.reshape(-1, self.colours, self.side, self.side)
+    def arrange(self, images: np.ndarray) -> np.ndarray:
+        """Return images as (images, colours, rows, columns)."""
+        return images.reshape(-1, self.colours, self.side, self.side)
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Return the chosen pictures with pixels in [0, 1], (batch, numbers)."""
-        pictures, labels = self._data[split]
-        pixels = pictures[index].float() / 255
+        """Return the chosen images with pixels in [0, 1], (batch, numbers)."""
+        images, labels = self._data[split]
+        pixels = images[index].float() / 255
         if self.pool > 1:
             pixels = avg_pool2d(pixels, self.pool)
         return Batch(pixels.flatten(1), labels[index])
 
 
 @tasks.register("mnist-images")
-class MNISTImages(PictureTask):
-    """See the picture of a digit as a whole, and say which digit it is.
+class MNISTImages(ImageTask):
+    """Classify the image of a digit, given as a whole.
 
     Args:
         images: The handwritten digits of MNIST, or the clothes of Fashion-MNIST.
-        training: How many of the training pictures to use; 0 for all.
-        validation: How many training pictures are kept for validation.
-        pool: Squares of so many pixels a side are averaged; 2 makes 14 × 14 of 28 × 28.
-        split_seed: Which of the training pictures are kept.
-        seed: Where the order of training comes from.
+        training: How many training images are used; 0 for all.
+        validation: How many training images are held out for validation.
+        pool: Side of the squares of pixels that are averaged; 2 makes 14 × 14 of 28 × 28.
+        split_seed: Seed of the choice of validation images.
+        seed: Seed of the order of training.
 
     Example:
         >>> build("mnist-images", training=2560, pool=2)
@@ -105,15 +161,15 @@ class MNISTImages(PictureTask):
 
 
 @tasks.register("cifar10-images")
-class CIFAR10Images(PictureTask):
-    """See a small coloured picture as a whole, and say what is on it.
+class CIFAR10Images(ImageTask):
+    """Classify a small colour image, given as a whole.
 
     Args:
-        training: How many of the training pictures to use; 0 for all.
-        validation: How many training pictures are kept for validation.
-        pool: Squares of so many pixels a side are averaged.
-        split_seed: Which of the training pictures are kept.
-        seed: Where the order of training comes from.
+        training: How many training images are used; 0 for all.
+        validation: How many training images are held out for validation.
+        pool: Side of the squares of pixels that are averaged.
+        split_seed: Seed of the choice of validation images.
+        seed: Seed of the order of training.
 
     Example:
         >>> build("cifar10-images", training=5000)

@@ -135,7 +135,7 @@ class IMDB(ArrayTask):
         train, test = self._data["train"][1], self._data["test"][1]
         likely = int(train.double().mean() >= 0.5)
         right = (test == likely).double().mean().item()
-        return Chance(loss=math.log(2), metric=right, guess="always the commoner class")
+        return Chance(loss=math.log(2), metric=right, rule="always the commoner class")
 
     def sequences(self, split: Split) -> int:
         """How many reviews a split has."""

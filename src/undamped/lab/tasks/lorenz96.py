@@ -102,7 +102,7 @@ class Lorenz96(ArrayTask):
         answers = self._data["test"][self.ahead :].double()
         loss = (answers - mean).square().mean().item()
         error = math.sqrt(loss / answers.square().mean().item())
-        return Chance(loss=loss, metric=error, guess="always the mean state")
+        return Chance(loss=loss, metric=error, rule="always the mean state")
 
     def sequences(self, split: Split) -> int:
         """How many trajectories a split has."""

@@ -1,4 +1,4 @@
-"""Noise-padded CIFAR-10: a photograph first, 968 steps of noise after it."""
+"""Noise-padded CIFAR-10: a photograph, followed by 968 steps of noise."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from undamped._base.options import NonNegativeInt, PositiveInt, Range
 from undamped._base.registry import tasks
 from undamped.lab.data.published.cache import folder
 from undamped.lab.data.published.formats.images import CIFAR_SIDE, Images, read_cifar10
-from undamped.lab.tasks.labelled_pictures import LabelledPictures
+from undamped.lab.tasks.images import LabelledImages
 from undamped.lab.tasks.task import Batch, Split
 
 FEATURES = 3 * CIFAR_SIDE
 
 
 @tasks.register("noise-cifar")
-class NoisePaddedCIFAR10(LabelledPictures):
-    """Read a photograph row by row, sit through noise, then say what was on it.
+class NoisePaddedCIFAR10(LabelledImages):
+    """Read a photograph row by row, then noise, then classify the photograph.
 
-    Each of the first 32 steps has one row of the picture: 32 red, 32 green and 32 blue values
+    Each of the first 32 steps has one row of the image: 32 red, 32 green and 32 blue values
     in [0, 1]. Standard normal noise fills the remaining 968 steps. As in the published programs
-    it is one noise sequence, drawn once and shared by all pictures, passes and parts.
+    it is one noise sequence, shared by all images, epochs and splits.
 
     Args:
         length: Steps of a sequence, the 32 rows included.
-        noise_seed: Where the one noise sequence comes from.
-        validation: How many training pictures are kept for validation: 2,000 in the program of
+        noise_seed: Seed of the noise sequence.
+        validation: How many training images are held out for validation: 2,000 in the program of
             UnICORNN, 3,000 in that of coRNN.
-        split_seed: Which of the training pictures those are.
-        seed: Where the order of training comes from.
+        split_seed: Seed of the choice of validation images.
+        seed: Seed of the order of training.
 
     Example:
         >>> build("noise-cifar", length=500)
@@ -76,9 +76,9 @@ class NoisePaddedCIFAR10(LabelledPictures):
         """Read the photographs."""
         return read_cifar10(folder("cifar10"))
 
-    def laid_out(self, pictures: np.ndarray) -> np.ndarray:
-        """Put the three colours of a row beside each other: (pictures, rows, 96)."""
-        return pictures.transpose(0, 2, 1, 3).reshape(len(pictures), CIFAR_SIDE, FEATURES)
+    def arrange(self, images: np.ndarray) -> np.ndarray:
+        """Return images with the three colours of a row side by side: (images, rows, 96)."""
+        return images.transpose(0, 2, 1, 3).reshape(len(images), CIFAR_SIDE, FEATURES)
 
     @cached_property
     def _noise(self) -> Tensor:
@@ -86,8 +86,8 @@ class NoisePaddedCIFAR10(LabelledPictures):
         return torch.randn(self.length - CIFAR_SIDE, 1, FEATURES, generator=generator)
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Pad the rows of the chosen pictures with noise."""
-        pictures, labels = self._data[split]
-        rows = pictures[index].transpose(0, 1).float() / 255
+        """Return the rows of the chosen images, followed by noise."""
+        images, labels = self._data[split]
+        rows = images[index].transpose(0, 1).float() / 255
         noise = self._noise.expand(-1, len(index), -1)
         return Batch(torch.cat([rows, noise]), labels[index])

@@ -26,7 +26,7 @@ class PointTask(GeneratedTask):
     @property
     def chance(self) -> Chance:
         """Either class is as likely."""
-        return Chance(loss=math.log(2), metric=0.5, guess="either")
+        return Chance(loss=math.log(2), metric=0.5, rule="either")
 
 
 @tasks.register("annuli")

@@ -1,4 +1,8 @@
-"""Learning from recordings: one answer per series, one per step, or the values to come."""
+"""Learning from recordings: one answer per series, one per step, or the values to come.
+
+A task is composed of pure steps: recordings are cut into windows, windows are split, and a
+preparation is fitted on the training split.
+"""
 
 from __future__ import annotations
 
@@ -14,53 +18,38 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from undamped._base.checked import checked
-from undamped._base.errors import OptionError, explain
 from undamped._base.options import NonNegativeInt
-from undamped.lab.data.recordings import splits
 from undamped.lab.data.recordings.bands import LEVELS
-from undamped.lab.data.recordings.on_disk import let_go
+from undamped.lab.data.recordings.labels import sorted_labels
+from undamped.lab.data.recordings.on_disk import release
 from undamped.lab.data.recordings.options import SeriesOptions
-from undamped.lab.data.recordings.preparation import (
-    Kind,
-    Preparation,
-    sorted_labels,
-)
+from undamped.lab.data.recordings.preparation import Kind, Preparation
 from undamped.lab.data.recordings.series import SeriesSet
-from undamped.lab.tasks.series_alarm import wanted_alarm
-from undamped.lab.tasks.series_chance import NO_ANSWER, class_counts, series_chance
-from undamped.lab.tasks.series_choices import (
-    LONG_PAST,
-    irregular,
-    kind_of,
-    labelled,
-    long_enough,
-    without_stamps,
-)
 from undamped.lab.tasks.series_defaults import suggest
-from undamped.lab.tasks.series_draws import dealt_anew, validated_earlier
-from undamped.lab.tasks.series_forecast import (
-    check_horizon,
-    check_quantiles,
-    check_varies,
-    forecast_of,
-    middle_answer,
+from undamped.lab.tasks.series_forecast import check_varies, forecast_contract
+from undamped.lab.tasks.series_scores import (
+    NO_ANSWER,
+    alarm_target,
+    balanced_weights,
+    median_prediction,
     pinball,
-    plan_forecast,
+    series_chance,
 )
-from undamped.lab.tasks.series_notes import preparation_notes, split_notes
+from undamped.lab.tasks.series_split import SeriesSplit, resplit, split_windows
 from undamped.lab.tasks.series_tensors import IN_MEMORY, SeriesTensors
+from undamped.lab.tasks.series_windows import Windows, cut
 from undamped.lab.tasks.task import ArrayTask, Batch, Chance, Clock, Settings, Split, TaskShape
 
 
 class SeriesTask(ArrayTask):
     """Answer questions about recordings of equal or unequal length.
 
-    The set is split honestly, prepared with what the training part alone tells, and served in
-    padded batches with the true lengths beside them; padding carries no loss and no score.
+    Recordings are split without leaks, prepared with statistics of the training split alone, and
+    served in padded batches with their lengths; padding enters neither loss nor score.
 
     Args:
         series_set: The recordings.
-        seed: Where the order of the batches comes from.
+        seed: Seed of the order of the batches.
 
     Example:
         >>> import numpy as np
@@ -72,9 +61,12 @@ class SeriesTask(ArrayTask):
     """
 
     tensors_class: ClassVar[type[SeriesTensors]] = SeriesTensors
-    """How series become tensors."""
+    """The class that makes tensors of series."""
+    class_weights: tuple[float, ...] = ()
+    """The weight of each class in loss and score; empty where all weigh the same."""
+    _steps_ahead: int = 0
     band_levels: ClassVar[tuple[float, ...]] = LEVELS
-    """The quantiles of bands around forecasts, where nobody asked for others."""
+    """The default quantiles of prediction bands of forecasts."""
 
     @checked
     def __init__(
@@ -85,153 +77,39 @@ class SeriesTask(ArrayTask):
         **options: Unpack[SeriesOptions],
     ) -> None:
         super().__init__(seed)
-        asked: Any = options  # complete and converted
-        self._said: list[str] = list(series_set.notes)
-        self.kind: Kind = kind_of(series_set, asked["kind"], asked["horizon"], self._said)
-        self.horizon: int | None = asked["horizon"] if self.kind == "forecast" else None
-        series_set = labelled(series_set, self.kind, self._said)
-        stamps = self._stamped(series_set, asked["stamps"])
-        asked = self._planned(series_set, asked, stamps)
-        self.quantiles = check_quantiles(asked["quantiles"], stamps)
-        self.recordings = series_set
-        """What was read, before it was cut into windows."""
-        self.series_set, window = self._cut(series_set, asked["window"], asked["stride"])
-        self.parts, self.split_record = self._split(asked)
-        self.preparation = self._fit_preparation(asked, stamps, window)
-        self._said += preparation_notes(self.recordings, self.preparation, asked["standardise"])
-        self._answer_as_prepared(asked["standardise"])
-        if asked["weights"] == "balanced":
-            self._weigh_classes()
-        self.alarm = wanted_alarm(asked, self.series_set, self.preparation, self.parts)
-        self._tensors = self.tensors_class(
-            self.series_set, series_set, self.preparation, self.horizon or 0
-        )
+        complete = cast(dict[str, Any], options)  # `checked` fills in the defaults
+        windows = cut(series_set, complete)
+        split = split_windows(windows, complete)
+        preparation, notes = fit_preparation(windows, split, complete)
+        self.series_set, self.recordings = windows.series_set, windows.recordings
+        self.kind: Kind = windows.kind
+        self.horizon, self.season = windows.horizon, windows.season
+        self.quantiles, self.too_short = windows.quantiles, windows.too_short
+        self.parts, self.split_record = split.parts, split.record
+        self.preparation = preparation
+        self._notes = [*windows.notes, *split.notes, *notes]
+        self._describe_answer(complete["standardise"])
+        if complete["weights"] == "balanced":
+            self.class_weights = balanced_weights(self.series_set, preparation, self.parts["train"])
+            self.metric = "weighted_accuracy"
+            self._notes.append("Classes have equal weight, however many series they have.")
+        self.alarm = alarm_target(complete, self.series_set, preparation, self.parts)
+        self._tensors = self._make_tensors()
         self.stays_on_disk = self.series_set.on_disk and self.series_set.nbytes > IN_MEMORY
 
-    def _planned(
-        self, series_set: SeriesSet, options: Mapping[str, Any], stamps: bool
-    ) -> dict[str, Any]:
-        """Return the options; of a forecast with window, stride and shares for its parts."""
-        if self.horizon is None:
-            for name in ("season", "quantiles"):
-                if options[name] is not None:
-                    raise OptionError(
-                        explain(
-                            name,
-                            expected="a horizon beside it, since it is about values to come",
-                            got="none",
-                            remedy="Give horizon=, or leave it out.",
-                        )
-                    )
-            self.season = 1
-            return dict(options)
-        check_horizon(series_set, self.horizon)
-        if stamps and options["window"] is None and not _long(series_set):
-            self.season = 1
-            return dict(options)  # whole series are read
-        plan = plan_forecast(series_set, options, self.horizon, stamps)
-        self.season, self.too_short = plan.season, plan.too_short
-        self._said += plan.notes
-        own = {"window": plan.window, "stride": plan.stride, "fractions": plan.fractions}
-        return {**options, **own}
-
-    def _cut(
-        self, series_set: SeriesSet, window: int | None, stride: int | None
-    ) -> tuple[SeriesSet, int | None]:
-        """Return what a model answers about, whole series or windows, and how long a window is."""
-        if self.horizon is not None and window is None:
-            self._say(f"All of a series but its last {self.horizon} steps goes in.")
-            return long_enough(series_set, self.horizon + 1, self._said), None
-        if self.horizon is not None and window is not None:
-            cut = series_set.windows(window + self.horizon, stride or 1)
-            self._say(f"{len(cut):,} windows: {window} steps in, {self.horizon} to come.")
-            short = int((series_set.lengths < window + self.horizon).sum())
-            if short:
-                self._say(f"{short:,} series are shorter than a window and are left out.")
-            return cut, window
-        if window is not None:
-            cut = series_set.windows(window, stride or window)
-            self._say(f"{len(cut):,} windows of {window} steps.")
-            return cut, window
-        return series_set, None
-
-    def _split(self, asked: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return which series are in which part, and what a run remembers of it."""
-        by, why = asked["split"], "as asked"
-        fractions, gap, seed = asked["fractions"], asked["gap"], asked["split_seed"]
-        if asked["held_out"] is not None:
-            self._refuse_other_splits(by)
-            by, why = "group", f"{asked['held_out']} is held out for the test"
-            parts = splits.hold_out(
-                self.series_set, asked["held_out"], fractions=fractions, seed=seed
-            )
-        else:
-            if by == "auto":
-                by, why = splits.choose(self.series_set, self.kind)
-            parts = splits.split(
-                self.series_set,
-                fractions=fractions,
-                by=by,
-                gap=gap,
-                seed=seed,
-                ahead=self.horizon or 0,
-            )
-        self._said += split_notes(self.series_set, parts, by, why)
-        return parts, {
-            "by": by,
-            "fractions": [float(f) for f in fractions],
-            "gap": gap,
-            "seed": seed,
-            "sizes": {name: len(index) for name, index in parts.items()},
-            "hash": splits.hash_of(parts),
-        }
-
-    @staticmethod
-    def _refuse_other_splits(by: str) -> None:
-        if by not in ("auto", "group"):
-            raise OptionError(
-                explain(
-                    "held_out",
-                    expected="a split by group",
-                    got=f"split={by}",
-                    remedy="Leave split out, or give split=group.",
-                )
-            )
-
-    def _fit_preparation(
-        self, asked: Mapping[str, Any], stamps: bool, window: int | None
-    ) -> Preparation:
-        """Return what the training part alone tells about channels, gaps and answers."""
-        missing = asked["missing"]
-        if missing == "auto":
-            missing = "mask" if stamps and _has_gaps(self.series_set) else "interpolate"
-        stepwise = self.kind in ("steps", "classification")
-        training = self.series_set.take(self.parts["train"])
-        if self.kind == "forecast":
-            constant = check_varies(training, asked["forecast"])
-            if constant:
-                self._say(f"Constant in the training part, and predicted: {', '.join(constant)}.")
-        return Preparation.fit(
-            training,
-            kind=self.kind,
-            missing=missing,
-            standardise=asked["standardise"],
-            stamps=stamps,
-            classes=sorted_labels(self.series_set.targets) if stepwise else None,
-            horizon=asked["horizon"] or 0,
-            forecast=asked["forecast"],
-            window=window,
-            quantiles=self.quantiles,
+    def _make_tensors(self, whole_past: bool = False) -> SeriesTensors:
+        return self.tensors_class(
+            self.series_set, self.recordings, self.preparation, self.horizon or 0, whole_past
         )
 
-    def _answer_as_prepared(self, standardise: bool) -> None:
-        """Tell models and instruments which answers are wanted, as the preparation makes them."""
+    def _describe_answer(self, standardise: bool) -> None:
+        """Set sizes, readout, kind of answer and metric as the preparation determines them."""
         prepared = self.preparation
         self.input_size = prepared.input_size
         self.output_size = prepared.output_size
         self.readout = prepared.readout
         self.needs = prepared.needs
-        if prepared.stamps:
+        if prepared.timestamps:
             self.clock = Clock(gap=1.0, span=prepared.span)
         self.counts_classes = prepared.classes is not None
         self.answer = "class" if self.counts_classes else "number"
@@ -241,41 +119,25 @@ class SeriesTask(ArrayTask):
         if prepared.at_times:
             self.answer = "trajectory"
         elif self.horizon is not None:
-            self.steps_ahead = self.horizon
+            self._steps_ahead = self.horizon
         self.metric = "accuracy" if self.counts_classes else "mae" if self.quantiles else "rmse"
         self.higher_is_better = self.counts_classes
-
-    def _weigh_classes(self) -> None:
-        """Let every class weigh alike in the training part; the mean weight there is 1."""
-        if not self.counts_classes:
-            raise OptionError(
-                explain(
-                    "weights",
-                    expected="'equal' where answers are numbers",
-                    got="'balanced'",
-                    remedy="Leave it out; classes can be weighed, numbers cannot.",
-                )
-            )
-        counts = class_counts(self.series_set, self.preparation, self.parts["train"])
-        met = max(1, int((counts > 0).sum()))
-        self.class_weights = tuple(
-            float(counts.sum() / (met * count)) if count else 1.0 for count in counts
-        )
-        self.metric = "weighted_accuracy"
-        self._say("Classes weigh alike, however many series they have.")
 
     @property
     def task_shape(self) -> TaskShape:
         """What a model has to know about the task."""
-        return replace(super().task_shape, forecast=forecast_of(self.preparation, self.season))
+        return replace(
+            super().task_shape,
+            horizon=self._steps_ahead,
+            class_weights=self.class_weights,
+            forecast=forecast_contract(self.preparation, self.season),
+        )
 
     def with_whole_past(self) -> SeriesTask:
-        """Return the task with all that was before a forecast as its input, and not a window."""
-        again = copy.copy(self)
-        again._tensors = self.tensors_class(
-            self.series_set, self.recordings, self.preparation, self.horizon or 0, whole_past=True
-        )
-        return again
+        """Return the task with all values before a forecast as input, not only a window."""
+        task = copy.copy(self)
+        task._tensors = self._make_tensors(whole_past=True)
+        return task
 
     def suggest(self, model: str) -> Settings:
         """Choose size, rate and budget from the length and number of the series."""
@@ -283,32 +145,16 @@ class SeriesTask(ArrayTask):
         typical = int(np.median(lengths))
         return suggest(typical, len(lengths), self.input_size, self.kind, model)
 
-    def _stamped(self, series_set: SeriesSet, asked: bool | None) -> bool:
-        """Return whether models are told the time stamps, and say so where nobody did."""
-        if asked is not None:
-            if asked and series_set.times is None:
-                raise without_stamps(series_set)
-            return asked
-        found = irregular(series_set)
-        if found:
-            self._say("Time stamps are irregular: models are told them.")
-        return found
-
-    # Saying aloud
-
-    def _say(self, sentence: str) -> None:
-        self._said.append(sentence)
-
     def notes(self) -> list[str]:
-        """Say what was done to the data."""
+        """Return sentences about what was done to the data."""
         return [
             f"{self.recordings.source}: {self.recordings.describe()}.",
-            *self._said,
+            *self._notes,
             *(f"Warning: {sentence}" for sentence in self.series_set.warnings),
         ]
 
     def record(self) -> dict[str, Any]:
-        """What a run has to remember."""
+        """Return preparation, split and notes for run.json."""
         return {
             "preparation": self.preparation.to_dict(),
             "split": self.split_record,
@@ -318,55 +164,41 @@ class SeriesTask(ArrayTask):
         }
 
     def describe(self) -> str:
-        """Say in one line what a model is asked to do."""
-        asked = {
-            "classification": f"tell {self.output_size} classes apart",
-            "regression": "say a number",
-            "steps": f"tell {self.output_size} classes apart at every step",
-            "step-regression": "say a number at every step",
-            "forecast": f"say the next {self.horizon} values",
+        """Return the question in one line."""
+        questions = {
+            "classification": f"classify series into {self.output_size} classes",
+            "regression": "predict a number per series",
+            "steps": f"classify every step into {self.output_size} classes",
+            "step-regression": "predict a number at every step",
+            "forecast": f"forecast the next {self.horizon} values",
         }
-        return f"{Path(self.series_set.source).name}: {asked[self.kind]}."
+        return f"{Path(self.series_set.source).name}: {questions[self.kind]}."
 
     # Batches
 
     def sequences(self, split: Split) -> int:
-        """How many series a part has; without a validation part, training is looked at instead."""
+        """Return how many series a split has; an empty validation split means that of training."""
         return len(self._members(split))
 
     @property
     def validates_on_training(self) -> bool:
-        """Whether there is no validation part."""
+        """Whether there is no validation split."""
         return not len(self.parts["valid"])
 
     def redrawn(self, number: int) -> SeriesTask | None:
-        """Return the task with training and validation series dealt anew.
+        """Return the task with other training and validation series, or None; see `resplit`.
 
-        Where the past comes first, a forecast is validated on an earlier stretch and learns from
-        what was before that; other questions have one validation part. So has a source that says
-        what to validate on. Preparation stays as it is: what it knows of channels came without
-        answers.
+        The preparation stays as it is: its statistics of channels do not depend on targets.
 
         Args:
-            number: Which of the possible draws.
+            number: Which of the possible splits.
         """
-        ours, given = self.parts, self.series_set.parts
-        published = given is not None and "valid" in given
-        if published or not len(ours["valid"]):
+        parts = resplit(self.series_set, self.parts, self.split_record, number, self.horizon)
+        if parts is None:
             return None
-        if self.split_record["by"] != "time":
-            dealt = dealt_anew(self.series_set, ours, number)
-        elif self.horizon is not None:
-            dealt = validated_earlier(
-                self.series_set, ours, number, self.split_record, self.horizon
-            )
-        else:
-            return None
-        if dealt is None:
-            return None
-        again = copy.copy(self)
-        again.parts = {**ours, **dealt}
-        return again
+        task = copy.copy(self)
+        task.parts = {**self.parts, **parts}
+        return task
 
     def _members(self, split: Split) -> np.ndarray:
         if split == "valid" and not len(self.parts["valid"]):
@@ -374,37 +206,37 @@ class SeriesTask(ArrayTask):
         return self.parts[split]
 
     def order(self, epoch: int, size: int) -> Tensor:
-        """Return a shuffled order in which series of like length come together."""
+        """Return a shuffled order in which a batch has series of similar length."""
         shuffled = super().order(epoch, size)
         lengths = self.series_set.lengths[self._members("train")]
         if lengths.min() == lengths.max():
             return shuffled
         steps = torch.from_numpy(lengths)[shuffled]
-        # Sorted only within a stretch of eight batches, so that batches still differ by pass.
-        stretch = torch.arange(len(shuffled)) // (8 * size)
-        near = shuffled[np.lexsort((steps.numpy(), stretch.numpy()))]
-        whole = len(near) // size
-        batches = near[: whole * size].view(whole, size)
-        mixed = batches[torch.randperm(whole, generator=self.generator("train", epoch, part=2))]
-        return torch.cat([mixed.flatten(), near[whole * size :]])
+        # Sorted only within segments of eight batches, so that batches still differ by pass.
+        segment = torch.arange(len(shuffled)) // (8 * size)
+        by_length = shuffled[np.lexsort((steps.numpy(), segment.numpy()))]
+        count = len(by_length) // size
+        batches = by_length[: count * size].view(count, size)
+        mixed = batches[torch.randperm(count, generator=self.generator("train", epoch, part=2))]
+        return torch.cat([mixed.flatten(), by_length[count * size :]])
 
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
         """Prepare the chosen series and pad them to the longest."""
         numbers = self._members(split)[index.numpy()]
         batch = self._tensors.batch(numbers)
         if self.stays_on_disk:
-            let_go([self.series_set.series[int(number)] for number in numbers])
+            release([self.series_set.series[int(number)] for number in numbers])
         return batch
 
     # Loss and score
 
     def _errors(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """Return the errors of answers that count, in standardised units."""
+        """Return the errors of known targets, in standardised units."""
         answers = prediction if self.kind == "forecast" else prediction.squeeze(-1)
         if self.quantiles:
-            answers = middle_answer(prediction, batch.targets, self.quantiles)
-        known = ~torch.isnan(batch.targets)
-        return answers[known] - batch.targets[known].to(answers.dtype)
+            answers = median_prediction(prediction, batch.targets, self.quantiles)
+        observed = ~torch.isnan(batch.targets)
+        return answers[observed] - batch.targets[observed].to(answers.dtype)
 
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
         """Cross entropy, or in standardised units the pinball loss or the mean squared error."""
@@ -417,31 +249,30 @@ class SeriesTask(ArrayTask):
                 reduction="sum",
             )
         elif self.quantiles:
-            known = ~torch.isnan(batch.targets)
-            total = pinball(prediction, batch.targets, self.quantiles)[known].sum()
+            observed = ~torch.isnan(batch.targets)
+            total = pinball(prediction, batch.targets, self.quantiles)[observed].sum()
         else:
             total = self._errors(prediction, batch).square().sum()
         return total / max(1, self.answers(batch))
 
     def answers(self, batch: Batch) -> int:
-        """How many answers count."""
+        """Return how many targets are known."""
         if self.counts_classes:
             return int((batch.targets != NO_ANSWER).sum())
         return int((~torch.isnan(batch.targets)).sum())
 
     def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, float]:
-        """Right answers, each with its class's weight, or errors in original units.
+        """Return correct answers, weighted by class, or errors in original units.
 
-        Those are squared, unless quantiles are asked for: the median is right when the mean of
-        absolute errors is smallest.
+        Errors are squared; with quantiles they are absolute, since the median minimises those.
         """
         weights = self._weights_like(prediction)
         if weights is not None:
-            known = batch.targets != NO_ANSWER
-            truth = batch.targets[known]
-            right = prediction.argmax(-1)[known] == truth
-            each = weights[truth].double()
-            return (right * each).sum(), float(each.sum())
+            labelled = batch.targets != NO_ANSWER
+            truth = batch.targets[labelled]
+            correct = prediction.argmax(-1)[labelled] == truth
+            truth_weights = weights[truth].double()
+            return (correct * truth_weights).sum(), float(truth_weights.sum())
         if self.counts_classes:
             return super().score(prediction, batch)[0], self.answers(batch)
         scale = torch.tensor(self.preparation.target_std, dtype=torch.float64)
@@ -459,24 +290,63 @@ class SeriesTask(ArrayTask):
         return torch.tensor(self.class_weights, dtype=prediction.dtype, device=prediction.device)
 
     def finish(self, mean: float) -> float:
-        """The root of a mean square; shares of right answers and mean errors stay as they are."""
+        """Return the root of a mean square; accuracies and mean absolute errors stay."""
         return mean if self.counts_classes or self.quantiles else float(np.sqrt(mean))
 
     def test_parts(self) -> dict[str, Any]:
-        """The test part, unless there is none."""
+        """Return the test split, unless it is empty."""
         return {"test": self} if len(self.parts["test"]) else {}
 
     @property
     def chance(self) -> Chance:
-        """The commonest class, the training mean, or the last value, on the test part."""
+        """The commonest class, the training mean, or the last value, on the test split."""
         split: Split = "test" if len(self.parts["test"]) else "valid"
-        known, asked = (self._members(part) for part in ("train", split))
-        return series_chance(self.series_set, self.preparation, known, asked, self.class_weights)
+        train, test = self._members("train"), self._members(split)
+        return series_chance(self.series_set, self.preparation, train, test, self.class_weights)
 
 
-def _long(series_set: SeriesSet) -> bool:
-    return int(series_set.lengths.max()) > LONG_PAST
+def fit_preparation(
+    windows: Windows, split: SeriesSplit, options: Mapping[str, Any]
+) -> tuple[Preparation, list[str]]:
+    """Return the preparation that is fitted on the training split, and notes about it.
 
-
-def _has_gaps(series_set: SeriesSet) -> bool:
-    return any(np.isnan(piece).any() for piece in series_set.each_piece())
+    Args:
+        windows: The windows.
+        split: How they are split.
+        options: Complete options; see `undamped.lab.data.recordings.options.SeriesOptions`.
+    """
+    kind, series_set, notes = windows.kind, windows.series_set, []
+    missing = options["missing"]
+    if missing == "auto":
+        mask = windows.timestamps and any(np.isnan(b).any() for b in series_set.each_block())
+        missing = "mask" if mask else "interpolate"
+    training = series_set.take(split.parts["train"])
+    if kind == "forecast":
+        constant = check_varies(training, options["forecast"])
+        if constant:
+            notes.append(f"Constant in the training split, and predicted: {', '.join(constant)}.")
+    # The test may contain classes that the training split lacks.
+    classes = sorted_labels(series_set.targets) if kind in ("steps", "classification") else None
+    preparation = Preparation.fit(
+        training,
+        kind=kind,
+        missing=missing,
+        standardise=options["standardise"],
+        timestamps=windows.timestamps,
+        classes=classes,
+        horizon=windows.horizon or 0,
+        forecast=options["forecast"],
+        window=windows.window,
+        quantiles=windows.quantiles,
+    )
+    dropped = [name for name in preparation.raw_channels if name not in preparation.channels]
+    if dropped:
+        notes.append(f"Constant in the training split and left out: {', '.join(dropped)}.")
+    gaps = sum(int(np.isnan(block).sum()) for block in windows.recordings.each_block())
+    if gaps:
+        total = sum(series.size for series in windows.recordings.series)
+        how = "interpolated" if missing == "interpolate" else "models receive a mask of them"
+        notes.append(f"{gaps:,} of {total:,} values ({gaps / total:.1%}) are missing: {how}.")
+    if options["standardise"]:
+        notes.append("Channels are standardised with mean and deviation of the training split.")
+    return preparation, notes

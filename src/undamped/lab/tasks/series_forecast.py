@@ -1,4 +1,4 @@
-"""What a forecast is asked, where nobody said so, and what is wrong with what was said."""
+"""Plans of forecasts: season, window, stride and split, where the options leave them open."""
 
 from __future__ import annotations
 
@@ -7,51 +7,47 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from undamped._base.contract import Forecast
-from undamped._base.errors import DataError, OptionError, explain
-from undamped.lab.data.recordings.preparation import Preparation, middle_of
+from undamped._base.errors import DataError
+from undamped.lab.data.recordings.preparation import Preparation
 from undamped.lab.data.recordings.season import calendar_seasons, find_season
-from undamped.lab.data.recordings.series import SeriesSet, pieces
+from undamped.lab.data.recordings.series import SeriesSet, time_slices
 from undamped.lab.data.recordings.splits import checked_shares, time_edges
-from undamped.lab.tasks.series_choices import forecast_window, stride_of
 
-_LOOKED_AT = 100_000  # steps of each series, for a season
+_MANY_WINDOWS = 20_000
+_FEW_STEPS = 1_000
+_SEASON_STEPS = 100_000  # steps at the end of each series in which a season is searched
+LONG_PAST = 200
+"""Steps of the longest past that is read as a whole."""
 
 
 def check_horizon(series_set: SeriesSet, horizon: int) -> None:
-    """Refuse a horizon that no series is long enough for.
+    """Raise an error if no series is long enough for the horizon.
 
     Args:
-        series_set: The recordings, uncut.
-        horizon: Values to come.
+        series_set: The recordings, before they are cut into windows.
+        horizon: How many values are predicted.
     """
     longest = int(series_set.lengths.max())
     if horizon + 2 > longest:
         raise DataError(
-            explain(
-                f"{series_set.source}: horizon",
-                expected=f"at most {max(0, longest - 2)}, since the longest series has {longest} "
-                "steps",
-                got=horizon,
-                remedy="Choose a shorter horizon, or give longer series.",
-            )
+            f"{series_set.source}: horizon must be at most {max(0, longest - 2)}, since the "
+            f"longest series has {longest} steps; got {horizon}."
         )
 
 
 @dataclass(frozen=True)
 class ForecastPlan:
-    """How recordings are cut into windows for a forecast, and parted.
+    """How recordings are cut into windows for a forecast, and split.
 
     Args:
-        season: After how many steps a series is like itself; 1 where there is no such thing.
-        window: Steps of the past that a forecast looks at.
+        season: Steps of a season; 1 where there is none.
+        window: Steps of the past that a forecast reads.
         stride: Steps from one window to the next.
-        fractions: Shares of training, validation and test.
+        fractions: Fractions of training, validation and test.
         notes: What was chosen and why, in sentences.
-        too_short: Whether there is no room for a validation part that was asked for.
+        too_short: Whether the series are too short for the requested validation split.
     """
 
     season: int
@@ -63,237 +59,165 @@ class ForecastPlan:
 
 
 def plan_forecast(
-    series_set: SeriesSet, options: Mapping[str, Any], horizon: int, stamps: bool
+    series_set: SeriesSet, options: Mapping[str, Any], horizon: int, timestamps: bool
 ) -> ForecastPlan:
-    """Choose what was not said about a forecast, so that every part has a window if possible.
+    """Choose season, window, stride and fractions, so that every split has a window if possible.
 
     Args:
-        series_set: The recordings, uncut.
-        options: What was said; see `undamped.lab.data.recordings.options.SeriesOptions`.
-        horizon: Values to come.
-        stamps: Whether models are told the time stamps, so that steps do not count.
+        series_set: The recordings, before they are cut into windows.
+        options: See `undamped.lab.data.recordings.options.SeriesOptions`.
+        horizon: How many values are predicted.
+        timestamps: Whether models receive timestamps; then there is no season, counted in steps.
     """
-    fractions, gap, window = checked_shares(options["fractions"]), options["gap"], options["window"]
-    stride = options["stride"] or stride_of(series_set, horizon)
-    longest, room = int(series_set.lengths.max()), horizon + stride - 1
-    parted = series_set.groups is not None or series_set.parts is not None
+    requested = checked_shares(options["fractions"])
+    gap, window = options["gap"], options["window"]
+    stride = options["stride"] or _default_stride(series_set, horizon)
+    longest, ahead = int(series_set.lengths.max()), horizon + stride - 1
+    grouped = series_set.groups is not None or series_set.parts is not None
     by_time = options["split"] == "time" or (
-        options["split"] == "auto" and options["held_out"] is None and not parted
+        options["split"] == "auto" and options["held_out"] is None and not grouped
     )
-    shares, training, season, notes = fractions, longest, 1, []
+    fractions, training, season, notes = requested, longest, 1, []
     if by_time:
-        shares = room_for_parts(longest, fractions, room, gap, window or 1)
-    if not stamps:
-        season = season_of(series_set, options["season"], horizon, shares, options["forecast"])
+        fractions = _feasible_fractions(longest, requested, ahead, gap, window or 1)
+    if not timestamps:
+        season = _season(series_set, options["season"], horizon, fractions, options["forecast"])
         if options["season"] is None:
-            found = f"A season of {season} steps was found" if season > 1 else "No season was seen"
-            notes.append(f"{found} in the training part; say season= if it is another.")
-    lost = []
+            result = f"A season of {season} steps" if season > 1 else "No season"
+            notes.append(f"{result} was detected in the training split; set season= for another.")
+    empty = []
     if by_time:
-        shares = room_for_parts(longest, fractions, room, gap, window or season)
-        training = time_edges(longest, shares, room, gap)[1]
+        fractions = _feasible_fractions(longest, requested, ahead, gap, window or season)
+        training = time_edges(longest, fractions, ahead, gap)[1]
         names = ("training", "validation", "test")
-        lost = [n for n, f, share in zip(names, fractions, shares, strict=True) if f and not share]
+        empty = [
+            name
+            for name, before, after in zip(names, requested, fractions, strict=True)
+            if before and not after
+        ]
     predicted = options["forecast"] or series_set.channels
-    beside = [name for name in series_set.channels if name not in predicted]
-    if beside:
+    inputs_only = [name for name in series_set.channels if name not in predicted]
+    if inputs_only:
         notes.append(
-            f"Read up to the forecast, and not beyond: {', '.join(beside)}. Values of them that "
+            f"Input up to the forecast, not beyond: {', '.join(inputs_only)}. Values of them that "
             "are known ahead cannot be used."
         )
-    if lost:
-        notes.append(f"The series are too short for a {' and a '.join(lost)} part.")
-    window = window or window_with_season(series_set, horizon, season, training)
-    return ForecastPlan(season, window, stride, shares, notes, "validation" in lost)
+    if empty:
+        notes.append(f"The series are too short for a {' and a '.join(empty)} split.")
+    window = window or _default_window(series_set, horizon, season, training)
+    return ForecastPlan(season, window, stride, fractions, notes, "validation" in empty)
 
 
-def season_of(
+def _season(
     series_set: SeriesSet,
     season: int | None,
     horizon: int,
     fractions: Sequence[float],
-    forecast: Sequence[str] | None = None,
+    forecast: Sequence[str] | None,
 ) -> int:
-    """Return the season: the one asked for, or what the training part of every series shows.
+    """Return the requested season, or the one detected in the training split of the series.
 
-    Only the predicted channels are looked at, and of long series the end of that part. Where time
-    stamps follow the calendar, they name the seasons that are possible.
-
-    Args:
-        series_set: The recordings, uncut.
-        season: What was asked for.
-        horizon: Values to come.
-        fractions: Shares of training, validation and test; only the first may be looked at.
-        forecast: The channels that are predicted; all if not said.
+    Only the predicted channels are examined, and of long series the end of that split. Where
+    timestamps follow the calendar, they determine which seasons are possible.
     """
     longest = int(series_set.lengths.max())
     if season is not None:
         if season + horizon > longest:
             raise DataError(
-                explain(
-                    f"{series_set.source}: season",
-                    expected=f"a series of at least {season + horizon} steps, a season and the "
-                    "horizon",
-                    got=f"{longest} in the longest",
-                    remedy="Give longer series, a shorter season, or season=1 for none.",
-                )
+                f"{series_set.source}: season + horizon must be at most {longest}, the steps of "
+                f"the longest series; got {season} + {horizon}. Use season=1 for no season."
             )
         return season
     names = series_set.channels if forecast is None else forecast
-    places = [place for place, name in enumerate(series_set.channels) if name in names]
+    columns = [index for index, name in enumerate(series_set.channels) if name in names]
     recent = []
-    for one in series_set.series:  # may be larger than memory
-        end = time_edges(len(one), fractions, horizon)[1]
-        recent.append(one[max(0, end - _LOOKED_AT) : end, places])
-    found = find_season(recent, calendar_seasons(series_set.times))
-    return found if found + horizon <= longest else 1
+    for series in series_set.series:  # may be larger than memory
+        end = time_edges(len(series), fractions, horizon)[1]
+        recent.append(series[max(0, end - _SEASON_STEPS) : end, columns])
+    detected = find_season(recent, calendar_seasons(series_set.times))
+    return detected if detected + horizon <= longest else 1
 
 
-def room_for_parts(
+def _feasible_fractions(
     length: int, fractions: Sequence[float], horizon: int, gap: int, window: int
 ) -> tuple[float, float, float]:
-    """Return shares that leave every part a forecast, and training a window before it.
+    """Return fractions that leave every split a forecast, and training a window before it.
 
-    A part that there is no room for has a share of zero: the test first, then validation.
-
-    Args:
-        length: Steps of the longest series.
-        fractions: Shares of training, validation and test that were asked for.
-        horizon: Values to come.
-        gap: Steps that are left out between two parts.
-        window: Steps of the past that a forecast has to look at.
+    Where a series is too short for all three, the test split is dropped first, then validation.
     """
     train, valid, test = fractions
-    # Two windows are the least that anything is learnt from; to compare what needs no learning,
-    # one is enough.
+    # Two windows are the least that a model is trained on; one is enough to compare baselines
+    # that need no training.
     edges = time_edges(length, (1.0, 0.0, 0.0))
-    for shares, windows in (((train, valid, test), 2), ((train + test, valid, 0.0), 1)):
-        parted = time_edges(length, shares, horizon, gap)
-        if parted[1] - window - horizon + 1 >= windows:
-            edges = parted
+    for candidate, windows in (((train, valid, test), 2), ((train + test, valid, 0.0), 1)):
+        candidate_edges = time_edges(length, candidate, horizon, gap)
+        if candidate_edges[1] - window - horizon + 1 >= windows:
+            edges = candidate_edges
             break
     first, second, third = np.diff(edges) / length
     return float(first), float(second), float(third)
 
 
-def window_with_season(series_set: SeriesSet, horizon: int, season: int, training: int) -> int:
-    """Return how much of the past a forecast looks at: two seasons where there is room for them.
+def _default_window(series_set: SeriesSet, horizon: int, season: int, training: int) -> int:
+    """Return the window of a forecast: a tenth of the longest series, or two seasons if they fit.
 
-    At least half of what could be windows of the training part are, unless a season is longer.
-
-    Args:
-        series_set: The recordings, uncut.
-        horizon: Values to come.
-        season: Steps after which a series is like itself.
-        training: Steps of the longest series that are for training.
+    At least half of the possible windows of the training split remain, unless a season is longer.
     """
     longest = int(series_set.lengths.max())
-    wanted = 2 * season if 2 * season + horizon <= longest // 2 else season
-    window = max(forecast_window(series_set, horizon), wanted)
+    window = max(1, min(LONG_PAST, max(longest // 10, 2 * horizon), longest - horizon))
+    window = max(window, 2 * season if 2 * season + horizon <= longest // 2 else season)
     window = min(window, max(season, (training - horizon + 1) // 2))
     return max(1, min(window, training - horizon, longest - horizon))
 
 
+def _default_stride(series_set: SeriesSet, horizon: int) -> int:
+    """Return a stride with which every value is predicted, and the windows are not too many.
+
+    Short series have few windows, so they are cut at every step.
+    """
+    lengths = series_set.lengths
+    few = int(lengths.max()) // _FEW_STEPS
+    return max(1, min(horizon, 8, few), int(lengths.sum()) // _MANY_WINDOWS)
+
+
 def check_varies(series_set: SeriesSet, forecast: Sequence[str] | None) -> list[str]:
-    """Refuse forecasts of channels that never change; return those of several that do not.
+    """Return the predicted channels that are constant; raise an error if all of them are.
 
     Args:
-        series_set: The training part.
-        forecast: The channels that are predicted; all if not said.
+        series_set: The training split.
+        forecast: The channels that are predicted; None for all.
     """
     names = [name for name in forecast or series_set.channels if name in series_set.channels]
     width = len(series_set.channels)
     low, high = np.full(width, np.inf), np.full(width, -np.inf)
-    for one in series_set.series:
-        for piece in pieces(one):
-            low = np.fmin(low, np.fmin.reduce(one[piece], axis=0))
-            high = np.fmax(high, np.fmax.reduce(one[piece], axis=0))
-    still = dict(zip(series_set.channels, high <= low, strict=True))
-    constant = [name for name in names if still[name]]
+    for series in series_set.series:
+        for steps in time_slices(series):
+            low = np.fmin(low, np.fmin.reduce(series[steps], axis=0))
+            high = np.fmax(high, np.fmax.reduce(series[steps], axis=0))
+    constant_channels = dict(zip(series_set.channels, high <= low, strict=True))
+    constant = [name for name in names if constant_channels[name]]
     if names and len(constant) == len(names):
         raise DataError(
-            explain(
-                f"{series_set.source}: channel '{constant[0]}'",
-                expected="values that change, so that there is something to predict",
-                got="the same one throughout the training part",
-                remedy="Choose another channel with target=, or give more data.",
-            )
+            f"{series_set.source}: channel '{constant[0]}' is constant in the training split, so "
+            "there is nothing to predict. Choose another channel with target=, or give more data."
         )
     return constant
 
 
-def check_quantiles(asked: Sequence[float] | None, at_times: bool) -> tuple[float, ...]:
-    """Return the quantiles that were asked for, rising and with the median, or refuse them.
+def forecast_contract(preparation: Preparation, season: int) -> Forecast | None:
+    """Return what models know of the forecast; None where it is requested at given times.
 
     Args:
-        asked: What was said.
-        at_times: Whether values to come are asked for by their times.
+        preparation: The preparation.
+        season: Steps of a season.
     """
-    if asked is None:
-        return ()
-    levels = tuple(sorted(float(level) for level in asked))
-    if not levels or not all(0 < level < 1 for level in levels) or len(set(levels)) < len(levels):
-        raise OptionError(
-            explain(
-                "quantiles",
-                expected="different numbers between 0 and 1",
-                got=", ".join(f"{level:g}" for level in asked) or "none",
-                remedy="For example 0.1,0.5,0.9.",
-            )
-        )
-    if at_times:
-        raise OptionError(
-            explain(
-                "quantiles",
-                expected="steps of even length",
-                got="uneven time stamps, of which models are told",
-                remedy="Leave quantiles out, or say stamps=false.",
-            )
-        )
-    return tuple(sorted({*levels, 0.5}))
-
-
-def forecast_of(prepared: Preparation, season: int) -> Forecast | None:
-    """Return what models are told of values to come; None where those are asked for by times.
-
-    Args:
-        prepared: The preparation.
-        season: Steps after which a series is like itself.
-    """
-    if prepared.kind != "forecast" or prepared.at_times:
+    if preparation.kind != "forecast" or preparation.at_times:
         return None
-    places = tuple(prepared.channels.index(name) for name in prepared.forecast)
+    columns = tuple(preparation.channels.index(name) for name in preparation.forecast)
     return Forecast(
         season,
-        places,
-        tuple((prepared.mean[place], prepared.std[place]) for place in places),
-        tuple(zip(prepared.target_mean, prepared.target_std, strict=True)),
-        tuple(prepared.quantiles),
+        columns,
+        tuple((preparation.mean[index], preparation.std[index]) for index in columns),
+        tuple(zip(preparation.target_mean, preparation.target_std, strict=True)),
+        tuple(preparation.quantiles),
     )
-
-
-def pinball(prediction: Tensor, targets: Tensor, levels: Sequence[float]) -> Tensor:
-    """Return the pinball loss of every value, the mean over its quantiles; (batch, values).
-
-    Args:
-        prediction: (batch, values · quantiles); or (batch, values) of a model that answers with
-            one value, which then stands for every quantile.
-        targets: (batch, values), NaN where nobody knows.
-        levels: The quantiles.
-    """
-    said = as_quantiles(prediction, targets, levels)
-    errors = targets.unsqueeze(-1).to(said.dtype) - said
-    level = torch.tensor(levels, dtype=said.dtype, device=said.device)
-    return torch.maximum(level * errors, (level - 1) * errors).mean(-1)
-
-
-def as_quantiles(prediction: Tensor, targets: Tensor, levels: Sequence[float]) -> Tensor:
-    """Return predictions as (batch, values, quantiles), or (batch, values, 1) of single values."""
-    each = 1 if prediction.shape[-1] == targets.shape[-1] else len(levels)
-    return prediction.unflatten(-1, (-1, each))
-
-
-def middle_answer(prediction: Tensor, targets: Tensor, levels: Sequence[float]) -> Tensor:
-    """Return the quantile next to the median, (batch, values)."""
-    said = as_quantiles(prediction, targets, levels)
-    return said[..., 0 if said.shape[-1] == 1 else middle_of(levels)]

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from undamped._base.contract import Batch
 from undamped.lab.data.recordings.preparation import Preparation
-from undamped.lab.data.recordings.prepared import PreparedSeries, batch_of, pad_stamps
+from undamped.lab.data.recordings.prepared import PreparedSeries, batch_of, pad_timestamps
 from undamped.lab.data.recordings.series import SeriesSet
-from undamped.lab.tasks.series_chance import NO_ANSWER
+from undamped.lab.tasks.series_scores import NO_ANSWER
 
 IN_MEMORY = 1 << 28
 """Bytes of prepared series that are kept."""
@@ -50,7 +50,7 @@ class SeriesTensors:
         targets = self._targets(numbers)
         if not self.preparation.at_times:
             return batch._replace(targets=targets)
-        ahead = pad_stamps([self._times_to_come(int(number)) for number in numbers])
+        ahead = pad_timestamps([self._times_to_come(int(number)) for number in numbers])
         return batch._replace(
             targets=targets, target_times=ahead, target_mask=~torch.isnan(targets)
         )
@@ -68,7 +68,7 @@ class SeriesTensors:
         return made
 
     def _raw(self, number: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return a window with its stamps; with all that was before it where that is asked for."""
+        """Return a window with its timestamps; with `whole_past`, all steps before it too."""
         cut, origin = self.series_set, self.series_set.origin
         times = None if cut.times is None else cut.times[number]
         if not self.whole_past or origin is None:
@@ -77,8 +77,8 @@ class SeriesTensors:
         recording = int(np.flatnonzero(self._copies == origin[number, 0])[0])
         stop = int(origin[number, 1]) + len(cut.series[number])
         whole = self.recordings
-        stamps = None if whole.times is None else whole.times[recording][:stop]
-        return whole.series[recording][:stop], stamps
+        timestamps = None if whole.times is None else whole.times[recording][:stop]
+        return whole.series[recording][:stop], timestamps
 
     @cached_property
     def _copies(self) -> np.ndarray:

@@ -1,14 +1,16 @@
-"""The Task contract: batches by number, a loss, a metric, and the score of a guess.
+"""The Task contract: batches by number, a loss, a metric, and the score of a naive baseline.
 
-A batch is a function of (seed, split, number) and of nothing else, so every model sees the same
-data, an interrupted training finds its place again, and several processes can share the work by
-dividing batches among them.
+A batch is a function of (seed, split, number) only, so every model gets the same data, an
+interrupted training can be resumed, and several processes can divide batches among them.
+
+A task may have further members, which `undamped.lab.tasks.optional` lists and reads: recipes,
+suggested settings, names for reports.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from undamped._base.checked import naming_unknown
 from undamped._base.contract import (
     Answer,
     Batch,
@@ -31,30 +32,31 @@ from undamped._base.contract import (
 from undamped._base.errors import DataError
 from undamped._base.options import NonNegativeInt
 from undamped._base.registry import tasks
-from undamped.lab.tasks.held_out import cut_from_blocks
 
 Split = Literal["train", "valid", "test"]
 Settings = dict[str, dict[str, Any]]
-"""Options of "model", "task" and "train", by part and name."""
+"""Options of "model", "task" and "train", by section and name."""
 _SPLIT_NUMBER = {"train": 0, "valid": 1, "test": 2}
+_BLOCK = 96
+"""Held-out sequences that are drawn at once; rules and classes divide it, so all are balanced."""
 
 
 @dataclass(frozen=True)
 class Chance:
-    """What a guess that never looks at the input would score."""
+    """The score of a naive baseline, which does not use the input."""
 
     loss: float
     metric: float
-    guess: str
+    rule: str
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a rule scores that looks at the input, but not at what is asked.
+    """The score of a trivial rule, which uses the input but not the relation to be learnt.
 
     Args:
-        metric: Its score in the test.
-        rule: What it looks at.
+        metric: Its score on the test split.
+        rule: What it predicts, in words.
     """
 
     metric: float
@@ -62,10 +64,10 @@ class Baseline:
 
 
 class Task(ABC):
-    """Something to learn.
+    """Data, loss, metric and baseline scores of a learning problem.
 
     Args:
-        seed: Where the random numbers of the data come from.
+        seed: Seed of the random numbers of the data.
     """
 
     input_size: int
@@ -73,97 +75,55 @@ class Task(ABC):
     input_kind: InputKind = "vectors"
     readout: TaskReadout = "last"
     answer: Answer = "class"
-    """What an answer is; the loss and the metric of a task follow it unless it has its own."""
+    """The kind of answer, which determines loss and metric unless a task overrides them."""
     needs: frozenset[Use] = frozenset()
-    """What of a batch a model must be able to use; "pictures" and "target_times" are added by
-    themselves where inputs are pictures and answers trajectories."""
+    """The fields of a batch that a model must be able to use; "pictures" and "target_times" are
+    added where inputs are images and answers trajectories."""
     picture_shape: tuple[int, int, int] | None = None
-    """Channels, height and width, where inputs are pictures."""
+    """Channels, height and width, where inputs are images."""
     state_space: StateSpace | None = None
-    """What the coordinates are, where inputs are states."""
+    """The coordinates, where inputs are states."""
     segments: tuple[int, ...] = ()
-    """How many steps each part of a sequence has, where all are alike; see `TaskShape`."""
+    """Steps of each segment of a sequence, where all sequences are alike; see `TaskShape`."""
     clock: Clock | None = None
-    """How time runs, where batches have times."""
-    steps_ahead: int = 0
-    """How many regular steps to come an answer is about, where it is a forecast of such."""
-    rows: tuple[int, ...] = ()
-    """How many pictures of a sequence stand in each row where it is drawn for people."""
-    answer_names: tuple[str, ...] = ()
-    """What the classes are called, for people."""
-    seen_part: ClassVar[str] = ""
-    """Which of `test_parts` is like training, where the others are not: what the gap is to."""
+    """Typical gap and span of time, where batches have times."""
     same_channels: bool = False
     """Whether the features of an answer are those of an input, at other times."""
-    class_weights: tuple[float, ...] = ()
-    """What an answer of each class counts, in the loss and in the score; empty where all count
-    alike."""
     metric: str = "accuracy"
     higher_is_better: bool = True
     sequential: ClassVar[bool] = True
     """Whether inputs are sequences; otherwise they are single vectors."""
     carries_state: bool = False
-    """Whether a batch goes on where the one before it ended, so that state is handed on."""
-    too_short: bool = False
-    """Whether there are too few data to validate what was learnt."""
-    stays_on_disk: bool = False
-    """Whether a batch is read from disk when it is asked for, so that reading ahead pays."""
+    """Whether a batch continues the previous one, so that the state is passed on."""
 
     @property
     def baseline(self) -> Baseline | None:
-        """The best trivial rule, where a task has such: what a model has to beat."""
+        """The best trivial rule, if there is one: what a model has to beat."""
         return None
-
-    @property
-    def validates_on_training(self) -> bool:
-        """Whether validation looks at the training data, for want of data of its own."""
-        return False
-
-    def redrawn(self, number: int) -> Task | None:
-        """Return the task with other validation data, drawn from what is not for the test.
-
-        None where that would not be honest, or where there is more validation data than needed.
-
-        Args:
-            number: Which of the possible draws.
-        """
-        return None
-
-    recipes: ClassVar[Mapping[str, Settings]] = {}
-    """Settings to start from, by the name of the model; those of "*" are for all. What
-    `undamped train` is not told comes from here."""
-    continues_text: ClassVar[bool] = False
-    """Whether a model of the task can go on with a text: `undamped predict RUN --prompt …`. Such a
-    task has a `text`, and turns texts into symbols and back by `encode` and `decode`."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "__init__" in vars(cls):
-            cls.__init__ = naming_unknown(cls.__init__)
 
     def __init__(self, seed: NonNegativeInt = 0) -> None:
         self.seed = seed
 
     def generator(self, split: Split, number: int, part: int = 0) -> torch.Generator:
-        """Return the source of random numbers of one batch."""
+        """Return the random number generator of one batch."""
         return generator_of(self.seed, split, number, part)
 
     @abstractmethod
     def batch(self, split: Split, number: int, size: int) -> Batch:
-        """Return batch `number` of a split, with `size` sequences where there are so many."""
+        """Return batch `number` of a split, with `size` sequences or as many as there are."""
 
     @abstractmethod
     def count(self, split: Split, size: int) -> int | None:
-        """Return how many batches make one pass over a split; None if it never ends."""
+        """Return the number of batches of one pass over a split; None if it is infinite."""
 
     @property
     @abstractmethod
     def chance(self) -> Chance:
-        """What a guess would score."""
+        """The score of the naive baseline."""
 
     @property
     def task_shape(self) -> TaskShape:
-        """What a model has to know about the task."""
+        """The sizes, kinds and fields that a model is built for."""
         needs = set(self.needs)
         if self.input_kind == "pictures":
             needs.add("pictures")
@@ -181,38 +141,14 @@ class Task(ABC):
             self.state_space,
             self.segments,
             self.clock,
-            self.steps_ahead,
-            self.same_channels,
-            self.class_weights,
+            same_channels=self.same_channels,
         )
 
-    def share(self, batch: Batch, rank: int, world: int) -> Batch:
-        """Return the sequences of a batch that are process `rank`'s of `world`."""
-        inputs, targets = self._batch_axes
-        chosen = slice(rank, None, world)
-        return batch.part(chosen, inputs_axis=inputs, targets_axis=targets)
-
-    def sequences_in(self, batch: Batch) -> int:
-        """Return how many sequences, or points, a batch has."""
-        return batch.inputs.shape[self._batch_axes[0]]
-
-    def samples_in(self, batch: Batch) -> int:
-        """Return how many steps the sequences of a batch have together, without padding."""
-        if batch.lengths is not None:
-            return int(batch.lengths.sum())
-        return self.sequences_in(batch) * (batch.inputs.shape[0] if self.sequential else 1)
-
-    @property
-    def _batch_axes(self) -> tuple[int, int]:
-        """Where the sequences of a batch are counted, in its inputs and in its targets."""
-        first = self.readout == "last" and self.answer != "trajectory"
-        return 1 if self.sequential else 0, 0 if first else 1
-
     def loss(self, prediction: Tensor, batch: Batch) -> Tensor:
-        """Return the mean loss that training makes small.
+        """Return the mean loss that training minimises.
 
         Cross entropy for classes, the mean squared error for numbers and trajectories, the
-        negative log-likelihood for densities, each over the answers that are known.
+        negative log-likelihood for densities, each over the known targets.
         """
         if self.answer == "density":
             return -prediction.mean()
@@ -222,9 +158,9 @@ class Task(ABC):
         return F.mse_loss(prediction, targets.to(prediction.dtype))
 
     def score(self, prediction: Tensor, batch: Batch) -> tuple[Tensor, float]:
-        """Return what `finish` makes the metric of, as a sum and a count.
+        """Return a sum and a count, of whose quotient `finish` makes the metric.
 
-        Right answers for classes, squared errors for numbers and trajectories, negative
+        Correct answers for classes, squared errors for numbers and trajectories, negative
         log-likelihoods for densities.
         """
         if self.answer == "density":
@@ -239,39 +175,20 @@ class Task(ABC):
         return {}
 
     def answers(self, batch: Batch) -> int:
-        """Return over how many answers `loss` is a mean; padding does not count."""
+        """Return the number of known targets, over which `loss` is a mean."""
         mask = batch.target_mask
         return batch.targets.numel() if mask is None else batch.targets[mask].numel()
 
     def finish(self, mean: float) -> float:
-        """Return the metric from the mean of what `score` adds up; a root for root mean squares."""
+        """Return the metric from the mean score; a root for root mean squares."""
         return mean
 
-    def starting_embedding(self) -> Tensor | None:
-        """Return vectors (symbols, size) from which an embedding of the symbols should start."""
-        return None
-
-    def suggest(self, model: str) -> Settings:
-        """Return settings that the data itself suggests for a model; recipes come before them."""
-        return {}
-
-    def attributes(self, split: Split, number: int, size: int) -> dict[str, Tensor]:
-        """Return what the inputs of a batch are, where that is known: whole numbers (time, batch).
-
-        A number below zero means that an input has no such attribute.
-        """
-        return {}
-
-    def harder(self) -> dict[str, Any]:
-        """Return options of the task that make it harder, for a person who wants to go on."""
-        return {}
-
     def record(self) -> dict[str, Any]:
-        """Return what a run has to remember about the data, as plain values for run.json."""
+        """Return facts about the data that a run stores, as plain values for run.json."""
         return {}
 
     def notes(self) -> list[str]:
-        """Return sentences about what was done to the data, for the person who trains."""
+        """Return sentences about how the data was prepared, for the user."""
         return []
 
     def test_parts(self) -> dict[str, Task]:
@@ -279,21 +196,21 @@ class Task(ABC):
         return {"test": self}
 
     def describe(self) -> str:
-        """Say in one line what a model is asked to do."""
+        """Return a description of the task in one line."""
         return (type(self).__doc__ or "").splitlines()[0]
 
 
 def generator_of(seed: int, split: Split, number: int, part: int = 0) -> torch.Generator:
-    """Return a source of random numbers that depends on these four and on nothing else."""
+    """Return a random number generator that depends on these four numbers only."""
     words = np.random.SeedSequence([seed, _SPLIT_NUMBER[split], number, part]).generate_state(2)
     return torch.Generator().manual_seed(int(words[0]) << 32 | int(words[1]))
 
 
 def known_answers(prediction: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return predictions and targets where the targets are known, flat if that is not everywhere.
+    """Return predictions and targets where the targets are known, flattened if some are not.
 
     Args:
-        prediction: What a model said: targets have its shape, for classes without the last
+        prediction: The prediction; targets have its shape, for classes without the last
             dimension.
         batch: The batch.
     """
@@ -303,37 +220,86 @@ def known_answers(prediction: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     return prediction[mask], batch.targets[mask]
 
 
+def batch_axes(task: Task) -> tuple[int, int]:
+    """Return the batch dimension of the inputs and of the targets of a task."""
+    first = task.readout == "last" and task.answer != "trajectory"
+    return 1 if task.sequential else 0, 0 if first else 1
+
+
 class GeneratedTask(Task):
-    """A task whose training data never ends; validation and test are fixed batches of it."""
+    """A task with unlimited training data; validation and test are fixed batches of it."""
 
     held_out: ClassVar[dict[Split, int]] = {"valid": 512, "test": 2048}
     """How many sequences validation and test have."""
 
     @abstractmethod
     def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """Make `size` new sequences."""
+        """Draw `size` new sequences."""
 
     def batch(self, split: Split, number: int, size: int) -> Batch:
-        """Make the sequences of batch `number`; held-out ones are the same for every size."""
+        """Draw the sequences of batch `number`; held-out ones do not depend on `size`."""
         if split == "train":
             return self.draw(size, self.generator(split, number))
-        inputs, targets = self._batch_axes
-        parts = cut_from_blocks(
+        inputs, targets = batch_axes(self)
+        fields = cut_from_blocks(
             lambda block, count: self.draw(count, self.generator(split, block)).expanded(),
             number,
             size,
             total=self.held_out[split],
             axes=(inputs, targets, 0, 1, inputs, 1, targets, 0, 0),
         )
-        return Batch(*parts)  # type: ignore[arg-type]
+        return Batch(*fields)  # type: ignore[arg-type]
 
     def count(self, split: Split, size: int) -> int | None:
-        """Training never ends."""
+        """Return None for training, which is infinite."""
         return None if split == "train" else -(-self.held_out[split] // size)
 
 
+def cut_from_blocks(
+    draw: Callable[[int, int], Sequence[Tensor | None]],
+    number: int,
+    size: int,
+    *,
+    total: int,
+    axes: Sequence[int],
+) -> list[Tensor | None]:
+    """Return the tensors of a held-out batch, whose sequences do not depend on the batch size.
+
+    They are drawn in blocks of one size, each with its generator, and cut out of these blocks. So
+    models that are trained with batches of different sizes are scored on the same sequences.
+
+    Args:
+        draw: Draws a block from its number and its size.
+        number: The number of the batch.
+        size: Sequences of a batch.
+        total: Sequences of the split; the last batch may have fewer.
+        axes: The batch dimension of each tensor that `draw` returns.
+    """
+    first, last = number * size, min((number + 1) * size, total)
+    blocks = range(first // _BLOCK, -(-last // _BLOCK))
+    fields = zip(*[draw(block, _BLOCK) for block in blocks], strict=True)
+    return [
+        _concatenate(tensors, axis)
+        .narrow(axis, first - blocks.start * _BLOCK, last - first)
+        .contiguous()
+        if tensors[0] is not None
+        else None
+        for tensors, axis in zip(fields, axes, strict=True)
+    ]
+
+
+def _concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    shapes = {(*tensor.shape[:axis], *tensor.shape[axis + 1 :]) for tensor in tensors}
+    if len(shapes) > 1:
+        raise DataError(
+            f"Held-out sequences must have one shape, got {' and '.join(map(str, sorted(shapes)))}."
+            " Pad them to the longest possible, and return lengths."
+        )
+    return torch.cat(list(tensors), axis)
+
+
 class ArrayTask(Task):
-    """A task with a fixed number of sequences, shuffled anew in every pass."""
+    """A task with a fixed number of sequences, shuffled in every pass."""
 
     @abstractmethod
     def sequences(self, split: Split) -> int:
@@ -341,30 +307,28 @@ class ArrayTask(Task):
 
     @abstractmethod
     def take(self, split: Split, index: Tensor, generator: torch.Generator) -> Batch:
-        """Return the sequences with these numbers as a batch."""
+        """Return the sequences with these indices as a batch."""
 
     def batch(self, split: Split, number: int, size: int) -> Batch:
-        """Return batch `number`; a training pass leaves out the incomplete batch at its end."""
+        """Return batch `number`; an epoch of training leaves out an incomplete last batch."""
         total = self.sequences(split)
         if total == 0:
-            raise DataError(
-                f"{split} part: expected at least one sequence, got none. Use more data."
-            )
+            raise DataError(f"The {split} split has no sequences. Use more data.")
         size = min(size, total)
         if split != "train":
             index = torch.arange(number * size, min((number + 1) * size, total))
         else:
-            epoch, place = divmod(number, total // size)
-            index = self.order(epoch, size)[place * size : (place + 1) * size]
+            epoch, position = divmod(number, total // size)
+            index = self.order(epoch, size)[position * size : (position + 1) * size]
         return self.take(split, index, self.generator(split, number))
 
     def order(self, epoch: int, size: int) -> Tensor:
-        """Return the numbers of the training sequences in the order of one pass."""
+        """Return the indices of the training sequences in the order of one epoch."""
         generator = self.generator("train", epoch, part=1)
         return torch.randperm(self.sequences("train"), generator=generator)
 
     def count(self, split: Split, size: int) -> int | None:
-        """One pass over the split."""
+        """Return the number of batches of one pass over the split."""
         total = self.sequences(split)
         size = min(size, total)
         return total // size if split == "train" else -(-total // size)

@@ -39,7 +39,7 @@ class ArchiveSeries(SeriesTask):
             pools them and draws 70, 15 and 15 % as the program of LEM does for EigenWorms.
         validation: Share of the training part that validation gets.
         dropped: Share of the steps of every series that is left out, at random; what is left keeps
-            its time stamps, which models are then told.
+            its timestamps, which models are then told.
         seed: Where the order of training comes from.
 
     Example:
@@ -83,7 +83,7 @@ class ArchiveSeries(SeriesTask):
             split=by,
             fractions=fractions,
             seed=seed,
-            stamps=True if dropped else None,
+            timestamps=True if dropped else None,
             **options,
         )
         self.split_record = {**self.split_record, "name": split}
@@ -115,9 +115,11 @@ def with_steps_dropped(found: SeriesSet, share: float) -> SeriesSet:
         kept = max(2, round((1 - share) * steps)) if steps > 1 else 1
         random = np.random.default_rng([DROPPING_SEED, number])
         place = np.sort(random.permutation(steps)[:kept])
-        stamps = np.arange(steps, dtype=np.float64) if found.times is None else found.times[number]
+        timestamps = (
+            np.arange(steps, dtype=np.float64) if found.times is None else found.times[number]
+        )
         series.append(np.asarray(one)[place])
-        times.append(stamps[place])
+        times.append(timestamps[place])
     said = f"{share:.0%} of the steps of every series are left out, at random."
     return replace(found, series=series, times=times, notes=(*found.notes, said))
 

@@ -14,16 +14,16 @@ import torch
 from undamped._base.contract import Batch
 from undamped._base.errors import OptionError, explain, printable
 from undamped._base.registry import models
-from undamped.lab.baselines.learns_at_once import LearnsAtOnce
+from undamped.lab.baselines.learns_at_once import ClosedFormModel
+from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import ArrayTask, Split, Task
-from undamped.lab.training.alarm import keep_alarm
 from undamped.lab.training.batches import to_double
-from undamped.lab.training.budget import Budget
-from undamped.lab.training.calibration import keep_bands
+from undamped.lab.training.calibration import store_alarm, store_bands
 from undamped.lab.training.checkpoint import Checkpoint, save_checkpoint
 from undamped.lab.training.evaluation import evaluate
 from undamped.lab.training.loop import Training
 from undamped.lab.training.options import TrainOptions
+from undamped.lab.training.progress import Budget
 from undamped.lab.training.update import Update
 from undamped.models.task_model import TaskModel
 
@@ -64,10 +64,10 @@ class TaskPart:
 def _batches_of(task: Task, options: TrainOptions) -> int:
     """Return how much of data without end to learn from; a time limit does not say that."""
     steps = Budget(options, task).steps
-    return LearnsAtOnce.recipe["train"]["steps"] if steps is None else steps
+    return ClosedFormModel.recipe["train"]["steps"] if steps is None else steps
 
 
-def refuse_data(model: str | TaskModel, task: Task, options: TrainOptions) -> None:
+def check_data(model: str | TaskModel, task: Task, options: TrainOptions) -> None:
     """Refuse data that a model cannot learn from, before anything is written or trained.
 
     Args:
@@ -76,11 +76,11 @@ def refuse_data(model: str | TaskModel, task: Task, options: TrainOptions) -> No
         options: How the data is read.
     """
     kind = models[model] if isinstance(model, str) else type(model)
-    if isinstance(kind, type) and issubclass(kind, LearnsAtOnce):
-        kind.refuse_data(TaskPart(task, "train", options))
+    if isinstance(kind, type) and issubclass(kind, ClosedFormModel):
+        kind.check_data(TaskPart(task, "train", options))
 
 
-def learn_at_once(model: LearnsAtOnce, training: Training) -> None:
+def fit_closed_form(model: ClosedFormModel, training: Training) -> None:
     """Learn, validate, learn from validation data too, and leave what a training leaves.
 
     A run that is interrupted has nothing to go on from and starts again, to the same numbers.
@@ -109,15 +109,15 @@ def learn_at_once(model: LearnsAtOnce, training: Training) -> None:
     fitted = _score(model, task, itertools.islice(learnt, 1 if model.reads_whole_past else None))
     scores = evaluate(model, task, "valid", options.batch_size)
 
-    def learn_before(earlier: Task) -> LearnsAtOnce:
+    def learn_before(earlier: Task) -> ClosedFormModel:
         again = copy.deepcopy(fresh)
         again.learn(TaskPart(earlier, "train", options))
         return again
 
     # Before it learns from what they come from.
-    keep_bands(run, model, task, options.batch_size, learn_before)
-    keep_alarm(run, model, task, options.batch_size)  # before it learns from those series
-    model.learn_also(() if task.validates_on_training else held_out)
+    store_bands(run, model, task, options.batch_size, learn_before)
+    store_alarm(run, model, task, options.batch_size)  # before it learns from those series
+    model.refit(() if optional.validates_on_training(task) else held_out)
     progress.step = learnt.count
     progress.since.update(loss=fitted[0], metric=fitted[1], metric_count=fitted[2], steps=1.0)
     progress.seconds = time.perf_counter() - clock
@@ -131,7 +131,7 @@ def learn_at_once(model: LearnsAtOnce, training: Training) -> None:
 
 
 @torch.no_grad()
-def _score(model: LearnsAtOnce, task: Task, part: Iterable[Batch]) -> tuple[float, float, float]:
+def _score(model: ClosedFormModel, task: Task, part: Iterable[Batch]) -> tuple[float, float, float]:
     """Return the mean loss, and what the metric is made of."""
     loss, answers, metric, count = 0.0, 0, 0.0, 0.0
     for batch in part:

@@ -213,8 +213,8 @@ def _tasks(
                 explain(
                     f"{series_set.source}: backtest",
                     expected="steps of even length",
-                    got="uneven time stamps, of which models are told",
-                    remedy="Say stamps=false if steps count and not the time between them.",
+                    got="uneven timestamps, of which models are told",
+                    remedy="Say timestamps=false if steps count and not the time between them.",
                 )
             )
         tasks.append(task)

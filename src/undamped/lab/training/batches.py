@@ -9,6 +9,7 @@ from itertools import count
 
 from undamped._base.contract import Batch
 from undamped._base.errors import DataError, explain
+from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Task
 
 DISK_WORKERS = 2
@@ -35,16 +36,16 @@ def batches(
         batch = task.batch("train", number, size)
         if world == 1:
             return batch
-        if task.sequences_in(batch) < world:
+        if optional.count_sequences(task, batch) < world:
             raise DataError(
                 explain(
                     "train.devices",
                     expected=f"a sequence of every batch for each of {world} processes",
-                    got=f"{task.sequences_in(batch)} in a batch",
+                    got=f"{optional.count_sequences(task, batch)} in a batch",
                     remedy="Use fewer processes, or more data.",
                 )
             )
-        return task.share(batch, rank, world)
+        return optional.shard(task, batch, rank, world)
 
     return made(make, count(first), workers)
 
@@ -77,7 +78,7 @@ def made(make: Callable[[int], Batch], numbers: Iterable[int], workers: int) -> 
 
 def disk_workers(task: Task) -> int:
     """Return how many threads prepare batches where nobody says: two if they lie on disk."""
-    return DISK_WORKERS if task.stays_on_disk else 0
+    return DISK_WORKERS if optional.stays_on_disk(task) else 0
 
 
 def to_double(batch: Batch) -> Batch:

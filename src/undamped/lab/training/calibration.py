@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 
 import numpy as np
 import torch
 
-from undamped._base.errors import UndampedError
+from undamped._base.errors import DataError, UndampedError, explain
+from undamped.lab.data.recordings.alarm import Alarm
 from undamped.lab.data.recordings.bands import Bands
+from undamped.lab.tasks import optional
 from undamped.lab.tasks.series import SeriesTask
 from undamped.lab.tasks.task import Split, Task
-from undamped.lab.training.past import as_seen_by
+from undamped.lab.training.evaluation import with_full_history
 from undamped.lab.training.run import Run
 from undamped.models.task_model import TaskModel
 
@@ -34,7 +36,7 @@ def calibrate(
         learn: Returns such a model for a task whose validation part is an earlier one, so that
             there are more errors; not for models that take long.
     """
-    if not _has_bands(task) or task.validates_on_training:
+    if not _has_bands(task) or optional.validates_on_training(task):
         return None
     found = [answers_and_truth(model, task, "valid", batch_size, MOST_WINDOWS)]
     for number in range(1, EARLIER + 1) if learn is not None else ():
@@ -53,7 +55,7 @@ def calibrate(
     return Bands.fit(answers, truth, task.quantiles or task.band_levels, *units)
 
 
-def keep_bands(
+def store_bands(
     run: Run,
     model: TaskModel,
     task: Task,
@@ -111,7 +113,7 @@ def answers_and_truth(
         (windows, horizon, channels), with quantiles behind them where the model answers with
         those; and (windows, horizon, channels), NaN where nobody knows.
     """
-    seen: Any = as_seen_by(model, task)
+    seen: Any = with_full_history(model, task)
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
@@ -140,3 +142,91 @@ def _has_bands(task: Task) -> TypeGuard[SeriesTask]:
     return (
         isinstance(task, SeriesTask) and task.kind == "forecast" and not task.preparation.at_times
     )
+
+
+def store_alarm(run: Run, model: TaskModel, task: Task, batch_size: int) -> None:
+    """Choose the threshold that the task asks for, if it does.
+
+    Args:
+        run: Where it is kept, with the preparation: whatever answers with that heeds it.
+        model: A model that has not learnt from the validation part.
+        task: The task.
+        batch_size: Series at a time.
+    """
+    if not isinstance(task, SeriesTask) or task.alarm is None:
+        return
+    if optional.validates_on_training(task):
+        raise DataError(
+            explain(
+                "sensitivity",
+                expected="a validation part of its own to choose a threshold on",
+                got="so few series that training data validates",
+                remedy="Give more series.",
+            )
+        )
+    positive, wanted = task.alarm
+    likely, truth = _probabilities(model, task, positive, "valid", batch_size)
+    chosen = Alarm.choose(positive, likely, truth, wanted)
+    run.update(preparation={**run.settings["preparation"], "alarm": chosen.to_dict()})
+
+
+def alarm_scores(run: Run, model: TaskModel, task: Task, batch_size: int) -> dict[str, float]:
+    """Return sensitivity and specificity on the test part, with the threshold of the run.
+
+    Args:
+        run: The run.
+        model: Its model.
+        task: Its task, or a part of it.
+        batch_size: Series at a time.
+    """
+    alarm = _alarm(run)
+    if alarm is None or not isinstance(task, SeriesTask):
+        return {}
+    likely, truth = _probabilities(model, task, alarm.positive, "test", batch_size)
+    found, spared = Alarm.shares(likely >= alarm.threshold, truth)
+    return {"sensitivity": found, "specificity": spared}
+
+
+def alarm_notes(run: Run, result: Mapping[str, Any]) -> list[str]:
+    """Return what there is to say about the threshold of a run; nothing where it has none.
+
+    Args:
+        run: The run.
+        result: What it came to.
+    """
+    alarm = _alarm(run)
+    if alarm is None:
+        return []
+    test = result.get("test", {})
+    if "sensitivity" not in test:
+        return [alarm.sentence]
+    return [
+        alarm.sentence,
+        f"On the test part its sensitivity is {test['sensitivity']:.3g} and its specificity "
+        f"{test['specificity']:.3g}; accuracy and confusion are those of the likeliest class.",
+    ]
+
+
+def _alarm(run: Run) -> Alarm | None:
+    preparation = run.preparation()
+    return None if preparation is None else preparation.stored_alarm
+
+
+@torch.no_grad()
+def _probabilities(
+    model: TaskModel, task: SeriesTask, positive: str, part: Split, batch_size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return how likely every series is of the class, and which are."""
+    assert task.preparation.classes is not None
+    place = task.preparation.classes.index(positive)
+    device = next(model.parameters()).device
+    training = model.training
+    model.eval()
+    likely, truth = [], []
+    for number in range(task.count(part, batch_size) or 0):
+        batch = task.batch(part, number, batch_size).to(device)
+        known = batch.targets >= 0
+        likely.append(torch.softmax(model(batch).double(), -1)[known, place].cpu())
+        truth.append((batch.targets[known] == place).cpu())
+    model.train(training)
+    return torch.cat(likely).numpy(), torch.cat(truth).numpy()

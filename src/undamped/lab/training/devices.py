@@ -6,7 +6,10 @@ Everything else is Lightning Fabric.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import logging
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -16,12 +19,11 @@ from torch import Tensor, nn
 
 from undamped._base.errors import OptionError
 from undamped._base.packages import require
-from undamped.lab.training.crew import is_launched
 from undamped.lab.training.options import TrainOptions
+from undamped.lab.training.process_group import is_launched
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
-
 
 M = TypeVar("M")
 
@@ -134,3 +136,27 @@ def _tensorboard(folder: Path) -> Any:
             "train.tensorboard: expected the tensorboard package, got none. Install it with "
             "pip install 'undamped[tensorboard]'."
         ) from None
+
+
+LOGGERS = ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero")
+
+
+def silence() -> None:
+    """Silence Lightning in this process for good: for processes that only train."""
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module=r"lightning\..*")
+
+
+@contextlib.contextmanager
+def silenced() -> Iterator[None]:
+    """Silence Lightning for a while."""
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    levels = [logger.level for logger in loggers]
+    try:
+        with warnings.catch_warnings():
+            silence()
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -11,6 +11,9 @@ import torch
 from torch import Tensor
 
 from undamped._base.contract import Batch
+from undamped._base.registry import models
+from undamped.lab.tasks import optional
+from undamped.lab.tasks.series import SeriesTask
 from undamped.lab.tasks.task import Split, Task
 from undamped.lab.training.batches import disk_workers, made
 from undamped.models.task_model import TaskModel
@@ -73,9 +76,9 @@ def evaluate(
         for batch in made(read, numbers, disk_workers(task)):
             batch = batch.to(device)
             if parted:
-                if task.sequences_in(batch) <= rank:
+                if optional.count_sequences(task, batch) <= rank:
                     continue
-                batch = task.share(batch, rank, world)
+                batch = optional.shard(task, batch, rank, world)
             prediction, state = model.run(batch, state if task.carries_state else None)
             metric, metric_count = task.score(prediction, batch)
             weight = task.answers(batch)
@@ -94,3 +97,16 @@ def evaluate(
         metric=task.finish(float(sums[2] / sums[3])),
         more={name: total / number_of for name, (total, number_of) in further.items()},
     )
+
+
+def with_full_history(model: str | TaskModel, task: Task) -> Task:
+    """Return a task as a model reads it: a forecast with all earlier values, if it needs them.
+
+    Args:
+        model: The model, or its registry name.
+        task: The task.
+    """
+    target = models[model] if isinstance(model, str) else model
+    if getattr(target, "reads_whole_past", False) and isinstance(task, SeriesTask):
+        return task.with_whole_past()
+    return task

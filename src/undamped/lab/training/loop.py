@@ -9,20 +9,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
+from undamped._base.contract import Batch
+from undamped._base.errors import RunError, explain
+from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Task
-from undamped.lab.training.budget import Budget
-from undamped.lab.training.carried import gathered, state_of
-from undamped.lab.training.checkpoint import Checkpoint, restore, save_checkpoint
-from undamped.lab.training.crew import anybody
+from undamped.lab.training.batches import batches, disk_workers, to_double
+from undamped.lab.training.checkpoint import Carried, Checkpoint, restore, save_checkpoint
+from undamped.lab.training.devices import silence
 from undamped.lab.training.evaluation import evaluate
-from undamped.lab.training.feed import Feed
 from undamped.lab.training.optimizers import Schedule, build_optimizer
 from undamped.lab.training.options import TrainOptions
-from undamped.lab.training.progress import Progress
+from undamped.lab.training.process_group import anybody
+from undamped.lab.training.progress import Budget, Progress
 from undamped.lab.training.progress_bar import ProgressBar
-from undamped.lab.training.quiet import hush
 from undamped.lab.training.run import Run
 from undamped.lab.training.signals import Stop
 from undamped.lab.training.update import Learner, Update
@@ -30,6 +33,11 @@ from undamped.models.task_model import TaskModel
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+    from undamped.lab.training.loop import Training
 
 
 @dataclass
@@ -72,7 +80,7 @@ class Training:
         """
         self.__dict__.update(state)
         self.model, self.checkpoint = copy.deepcopy((self.model, self.checkpoint))
-        hush()
+        silence()
 
     @property
     def spent(self) -> float:
@@ -124,7 +132,7 @@ def train(fabric: Fabric, training: Training) -> None:
                 break
 
 
-def train_and_part(fabric: Fabric, training: Training) -> None:
+def train_and_leave_group(fabric: Fabric, training: Training) -> None:
     """Train, and let the processes part from each other in order.
 
     A process that ends while threads of its process group still run is aborted now and then.
@@ -196,3 +204,97 @@ def _save(fabric: Fabric, training: Training, learner: Learner, schedule: Schedu
             carried=carried,
         ),
     )
+
+
+def gathered(fabric: Fabric, state: Any) -> Carried:
+    """Return the states of all processes, at the one that writes; others get nothing.
+
+    Args:
+        fabric: The processes; all of them have to call this.
+        state: What this process carries.
+    """
+    parts = (state,) if isinstance(state, Tensor) else state
+    mine = None if parts is None else tuple(part.cpu() for part in parts)
+    if fabric.world_size == 1:
+        return [mine]
+    everybody: list[Any] | None = [None] * fabric.world_size if fabric.is_global_zero else None
+    torch.distributed.gather_object(mine, everybody)
+    return everybody or []
+
+
+def state_of(checkpoint: Checkpoint, process: int, processes: int) -> Any:
+    """Return the state with which a process goes on; None if it begins without one.
+
+    Args:
+        checkpoint: The checkpoint.
+        process: The number of the process.
+        processes: How many there are.
+    """
+    states = checkpoint.carried
+    if not states:
+        return None
+    if len(states) != processes:
+        raise RunError(
+            explain(
+                "checkpoint",
+                expected=f"the states of {processes} processes",
+                got=len(states),
+                remedy="Go on with as many processes as the run had.",
+            )
+        )
+    parts = states[process]
+    return parts[0] if parts is not None and len(parts) == 1 else parts
+
+
+class Feed:
+    """Gives the batches of one process, from where its training stands, without end.
+
+    Args:
+        fabric: Device and processes.
+        training: The training; its progress counts what was read.
+    """
+
+    def __init__(self, fabric: Fabric, training: Training) -> None:
+        self._fabric, self._training = fabric, training
+        task, options = training.task, training.options
+        workers = options.workers
+        if workers is None:
+            workers = disk_workers(task)
+        self._number = training.progress.step * options.accumulate
+        share = (fabric.global_rank, fabric.world_size)
+        self._batches = batches(task, options.batch_size, self._number, share, workers)
+
+    def __iter__(self) -> Feed:
+        return self
+
+    def __next__(self) -> Batch:
+        """Return the next batch, with random numbers of its own for whatever is made of it."""
+        progress, start = self._training.progress, time.perf_counter()
+        batch = next(self._batches)
+        progress.waited += time.perf_counter() - start
+        # Other processes have shares of the same size, up to a sequence.
+        progress.sequences += (
+            optional.count_sequences(self._training.task, batch) * self._fabric.world_size
+        )
+        progress.samples += (
+            optional.count_samples(self._training.task, batch) * self._fabric.world_size
+        )
+        self._seed()
+        self._number += 1
+        batch = batch.to(self._fabric.device)
+        return to_double(batch) if self._training.options.precision == "64-true" else batch
+
+    def _seed(self) -> None:
+        """Let whatever is random depend on the seed, the batch and the process alone."""
+        entropy = [self._training.seed, self._number, self._fabric.global_rank]
+        seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
+        # Without an accelerator, torch.manual_seed still writes down for each kind of them where it
+        # was called from, which a small network notices.
+        on_cpu = self._fabric.device.type == "cpu"
+        (torch.default_generator if on_cpu else torch).manual_seed(seed)
+
+    def close(self) -> None:
+        """Let the threads that prepare batches end."""
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()

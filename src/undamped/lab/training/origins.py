@@ -6,10 +6,15 @@ somebody sent must not be able to run a program.
 
 from __future__ import annotations
 
+import os
+import platform
 import shlex
 import warnings
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+
+import torch
 
 from undamped._base.errors import RunError, explain
 from undamped._base.outside import loaded_sources
@@ -83,3 +88,27 @@ def _remedy(source: Source) -> str:
     if source.kind == "package":
         return f"Install {source.name}, version {source.version}."
     return f"Import {source.name} first, from Python."
+
+
+_RECORDED = ("undamped", "torch", "lightning", "numpy", "numba", "scikit-learn", "safetensors")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries that shape a result."""
+    found = {"python": platform.python_version()}
+    for name in _RECORDED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """Describe the machine as far as it shapes a result."""
+    return {
+        "system": platform.system(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }

@@ -1,18 +1,21 @@
 """Settings to start from: what was not said comes from the task's recipes and from the data.
 
 A task knows settings that are good for it, for all models or for one (`Task.recipes`), and may
-suggest some from its data (`Task.suggest`); a model may want some wherever it is used (`recipe`).
-Here they are put over one another, and what a person said over all of them.
+suggest some from its data (`Task.suggest`); a model may need some on every task (`recipe_of`).
+Here they are merged, and the user's own settings override all of them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from undamped._base.errors import OptionError
 from undamped._base.options import Option, convert, options_of
 from undamped._base.registry import models
+from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Settings, Task
 from undamped.models.for_task import model_options
 
@@ -26,6 +29,84 @@ EXCLUDES = {
     "step_size": ("tolerance",),
 }
 """Options of models, and those that have no meaning beside them."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What the workbench knows about a model beyond the options of its constructor.
+
+    Args:
+        settings: Settings that are good for it on any task: options by "model", "task", "train".
+        largest_rate: The largest learning rate it takes from a task's settings for all models.
+        sweep_space: What a search varies beside the learning rate, as on the command line.
+        usual_choice: Whether it is a common baseline, suggested beside models of the same kind.
+        advice: Why to prefer it where a network of the same family forgets; reports print it.
+    """
+
+    settings: Settings = field(default_factory=dict)
+    largest_rate: float = math.inf
+    sweep_space: Mapping[str, Any] = field(default_factory=dict)
+    usual_choice: bool = False
+    advice: str = ""
+
+
+_TWO_BLOCKS: Settings = {"model": {"num_layers": 2, "block": "layer-norm"}}
+_TWO_LAYERS: Settings = {"model": {"num_layers": 2}}
+_OSCILLATORS = {"model.dt": "0.01..0.5:log", "model.alpha": "0.1..20:log"}
+# The largest rate of the LinOSS papers. Tasks may recommend ten times as much: then squared
+# frequencies become negative within a few updates, and such an oscillator drifts without bound.
+_LINOSS_RATE = 1e-3
+
+_RECIPES: dict[str, Recipe] = {
+    "cornn": Recipe(sweep_space={"model.dt": "0.01..0.2:log", "model.gamma": "0.3..100:log"}),
+    "d-linoss": Recipe(_TWO_BLOCKS, _LINOSS_RATE),
+    "gru": Recipe(usual_choice=True),
+    "linoss": Recipe(_TWO_BLOCKS, _LINOSS_RATE),
+    "lru": Recipe(_TWO_BLOCKS),
+    "lstm": Recipe(usual_choice=True),
+    "mingru": Recipe(_TWO_LAYERS),
+    "minlstm": Recipe(_TWO_LAYERS),
+    "residual-unicornn": Recipe({"model": {"num_layers": 4}}, sweep_space=_OSCILLATORS),
+    "rnn-orth": Recipe(
+        advice="start from an orthogonal recurrent matrix, which keeps every norm",
+    ),
+    "unicornn": Recipe(
+        _TWO_LAYERS,
+        sweep_space=_OSCILLATORS,
+        usual_choice=True,
+        advice="take a network of undamped oscillators",
+    ),
+}
+
+
+def register_recipe(model: str, recipe: Recipe) -> None:
+    """Set what the workbench knows about a model, for instance one of a third-party package.
+
+    Args:
+        model: The name under which the model is registered.
+        recipe: Its settings.
+    """
+    _RECIPES[model] = recipe
+
+
+def recipe_of(model: str) -> Recipe:
+    """Return the recipe of a model: the registered one, or the attributes of its class."""
+    if model in _RECIPES or model not in models:
+        return _RECIPES.get(model, Recipe())
+    attributes: Any = models[model]
+    return Recipe(
+        settings=getattr(attributes, "recipe", {}),
+        largest_rate=getattr(attributes, "largest_rate", math.inf),
+        sweep_space=getattr(attributes, "sweep_space", {}),
+        # Of the class itself: a subclass of a common baseline is not one.
+        usual_choice=vars(attributes).get("usual_choice", False),
+    )
+
+
+def common_baselines() -> list[str]:
+    """Return the models of the table above that are common baselines."""
+    return [name for name, recipe in _RECIPES.items() if recipe.usual_choice]
+
 
 LAST_RESORT = {"steps": 1000}
 _BUDGETS = ("steps", "epochs", "seconds", "minutes")
@@ -41,12 +122,17 @@ def recommended(task: Task | type[Task], model: str, suggested: Settings | None 
             known to be good for this one.
     """
     settings: Settings = {"model": {}, "task": {}, "train": {}}
-    for recipe in (FOR_ALL, _of_model(model, task), suggested or {}, task.recipes.get(ANY, {})):
+    for recipe in (
+        FOR_ALL,
+        _of_model(model, task),
+        suggested or {},
+        optional.recipes(task).get(ANY, {}),
+    ):
         _put_over(settings, recipe)
-    train, largest = settings["train"], _largest_rate(model)
+    train, largest = settings["train"], recipe_of(model).largest_rate
     if train.get("learning_rate", 0.0) > largest:
         train["learning_rate"] = largest
-    _put_over(settings, task.recipes.get(model, {}))
+    _put_over(settings, optional.recipes(task).get(model, {}))
     return settings
 
 
@@ -57,28 +143,18 @@ def _put_over(settings: Settings, recipe: Settings) -> None:
         settings[part].update(values)
 
 
-def _member(model: str) -> Any:
-    """Return who knows what a model wants: the cell of a recurrent network, or the model."""
-    member = models[model]
-    return getattr(member, "cell_class", member)
-
-
-def _largest_rate(model: str) -> float:
-    return getattr(_member(model), "largest_rate", math.inf) if model in models else math.inf
-
-
 def _of_model(model: str, task: Task | type[Task]) -> Settings:
-    """Return what a model wants on any task, as far as this one lets itself be told."""
-    if model not in models:
-        return {}
-    wanted: Settings = getattr(_member(model), "recipe", {})
-    known = options_of(task if isinstance(task, type) else type(task))
-    of_task = {
+    """Return a model's settings for any task, without options that this task does not accept."""
+    settings = recipe_of(model).settings
+    if "task" not in settings:
+        return settings
+    accepted = options_of(task if isinstance(task, type) else type(task))
+    task_options = {
         name: value
-        for name, value in wanted.get("task", {}).items()
-        if name in known and _accepts(known[name], value)
+        for name, value in settings["task"].items()
+        if name in accepted and _accepts(accepted[name], value)
     }
-    return {**wanted, "task": of_task} if "task" in wanted else wanted
+    return {**settings, "task": task_options}
 
 
 def _accepts(option: Option, value: Any) -> bool:

@@ -291,10 +291,10 @@ class Run:
                 if option.required and name not in entry["options"]:
                     raise self._damaged(f"task.options.{name}", "none")
             task = task_class(**check(entry["name"], task_class, entry["options"]))
-            self.hand_over(task)
+            self.set_task(task)
         return task
 
-    def hand_over(self, task: Task) -> None:
+    def set_task(self, task: Task) -> None:
         """Take the task that was built for the run, so that nobody has to build it again."""
         self._memory.task = task
 

@@ -38,8 +38,10 @@ class SampleStream:
         if preparation is not None and preparation.at_times:
             ahead = torch.arange(1, preparation.horizon + 1, dtype=model.dtype)
         self._stream = model.stream(ahead)
-        # Every time stamp is checked against the one before, so that those do not wait.
-        self._waits = self._stream.in_blocks and preparation is not None and not preparation.stamps
+        # Every timestamp is checked against the one before, so that those do not wait.
+        self._waits = (
+            self._stream.in_blocks and preparation is not None and not preparation.timestamps
+        )
         self._waiting: list[np.ndarray] = []
         self.steps = 0
         """How many samples were taken."""
@@ -54,7 +56,7 @@ class SampleStream:
         Args:
             samples: Numbers of all channels (channels,), or one symbol; NaN where one is missing.
                 With one dimension more, several samples in order.
-            times: When each was taken, for models that were trained with time stamps.
+            times: When each was taken, for models that were trained with timestamps.
         """
         rows = self._array(samples)
         single = rows.ndim == (0 if self._symbols else 1)
@@ -65,10 +67,12 @@ class SampleStream:
                 self._flush()
         else:
             self._flush()
-            stamps = None if times is None else np.atleast_1d(np.asarray(times, dtype=np.float64))
+            timestamps = (
+                None if times is None else np.atleast_1d(np.asarray(times, dtype=np.float64))
+            )
             rows = rows[None] if single else rows
             if len(rows):
-                self._take(rows, stamps)
+                self._take(rows, timestamps)
         self.steps += 1 if single else len(rows)
 
     def _array(self, samples: Any) -> np.ndarray:
@@ -109,7 +113,7 @@ class SampleStream:
             "steps": self.steps,
         }
         if self._prepared is not None:
-            state["held"] = torch.from_numpy(self._prepared.held.copy())
+            state["held"] = torch.from_numpy(self._prepared.last.copy())
             state["time"] = self._prepared.time
         if self.steps:
             leaves = self._stream.leaves()
@@ -148,7 +152,7 @@ class SampleStream:
         self._stream, self._waiting = fresh._stream, []
         self.steps, self._prepared = int(plain["steps"]), fresh._prepared
         if self._prepared is not None:
-            self._prepared.held, self._prepared.time = plain["held"].numpy().copy(), plain["time"]
+            self._prepared.last, self._prepared.time = plain["held"].numpy().copy(), plain["time"]
 
     def _example(self) -> dict[str, Tensor | None]:
         """Return arguments of `ModelStream.push` for one sample."""
@@ -159,7 +163,7 @@ class SampleStream:
             x = torch.zeros(1, dtype=torch.int64) if self._symbols else torch.zeros(1, width)
             return {"x": x if self._symbols else x.to(dtype)}
         x = torch.zeros(1, prepared.input_size, dtype=dtype)
-        dt = torch.zeros(1, dtype=dtype) if prepared.stamps else None
+        dt = torch.zeros(1, dtype=dtype) if prepared.timestamps else None
         observed = torch.ones(1, prepared.input_size).bool() if prepared.missing == "mask" else None
         return {"x": x, "dt": dt, "observed": observed}
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Unpack
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypedDict, Unpack
 
 import torch
 from torch import Tensor
 
 from undamped._base.checked import checked
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import Default, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
@@ -30,7 +31,7 @@ ADJOINT = Promise(
     Kind.BOUNDED_ADJOINT, "‖a(t)‖ is within exp(±½∫‖S‖) of ‖a(T)‖, the integral from t to T"
 )
 CONSERVED = Promise(Kind.CONSERVED, "Σ log cosh(S x + b) is conserved (constant)")
-FORM = Promise(Kind.KEPT_FORM, "the flow's Jacobian M keeps MᵀSM = S (constant)")
+FORM = Promise(Kind.PRESERVED_FORM, "the flow's Jacobian M keeps MᵀSM = S (constant)")
 BOUNDED = Promise(Kind.BOUNDED_PATH, "no entry of A or b moves further than ρt/√n (bounded)")
 SPECTRUM = Promise(Kind.ISOSPECTRAL, "S(t) has the same eigenvalues at every depth (isospectral)")
 ISOMETRIC = Promise(
@@ -48,77 +49,100 @@ LINEAR_BY_MOTION: dict[Motion, tuple[Promise, ...]] = {
 }
 
 
+class MotionOptions(TypedDict, total=False):
+    """State and motion of the parameters of an antisymmetric neural ODE."""
+
+    hidden_size: Annotated[
+        PositiveInt,
+        Default(32, "Features of the state, which a linear layer computes from the input."),
+    ]
+    motion: Annotated[
+        Motion,
+        Default(
+            "constant",
+            "Whether A and b are constant, change at a bounded rate, or rotate so that S keeps its "
+            "spectrum.",
+        ),
+    ]
+    rate: Annotated[PositiveFloat, Default(1.0, "ρ, for a bounded motion.")]
+    matrix_steps: Annotated[
+        PositiveInt | None,
+        Default(
+            None,
+            "Steps in which A and b are solved over depth, once for all samples; by default as "
+            "many as a tenth of the samples' tolerance needs, or 1e-6 with fixed steps.",
+        ),
+    ]
+
+
+class AntisymmetricOptions(MotionOptions, DepthOptions, total=False):
+    """Motion, depth and solver of an antisymmetric neural ODE."""
+
+
 class _Antisymmetric(MovingModel):
-    """Builds the field of a motion."""
+    """Common parts of both models: the field of a motion, and its invariants."""
 
     motion: Motion
 
     def _build_motion(
         self,
-        sizes: tuple[int, int, int],
-        motion: Motion,
-        rate: float,
-        matrix_steps: int | None,
-        solve: DepthOptions,
+        sizes: tuple[int, int],
+        options: Mapping[str, Any],
         group: type,
+        *,
         linear: bool,
     ) -> None:
+        size, motion = options["hidden_size"], options["motion"]
+        rate, matrix_steps = options["rate"], options["matrix_steps"]
         if rate != 1.0 and motion != "bounded":
             raise OptionError(
-                explain(
-                    "rate",
-                    expected="to be left out unless motion is 'bounded'",
-                    got=f"{rate:g} beside motion='{motion}'",
-                    remedy="Set motion='bounded', or leave it out.",
-                )
+                f"rate={rate:g} has no effect with motion='{motion}'. Set motion='bounded', or "
+                "leave it out."
             )
         if matrix_steps is not None and motion == "constant":
             raise OptionError(
-                explain(
-                    "matrix_steps",
-                    expected="to be left out with motion='constant', which has nothing to solve",
-                    got=matrix_steps,
-                    remedy="Set motion='bounded' or 'isospectral', or leave it out.",
-                )
+                f"matrix_steps={matrix_steps} has no effect with motion='constant'. Set "
+                "motion='bounded' or 'isospectral', or leave it out."
             )
-        size, self.motion = sizes[1], motion
+        self.motion = motion
         if motion == "bounded":
             field = BoundedAntisymmetricField(size, linear=linear, rate=rate)
         elif motion == "isospectral":
             field = IsospectralAntisymmetricField(size, linear=linear)
         else:
             field = AntisymmetricField(size, linear=linear)
-        self._build(sizes, field, motion != "constant", solve, group, None, matrix_steps)
+        widths = sizes[0], size, sizes[1]
+        self._build(widths, field, motion != "constant", options, group, None, matrix_steps)
 
     def volume_rate(self, numbers: int) -> Tensor:
         """Return d log det/dt of the flow: a skew matrix has no trace.
 
         Args:
-            numbers: Of the state.
+            numbers: Size of the state.
         """
         return torch.zeros((), dtype=self.head.weight.dtype)
 
     def conserved(self, state: Tensor) -> Tensor:
-        """Return Σ log cosh(S x + b), (batch,), which the flow of constant parameters keeps."""
+        """Return Σ log cosh(S x + b), (batch,), conserved by the flow of constant parameters."""
         skew, bias = self.field.read(self.field.beginning(), *self.field.constants())
         size = (state @ skew.mT + bias).abs()
         # log cosh u = |u| + log(1 + exp(−2|u|)) − log 2, which does not overflow.
         return (size + torch.log1p(torch.exp(-2 * size)) - torch.log(2 * size.new_ones(()))).sum(-1)
 
-    def kept_form(self) -> Tensor:
-        """Return S, the form that the flow of constant parameters keeps."""
+    def preserved_form(self) -> Tensor:
+        """Return S, the form that the flow of constant parameters preserves."""
         return self.field.skew()
 
     def skew_at(self, times: Tensor) -> Tensor:
         """Return S(t), (times, n, n).
 
         Args:
-            times: When, (times,).
+            times: Times, (times,).
         """
         if self.shared is None:
             return self.field.skew().expand(len(times), -1, -1)
-        found = AlongPath(self.field, self.shared.path()).parameters_at(times.unsqueeze(1))[0]
-        return found.expand(len(times), -1, -1)  # of a single time there is no row
+        skew = AlongPath(self.field, self.shared.path()).parameters_at(times.unsqueeze(1))[0]
+        return skew.expand(len(times), -1, -1)  # a single time has no dimension of times
 
     def path_at(self, times: Tensor) -> Tensor:
         """Return A and b side by side, (times, n, …), of parameters that move at a bounded rate."""
@@ -133,10 +157,14 @@ class _Antisymmetric(MovingModel):
         """Return ½∫‖S‖ from each time to the end, (times,): how far log‖a‖ may have moved.
 
         Args:
-            times: When, increasing, (times,).
+            times: Increasing times, (times,).
         """
         if self.shared is None:
-            return 0.5 * torch.linalg.matrix_norm(self.kept_form(), 2) * (self.end_of_depth - times)
+            return (
+                0.5
+                * torch.linalg.matrix_norm(self.preserved_form(), 2)
+                * (self.end_of_depth - times)
+            )
         fine = torch.linspace(0, 1, 65).to(times)
         at = times[:, None] + (self.end_of_depth - times[:, None]) * fine
         norms = torch.linalg.matrix_norm(self.skew_at(at.flatten()), 2).reshape(at.shape)
@@ -156,21 +184,13 @@ class AntisymmetricNODE(_Antisymmetric):
         before and after.
 
     Promise:
-        Jacobian eigenvalues are imaginary and volume is kept, for all motions; neither ‖x‖ nor
+        Jacobian eigenvalues are imaginary and volume is preserved, for all motions; neither ‖x‖ nor
         ‖a‖ is, but d log‖a‖/dt is at most ‖S‖/2. With constant parameters Σ log cosh(S x + b) is
-        conserved and the flow's Jacobian M keeps MᵀSM = S: a direction in which gradients vanish
-        has a partner in which they grow. A(t) moves at a bounded rate, or keeps its spectrum.
+        conserved and the flow's Jacobian M preserves MᵀSM = S: a direction in which gradients
+        vanish has a partner in which they grow. A(t) has a bounded rate, or keeps its spectrum.
 
     Args:
-        input_size: Features of the input.
-        output_size: Classes or targets.
-        hidden_size: Features of the state, into which a linear layer brings the input.
-        motion: Whether A and b are constant, flow at a bounded rate, or are turned so that S keeps
-            its spectrum.
-        rate: ρ, for a bounded motion.
-        matrix_steps: Steps in which A and b are solved over depth, once for all samples; none has
-            as many as a tenth of the samples' tolerance asks for.
-        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
+        options: See `MotionOptions` and `DepthOptions`.
 
     Example:
         >>> model = undamped.models.AntisymmetricNODE(2, 2, hidden_size=16, motion="isospectral")
@@ -187,21 +207,15 @@ class AntisymmetricNODE(_Antisymmetric):
         self,
         input_size: PositiveInt,
         output_size: PositiveInt,
-        *,
-        hidden_size: PositiveInt = 32,
-        motion: Motion = "constant",
-        rate: PositiveFloat = 1.0,
-        matrix_steps: PositiveInt | None = None,
-        **solve: Unpack[DepthOptions],
+        **options: Unpack[AntisymmetricOptions],
     ) -> None:
         super().__init__()
-        sizes = input_size, hidden_size, output_size
-        self._build_motion(sizes, motion, rate, matrix_steps, solve, DepthOptions, False)
-        self.promises = (*INVERTIBLE, VOLUME, ADJOINT, *BY_MOTION[motion])
+        self._build_motion((input_size, output_size), options, DepthOptions, linear=False)
+        self.promises = (*INVERTIBLE, VOLUME, ADJOINT, *BY_MOTION[self.motion])
 
 
 class TurningOptions(DepthOptions, total=False):
-    """How a flow that only turns is solved: as any, by rotations if nobody says otherwise."""
+    """How a flow of rotations is solved: by default with a Lie-group method."""
 
     method: Annotated[str, Default("magnus4", "Solver; Lie-group ones keep norms exactly.")]
     step_size: Annotated[
@@ -209,9 +223,13 @@ class TurningOptions(DepthOptions, total=False):
     ]
 
 
+class LinearAntisymmetricOptions(MotionOptions, TurningOptions, total=False):
+    """Motion, depth and solver of a linear antisymmetric neural ODE."""
+
+
 @models.register("linear-antisymmetric-node")
 class LinearAntisymmetricNODE(_Antisymmetric):
-    """The linear antisymmetric neural ODE: a rotation of the state, which keeps every norm.
+    """The linear antisymmetric neural ODE: a rotation of the state, which preserves every norm.
 
     Equation:
         ẋ = S(t) x,  S = A − Aᵀ,  x(T) = Q x(0),  ŷ = W x(T) + c;  motions of A as in
@@ -221,21 +239,12 @@ class LinearAntisymmetricNODE(_Antisymmetric):
         x state, Q orthogonal, W and c readout.
 
     Promise:
-        ‖x(t)‖ and ‖a(t)‖ are kept, by Lie-group methods (magnus4, cayley and others) to rounding,
-        by others as far as they are exact. All the model can learn is therefore linear: it is what
-        a gradient that keeps its norm everywhere costs.
+        ‖x(t)‖ and ‖a(t)‖ are preserved, by Lie-group methods (magnus4, cayley and others) up to
+        rounding, by others up to their error. The model is therefore linear: that is the cost of a
+        gradient whose norm is preserved everywhere.
 
     Args:
-        input_size: Features of the input.
-        output_size: Classes or targets.
-        hidden_size: Features of the state, into which a linear layer brings the input.
-        motion: Whether A is constant, flows at a bounded rate, or is turned so that S keeps its
-            spectrum.
-        rate: ρ, for a bounded motion.
-        matrix_steps: Steps in which A is solved over depth, once for all samples; none has as many
-            as an error of 1e-6 asks for, or a tenth of the samples' tolerance.
-        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`; magnus4 with
-            steps of 0.1 if nothing else is said.
+        options: See `MotionOptions` and `DepthOptions`; by default magnus4 with steps of 0.1.
 
     Example:
         >>> model = undamped.models.LinearAntisymmetricNODE(2, 2, hidden_size=16, method="cayley")
@@ -253,16 +262,10 @@ class LinearAntisymmetricNODE(_Antisymmetric):
         self,
         input_size: PositiveInt,
         output_size: PositiveInt,
-        *,
-        hidden_size: PositiveInt = 32,
-        motion: Motion = "constant",
-        rate: PositiveFloat = 1.0,
-        matrix_steps: PositiveInt | None = None,
-        **solve: Unpack[TurningOptions],
+        **options: Unpack[LinearAntisymmetricOptions],
     ) -> None:
         super().__init__()
-        sizes = input_size, hidden_size, output_size
-        self._build_motion(sizes, motion, rate, matrix_steps, solve, TurningOptions, True)
-        # Other methods keep norms only as far as they are exact.
-        kept = (ISOMETRIC,) if choose_solver(self._ode.method).rotates else ()
-        self.promises = (*INVERTIBLE, VOLUME, *kept, *LINEAR_BY_MOTION[motion])
+        self._build_motion((input_size, output_size), options, TurningOptions, linear=True)
+        # Other methods preserve norms only up to their error.
+        isometric = (ISOMETRIC,) if choose_solver(self._ode.method).rotates else ()
+        self.promises = (*INVERTIBLE, VOLUME, *isometric, *LINEAR_BY_MOTION[self.motion])

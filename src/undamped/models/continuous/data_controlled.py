@@ -1,4 +1,4 @@
-"""Neural ODE whose field keeps seeing the input, with a linear readout."""
+"""Neural ODE whose field also reads the input, with a linear readout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.checked import checked
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
 from undamped.models.continuous.base import ContinuousModel
@@ -18,12 +18,12 @@ from undamped.ode.fields.perceptron import Activation, PerceptronField
 from undamped.ode.flows.neural_ode import NeuralODE
 from undamped.ode.settings import choose_solver
 
-_OWN_DEPTHS = "With depths of their own samples share no times at which to add up y."
+_OWN_DEPTHS = "With adaptive depth samples have no common times at which y can be summed."
 
 
 @models.register("data-controlled-node")
 class DataControlledNODE(ContinuousModel):
-    """A neural ODE whose field keeps seeing the input, to a depth that may depend on it.
+    """A neural ODE whose field also reads the input, to a depth that may depend on it.
 
     Equation:
         ż = f(t, [z, x]),  z(0) = x,  ŷ = W z(g(x)) + b;  g = T unless adaptive
@@ -32,17 +32,15 @@ class DataControlledNODE(ContinuousModel):
         x input, z state, T depth, g learned depth, which starts near T.
 
     Promise:
-        For every input the flow it controls is a homeomorphism of the state; states of different
-        inputs, each in a flow of its own, may meet.
+        For every input the flow is a homeomorphism of the state; states of different inputs, whose
+        flows differ, may meet.
 
     Args:
-        input_size: Features of the input.
-        output_size: Classes or targets.
         hidden_size: Width of the field.
-        adaptive_depth: Whether every sample is integrated to a depth g(x) of its own.
+        adaptive_depth: Whether every sample is integrated to its own depth g(x).
         activation: Activation of the field.
-        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
-        gradient: How gradients are taken; with adaptive depth all but `reversible`.
+        solve: See `DepthOptions`.
+        gradient: How gradients are computed; with adaptive depth all but `reversible`.
 
     Example:
         >>> model = undamped.models.DataControlledNODE(2, 2, adaptive_depth=True)
@@ -68,8 +66,8 @@ class DataControlledNODE(ContinuousModel):
         )
         self.start = nn.Identity()
         self.flow = flow_of(field, solve)
-        alone = adaptive_depth
-        self.keep(solve, **({"parameters": _OWN_DEPTHS, "direction": _OWN_DEPTHS} if alone else {}))
+        excluded = {"parameters": _OWN_DEPTHS, "direction": _OWN_DEPTHS} if adaptive_depth else {}
+        self.keep(solve, **excluded)
         if adaptive_depth:
             _check_adaptive(self._ode)
         self.depth = DepthNetwork(input_size, self.end_of_depth) if adaptive_depth else None
@@ -80,21 +78,21 @@ class DataControlledNODE(ContinuousModel):
         """Return the state at the sample's depth, (batch, input)."""
         return self.carry(x, x)
 
-    def carry(self, state: Tensor, given: Tensor | None = None) -> Tensor:
+    def carry(self, state: Tensor, context: Tensor | None = None) -> Tensor:
         """Return the state at the sample's depth from one at the start.
 
         Args:
-            state: Where it starts.
-            given: The input that controls the field.
+            state: The state at the start.
+            context: The input, which the field reads.
         """
-        return self._ode.solve(state, **self._controlled(given)).final
+        return self._ode.solve(state, **self._controlled(context)).final
 
-    def carry_back(self, state: Tensor, given: Tensor | None = None) -> Tensor:
+    def carry_back(self, state: Tensor, context: Tensor | None = None) -> Tensor:
         """Return the state at the start that flows to this one at the sample's depth."""
-        return self._ode.inverse(state, **self._controlled(given))
+        return self._ode.inverse(state, **self._controlled(context))
 
     def example(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
-        """Return random inputs, as states and as what controls the field."""
+        """Return random inputs, as states and as inputs of the field."""
         x, _ = super().example(count, generator)
         return x, x
 
@@ -112,9 +110,9 @@ class DataControlledNODE(ContinuousModel):
 def _check_adaptive(flow: NeuralODE) -> None:
     solver = choose_solver(flow.method)
     if flow.gradient == "reversible":
-        wrong, got = "gradient", "'reversible', which undoes the steps of all samples together"
+        wrong, got = "gradient", "'reversible'"
     elif flow.step_size is not None:
-        wrong, got = "step_size", f"{flow.step_size:g} for all samples"
+        wrong, got = "step_size", f"{flow.step_size:g}"
     elif solver.implicit and flow.gradient == "adjoint":
         wrong, got = "gradient", f"'adjoint' with '{solver.name}'"
     elif not (solver.per_sample and solver.adaptive):
@@ -122,11 +120,7 @@ def _check_adaptive(flow: NeuralODE) -> None:
     else:
         return
     raise OptionError(
-        explain(
-            f"DataControlledNODE.{wrong}",
-            expected="with adaptive_depth, steps of its own for every sample",
-            got=got,
-            remedy="Use 'dopri5', 'tsit5', 'bosh3', 'heun', 'dopri8', or 'radau5' where it is "
-            "stiff, gradient='checkpoint' and no step_size, or leave out adaptive_depth.",
-        )
+        "DataControlledNODE.adaptive_depth needs separate steps for every sample, got "
+        f"{wrong}={got}. Use 'dopri5', 'tsit5', 'bosh3', 'heun', 'dopri8', or 'radau5' for stiff "
+        "fields, gradient='checkpoint' and no step_size, or leave out adaptive_depth."
     )

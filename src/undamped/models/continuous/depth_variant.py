@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from torch import nn
 
 from undamped._base.checked import checked
-from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.options import PositiveInt
 from undamped._base.registry import models
 from undamped.models.continuous.base import ContinuousModel
-from undamped.models.continuous.options import DepthOptions, flow_arguments, flow_of
+from undamped.models.continuous.options import (
+    AugmentedOptions,
+    DepthOptions,
+    flow_arguments,
+    flow_of,
+)
 from undamped.ode.fields.augmented import Augmentation
 from undamped.ode.fields.depth_variant import Basis, GalerkinField
 from undamped.ode.fields.perceptron import PerceptronField
-from undamped.ode.flows.stacked import StackedODE
+from undamped.ode.flows.neural_ode import StackedODE
 
-_OWN_PARAMETERS = "Each piece has parameters of its own, whose directions cannot agree."
+_SEPARATE = "Each segment of depth has its own parameters, whose gradients are not comparable."
+
+
+class DepthVariantOptions(AugmentedOptions, DepthOptions, total=False):
+    """Field, depth and solver of a depth-variant neural ODE."""
 
 
 @models.register("depth-variant-node")
@@ -24,24 +33,20 @@ class DepthVariantNODE(ContinuousModel):
     """A neural ODE whose parameters change with depth.
 
     Equation:
-        ḣ = f_{θ(t)}(h),  θ(t) = Σ_j α_j ψ_j(t);  stacked: θ constant on each piece
+        ḣ = f_{θ(t)}(h),  θ(t) = Σ_j α_j ψ_j(t);  stacked: θ constant on each segment
 
     Symbols:
         ψ_j basis functions, α_j coefficients.
 
     Promise:
-        The flow is a homeomorphism: two inputs never meet, and solving back from the end gives the
-        input again.
+        The flow is a homeomorphism: two inputs never meet, and solving back from the end recovers
+        the input.
 
     Args:
-        input_size: Features of the input.
-        output_size: Classes or targets.
-        hidden_size: Width of the field.
-        basis: Fourier, Chebyshev, Legendre polynomials or piecewise constant; `stacked` builds a
-            field of its own for each piece and never steps across a border.
-        terms: Basis functions, or pieces.
-        augmented_size: Zeros added to the input.
-        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
+        basis: Fourier, Chebyshev, Legendre polynomials or piecewise constant; `stacked` builds one
+            field for each segment and never steps across a border.
+        terms: Number of basis functions, or of segments.
+        options: See `AugmentedOptions` and `DepthOptions`.
 
     Example:
         >>> model = undamped.models.DepthVariantNODE(2, 2, basis="chebyshev", terms=4)
@@ -56,23 +61,23 @@ class DepthVariantNODE(ContinuousModel):
         input_size: PositiveInt,
         output_size: PositiveInt,
         *,
-        hidden_size: PositiveInt = 32,
         basis: Literal["fourier", "chebyshev", "polynomial", "piecewise", "stacked"] = "fourier",
         terms: PositiveInt = 5,
-        augmented_size: NonNegativeInt = 0,
-        **solve: Unpack[DepthOptions],
+        **options: Unpack[DepthVariantOptions],
     ) -> None:
         super().__init__()
-        size, depth = input_size + augmented_size, solve["depth"]  # type: ignore[typeddict-item]
+        values: Any = options  # complete, as `checked` passes them
+        augmented_size, hidden_size = values["augmented_size"], values["hidden_size"]
+        size, depth = input_size + augmented_size, values["depth"]
         self.start = Augmentation(input_size, augmented_size) if augmented_size else nn.Identity()
         if basis == "stacked":
             fields = [PerceptronField(size, hidden_size, time=False) for _ in range(terms)]
-            self.flow = StackedODE(fields, depth=depth, **flow_arguments(solve))
+            self.flow = StackedODE(fields, depth=depth, **flow_arguments(options))
         else:
             kind: Basis = basis
             field = GalerkinField(size, hidden_size, basis=kind, terms=terms, depth=depth)
-            self.flow = flow_of(field, solve)
-        apart = basis in ("stacked", "piecewise")
-        self.keep(solve, **({"direction": _OWN_PARAMETERS} if apart else {}))
+            self.flow = flow_of(field, options)
+        separate = basis in ("stacked", "piecewise")
+        self.keep(options, **({"direction": _SEPARATE} if separate else {}))
         self.head = nn.Linear(size, output_size)
         self.input_size = input_size

@@ -1,4 +1,4 @@
-"""FFJORD by name: a continuous flow with the field its authors use."""
+"""FFJORD: a continuous normalising flow with the field of its authors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from undamped._base.checked import checked
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import (
     Default,
     NonNegativeFloat,
@@ -17,15 +17,15 @@ from undamped._base.options import (
     PositiveInt,
 )
 from undamped._base.registry import models
-from undamped.ode.fields.bottleneck import BottleneckField
 from undamped.ode.fields.concat_squash import ConcatSquashField
+from undamped.ode.fields.perceptron import BottleneckField
 from undamped.ode.flows.continuous_flow import ContinuousFlow, FlowResult
 from undamped.ode.flows.jacobian_trace import NoiseKind, TraceKind
 from undamped.ode.flows.solve_options import TOLERANCE, SolveOptions, solver_arguments
 
 
 class DensitySolveOptions(SolveOptions, total=False):
-    """How the field of a flow is solved: as any, with a tolerance fine enough for densities."""
+    """How the field of a flow is solved: with a tolerance fine enough for densities."""
 
     tolerance: Annotated[PositiveFloat, Default(1e-5, TOLERANCE)]
 
@@ -53,13 +53,13 @@ class FFJORD(ContinuousFlow):
         bottleneck_size: Features of a bottleneck in the field; 0 for none.
         detail: Factor on the first layer's weights at the start, without a bottleneck; 3 to 6 for
             densities with detail, such as rings inside rings.
-        trace: How the trace is had while training.
+        trace: How the trace is computed in training.
         noise: Distribution of the noise of its estimate.
         end: T.
         train_end: Whether T is learned.
         kinetic_weight: Factor on the mean of ∫ ‖f‖² dt, which training adds to its loss.
         jacobian_weight: Factor on the mean of ∫ ‖∂f/∂z‖² dt, likewise.
-        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
+        solve: See `SolveOptions`.
 
     Example:
         >>> flow = undamped.models.FFJORD(2)
@@ -91,31 +91,13 @@ class FFJORD(ContinuousFlow):
     ) -> None:
         if bottleneck_size and context_size:
             raise OptionError(
-                explain(
-                    "bottleneck_size",
-                    expected="0 for a conditional flow",
-                    got=bottleneck_size,
-                    remedy="Leave out the bottleneck or the condition.",
-                )
+                f"bottleneck_size must be 0 for a conditional flow, got {bottleneck_size}."
             )
-        if bottleneck_size and hidden_layers != 2:
-            raise OptionError(
-                explain(
-                    "hidden_layers",
-                    expected="to be left out with a bottleneck, which has one on either side",
-                    got=hidden_layers,
-                    remedy="Leave out one of the two.",
+        for name, value, default in (("hidden_layers", hidden_layers, 2), ("detail", detail, 1.0)):
+            if bottleneck_size and value != default:
+                raise OptionError(
+                    f"{name}={value} has no effect with a bottleneck. Leave out one of the two."
                 )
-            )
-        if bottleneck_size and detail != 1.0:
-            raise OptionError(
-                explain(
-                    "detail",
-                    expected="to be left out with a bottleneck, whose field has no such layer",
-                    got=detail,
-                    remedy="Leave out one of the two.",
-                )
-            )
         if bottleneck_size:
             field = BottleneckField(input_size, bottleneck_size, hidden_size)
         else:
@@ -144,14 +126,14 @@ class FFJORD(ContinuousFlow):
     def forward(
         self, x: Tensor, context: Tensor | None = None, generator: torch.Generator | None = None
     ) -> FlowResult:
-        """Do as `ContinuousFlow.forward`, and remember the costs that are weighed."""
+        """Return the result of `ContinuousFlow.forward`, and store it for `penalty`."""
         result = super().forward(x, context, generator)
-        weighed = self.kinetic_weight or self.jacobian_weight
-        self._last = result if weighed and torch.is_grad_enabled() else None
+        penalised = self.kinetic_weight or self.jacobian_weight
+        self._last = result if penalised and torch.is_grad_enabled() else None
         return result
 
     def penalty(self) -> Tensor:
-        """Return what training adds to its loss: the weighed costs of the last pass."""
+        """Return the weighted costs of the last pass, which training adds to its loss."""
         if self._last is None:
             return torch.zeros_like(self.root_end)
         kinetic, jacobian = self._last.kinetic.mean(), self._last.jacobian.mean()

@@ -1,80 +1,97 @@
-"""Continuous-depth models of pictures: a convolutional flow and a linear readout of all pixels."""
+"""Continuous-depth models of images: a convolutional flow and a linear readout of all pixels."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Annotated, Unpack
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from undamped._base.checked import checked
-from undamped._base.errors import ShapeError, explain
+from undamped._base.errors import ShapeError
 from undamped._base.options import Default, NonNegativeInt, PositiveFloat, PositiveInt
 from undamped._base.registry import models
 from undamped.models.continuous.base import ContinuousModel
-from undamped.models.continuous.heavy_ball import (
+from undamped.models.continuous.options import DepthOptions, flow_of
+from undamped.models.continuous.second_order import (
     GENERAL_HEAVY_BALL,
     HEAVY_BALL,
-    NO_SHARE,
+    NO_PARAMETERS,
     HeavyBall,
 )
-from undamped.models.continuous.options import DepthOptions, flow_of
 from undamped.ode.fields.convolutional import ConvolutionalField, ConvolutionalStart, ZeroChannels
 from undamped.ode.fields.heavy_ball import HeavyBallField, SecondOrderField
-from undamped.ode.flows.input_checks import fitting_pictures, type_of
+from undamped.ode.flows.input_checks import fitting_images, type_of
 from undamped.ode.flows.solve_options import TOLERANCE
 
 SMALL = 3
-"""Side of the pictures on which promises are measured."""
+"""Side of the images on which promises are measured."""
 
 
 class ImageSolveOptions(DepthOptions, total=False):
-    """How the field of a model of pictures is solved: as any, with a finer tolerance."""
+    """Depth and solver of a model of images, with a finer tolerance."""
 
     tolerance: Annotated[PositiveFloat, Default(1e-4, TOLERANCE)]
 
 
+class ImageOptions(TypedDict, total=False):
+    """Channels of a model of images."""
+
+    hidden_size: Annotated[PositiveInt, Default(50, "Channels inside the field.")]
+    colours: Annotated[PositiveInt, Default(1, "Channels of the image.")]
+
+
+class ConvOptions(ImageOptions, ImageSolveOptions, total=False):
+    """Channels, depth and solver of a model of images."""
+
+
+class ConvNODEOptions(ConvOptions, total=False):
+    """Channels, depth and solver of a neural ODE of images, with a wider field."""
+
+    hidden_size: Annotated[PositiveInt, Default(92, "Channels inside the field.")]
+
+
 class ImageModel(ContinuousModel):
-    """Pictures in, as rows of pixels, colour after colour; answers out."""
+    """A model of images, given as rows of pixels, colour after colour.
+
+    Args:
+        input_size: Numbers of an image: colours × rows × columns.
+        output_size: Classes or targets.
+    """
 
     def _build(
         self,
-        input_size: int,
-        output_size: int,
-        colours: int,
+        sizes: tuple[int, int],
         channels: int,
         make_start: Callable[[], nn.Module],
         field: nn.Module,
-        solve: ImageSolveOptions,
+        options: Mapping[str, Any],
     ) -> None:
+        (input_size, output_size), colours = sizes, options["colours"]
         side = math.isqrt(input_size // colours)
         if colours * side * side != input_size:
             raise ShapeError(
-                explain(
-                    "input_size",
-                    expected=f"square pictures of {colours} colour{'s' * (colours > 1)}",
-                    got=f"{input_size} numbers",
-                    remedy="Give input_size and colours that fit, such as 784 and 1 or 3072 and "
-                    "3, or choose a model of vectors such as 'node'.",
-                )
+                f"input_size={input_size} is not a square image of {colours} "
+                f"colour{'s' * (colours > 1)}. Set input_size and colours that fit, such as 784 "
+                "and 1 or 3072 and 3, or choose a model of vectors such as 'node'."
             )
-        self.picture = (colours, side, side)
+        self.image_shape = (colours, side, side)
         self.input_size = input_size
         self.channels = channels
-        self.start = nn.Sequential(nn.Unflatten(1, self.picture), make_start())
-        self.flow = flow_of(field, solve, ImageSolveOptions)
-        self.keep(solve, **({} if isinstance(field, ConvolutionalField) else NO_SHARE))
+        self.start = nn.Sequential(nn.Unflatten(1, self.image_shape), make_start())
+        self.flow = flow_of(field, options, ImageSolveOptions)
+        self.keep(options, **({} if isinstance(field, ConvolutionalField) else NO_PARAMETERS))
         self.head = nn.Linear(channels * side * side, output_size)
 
     def fitting(self, x: Tensor) -> Tensor:
-        """Return pictures as the model takes them, or say what it expects instead."""
-        return fitting_pictures(x, self.picture, type_of(self), f"{type(self).__name__} input")
+        """Return images in the type of the model; raise an error if their shape is wrong."""
+        return fitting_images(x, self.image_shape, type_of(self), f"{type(self).__name__} input")
 
     def example(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
-        """Return states of small random pictures, which the same convolutions read."""
-        colours, side, _ = self.picture
+        """Return initial states of small random images, which the same convolutions read."""
+        colours, side, _ = self.image_shape
         side = min(side, SMALL)
         x = torch.randn(count, colours, side, side, generator=generator).to(self.head.weight)
         _, make_start = self.start.children()
@@ -87,25 +104,21 @@ class ImageModel(ContinuousModel):
 
 @models.register("conv-node")
 class ConvNODE(ImageModel):
-    """A neural ODE of pictures, augmented with channels of zeros if wished.
+    """A neural ODE of images, with optional augmentation by channels of zeros.
 
     Equation:
         ḣ = f(t, h),  h(0) = [x, 0],  ŷ = W h(T) + b
 
     Symbols:
-        x picture, h state, f three convolutions, T depth, W and b readout of all pixels.
+        x image, h state, f three convolutions, T depth, W and b readout of all pixels.
 
     Promise:
-        The flow is a homeomorphism: two pictures never meet, and solving back from the end gives
-        the picture again.
+        The flow is a homeomorphism: two images never meet, and solving back from the end recovers
+        the image.
 
     Args:
-        input_size: Numbers of a picture: colours × rows × columns.
-        output_size: Classes or targets.
-        hidden_size: Channels inside the field.
         augmented_channels: Channels of zeros added (ANODE).
-        colours: Channels of the picture.
-        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
+        options: See `ImageOptions` and `DepthOptions`.
 
     Example:
         >>> model = undamped.models.ConvNODE(784, 10, hidden_size=64, augmented_channels=5)
@@ -123,45 +136,38 @@ class ConvNODE(ImageModel):
         input_size: PositiveInt,
         output_size: PositiveInt,
         *,
-        hidden_size: PositiveInt = 92,
         augmented_channels: NonNegativeInt = 0,
-        colours: PositiveInt = 1,
-        **solve: Unpack[ImageSolveOptions],
+        **options: Unpack[ConvNODEOptions],
     ) -> None:
         super().__init__()
-        channels = colours + augmented_channels
+        values: Any = options  # complete, as `checked` passes them
+        channels = values["colours"] + augmented_channels
         self._build(
-            input_size,
-            output_size,
-            colours,
+            (input_size, output_size),
             channels,
             lambda: ZeroChannels(augmented_channels) if augmented_channels else nn.Identity(),
-            ConvolutionalField(channels, hidden_size),
-            solve,
+            ConvolutionalField(channels, values["hidden_size"]),
+            options,
         )
 
 
 @models.register("conv-sonode")
 class ConvSONODE(ImageModel):
-    """A second-order neural ODE of pictures.
+    """A second-order neural ODE of images.
 
     Equation:
         ḧ = f(t, [h, ḣ])
 
     Symbols:
-        h position, of which the picture is the first channels and the others, with the velocity,
+        h position, of which the image is the first channels and the others, with the velocity,
         are computed from it; f three convolutions.
 
     Promise:
         As for SONODE: the flow of position and velocity together is a homeomorphism.
 
     Args:
-        input_size: Numbers of a picture: colours × rows × columns.
-        output_size: Classes or targets.
-        hidden_size: Channels inside the field.
         channels: Channels of the position.
-        colours: Channels of the picture.
-        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
+        options: See `ImageOptions` and `DepthOptions`.
 
     Example:
         >>> model = undamped.models.ConvSONODE(784, 10)
@@ -177,28 +183,24 @@ class ConvSONODE(ImageModel):
         input_size: PositiveInt,
         output_size: PositiveInt,
         *,
-        hidden_size: PositiveInt = 50,
         channels: PositiveInt = 5,
-        colours: PositiveInt = 1,
-        **solve: Unpack[ImageSolveOptions],
+        **options: Unpack[ConvOptions],
     ) -> None:
         super().__init__()
-        _check_channels(channels, colours)
+        colours, hidden_size = _checked_sizes(channels, options)
         force = ConvolutionalField(channels, hidden_size, input_channels=2 * channels)
         self._build(
-            input_size,
-            output_size,
-            colours,
+            (input_size, output_size),
             channels,
             lambda: ConvolutionalStart(colours, channels, hidden_size),
             SecondOrderField(force, dim=1),
-            solve,
+            options,
         )
 
 
 @models.register("conv-hbnode")
 class ConvHBNODE(HeavyBall, ImageModel):
-    """A heavy-ball neural ODE of pictures, plain or general.
+    """A heavy-ball neural ODE of images, plain or general.
 
     Equation:
         ḣ = m,  ṁ = −γ m + f(t, h);  general: ḣ = tanh(m),  ṁ = −γ m + f(t, h) − ξ h
@@ -212,14 +214,10 @@ class ConvHBNODE(HeavyBall, ImageModel):
         the flow does not depend on the force; with `general`, no position moves further than T.
 
     Args:
-        input_size: Numbers of a picture: colours × rows × columns.
-        output_size: Classes or targets.
-        hidden_size: Channels inside the force.
         channels: Channels of the position.
         general: Whether it is GHBNODE.
         damping: γ at the start, below 1.
-        colours: Channels of the picture.
-        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
+        options: See `ImageOptions` and `DepthOptions`.
 
     Example:
         >>> model = undamped.models.ConvHBNODE(784, 10)
@@ -237,36 +235,31 @@ class ConvHBNODE(HeavyBall, ImageModel):
         input_size: PositiveInt,
         output_size: PositiveInt,
         *,
-        hidden_size: PositiveInt = 50,
         channels: PositiveInt = 5,
         general: bool = False,
         damping: PositiveFloat = 0.0474,
-        colours: PositiveInt = 1,
-        **solve: Unpack[ImageSolveOptions],
+        **options: Unpack[ConvOptions],
     ) -> None:
         super().__init__()
-        _check_channels(channels, colours)
+        colours, hidden_size = _checked_sizes(channels, options)
         force = ConvolutionalField(channels, hidden_size)
         if general:
             self.promises = GENERAL_HEAVY_BALL
         self._build(
-            input_size,
-            output_size,
-            colours,
+            (input_size, output_size),
             channels,
             lambda: ConvolutionalStart(colours, channels, hidden_size),
             HeavyBallField(force, damping=damping, general=general, dim=1),
-            solve,
+            options,
         )
 
 
-def _check_channels(channels: int, colours: int) -> None:
+def _checked_sizes(channels: int, options: Mapping[str, Any]) -> tuple[int, int]:
+    """Return colours and hidden size; refuse fewer channels than colours."""
+    colours = options["colours"]
     if channels < colours:
         raise ShapeError(
-            explain(
-                "channels",
-                expected=f"at least the {colours} of the picture",
-                got=channels,
-                remedy="A position begins with the picture itself.",
-            )
+            f"channels must be at least {colours}, those of the image, since a position starts "
+            f"with the image, got {channels}."
         )
+    return colours, options["hidden_size"]

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from torch import nn
 
 from undamped._base.checked import checked
-from undamped._base.errors import OptionError, explain
-from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.errors import OptionError
+from undamped._base.options import PositiveInt
 from undamped._base.registry import models
 from undamped.models.continuous.base import ContinuousModel
-from undamped.models.continuous.options import DepthOptions, flow_of
+from undamped.models.continuous.options import DepthOptions, FieldOptions, flow_of
 from undamped.ode.fields.augmented import Augmentation
-from undamped.ode.fields.perceptron import Activation, PerceptronField
+from undamped.ode.fields.perceptron import PerceptronField
+
+
+class NODEOptions(FieldOptions, DepthOptions, total=False):
+    """Field, depth and solver of a neural ODE."""
 
 
 @models.register("node")
 class NODE(ContinuousModel):
-    """A neural ODE between the input and a linear readout, augmented if wished.
+    """A neural ODE between the input and a linear readout, with optional augmentation.
 
     Equation:
         ḣ = f(t, h),  h(0) = [x, 0],  ŷ = W h(T) + b
@@ -27,18 +31,13 @@ class NODE(ContinuousModel):
         x input, h state, f a perceptron, T depth, W and b readout.
 
     Promise:
-        The flow is a homeomorphism: two inputs never meet, and solving back from the end gives the
-        input again. So it cannot carry an inner disc out through a ring around it; with one
-        added dimension (augmented_size=1) it can.
+        The flow is a homeomorphism: two inputs never meet, and solving back from the end recovers
+        the input. So it cannot separate a disc from a ring around it; with one added dimension
+        (augmented_size=1) it can.
 
     Args:
-        input_size: Features of the input.
-        output_size: Classes or targets.
-        hidden_size: Width of the field.
-        augmented_size: Zeros added to the input (ANODE); 0 is the plain neural ODE.
         augmentation: Whether the added features are zeros or computed from the input.
-        activation: Activation of the field.
-        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
+        options: See `FieldOptions` and `DepthOptions`.
 
     Example:
         >>> model = undamped.models.NODE(2, 2, hidden_size=32, augmented_size=1)
@@ -56,21 +55,16 @@ class NODE(ContinuousModel):
         input_size: PositiveInt,
         output_size: PositiveInt,
         *,
-        hidden_size: PositiveInt = 32,
-        augmented_size: NonNegativeInt = 0,
         augmentation: Literal["zero", "input"] = "zero",
-        activation: Activation = "tanh",
-        **solve: Unpack[DepthOptions],
+        **options: Unpack[NODEOptions],
     ) -> None:
         super().__init__()
+        values: Any = options  # complete, as `checked` passes them
+        augmented_size = values["augmented_size"]
         if augmentation != "zero" and not augmented_size:
             raise OptionError(
-                explain(
-                    "augmentation",
-                    expected="to be left out with augmented_size=0, which adds nothing",
-                    got=f"'{augmentation}'",
-                    remedy="Set augmented_size to the number of features to add.",
-                )
+                f"augmentation='{augmentation}' has no effect with augmented_size=0. Set "
+                "augmented_size to the number of features to add."
             )
         size = input_size + augmented_size
         self.start = (
@@ -78,8 +72,8 @@ class NODE(ContinuousModel):
             if augmented_size
             else nn.Identity()
         )
-        field = PerceptronField(size, hidden_size, activation=activation)
-        self.flow = flow_of(field, solve)
-        self.keep(solve)
+        field = PerceptronField(size, values["hidden_size"], activation=values["activation"])
+        self.flow = flow_of(field, options)
+        self.keep(options)
         self.head = nn.Linear(size, output_size)
         self.input_size = input_size

@@ -7,7 +7,7 @@ from typing import Literal, Unpack
 from torch import Tensor
 
 from undamped._base.checked import checked
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
@@ -25,7 +25,7 @@ GATES = {"gates": 4, "gate_size": 8}
 
 @models.register("odetoode")
 class ODEtoODE(MovingModel):
-    """A neural ODE whose weights flow on the orthogonal group while the samples flow through them.
+    """A neural ODE whose weights flow on the orthogonal group.
 
     Equation:
         ẋ = f(W x + c),  Ẇ = W b(t, W),  bᵀ = −b,  x(0) = V input,  ŷ = U x(T) + d
@@ -37,22 +37,20 @@ class ODEtoODE(MovingModel):
 
     Promise:
         W is orthogonal at every depth, to rounding, since its steps are rotations. So
-        exp(−(T − t)) ‖a(T)‖ ≤ ‖a(t)‖ ≤ exp(T − t) ‖a(T)‖ for a = ∂L/∂x(t): it needs only
-        ‖W‖ ≤ 1, says little where T is large, and nothing about the gradient of W.
+        exp(−(T − t)) ‖a(T)‖ ≤ ‖a(t)‖ ≤ exp(T − t) ‖a(T)‖ for a = ∂L/∂x(t): the bound needs only
+        ‖W‖ ≤ 1, is weak for large T, and does not bound the gradient of W.
 
     Args:
-        input_size: Features of the input.
-        output_size: Classes or targets.
-        hidden_size: Features of the state, into which a linear layer brings the input.
-        form: How W is turned: by gated networks that see it, or by a double bracket that keeps
-            the spectrum of WᵀQW and comes to rest.
-        gates: Networks that are added up, for the gated form.
-        gate_size: Hidden units of each.
+        hidden_size: Features of the state, which a linear layer computes from the input.
+        form: How W rotates: by gated networks that read it, or by a double bracket that keeps the
+            spectrum of WᵀQW and converges.
+        gates: Number of networks that are summed, for the gated form.
+        gate_size: Hidden units of each network.
         activation: f.
         matrix_method: Lie-group solver of W: lie-euler, lie-midpoint, cayley or rkmk4.
-        matrix_steps: Its steps over depth, once for all samples; none has as many as a tenth of
-            the samples' tolerance asks for.
-        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
+        matrix_steps: Its steps over depth, once for all samples; by default as many as a tenth of
+            the samples' tolerance needs.
+        solve: See `DepthOptions`.
 
     Example:
         >>> model = undamped.models.ODEtoODE(2, 2, hidden_size=16, form="isospectral")
@@ -88,15 +86,11 @@ class ODEtoODE(MovingModel):
                 hidden_size, activation=activation, gates=gates, gate_size=gate_size
             )
         else:
-            for name, said in (("gates", gates), ("gate_size", gate_size)):
-                if said != GATES[name]:
+            for name, value in (("gates", gates), ("gate_size", gate_size)):
+                if value != GATES[name]:
                     raise OptionError(
-                        explain(
-                            name,
-                            expected="to be left out unless form is 'gated'",
-                            got=said,
-                            remedy="Set form='gated', or leave it out.",
-                        )
+                        f"{name}={value} has no effect with form='{form}'. Set form='gated', or "
+                        "leave it out."
                     )
             field = IsospectralOrthogonalField(hidden_size, activation=activation)
         sizes = input_size, hidden_size, output_size
@@ -106,7 +100,7 @@ class ODEtoODE(MovingModel):
         """Return W(t), (times, n, n).
 
         Args:
-            times: When, (times,).
+            times: Times, (times,).
         """
         assert self.shared is not None
         return self.shared.path().at(times.unsqueeze(1)).expand(len(times), -1, -1)
@@ -115,6 +109,6 @@ class ODEtoODE(MovingModel):
         """Return T − t, (times,): how far log‖a‖ may have moved from there to the end.
 
         Args:
-            times: When, (times,).
+            times: Times, (times,).
         """
         return self.end_of_depth - times

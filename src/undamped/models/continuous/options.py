@@ -1,13 +1,23 @@
-"""Options that continuous-depth models share: how deep, how solved, which gradients are kept."""
+"""Option groups of continuous-depth models: field, depth, solver, penalty on gradients."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, TypedDict
 
 from torch import nn
 
-from undamped._base.errors import OptionError, explain
-from undamped._base.options import Default, PositiveFloat, PositiveInt, Range, options_in
+from undamped._base.errors import OptionError
+from undamped._base.options import (
+    Default,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Range,
+    options_in,
+)
+from undamped.models.options import select
+from undamped.ode.fields.perceptron import Activation
 from undamped.ode.flows.gradient_keeping import Kept
 from undamped.ode.flows.neural_ode import NeuralODE
 from undamped.ode.flows.solve_options import SolveOptions, solver_arguments
@@ -16,76 +26,81 @@ DEPTH = "Time T at the end of depth."
 Cosine = Annotated[float, Range(low=0, high=1, open_low=True)]
 
 
+class AugmentedOptions(TypedDict, total=False):
+    """Sizes of a field and of its augmented state."""
+
+    hidden_size: Annotated[PositiveInt, Default(32, "Width of the field.")]
+    augmented_size: Annotated[
+        NonNegativeInt, Default(0, "Zeros added to the input (ANODE); 0 for none.")
+    ]
+
+
+class FieldOptions(AugmentedOptions, total=False):
+    """Sizes and activation of a field."""
+
+    activation: Annotated[Activation, Default("tanh", "Activation of the field.")]
+
+
 class KeepOptions(TypedDict, total=False):
-    """What training is to keep of gradients along depth: which, and how much it counts."""
+    """A penalty of training that preserves gradients along depth."""
 
     keep_gradient: Annotated[
         Kept,
         Default(
             "none",
-            "What training keeps along depth by a penalty: the norm of a = ∂L/∂h(t), the norm of "
-            "the parameters' share y = a ∂f/∂θ, the direction of y, or the norm of gradients in "
+            "What a training penalty preserves along depth: the norm of a = ∂L/∂h(t), the norm of "
+            "the parameters' part y = a ∂f/∂θ, the direction of y, or the norm of gradients in "
             "every direction.",
         ),
     ]
     keep_weight: Annotated[PositiveFloat, Default(1.0, "Factor on that penalty.")]
     keep_points: Annotated[
-        PositiveInt, Default(10, "Pieces of depth at whose ends it looks at the gradient.")
+        PositiveInt, Default(10, "Number of depths at which the gradient is penalised.")
     ]
     keep_cosine: Annotated[Cosine, Default(0.5, "For 'direction': least cosine of y(t) and y(T).")]
 
 
 class DepthOptions(SolveOptions, KeepOptions, total=False):
-    """How deep a model is, how its field is solved, and what training keeps of gradients."""
+    """Depth of a model, its solver, and the penalty on gradients."""
 
     depth: Annotated[PositiveFloat, Default(1.0, DEPTH)]
 
 
-def flow_of(field: nn.Module, chosen: DepthOptions, group: type = DepthOptions) -> NeuralODE:
-    """Return the flow of a field over all of depth, solved as was chosen.
+def flow_of(field: nn.Module, options: Mapping[str, Any], group: type = DepthOptions) -> NeuralODE:
+    """Return the flow of a field over all of depth.
 
     Args:
         field: dh/dt.
-        chosen: All options, as `checked` completes them.
-        group: Which options these are.
+        options: All options of a model, complete.
+        group: The group that declares them.
     """
-    return NeuralODE(field, times=(0.0, chosen["depth"]), **flow_arguments(chosen, group))  # type: ignore[typeddict-item]
+    return NeuralODE(field, times=(0.0, options["depth"]), **flow_arguments(options, group))
 
 
-def flow_arguments(chosen: DepthOptions, group: type = DepthOptions) -> dict[str, Any]:
+def flow_arguments(options: Mapping[str, Any], group: type = DepthOptions) -> dict[str, Any]:
     """Return method, gradient and tolerances or a step size, as flows take them."""
-    said: Any = {name: chosen[name] for name in options_in(SolveOptions)}  # type: ignore[literal-required]
-    return solver_arguments(said, group)
+    solver: Any = select(options, SolveOptions)
+    return solver_arguments(solver, group)
 
 
-def check_keeping(chosen: KeepOptions, gradient: str = "checkpoint") -> None:
-    """Refuse options of a penalty that would change nothing, or cannot be had.
+def check_keeping(options: Mapping[str, Any], gradient: str = "checkpoint") -> None:
+    """Refuse options of the penalty that have no effect, or cannot be combined.
 
     Args:
-        chosen: All options, as `checked` completes them.
-        gradient: How gradients of the solve are taken.
+        options: All options of a model, complete.
+        gradient: How gradients of the solve are computed.
     """
-    said: dict[str, Any] = dict(chosen)
-    kept, declared = said["keep_gradient"], options_in(KeepOptions)
+    kind, declared = options["keep_gradient"], options_in(KeepOptions)
     for name in ("keep_weight", "keep_points", "keep_cosine"):
-        idle = kept == "none" or (name == "keep_cosine" and kept != "direction")
-        if idle and said[name] != declared[name].default:
-            wanted = "'direction'" if name == "keep_cosine" else "one that keeps something"
+        unused = kind == "none" or (name == "keep_cosine" and kind != "direction")
+        if unused and options[name] != declared[name].default:
             raise OptionError(
-                explain(
-                    name,
-                    expected=f"to be left out unless keep_gradient is {wanted}",
-                    got=f"{said[name]:g} beside keep_gradient='{kept}'",
-                    remedy="Set keep_gradient, or leave it out.",
-                )
+                f"{name}={options[name]:g} has no effect with keep_gradient='{kind}'. Set "
+                "keep_gradient, or leave it out."
             )
-    if kept not in ("none", "every-direction") and gradient in ("adjoint", "reversible"):
+    if kind not in ("none", "every-direction") and gradient in ("adjoint", "reversible"):
         raise OptionError(
-            explain(
-                "gradient",
-                expected=f"to be left out with keep_gradient='{kept}', which takes gradients of "
-                "gradients and so keeps the graph of every training pass",
-                got=f"'{gradient}'",
-                remedy="Leave it out, or choose keep_gradient='every-direction'.",
-            )
+            f"gradient='{gradient}' cannot be combined with keep_gradient='{kind}', which "
+            "differentiates gradients and so needs the graph of every training pass. Leave it out, "
+            "or choose keep_gradient='every-direction'."
         )

@@ -1,4 +1,4 @@
-"""Discrete depth: residual networks, plain and stable, beside which the flows stand."""
+"""Discrete depth: residual networks, plain and stable, as baselines of the flows."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class ResNet(nn.Module):
     """A residual network of perceptron blocks: the discrete baseline.
 
     Equation:
-        h' = h + W₂ tanh(W₁ h + b₁) + b₂, with parameters of its own in every block
+        h' = h + W₂ tanh(W₁ h + b₁) + b₂, with separate parameters in every block
 
     Symbols:
         h features.
 
     Promise:
-        None: blocks of any size may fold the input over itself.
+        None: blocks need not be invertible.
 
     Args:
         input_size: Features of the input.
         output_size: Classes or targets.
         hidden_size: Width inside a block.
         depth: Blocks.
-        width: Features between blocks; 0 keeps the input's own number.
+        width: Features between blocks; 0 for those of the input.
 
     Example:
         >>> model = undamped.models.ResNet(2, 2, depth=6)
@@ -123,7 +123,7 @@ class StableResidualModel(nn.Module):
 
     @property
     def promising(self) -> StableLayers:
-        """The layers, which make the promises."""
+        """The layers, to which the promises apply."""
         return self.layers.layers
 
     def forward(self, x: Tensor) -> Tensor:

@@ -2,24 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Literal, Unpack
+from collections.abc import Mapping
+from typing import Any, Literal, Unpack
 
+import torch
 from torch import Tensor, nn
 
 from undamped._base.checked import checked, with_fixed
-from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt
+from undamped._base.options import PositiveFloat, PositiveInt
+from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.models.continuous.base import ContinuousModel
-from undamped.models.continuous.heavy_ball import (
-    GENERAL_HEAVY_BALL,
-    HEAVY_BALL,
-    NO_SHARE,
-    HeavyBall,
-)
-from undamped.models.continuous.options import DepthOptions, flow_of
+from undamped.models.continuous.node import NODEOptions
+from undamped.models.continuous.options import flow_of
 from undamped.ode.fields.augmented import Augmentation
 from undamped.ode.fields.heavy_ball import HeavyBallField, InitialMomentum, SecondOrderField
-from undamped.ode.fields.perceptron import Activation, PerceptronField
+from undamped.ode.fields.perceptron import PerceptronField
+
+HEAVY_BALL = (
+    *ContinuousModel.promises,
+    Promise(Kind.PAIRED_SPECTRUM, "Jacobian eigenvalues come in pairs of sum −γ"),
+    Promise(Kind.VOLUME_RATE, "the flow's determinant is exp(−γ n T), whatever the force"),
+)
+GENERAL_HEAVY_BALL = (
+    *HEAVY_BALL,
+    Promise(Kind.BOUNDED_VELOCITY, "|ḣ| ≤ 1: no position moves further than T"),
+)
+_AT_THE_END = (
+    "A force acts on momenta, which the readout does not read: at the end of depth y is zero."
+)
+NO_PARAMETERS = {"parameters": _AT_THE_END, "direction": _AT_THE_END}
+"""Penalties that second-order models do not support, and why."""
+
+
+class HeavyBall(ContinuousModel):
+    """A model whose flow is the heavy-ball equation."""
+
+    @property
+    def _ball(self) -> HeavyBallField:
+        field = self.flow.field
+        assert isinstance(field, HeavyBallField)
+        return field
+
+    @property
+    def damping(self) -> Tensor:
+        """γ."""
+        return self._ball.damping
+
+    def volume_rate(self, numbers: int) -> Tensor:
+        """Return d log det/dt of the flow: −γ for each position.
+
+        Args:
+            numbers: Size of the state, half of which are positions.
+        """
+        return -self.damping * numbers / 2
+
+    def derivative(self, t: float, state: Tensor) -> Tensor:
+        """Return (ḣ, ṁ) at a time and state."""
+        return self._ball(torch.tensor(t, dtype=state.dtype), state)
 
 
 class _SecondOrder(ContinuousModel):
@@ -29,17 +69,17 @@ class _SecondOrder(ContinuousModel):
         size: int,
         output_size: int,
         momentum: Literal["zero", "learned"],
-        augmented_size: int,
-        solve: DepthOptions,
+        options: Mapping[str, Any],
     ) -> None:
-        begin = InitialMomentum(size, momentum)
+        augmented_size = options["augmented_size"]
+        initial = InitialMomentum(size, momentum)
         self.start = (
-            nn.Sequential(Augmentation(size - augmented_size, augmented_size), begin)
+            nn.Sequential(Augmentation(size - augmented_size, augmented_size), initial)
             if augmented_size
-            else begin
+            else initial
         )
-        self.flow = flow_of(field, solve)
-        self.keep(solve, **NO_SHARE)
+        self.flow = flow_of(field, options)
+        self.keep(options, **NO_PARAMETERS)
         self.size = size
         self.head = nn.Linear(size, output_size)
         self.input_size = size - augmented_size
@@ -65,15 +105,10 @@ class HBNODE(HeavyBall, _SecondOrder):
         the force. So gradients cannot vanish faster than exp(−γ(T − t)/2) in every direction.
 
     Args:
-        input_size: Features of the input.
-        output_size: Classes or targets.
-        hidden_size: Width of the force.
         general: Whether it is GHBNODE.
         damping: γ at the start, below 1.
         momentum: Whether the momentum starts at zero or is learned from the input.
-        augmented_size: Zeros added to the input.
-        activation: Activation of the force.
-        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
+        options: See `FieldOptions` and `DepthOptions`.
 
     Example:
         >>> model = undamped.models.HBNODE(2, 2, hidden_size=32)
@@ -91,21 +126,19 @@ class HBNODE(HeavyBall, _SecondOrder):
         input_size: PositiveInt,
         output_size: PositiveInt,
         *,
-        hidden_size: PositiveInt = 32,
         general: bool = False,
         damping: PositiveFloat = 0.0474,
         momentum: Literal["zero", "learned"] = "learned",
-        augmented_size: NonNegativeInt = 0,
-        activation: Activation = "tanh",
-        **solve: Unpack[DepthOptions],
+        **options: Unpack[NODEOptions],
     ) -> None:
         super().__init__()
-        size = input_size + augmented_size
-        force = PerceptronField(size, hidden_size, activation=activation)
+        values: Any = options  # complete, as `checked` passes them
+        size = input_size + values["augmented_size"]
+        force = PerceptronField(size, values["hidden_size"], activation=values["activation"])
         field = HeavyBallField(force, damping=damping, general=general)
         if general:
             self.promises = GENERAL_HEAVY_BALL
-        self._build(field, size, output_size, momentum, augmented_size, solve)
+        self._build(field, size, output_size, momentum, options)
 
 
 @models.register("ghbnode")
@@ -119,7 +152,7 @@ class GHBNODE(HBNODE):
         As for HBNODE.
 
     Promise:
-        |ḣ| ≤ 1, so that positions cannot run away in a fixed time; and those of HBNODE.
+        |ḣ| ≤ 1, so that positions stay bounded in a fixed time; and those of HBNODE.
 
     Args:
         options: Those of HBNODE but `general`, which is true.
@@ -146,17 +179,12 @@ class SONODE(_SecondOrder):
         h position, f a perceptron.
 
     Promise:
-        The flow of position and velocity together is a homeomorphism, that of positions alone is
-        none: two may pass through each other with different velocities.
+        The flow of position and velocity together is a homeomorphism; that of positions alone is
+        not: two may pass through each other with different velocities.
 
     Args:
-        input_size: Features of the input.
-        output_size: Classes or targets.
-        hidden_size: Width of the force.
         momentum: Whether the velocity starts at zero or is learned from the input.
-        augmented_size: Zeros added to the input.
-        activation: Activation of the force.
-        solve: Depth, solver and what training keeps of gradients: see `DepthOptions`.
+        options: See `FieldOptions` and `DepthOptions`.
 
     Example:
         >>> model = undamped.models.SONODE(2, 2, hidden_size=32)
@@ -172,14 +200,14 @@ class SONODE(_SecondOrder):
         input_size: PositiveInt,
         output_size: PositiveInt,
         *,
-        hidden_size: PositiveInt = 32,
         momentum: Literal["zero", "learned"] = "learned",
-        augmented_size: NonNegativeInt = 0,
-        activation: Activation = "tanh",
-        **solve: Unpack[DepthOptions],
+        **options: Unpack[NODEOptions],
     ) -> None:
         super().__init__()
-        size = input_size + augmented_size
-        force = PerceptronField(size, hidden_size, input_size=2 * size, activation=activation)
+        values: Any = options  # complete, as `checked` passes them
+        size = input_size + values["augmented_size"]
+        force = PerceptronField(
+            size, values["hidden_size"], input_size=2 * size, activation=values["activation"]
+        )
         field = SecondOrderField(force)
-        self._build(field, size, output_size, momentum, augmented_size, solve)
+        self._build(field, size, output_size, momentum, options)

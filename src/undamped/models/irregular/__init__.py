@@ -1,1 +1,1 @@
-"""Networks for samples that come at times of their own, and models of what lies between them."""
+"""Networks and models for irregularly sampled sequences."""

@@ -9,29 +9,28 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.checked import checked
-from undamped._base.contract import Batch, TaskShape
-from undamped._base.contract.clock import LONGEST_GAP
+from undamped._base.contract import LONGEST_GAP, Batch, TaskShape
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt, Units
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.models.irregular.gap_flows import STABLE_STEP, SolvedFlow
-from undamped.models.irregular.model import StampedModel
+from undamped.models.irregular.model import TimestampedModel
 from undamped.models.irregular.network import JumpNetwork, Parts
 from undamped.models.latent.normal import log_normal
-from undamped.models.latent.points import Points, asked_points, seen_points
-from undamped.models.task_model import Aim, TaskLoss
+from undamped.models.latent.points import Points, observed_points, target_points
+from undamped.models.task_model import LossOutput, TaskLoss
 from undamped.nn.gru import GRUCell
 from undamped.ode.fields.gru_field import GRUField
 
 
 class BayesNetwork(JumpNetwork):
-    """A GRU as a field between samples, and a jump that sees how far off the forecast was.
+    """A GRU as a field between samples, and a jump that reads the forecast error.
 
     Args:
         input_size: Features of a sample.
         hidden_size: Number of hidden units.
-        forecast_size: Width of the layer between a state and its forecast.
-        jump_size: Features that a channel's measurement and forecast become for the jump.
+        forecast_size: Hidden width of the forecast.
+        jump_size: Features of each channel for the jump, from measurement and forecast.
         steps: Steps of rk4 per gap.
         missing: Whether features may be missing.
         gap: The usual time between two samples.
@@ -65,7 +64,7 @@ class BayesNetwork(JumpNetwork):
         self.prepare_bias = nn.Parameter(torch.full((input_size, jump_size), 0.1))
         self.cell = GRUCell(input_size * jump_size, hidden_size)
 
-    # The state: h, and what it was before the jump.
+    # The state: h after and before the last jump.
 
     @property
     def state_sizes(self) -> tuple[int, ...]:
@@ -73,7 +72,7 @@ class BayesNetwork(JumpNetwork):
         return (self.hidden_size, self.hidden_size)
 
     def project(self, x: Tensor, observed: Tensor, gaps: Tensor, state: Parts) -> Tensor:
-        """Values, and which were measured."""
+        """Return values and their mask."""
         return torch.cat([x, observed.to(x.dtype)], -1)
 
     def expected(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,29 +81,29 @@ class BayesNetwork(JumpNetwork):
         return mean, log_variance
 
     def jump(self, projected: Tensor, state: Parts, constants: Parts) -> Parts:
-        """A step of a GRU that sees values, forecasts and errors, channel by channel."""
-        x, seen = projected.chunk(2, dim=-1)
+        """Return the state after a GRU step on values, forecasts and errors of every channel."""
+        x, mask = projected.chunk(2, dim=-1)
         before = state[0]
         mean, log_variance = self.expected(before)
         error = (x - mean) * torch.exp(-0.5 * log_variance)
         parts = torch.stack([x, mean, log_variance, error], -1)  # (batch, input, 4)
         each = torch.einsum("bif,ifj->bij", parts, self.prepare) + self.prepare_bias
-        read = (torch.relu(each) * seen.unsqueeze(-1)).flatten(1)
-        (after,) = self.cell.advance(self.cell.project(read), (before,), constants)
+        inputs = (torch.relu(each) * mask.unsqueeze(-1)).flatten(1)
+        (after,) = self.cell.advance(self.cell.project(inputs), (before,), constants)
         return after, before
 
     def constants(self) -> Parts:
-        """Those of the GRU."""
+        """Return the constants of the GRU."""
         return self.cell.constants()
 
     def flow(self, state: Parts, gaps: Tensor) -> Parts:
-        """Move h; what it was before the last jump stays."""
+        """Return the state with h moved over the gaps."""
         return self.gap_flow(state[0], gaps), state[1]
 
 
 @models.register("gru-ode-bayes")
-class GRUODEBayes(StampedModel):
-    """GRU-ODE-Bayes: a forecast at all times, corrected by every measurement.
+class GRUODEBayes(TimestampedModel):
+    """GRU-ODE-Bayes: a forecast at all times, which every measurement corrects.
 
     Equation:
         dh/dt = (1 − z) ⊙ (u − h) between samples,  x(t) ~ N(μ(h), σ²(h))
@@ -113,19 +112,19 @@ class GRUODEBayes(StampedModel):
 
     Symbols:
         h state, r, z, u gates and candidate of a GRU without input, h⁻ and h⁺ before and after a
-        measurement, s = 0.01 of the usual size of values.
+        measurement, s = 0.01.
 
     Promise:
-        Between samples −1 < h < 1 is kept: the field points inwards.
+        Between samples −1 < h < 1 holds, since the field points inwards.
 
     Args:
         shape: The shape of the task.
         hidden_size: Number of hidden units.
-        forecast_size: Width of the layer between a state and its forecast.
-        jump_size: Features that a channel's measurement and forecast become for the jump.
-        steps: Steps of rk4 per gap; over gaps of more than 2.5 usual ones there are more.
+        forecast_size: Hidden width of the forecast.
+        jump_size: Features of each channel for the jump, from measurement and forecast.
+        steps: Steps of rk4 per gap; more over gaps of more than 2.5 usual ones.
         mixing: λ.
-        label_weight: How much a label counts, or a number that is asked for, beside a measurement.
+        label_weight: Weight of a label, or of a target number, relative to a measurement.
 
     Example:
         >>> model = undamped.models.GRUODEBayes(undamped.models.TaskShape(3, 2))
@@ -138,7 +137,7 @@ class GRUODEBayes(StampedModel):
         sporadically-observed time series. NeurIPS, 2019.
     """
 
-    weighs_sequences = False  # the likelihood of what was read has no weights
+    weighs_sequences = False  # the likelihood of the inputs has no weights
 
     promises = (Promise(Kind.BOUNDED_GAPS, "between samples −1 < h < 1 is kept"),)
 
@@ -176,34 +175,33 @@ class GRUODEBayes(StampedModel):
         if self.forecasts:
             self.head = _Mean(network)
 
-    def objective(self, batch: Batch, loss: TaskLoss, state: Any = None) -> Aim:
-        """Return how unlikely every measurement was just before it came, and the task's loss."""
+    def objective(self, batch: Batch, loss: TaskLoss, state: Any = None) -> LossOutput:
+        """Return the negative log-likelihood of measurements given those before, and the loss."""
         batch, network = batch.expanded(), self.network
         x = batch.inputs.to(self.dtype)
         states, final = network.states(x, batch.times, batch.observed, batch.lengths, state)
-        seen = seen_points(batch, network.gap, self.dtype)
-        surprise = _surprise(network, states[1], seen)
-        after = self._divergence(states[0], seen)
-        total = surprise + self.mixing * after
+        inputs = observed_points(batch, network.gap, self.dtype)
+        likelihood = _negative_log_likelihood(network, states[1], inputs)
+        total = likelihood + self.mixing * self._divergence(states[0], inputs)
         if self.forecasts and self.at_times:
-            # What is asked for is a measurement like any other, and the only one from far.
+            # Targets are measurements like any other, and the only ones that are far ahead.
             start = network.initial_state(x.shape[1], x) if state is None else state
-            times = network.stamps(x, batch.times, start[-1], fresh=state is None)
-            asked = asked_points(batch, self.dtype)
-            there = network.at(states, times, batch.lengths, asked.times, start)
-            prediction = self.head(there)
-            return Aim(
-                total + _surprise(network, there, asked),
+            times = network.timestamps(x, batch.times, start[-1], fresh=state is None)
+            targets = target_points(batch, self.dtype)
+            hidden = network.at(states, times, batch.lengths, targets.times, start)
+            prediction = self.head(hidden)
+            return LossOutput(
+                total + _negative_log_likelihood(network, hidden, targets),
                 loss(prediction, batch),
                 prediction,
                 final,
             )
-        prediction, final = self._answer(batch, states, final, state)
+        prediction, final = self._predict(batch, states, final, state)
         value = loss(prediction, batch)
-        return Aim(total + self.label_weight * value, value, prediction, final)
+        return LossOutput(total + self.label_weight * value, value, prediction, final)
 
     def _divergence(self, hidden: Tensor, points: Points) -> Tensor:
-        """Return KL(N(μ, σ²) ‖ N(x, s²)) after the jump, a mean over what was measured."""
+        """Return the mean of KL(N(μ, σ²) ‖ N(x, s²)) after the jump over measured values."""
         mean, log_variance = self.network.expected(hidden)
         narrow = 0.01
         each = 0.5 * (
@@ -212,28 +210,28 @@ class GRUODEBayes(StampedModel):
             - log_variance
             + 2 * math.log(narrow)
         )
-        return _mean_where(each, points.known)
+        return _mean_where(each, points.mask)
 
     @classmethod
     def example_shape(cls) -> TaskShape:
-        """Return the shape of a small task the model can answer."""
+        """Return the shape of a small classification task."""
         return TaskShape(2, 2, answer="class")
 
-    # What is promised is promised of the flow between samples.
+    # Promises are measured on the flow between samples.
 
     @property
     def state_sizes(self) -> tuple[int, ...]:
-        """Those of the network."""
+        """Size of h."""
         return self.network.state_sizes[:1]
 
     def flow(self, state: Parts, gaps: Tensor) -> Parts:
-        """Move states over gaps, solved finely."""
+        """Return states after gaps, solved with a small tolerance."""
         fine = SolvedFlow(self.network.gap_flow.field, method="dopri5", tolerance=1e-8)
         return (fine(state[0], gaps),)
 
 
 class _Mean(nn.Module):
-    """The mean of a forecast, as a readout; its network belongs to the model."""
+    """The mean of a forecast as a readout; the tuple hides the network from the parameters."""
 
     def __init__(self, network: BayesNetwork) -> None:
         super().__init__()
@@ -243,11 +241,11 @@ class _Mean(nn.Module):
         return self._network[0].expected(hidden)[0]
 
 
-def _surprise(network: BayesNetwork, hidden: Tensor, points: Points) -> Tensor:
-    """Return −log N(x; μ, σ²), a mean over what was measured."""
+def _negative_log_likelihood(network: BayesNetwork, hidden: Tensor, points: Points) -> Tensor:
+    """Return the mean of −log N(x; μ, σ²) over measured values."""
     mean, log_variance = network.expected(hidden)
-    return _mean_where(-log_normal(points.values, mean, 0.5 * log_variance), points.known)
+    return _mean_where(-log_normal(points.values, mean, 0.5 * log_variance), points.mask)
 
 
-def _mean_where(values: Tensor, known: Tensor) -> Tensor:
-    return torch.where(known, values, 0.0).sum() / known.sum().clamp(min=1)
+def _mean_where(values: Tensor, mask: Tensor) -> Tensor:
+    return torch.where(mask, values, 0.0).sum() / mask.sum().clamp(min=1)

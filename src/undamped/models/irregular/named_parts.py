@@ -1,4 +1,4 @@
-"""Cells and fields by name, as parts of a network."""
+"""Cells and fields of a network, by name."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import Any, Literal
 
 from torch import nn
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import check_against, options_of, unknown_name
 from undamped._base.registry import models
 from undamped.nn.bases.cell import Cell
-from undamped.ode.fields.bottleneck import BottleneckField
 from undamped.ode.fields.concat_squash import ConcatSquashField
 from undamped.ode.fields.gru_field import GRUField
 from undamped.ode.fields.heavy_ball import HeavyBallField
-from undamped.ode.fields.perceptron import PerceptronField
+from undamped.ode.fields.perceptron import BottleneckField, PerceptronField
 from undamped.ode.fields.rotating import RotatingField
 
 FieldName = Literal["perceptron", "rotating", "gru", "heavy-ball", "bottleneck", "concat-squash"]
@@ -40,19 +39,14 @@ def field_named(name: str, size: int, width: int, layers: int) -> nn.Module:
     """Build a field by its name.
 
     Args:
-        name: What it is called.
+        name: One of `FieldName`.
         size: Features of the state.
-        width: Width of its hidden layers, where it has some.
-        layers: Their number.
+        width: Width of its hidden layers, if it has any.
+        layers: Number of its hidden layers.
     """
     if name == "heavy-ball" and size % 2:
         raise OptionError(
-            explain(
-                "hidden_size",
-                expected="an even number with field=heavy-ball: positions and momenta",
-                got=size,
-                remedy="Add or leave out one.",
-            )
+            f"hidden_size must be even with field=heavy-ball (positions, momenta), got {size}."
         )
     return _FIELDS[name](size, width, layers)
 
@@ -63,22 +57,18 @@ def cell_named(name: str, input_size: int, hidden_size: int, options: Mapping[st
     Args:
         name: The registry name of a recurrent network.
         input_size: Features it reads.
-        hidden_size: Its units.
-        options: Its own options.
+        hidden_size: Number of its units.
+        options: Options of the cell.
     """
     cell_class = getattr(models[name], "cell_class", None) if name in models else None
     if cell_class is None:
         recurrent = [entry for entry in models if hasattr(models[entry], "cell_class")]
         raise unknown_name("cell", name, recurrent)
-    chosen = check_against(name, options_of(cell_class), options)
-    cell = cell_class(input_size, hidden_size, **cell_class.layer_options(chosen, 1, 1))
+    checked = check_against(name, options_of(cell_class), options)
+    cell = cell_class(input_size, hidden_size, **cell_class.layer_options(checked, 1, 1))
     if None in cell.state_sizes:
         raise OptionError(
-            explain(
-                "cell",
-                expected="one whose state has a fixed size",
-                got=f"'{name}', which remembers states of the past",
-                remedy="Choose gru, lstm or another without a memory.",
-            )
+            f"cell='{name}' stores past states, and a state of fixed size is needed. Choose gru, "
+            "lstm or another without a memory."
         )
     return cell

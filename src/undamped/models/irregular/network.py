@@ -1,48 +1,61 @@
-"""The contract of a network that knows when its samples came: flow over a gap, jump at a sample.
+"""The contract of a network of timestamped samples: flow over a gap, jump at a sample.
 
     h⁻ = flow(h, Δt),    h = jump(x, h⁻)
 
-Every sequence has its own gaps. A turn of a loop takes the next sample of each, whatever their
-times, and flows each over its own gap; nothing is ever brought to a grid that all share, so a
-batch of B sequences with m samples takes m turns and not B·m, and no sequence's answer depends on
-what else is in its batch.
+Every sequence has its own gaps. An iteration takes the next sample of each sequence, whatever its
+time, and flows each over its own gap. No common grid is needed, so that a batch of B sequences with
+m samples takes m iterations and not B·m, and no prediction depends on the other sequences.
 
-A state is a tuple of tensors (batch, size), the last of them the time at which it holds.
+A state is a tuple of tensors (batch, size), the last of them the time of the state.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypedDict
 
 import torch
 from torch import Tensor, nn
 
-from undamped._base.errors import ShapeError, explain
-from undamped._base.options import PositiveFloat, PositiveInt
+from undamped._base.errors import ShapeError
+from undamped._base.options import Default, PositiveFloat, PositiveInt
 from undamped._base.promises import Promise
-from undamped.models.irregular.inquiries import Inquiries
-from undamped.models.stamped import time_gaps
-from undamped.nn.full_precision import in_full_precision
+from undamped.models.irregular.inquiries import Queries
+from undamped.models.timestamped import time_gaps
+from undamped.nn.call_checks import in_full_precision
 
 Parts = tuple[Tensor, ...]
 
 
-class StampedNetwork(nn.Module, ABC):
-    """A recurrent network whose state changes between samples too.
+class SampleOptions(TypedDict, total=False):
+    """What the samples of a network are like; both options are set by the task."""
+
+    missing: Annotated[
+        bool,
+        Default(
+            False, "Whether features may be missing; the mask is then an input. Set by the task."
+        ),
+    ]
+    gap: Annotated[
+        PositiveFloat, Default(1.0, "The usual time between two samples. Set by the task.")
+    ]
+
+
+class TimestampedNetwork(nn.Module, ABC):
+    """A recurrent network whose state also changes between samples.
 
     Args:
         input_size: Features of a sample.
         hidden_size: Number of hidden units.
-        missing: Whether features may be missing; which were measured is then an input too.
-        gap: The usual time between two samples, in which the network counts.
+        missing: Whether features may be missing; the mask is then an input.
+        gap: The usual time between two samples, the network's unit of time.
     """
 
     promises: tuple[Promise, ...] = ()
     recipe: ClassVar[dict[str, dict[str, Any]]] = {}
     usual_choice: ClassVar[bool] = False
     longest_gap: float | None = None
-    """The longest gap that can be crossed, in usual ones; None where any can."""
+    """The longest gap that the network can solve, in usual gaps; None for no limit."""
 
     def __init__(
         self,
@@ -56,43 +69,42 @@ class StampedNetwork(nn.Module, ABC):
         self.input_size, self.hidden_size = input_size, hidden_size
         self.missing, self.gap = missing, gap
 
-    # What a network is made of
+    # Parts that a network defines
 
     @property
     @abstractmethod
     def state_sizes(self) -> tuple[int, ...]:
-        """Number of features of every tensor of the state, without the time."""
+        """Size of every tensor of the state, without the time."""
 
     @abstractmethod
     def project(self, x: Tensor, observed: Tensor, gaps: Tensor, state: Parts) -> Any:
-        """Return what `scan` takes of all samples at once; nothing in it waits for a state.
+        """Return the input of `scan`, computed for all samples at once.
 
         Args:
-            x: (time, batch, input), 0 where nothing was measured.
-            observed: (time, batch, input) what was measured.
-            gaps: (time, batch) usual gaps since the sample before, in double precision, for sums
-                of them lose what is short beside what is long; 0 beyond a sequence's end.
+            x: (time, batch, input), 0 for missing values.
+            observed: (time, batch, input) mask of the measured values.
+            gaps: (time, batch) time since the previous sample in usual gaps, in double precision
+                so that sums are exact enough; 0 after the end of a sequence.
             state: The state before the first gap.
         """
 
     @abstractmethod
     def scan(self, projected: Any, gaps: Tensor, alive: Tensor | None, state: Parts) -> Parts:
-        """Go through all samples; return the state after each of them, (time, batch, size).
+        """Return the state after every sample, (time, batch, size).
 
         Args:
-            projected: What `project` returned.
-            gaps: (time, batch) usual gaps before each sample, in double precision; 0 beyond a
-                sequence's end.
-            alive: (time, batch, 1) whether there was a sample, or None where there always was.
+            projected: The result of `project`.
+            gaps: As for `project`.
+            alive: (time, batch, 1) whether there is a sample; None if there always is.
             state: The state before the first gap.
         """
 
     @abstractmethod
     def flow(self, state: Parts, gaps: Tensor) -> Parts:
-        """Return the state after a time without samples, (batch,) usual gaps of any precision."""
+        """Return the state after a time without samples, (batch,) in usual gaps."""
 
     def output(self, state: Parts) -> Tensor:
-        """Return what a readout sees of a state, (…, output)."""
+        """Return the output of a state, (…, output)."""
         return state[0]
 
     @property
@@ -103,7 +115,7 @@ class StampedNetwork(nn.Module, ABC):
     # Calls
 
     def initial_state(self, batch: int, like: Tensor | None = None) -> Parts:
-        """Return the state in which every sequence begins, at time 0."""
+        """Return the state at the start of every sequence, at time 0."""
         like = next(self.parameters()) if like is None else like
         zeros = tuple(like.new_zeros(batch, size) for size in self.state_sizes)
         return (*zeros, torch.zeros(batch, dtype=torch.float64, device=like.device))
@@ -120,12 +132,12 @@ class StampedNetwork(nn.Module, ABC):
         """Run over sequences; return the outputs after every sample and the final state.
 
         Args:
-            input: (time, batch, input); anything where nothing was measured.
-            times: (time, batch) when the samples came, never decreasing, in double precision where
-                they are large; one usual gap after the other, from time 0 on, if none are given.
-            observed: (time, batch, input) what was measured; everything if not given.
-            lengths: (batch,) the true length of each sequence; what lies beyond is ignored.
-            state: The state to go on from.
+            input: (time, batch, input); missing values may be anything.
+            times: (time, batch) timestamps, never decreasing, in double precision if they are
+                large; by default multiples of the usual gap from time 0 on.
+            observed: (time, batch, input) mask of the measured values; by default all are.
+            lengths: (batch,) the true length of each sequence; steps after it are ignored.
+            state: The state to continue from.
         """
         states, final = self.states(input, times, observed, lengths, state)
         output = self.output(states)
@@ -144,37 +156,37 @@ class StampedNetwork(nn.Module, ABC):
     ) -> tuple[Parts, Parts]:
         """Return the state after every sample (time, batch, size), and the final one.
 
-        Arguments are those of a call. Beyond a sequence's length its state stays as it is.
+        Arguments are those of `forward`. After the end of a sequence its state does not change.
         """
         self.check(input, times, observed)
         before = self.initial_state(input.shape[1], input) if state is None else state
-        stamps = self.stamps(input, times, before[-1], fresh=state is None)
+        timestamps = self.timestamps(input, times, before[-1], fresh=state is None)
         running = _running(input, lengths)
-        passed = self._gaps(stamps, before[-1], lengths)
-        alive, seen = self._alive(input, observed, running)
-        x = input.masked_fill(~seen, 0)
-        projected = self.project(x, seen, passed, before[:-1])
-        made = self.scan(projected, passed, alive, before[:-1])
-        last = before[-1] + passed.sum(0) * self.gap
-        return made, (*(part[-1] for part in made), last)
+        gaps = self._gaps(timestamps, before[-1], lengths)
+        alive, mask = self._alive(input, observed, running)
+        x = input.masked_fill(~mask, 0)
+        projected = self.project(x, mask, gaps, before[:-1])
+        states = self.scan(projected, gaps, alive, before[:-1])
+        last = before[-1] + gaps.sum(0) * self.gap
+        return states, (*(part[-1] for part in states), last)
 
     def at(
-        self, states: Parts, times: Tensor, lengths: Tensor | None, asked: Tensor, start: Parts
+        self, states: Parts, times: Tensor, lengths: Tensor | None, queries: Tensor, start: Parts
     ) -> Tensor:
-        """Return outputs (outputs, batch, output) at asked times, each from what was known then.
+        """Return outputs (outputs, batch, output) at query times, each from the samples before it.
 
-        Being asked changes nothing: flows branch off from the states after the samples.
+        Queries do not change the states: flows branch off from the states after the samples.
 
         Args:
             states: The states after the samples, as `states` returns them.
-            times: (time, batch) when the samples came.
-            lengths: (batch,) how many of them count.
-            asked: (outputs, batch) times in any order, from that of `start` on.
-            start: The state before the first sample.
+            times: (time, batch) timestamps of the samples.
+            lengths: (batch,) the true length of each sequence.
+            queries: (outputs, batch) times in any order, not before that of `start`.
+            start: The initial state.
         """
-        inquiries = Inquiries(times, lengths, asked, start[-1])
-        self._refuse_long(inquiries.since / self.gap, "target_times")
-        flows = inquiries.follow(states, start[:-1], lambda s, dt: self.flow(s, dt / self.gap))
+        order = Queries(times, lengths, queries, start[-1])
+        self._refuse_long(order.since / self.gap, "target_times")
+        flows = order.follow(states, start[:-1], lambda s, dt: self.flow(s, dt / self.gap))
         return self.output(flows)
 
     @in_full_precision
@@ -189,10 +201,10 @@ class StampedNetwork(nn.Module, ABC):
 
         Args:
             x: The sample.
-            state: What the step before returned; none before the first.
-            dt: (batch,) or a number, the time since the sample before, or for the first since
-                time 0; a usual gap if not given, and 0 for the first.
-            observed: (batch, input) what was measured; everything if not given.
+            state: The state after the previous sample; None before the first.
+            dt: (batch,) or a number, the time since the previous sample, or for the first since
+                time 0; by default a usual gap, and 0 for the first.
+            observed: (batch, input) mask of the measured values; by default all are.
         """
         if dt is None:
             dt = 0.0 if state is None else self.gap
@@ -207,91 +219,70 @@ class StampedNetwork(nn.Module, ABC):
         )
         return self.output(tuple(part for part in final[:-1])), final
 
-    # What a call is given
+    # Checks of arguments
 
-    def stamps(self, x: Tensor, times: Tensor | None, now: Tensor, *, fresh: bool) -> Tensor:
-        """Return times (time, batch), even ones in double precision if none are given."""
+    def timestamps(self, x: Tensor, times: Tensor | None, now: Tensor, *, fresh: bool) -> Tensor:
+        """Return timestamps (time, batch); by default regular ones in double precision."""
         if times is not None:
             return times
         first = 0 if fresh else 1
         steps = torch.arange(first, first + len(x), dtype=torch.float64, device=x.device)
         return now + self.gap * steps.unsqueeze(1)
 
-    def _gaps(self, stamps: Tensor, now: Tensor, lengths: Tensor | None) -> Tensor:
-        """Return usual gaps before each sample (time, batch), 0 beyond a sequence's end."""
-        passed = time_gaps(stamps, lengths, self.gap, now) / self.gap
-        self._refuse_long(passed, "times")
-        return passed
+    def _gaps(self, timestamps: Tensor, now: Tensor, lengths: Tensor | None) -> Tensor:
+        """Return the gap before each sample (time, batch), 0 after the end of a sequence."""
+        gaps = time_gaps(timestamps, lengths, self.gap, now) / self.gap
+        self._refuse_long(gaps, "times")
+        return gaps
 
-    def _refuse_long(self, passed: Tensor, what: str) -> None:
-        """Refuse gaps that the network's few steps cannot cross."""
-        if self.longest_gap is None or not bool((passed > self.longest_gap).any()):
+    def _refuse_long(self, gaps: Tensor, name: str) -> None:
+        """Refuse gaps that are too long for the fixed steps of the network."""
+        if self.longest_gap is None or not bool((gaps > self.longest_gap).any()):
             return
         raise ShapeError(
-            explain(
-                what,
-                expected=f"gaps of up to {self.longest_gap:,.0f} times the usual one "
-                f"({self.gap:g}), which {type(self).__name__} crosses in a few steps",
-                got=f"one of {float(passed.max()):,.0f} times",
-                remedy="Count time from the start of each sequence, divide sequences at long "
-                "gaps, or build the network with the usual gap of the data (gap=).",
-            )
+            f"{name} has a gap of {float(gaps.max()):,.0f} times the usual one ({self.gap:g}), and "
+            f"{type(self).__name__} can solve at most {self.longest_gap:,.0f}. Count time from the "
+            "start of each sequence, split sequences at long gaps, or set the usual gap (gap=)."
         )
 
     def _alive(
         self, x: Tensor, observed: Tensor | None, running: Tensor | None
     ) -> tuple[Tensor | None, Tensor]:
-        """Return where there is a sample (time, batch, 1) or None, and what of it was measured."""
+        """Return where there is a sample (time, batch, 1) or None, and the mask of its values."""
         if observed is None:
-            seen = torch.ones_like(x, dtype=torch.bool) if running is None else running
-            return running, seen.expand_as(x)
-        seen = observed if running is None else observed & running
-        return seen.any(-1, keepdim=True), seen
+            mask = torch.ones_like(x, dtype=torch.bool) if running is None else running
+            return running, mask.expand_as(x)
+        mask = observed if running is None else observed & running
+        return mask.any(-1, keepdim=True), mask
 
     def check(self, x: Tensor, times: Tensor | None, observed: Tensor | None) -> None:
-        """Refuse inputs, times and masks that do not fit together, or the network."""
+        """Refuse inputs, times and masks whose shapes do not match each other or the network."""
         name = type(self).__name__
         if x.dim() != 3 or x.shape[-1] != self.input_size or not len(x):
             raise ShapeError(
-                explain(
-                    f"{name} input",
-                    expected=f"(time, batch, {self.input_size}) with at least one step",
-                    got=tuple(x.shape),
-                    remedy="Arrange samples time first; the last dimension is input_size.",
-                )
+                f"{name} input must be (time, batch, {self.input_size}) with at least one step, "
+                f"got {tuple(x.shape)}."
             )
         if times is not None and times.shape != x.shape[:2]:
             raise ShapeError(
-                explain(
-                    f"{name} times",
-                    expected=f"{tuple(x.shape[:2])}, one for each sample",
-                    got=tuple(times.shape),
-                    remedy="Give times (time, batch).",
-                )
+                f"{name} times must be (time, batch) = {tuple(x.shape[:2])}, got "
+                f"{tuple(times.shape)}."
             )
         if observed is None:
             return
         if not self.missing:
             raise ShapeError(
-                explain(
-                    f"{name} observed",
-                    expected="none, since the network was built without missing features",
-                    got="a mask",
-                    remedy="Build it with missing=True.",
-                )
+                f"{name} was built without missing features and takes no mask `observed`. Build it "
+                "with missing=True."
             )
         if observed.dtype != torch.bool or observed.shape != x.shape:
             raise ShapeError(
-                explain(
-                    f"{name} observed",
-                    expected=f"true or false for each of {tuple(x.shape)}",
-                    got=f"{observed.dtype} of {tuple(observed.shape)}",
-                    remedy="A mask of numbers becomes one by mask > 0, NaN by torch.isfinite.",
-                )
+                f"{name} observed must be torch.bool of shape {tuple(x.shape)}, got "
+                f"{observed.dtype} of {tuple(observed.shape)}."
             )
 
 
-class JumpNetwork(StampedNetwork):
+class JumpNetwork(TimestampedNetwork):
     """A network that flows over a gap, and then jumps."""
 
     @abstractmethod
@@ -299,26 +290,26 @@ class JumpNetwork(StampedNetwork):
         """Return the state after a sample (batch, …)."""
 
     def constants(self) -> Parts:
-        """Compute what is the same at every sample of a pass."""
+        """Return tensors that are the same at every sample of a pass."""
         return ()
 
     def scan(self, projected: Any, gaps: Tensor, alive: Tensor | None, state: Parts) -> Parts:
-        """Flow and jump; where there was no sample, only flow."""
-        made, constants = [], self.constants()
+        """Flow and jump at every sample; without a sample, only flow."""
+        states, constants = [], self.constants()
         for t, (sample, gap) in enumerate(zip(projected.unbind(0), gaps.unbind(0), strict=True)):
-            # Recordings begin with their first sample.
+            # The first gap is usually zero, since recordings start with their first sample.
             flowed = state if t == 0 and not gap.any() else self.flow(state, gap)
             state = self.jump(sample, flowed, constants)
             if alive is not None:
                 state = tuple(
                     torch.where(alive[t], new, old) for new, old in zip(state, flowed, strict=True)
                 )
-            made.append(state)
-        return tuple(torch.stack(parts) for parts in zip(*made, strict=True))
+            states.append(state)
+        return tuple(torch.stack(parts) for parts in zip(*states, strict=True))
 
 
 def _running(x: Tensor, lengths: Tensor | None) -> Tensor | None:
-    """Return (time, batch, 1), whether a sequence is not over; None where none ever is."""
+    """Return (time, batch, 1), whether a sequence has not ended; None without lengths."""
     if lengths is None:
         return None
     steps = torch.arange(len(x), device=x.device).unsqueeze(1)

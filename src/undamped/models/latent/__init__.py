@@ -1,1 +1,1 @@
-"""Models with a latent variable: what was seen has a cause, and the cause is only guessed."""
+"""Models with a latent initial state, trained by a bound on the likelihood."""

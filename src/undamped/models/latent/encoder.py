@@ -1,4 +1,4 @@
-"""From a sequence to what it says about its beginning: a network that reads it backwards."""
+"""The encoder of latent models: a network that reads a sequence backwards to time 0."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.contract import Batch
-from undamped.models.irregular.network import StampedNetwork
+from undamped.models.irregular.network import TimestampedNetwork
 from undamped.models.latent.normal import Normal
-from undamped.models.stamped import stamps_of, time_gaps
+from undamped.models.timestamped import time_gaps, timestamps_of
 from undamped.nn.sequence_tensors import reverse_time
 
 
 class BackwardEncoder(nn.Module):
-    """Read a sequence from its last sample to its first, then flow on to time 0.
+    """A network that reads a sequence from its last sample to its first, then flows to time 0.
 
-    Time 0 is the same moment for all sequences, whatever their first sample is and whatever else
-    is in a batch, so that a latent state there means the same for all of them.
+    Time 0 is the same for all sequences, whatever their first sample is, so that latent states of
+    different sequences are comparable.
 
     Args:
-        network: What reads.
+        network: The network.
         latent_size: Features of the latent state.
-        hidden_size: Width of the layer between the network's state and mean and deviation.
+        hidden_size: Width of the layer before mean and standard deviation.
     """
 
-    def __init__(self, network: StampedNetwork, latent_size: int, hidden_size: int) -> None:
+    def __init__(self, network: TimestampedNetwork, latent_size: int, hidden_size: int) -> None:
         super().__init__()
         self.network = network
         self.readout = nn.Sequential(
@@ -39,29 +39,29 @@ class BackwardEncoder(nn.Module):
     def forward(self, batch: Batch, dtype: torch.dtype) -> Normal:
         """Return q(z₀ | x), (batch, latent)."""
         mean, log_std = self.readout(self.features(batch, dtype)).chunk(2, dim=-1)
-        # From e⁻⁷ to e³: a deviation of nothing, or of everything, ends all learning.
+        # From e⁻⁷ to e³: outside of this range gradients vanish.
         return Normal(mean, 5 * torch.tanh(log_std / 5) - 2)
 
     def features(self, batch: Batch, dtype: torch.dtype) -> Tensor:
-        """Return what the network knows at time 0, (batch, features)."""
+        """Return the output of the network at time 0, (batch, features)."""
         lengths = batch.lengths
-        stamps = stamps_of(batch, self.network.gap)
-        start = stamps.new_zeros(stamps.shape[1], dtype=torch.float64)
-        stamps = time_gaps(stamps, lengths, self.network.gap, start).cumsum(0)
+        timestamps = timestamps_of(batch, self.network.gap)
+        start = timestamps.new_zeros(timestamps.shape[1], dtype=torch.float64)
+        timestamps = time_gaps(timestamps, lengths, self.network.gap, start).cumsum(0)
         x = reverse_time(batch.inputs.to(dtype), lengths)
         observed = None
         if batch.observed is not None:
             observed = reverse_time(batch.observed, lengths)
-        turned = reverse_time(stamps.unsqueeze(-1), lengths).squeeze(-1)
-        _, final = self.network.states(x, turned[:1] - turned, observed, lengths)
-        back = stamps[0] / self.network.gap
+        reversed_times = reverse_time(timestamps.unsqueeze(-1), lengths).squeeze(-1)
+        _, final = self.network.states(x, reversed_times[:1] - reversed_times, observed, lengths)
+        back = timestamps[0] / self.network.gap
         return self.network.output(self.network.flow(final[:-1], back))
 
 
-def remembering(width: int) -> dict[str, Any]:
-    """Return how a GRU begins that is to remember all of a sequence, and to see its few numbers.
+def long_memory_options(width: int) -> dict[str, Any]:
+    """Return initial values of a GRU with long memory and few inputs, as cell options.
 
     Args:
-        width: How many numbers it reads.
+        width: Number of inputs.
     """
     return {"input_std": 1 / math.sqrt(width), "update_bias": 2.5}

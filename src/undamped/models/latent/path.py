@@ -1,4 +1,4 @@
-"""A latent flow on a grid of its own, and its values at anybody's times."""
+"""A latent flow solved on a regular grid, and its values at any times."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from undamped._base.errors import ShapeError, explain
+from undamped._base.errors import ShapeError
 from undamped.models.irregular.gap_flows import SolvedFlow
-from undamped.models.stamped import refuse_before
+from undamped.models.timestamped import refuse_before
 
 UNITS = 5.0
-"""Units of the flow's own time in the span of a task: a field that starts small does something."""
+"""Units of the flow's time in the span of a task, so that a small initial field has an effect."""
 
 MOST_STEPS = 20_000
-"""Steps of the grid that are taken: times beyond are a mistake, and would fill the memory."""
+"""Upper bound on the steps of the grid; later times are an error, and would fill the memory."""
 
 
 class LatentFlow(nn.Module):
-    """An autonomous flow from time 0 on, solved once, on a grid that has nothing to do with data.
+    """An autonomous flow from time 0 on, solved once on a grid that does not depend on the data.
 
-    Between the points of the grid values lie on the cubics that have the flow's own slopes there
-    (an error of the fourth order, like that of rk4). So answers cost nothing, every sequence may
-    ask for its own times, and no answer depends on what others ask for.
+    Between the points of the grid values are interpolated by cubics with the slopes of the flow (an
+    error of the fourth order, as for rk4). So interpolation is cheap, every sequence has its own
+    query times, and no value depends on the other query times.
 
     Args:
         field: dz/dt, a module called with (t, z).
-        span: How long sequences last.
-        steps: Points of the grid in that time.
+        span: Duration of the sequences.
+        steps: Steps of the grid in that time.
         method: The solver.
     """
 
@@ -46,21 +46,21 @@ class LatentFlow(nn.Module):
             times: (times, batch) from 0 on, in any order.
         """
         refuse_before(times, 0.0)
-        place = times * (self.steps / self.span)
-        path, slopes = self.path(z, max(1, math.ceil(float(place.max()) - 1e-9)))
-        return cubic(path, slopes, place)
+        position = times * (self.steps / self.span)
+        path, slopes = self.path_until(z, position)
+        return cubic(path, slopes, position)
+
+    def path_until(self, z: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
+        """Return states and slopes up to the last of some positions, in steps of the grid."""
+        return self.path(z, max(1, math.ceil(float(position.max()) - 1e-9)))
 
     def path(self, z: Tensor, steps: int) -> tuple[Tensor, Tensor]:
         """Return states and slopes per step, (grid, draws, batch, size), of `steps` steps."""
         if steps > MOST_STEPS:
-            spans = f"{MOST_STEPS / self.steps:,.0f} spans of the task ({self.span:g} each)"
             raise ShapeError(
-                explain(
-                    "times",
-                    expected=f"times of up to {spans} after time 0",
-                    got=f"{steps * self.span / self.steps:,.0f}",
-                    remedy="Count them from the start of each sequence.",
-                )
+                f"times must be at most {MOST_STEPS / self.steps:,.0f} spans of the task "
+                f"({self.span:g} each), got {steps * self.span / self.steps:,.0f}. Count them from "
+                "the start of each sequence."
             )
         size = UNITS / self.steps
         rows = z.flatten(0, 1)
@@ -70,11 +70,6 @@ class LatentFlow(nn.Module):
             states.append(self.step(states[-1], gap))
         path = torch.stack(states).unflatten(1, z.shape[:2])
         return path, self.step.field(0.0, path) * size
-
-    def finely(self, z: Tensor, time: float) -> Tensor:
-        """Return rows after a time, of the flow's own, solved with a small tolerance."""
-        fine = SolvedFlow(self.step.field, method="dopri5", tolerance=1e-8)
-        return fine(z, z.new_full((len(z),), time))
 
 
 def integral(path: Tensor, slopes: Tensor, rate: Callable[[Tensor], Tensor], end: Tensor) -> Tensor:
@@ -87,7 +82,7 @@ def integral(path: Tensor, slopes: Tensor, rate: Callable[[Tensor], Tensor], end
         path: (grid, draws, batch, size).
         slopes: The derivatives there, per step of the grid.
         rate: From states (…, size) to rates (…, rates), per step of the grid.
-        end: (batch,) up to where, in steps of the grid.
+        end: (batch,) the upper limit, in steps of the grid.
     """
     steps = len(path) - 1
     middles = torch.arange(steps, device=path.device) + 0.5
@@ -98,20 +93,20 @@ def integral(path: Tensor, slopes: Tensor, rate: Callable[[Tensor], Tensor], end
     return cubic(total, at_points, end.unsqueeze(0)).squeeze(1)
 
 
-def cubic(path: Tensor, slopes: Tensor, place: Tensor) -> Tensor:
-    """Return values at places between the points of a grid, on cubics with given slopes.
+def cubic(path: Tensor, slopes: Tensor, position: Tensor) -> Tensor:
+    """Return values between the points of a grid, interpolated by cubics with given slopes.
 
     Args:
         path: (grid, draws, batch, size).
         slopes: The derivatives there, per step of the grid.
-        place: (times, batch) where, in steps of the grid.
+        position: (times, batch) in steps of the grid.
 
     Returns:
         (draws, times, batch, size).
     """
-    low = place.floor().clamp(0, len(path) - 2).long()
-    s = (place - low).to(path.dtype).view(1, *place.shape, 1)
-    sequence = torch.arange(place.shape[1], device=place.device)
+    low = position.floor().clamp(0, len(path) - 2).long()
+    s = (position - low).to(path.dtype).view(1, *position.shape, 1)
+    sequence = torch.arange(position.shape[1], device=position.device)
 
     def at(values: Tensor, index: Tensor) -> Tensor:
         # (grid, draws, batch, size) at (times, batch): advanced indices come first.

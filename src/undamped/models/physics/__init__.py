@@ -1,1 +1,1 @@
-"""Whole models of systems that move: states in, rates or trajectories out."""
+"""Models of moving systems: states in, rates or trajectories out."""

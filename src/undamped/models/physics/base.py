@@ -1,75 +1,74 @@
-"""What whole models of moving systems have in common: states in, rates or trajectories out.
+"""Models of moving systems by a field and a solver.
 
-A promise belongs to a field and a solver together: a Hamiltonian field solved by a method that is
-not symplectic for it keeps its energy only as well as the steps are small. So an object, and not
-its class, knows what it promises.
+Promises belong to a field and a solver together: a Hamiltonian field conserves its energy only up
+to the error of the steps if the method is not symplectic for it. So the promises of an object may
+differ from those of its class.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from undamped._base.contract import StateSpace
-from undamped._base.errors import OptionError, explain
-from undamped._base.options import Default, PositiveFloat
+from undamped._base.errors import OptionError
+from undamped._base.promises import Kind, Promise
 from undamped.models.physics.fields.coordinates import Coordinates
-from undamped.models.physics.fields.ports import Driven, Paced
-from undamped.models.physics.promised import cautions, promises_of
-from undamped.models.physics.state_model import StateModel, output_times
+from undamped.models.physics.fields.hamiltonian import HamiltonianField
+from undamped.models.physics.fields.ports import Forced, TimeScaled
+from undamped.models.physics.state_model import StateModel
 from undamped.models.task_model import EVALUATIONS
 from undamped.ode import Solver, solve
 from undamped.ode.flows.neural_ode import NeuralODE
-from undamped.ode.flows.solve_options import TOLERANCE, SolveOptions
 from undamped.ode.settings import choose_solver
 from undamped.ode.solve import OnFailure
 
-
-class MotionSolveOptions(SolveOptions, total=False):
-    """How the field of a moving system is solved: with a tolerance fine enough for energies."""
-
-    tolerance: Annotated[PositiveFloat, Default(1e-6, TOLERANCE)]
+ENERGY = Promise(Kind.PRESERVED_ENERGY, "the field keeps its energy: ∇E · f = 0")
+VOLUME = Promise(Kind.DIVERGENCE_FREE, "the field keeps phase volume: div f = 0")
+BALANCE = Promise(Kind.POWER_BALANCE, "energy changes by the power of the inputs: dE/dt = yᵀu")
+PASSIVE = Promise(Kind.PASSIVE, "energy never grows by more than the power supplied: dE/dt ≤ yᵀu")
+MASS = Promise(Kind.POSITIVE_MASS, "masses are positive: no eigenvalue of M⁻¹ below its bound")
+CIRCLE = Promise(Kind.PRESERVED_CONSTRAINTS, "angles stay angles: the field keeps cos² + sin²")
+SYMPLECTIC = Promise(Kind.SYMPLECTIC, "every step is symplectic: DᵀJD = J")
 
 
 class MotionModel(StateModel):
-    """A model of a moving system by a field and what solves it.
+    """A model of a moving system by a field and a solver.
 
-    Subclasses build a field and hand it to `_build`.
+    Subclasses build a field and pass it to `_build`.
 
     Args:
-        shape: The shape of the task; a `StateSpace`, or a number of positions that have a
-            momentum each, will do.
+        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
     """
 
     flow: NeuralODE
     coordinates: Coordinates | None = None
-    """How states are sorted for the field; None where it takes them as they are."""
+    """How states are sorted for the field; None where the field takes them unsorted."""
 
     def _build(
         self,
         space: StateSpace,
         field: nn.Module,
-        how: dict[str, Any],
+        solver_options: dict[str, Any],
         coordinates: Coordinates | None = None,
     ) -> None:
-        """Take the field and what solves it; see what the two promise together.
+        """Set the field and its solver, and the promises of the two.
 
         Args:
-            space: What the coordinates are.
+            space: The coordinates of a state.
             field: dz/dt, called with (t, state, u).
-            how: Method, tolerances or step size, gradient.
-            coordinates: How states are to be sorted for the field.
+            solver_options: Method, tolerances or step size, gradient.
+            coordinates: How states are sorted for the field.
         """
         self.space, self.coordinates = space, coordinates
-        self.flow = NeuralODE(field, **how)
+        self.flow = NeuralODE(field, **solver_options)
         self.promises = promises_of(field, self.solver)
 
     def notes(self) -> list[str]:
-        """Say where field and solver promise less than somebody may think."""
+        """Return warnings about promises that the solver does not keep."""
         return cautions(self.field, self.solver)
 
     def _sorted(self, states: Tensor) -> Tensor:
@@ -85,11 +84,11 @@ class MotionModel(StateModel):
 
     @property
     def solver(self) -> Solver:
-        """What takes the steps."""
+        """The method that solves the field."""
         return choose_solver(self.flow.method)
 
     def evaluations(self) -> dict[str, int]:
-        """Return how often the last solve called the field; nothing where there was none."""
+        """Return how often the last solve called the field; empty if there was none."""
         if self.flow.solution is None:
             return {}
         return {name: getattr(self.flow, name) for name in EVALUATIONS}
@@ -100,57 +99,45 @@ class MotionModel(StateModel):
         time = torch.zeros((), dtype=states.dtype, device=states.device)
         return self._unsorted(self.field(time, self._sorted(states), u))
 
-    def trajectory(
-        self,
-        start: Tensor,
-        times: Tensor | Sequence[float],
-        u: Tensor | None = None,
-        *,
-        on_failure: OnFailure = "raise",
+    def _solve(
+        self, start: Tensor, times: Tensor, first: int, u: Tensor | None, on_failure: OnFailure
     ) -> Tensor:
-        """Return the states at some times after the start; see `StateModel.trajectory`."""
-        when, later = output_times(times, start)
-        field = self.field if u is None else Driven(self.field, u)
-        begin = self._sorted(start)
-        if when.dim() == 2 and self.flow.step_size is not None:
-            values = self._at_own_times(field, begin, when, on_failure)
+        field = self.field if u is None else Forced(self.field, u)
+        start = self._sorted(start)
+        if times.dim() == 2 and self.flow.step_size is not None:
+            states = self._solve_per_sample(field, start, times, on_failure)
         else:
-            values = self.flow.solve(begin, when, field=field, on_failure=on_failure).values
-        return self._unsorted(values[1:] if later else values)
+            states = self.flow.solve(start, times, field=field, on_failure=on_failure).values
+        return self._unsorted(states[first:])
 
-    def _at_own_times(
-        self, field: nn.Module, start: Tensor, when: Tensor, on_failure: OnFailure
+    def _solve_per_sample(
+        self, field: nn.Module, start: Tensor, times: Tensor, on_failure: OnFailure
     ) -> Tensor:
-        """Go from output to output, each sample at a pace of its own and none with larger steps."""
+        """Solve from output to output in scaled time, with no step above the step size."""
         if self.solver.doubles_state:
             raise OptionError(
-                explain(
-                    "target times",
-                    expected=f"the same for all samples of a batch, for steps of "
-                    f"'{self.solver.name}', whose tie of copies has one size",
-                    got="times of their own",
-                    remedy="Resample the data, or choose another model.",
-                )
+                f"'{self.solver.name}' needs the same target times for all samples of a batch. "
+                "Resample the data, or choose another model."
             )
         assert self.flow.step_size is not None
         self.flow.solution = None
-        found = [start]
-        for gap in when.diff(dim=0):
+        states = [start]
+        for gap in times.diff(dim=0):
             count = max(1, math.ceil(float(gap.max()) / self.flow.step_size - 1e-9))
-            reached = solve(
-                Paced(field, gap.to(start.dtype).unsqueeze(-1)),
-                found[-1],
+            solution = solve(
+                TimeScaled(field, gap.to(start.dtype).unsqueeze(-1)),
+                states[-1],
                 [0.0, 1.0],
                 method=self.flow.method,
                 options={"step_size": 1 / count},
                 gradient=self.flow.gradient,
                 on_failure=on_failure,
             )
-            found.append(reached.final)
-        return torch.stack(found)
+            states.append(solution.final)
+        return torch.stack(states)
 
     def energy(self, states: Tensor) -> Tensor:
-        """Return the learned energy of states (…, size); an error where there is none."""
+        """Return the learned energy of states (…, size); an error if the model learns none."""
         energy = getattr(self.field, "energy", None)
         return super().energy(states) if energy is None else energy(self._sorted(states))
 
@@ -159,18 +146,58 @@ class MotionModel(StateModel):
         return self.field.supplied(self._sorted(states), u)  # type: ignore[operator]
 
     def phase_states(self, count: int, generator: torch.Generator) -> Tensor:
-        """Return random states whose first half are positions and whose second half momenta."""
+        """Return random states: positions in the first half, momenta in the second."""
         return self._sorted(self.example_states(count, generator)[0])
 
     def phase_step(self, states: Tensor) -> Tensor:
-        """Take one step of the model's own method and size, without inputs."""
+        """Take one step with the method and step size of the model, without inputs."""
+        return self._one_step(self.field, states)
+
+    def _one_step(self, field: nn.Module, states: Tensor) -> Tensor:
         size = self.flow.step_size or 0.1
-        found = solve(
-            self.field,
+        return solve(
+            field,
             states,
             [0.0, size],
             method=self.flow.method,
             options={"step_size": size},
             gradient="backprop",
-        )
-        return found.final
+        ).final
+
+
+def promises_of(field: nn.Module, solver: Solver) -> tuple[Promise, ...]:
+    """Return the promises that a field keeps when it is solved by a solver."""
+    if not hasattr(field, "energy"):
+        return ()
+    ports = getattr(field, "ports", None)
+    if ports is not None and ports.friction is not None:
+        return (PASSIVE,)
+    promises = [ENERGY] if ports is None or ports.inputs is None else [ENERGY, BALANCE]
+    if isinstance(field, HamiltonianField):
+        promises.append(VOLUME)
+        if is_symplectic(field, solver):
+            promises.append(SYMPLECTIC)
+    return tuple(promises)
+
+
+def is_symplectic(field: HamiltonianField, solver: Solver) -> bool:
+    """Return whether steps of a solver are symplectic for a field, in its phase space.
+
+    Those of Tao's method are symplectic in a doubled phase space, which does not count here.
+    """
+    fits = field.separable or not solver.needs_separable
+    return fits and solver.symplectic and not solver.doubles_state
+
+
+def cautions(field: nn.Module, solver: Solver) -> list[str]:
+    """Return a warning if a symplectic solver is not symplectic for this field."""
+    if not (isinstance(field, HamiltonianField) and solver.symplectic):
+        return []
+    if is_symplectic(field, solver) or solver.doubles_state:
+        return []
+    reason = "has friction" if field.splits else "is not of the form T(p) + V(q)"
+    return [
+        f"'{solver.name}' is symplectic only for separable energies, and this one {reason}: no "
+        "symplectic step is promised. 'implicit-midpoint' is symplectic for any energy; 'srnn' "
+        "has a separable energy."
+    ]

@@ -2,35 +2,131 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Unpack
 
 from torch import Tensor
 
 from undamped._base.checked import checked
 from undamped._base.contract import Batch, StateSpace, TaskShape
-from undamped._base.errors import OptionError, explain
-from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
+from undamped._base.errors import OptionError
+from undamped._base.options import NonNegativeFloat, PositiveFloat
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.models.physics.base import MotionSolveOptions
-from undamped.models.physics.fields.angles import PositionFeatures
-from undamped.models.physics.fields.mass_lagrangian import Forces, MassLagrangian
-from undamped.models.physics.fields.smooth_perceptron import SmoothActivation
-from undamped.models.physics.hnn import Angles
+from undamped.models.physics.base import BALANCE, ENERGY, PASSIVE
+from undamped.models.physics.fields.coordinates import PositionFeatures
+from undamped.models.physics.fields.lagrangian import LagrangianField
+from undamped.models.physics.fields.ports import Ports, times
+from undamped.models.physics.fields.positive_matrix import LinearisedMatrix, PositiveMatrix
+from undamped.models.physics.fields.smooth_perceptron import SmoothPerceptron
 from undamped.models.physics.lagrangian_model import (
-    Actuation,
     LagrangianModel,
-    ports_for,
+    LagrangianOptions,
+    field_arguments,
     velocity_coordinates,
 )
-from undamped.models.physics.promised import BALANCE, ENERGY, PASSIVE
+from undamped.models.physics.options import MotionSolveOptions
 from undamped.ode.flows.solve_options import solver_arguments
+from undamped.ode.methods.phase_space import split
+
+
+class Forces(NamedTuple):
+    """The forces of a motion by kind, (…, dof) each."""
+
+    inertial: Tensor
+    """M q̈."""
+    coriolis: Tensor
+    """Ṁ q̇ − ∂(½ q̇ᵀ M q̇)/∂q: Coriolis and centrifugal forces."""
+    potential: Tensor
+    """∂V/∂q."""
+
+
+class MassLagrangian(LagrangianField):
+    """L = ½ q̇ᵀ M(q) q̇ − V(q) with M positive definite for any weights.
+
+    Accelerations and forces both take one pass forward along q̇ (Ṁ) and one backward (the gradients
+    of the kinetic energy and of V) through the perceptrons; accelerations also a Cholesky solve.
+
+    Equation:
+        M(q) q̈ + Ṁ(q) q̇ − ∂(½ q̇ᵀ M q̇)/∂q + ∂V/∂q = F,  M = K(q) K(q)ᵀ + ε I
+
+    Args:
+        dof: Positions; as many velocities.
+        hidden_size: Width of the perceptrons.
+        angles: Positions that are replaced by cosine and sine.
+        smallest_mass: ε.
+        ports: Inputs and friction.
+        layers: Hidden layers and activation (softplus), as for `SmoothPerceptron`.
+
+    Example:
+        >>> field = MassLagrangian(2)
+        >>> field(0.0, torch.randn(5, 4)).shape, field.energy(torch.randn(5, 4)).shape
+        (torch.Size([5, 4]), torch.Size([5]))
+    """
+
+    def __init__(
+        self,
+        dof: int,
+        hidden_size: int = 64,
+        *,
+        angles: Sequence[int] = (),
+        smallest_mass: float = 1e-3,
+        ports: Ports | None = None,
+        **layers: Any,
+    ) -> None:
+        super().__init__(dof, ports)
+        layers = {"hidden_size": hidden_size, "activation": "softplus", **layers}
+        self.features = PositionFeatures(dof, angles)
+        size = self.features.size
+        self.masses = PositiveMatrix(size, dof, smallest=smallest_mass, **layers)
+        self.of_positions = SmoothPerceptron(size, 1, readout_bias=False, **layers)
+
+    def potential(self, q: Tensor) -> Tensor:
+        """Return V, (…,)."""
+        return self.of_positions(self.features(q)).squeeze(-1)
+
+    def lagrangian(self, q: Tensor, v: Tensor) -> Tensor:
+        """Return L, (…,)."""
+        x = self.features(q)
+        kinetic = (v * self.masses.linearise(x).product(v)).sum(-1) / 2
+        return kinetic - self.of_positions(x).squeeze(-1)
+
+    def energy(self, state: Tensor) -> Tensor:
+        """Return ½ q̇ᵀ M q̇ + V of states (…, 2 × dof)."""
+        q, v = split(state)
+        x = self.features(q)
+        kinetic = (v * self.masses.linearise(x).product(v)).sum(-1) / 2
+        return kinetic + self.of_positions(x).squeeze(-1)
+
+    def acceleration(self, q: Tensor, v: Tensor, force: Tensor | float = 0.0) -> Tensor:
+        """Return q̈ under a force, (…, dof)."""
+        mass, coriolis, slope = self._terms(q, v)
+        return mass.solve(force - coriolis - slope)
+
+    def forces(self, q: Tensor, v: Tensor, acceleration: Tensor) -> Forces:
+        """Return the forces that an acceleration takes."""
+        mass, coriolis, slope = self._terms(q, v)
+        return Forces(mass.product(acceleration), coriolis, slope)
+
+    def mass(self, state: Tensor) -> Tensor:
+        """Return M at states, (…, dof, dof)."""
+        return self.masses(self.features(split(state)[0]))
+
+    def _terms(self, q: Tensor, v: Tensor) -> tuple[LinearisedMatrix, Tensor, Tensor]:
+        """Return M, Coriolis and centrifugal forces, and the gradient of V."""
+        x = self.features(q)
+        mass = self.masses.linearise(x)
+        mass_rate = times(mass.rate(self.features.jvp(x, v)), v)
+        coriolis = mass_rate - self.features.vjp(x, mass.half_square_slope(v))
+        slope = self.features.vjp(x, self.of_positions.linearise(x).gradient())
+        return mass, coriolis, slope
+
 
 MASS = Promise(Kind.POSITIVE_MASS, "masses are positive: no eigenvalue of M below its bound")
 
 
 class _Measured(NamedTuple):
-    """What a batch of measured rates says about forces; states and rates are sorted."""
+    """Measured states, rates and inputs of a batch; states and rates are sorted."""
 
     states: Tensor
     rates: Tensor
@@ -41,8 +137,8 @@ class _Measured(NamedTuple):
 class DeLaN(LagrangianModel):
     """Deep Lagrangian network: a mass matrix that is positive, and a potential.
 
-    It answers in both directions: `derivative` and `trajectory` say what forces do, `inverse` says
-    which forces a motion takes, part by part. It may learn from both, and from the power.
+    `derivative` and `trajectory` are the forward model, from forces to motion; `inverse` is the
+    inverse model, from motion to forces. Training can use both, and the power of the forces.
 
     Equation:
         M(q) q̈ + Ṁ(q) q̇ − ∂(½ q̇ᵀ M q̇)/∂q + ∂V/∂q = F,  M = K(q) K(q)ᵀ + ε I
@@ -52,23 +148,16 @@ class DeLaN(LagrangianModel):
         and friction.
 
     Promise:
-        Masses are positive, M ≥ ε. The field keeps its energy E = ½ q̇ᵀ M q̇ + V, and forces change
-        it by their power, dE/dt = q̇ᵀF; with friction it never grows by more.
+        Masses are positive, M ≥ ε. The field conserves its energy E = ½ q̇ᵀ M q̇ + V, and forces
+        change it by their power, dE/dt = q̇ᵀF; with friction it never grows by more.
 
     Args:
-        shape: The shape of the task; a `StateSpace`, or a number of positions with a velocity each.
-        hidden_size: Width of the perceptrons.
-        hidden_layers: Their hidden layers.
-        activation: Their activation.
-        angles: Whether perceptrons see angles as numbers or by cosine and sine.
+        shape: The shape of the task, a `StateSpace`, or a number of positions with a velocity each.
         smallest_mass: ε.
-        actuation: Whether inputs are the forces on the positions in their order (given), or act by
-            a learned g(q); auto takes them as given where there is one for each position.
-        friction: Whether there is friction.
-        inverse_weight: Weight of the error of the forces that measured motion takes, squared, in
+        inverse_weight: Weight of the squared error of the forces of the measured motion in
             training; for tasks with inputs, and form=derivative.
-        power_weight: Weight of the error of their power, squared, likewise.
-        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
+        power_weight: Weight of the squared error of their power in training.
+        options: See `LagrangianOptions`, `PerceptronOptions` and `SolveOptions`.
 
     Example:
         >>> model = undamped.models.DeLaN(2)
@@ -93,67 +182,45 @@ class DeLaN(LagrangianModel):
         self,
         shape: TaskShape | StateSpace | int,
         *,
-        hidden_size: PositiveInt = 64,
-        hidden_layers: PositiveInt = 2,
-        activation: SmoothActivation = "softplus",
-        angles: Angles = "embedded",
         smallest_mass: PositiveFloat = 1e-3,
-        actuation: Actuation = "auto",
-        friction: bool = False,
         inverse_weight: NonNegativeFloat = 0.0,
         power_weight: NonNegativeFloat = 0.0,
-        **solve: Unpack[MotionSolveOptions],
+        **options: Unpack[LagrangianOptions],
     ) -> None:
         super().__init__()
-        space, coordinates = velocity_coordinates(shape, "DeLaN")
-        seen = coordinates.angles if angles == "embedded" else ()
-        ports = ports_for(
-            space,
-            PositionFeatures(coordinates.freedoms, seen),
-            actuation=actuation,
-            friction=friction,
-            hidden_size=hidden_size,
-            activation=activation,
-            owner="DeLaN",
-        )
-        field = MassLagrangian(
-            coordinates.freedoms,
-            hidden_size,
-            hidden_layers=hidden_layers,
-            activation=activation,
-            angles=seen,
-            smallest_mass=smallest_mass,
-            ports=ports,
-        )
-        self._build(space, field, solver_arguments(solve, MotionSolveOptions), coordinates)
+        coordinates = velocity_coordinates(shape, "DeLaN")
+        space = coordinates.space
+        arguments = field_arguments(coordinates, options, "DeLaN")
+        field = MassLagrangian(coordinates.dof, smallest_mass=smallest_mass, **arguments)
+        self._build(space, field, solver_arguments(options, MotionSolveOptions), coordinates)
         self.promises = (*self.promises, MASS)
         self.smallest_mass = smallest_mass
         self.inverse_weight, self.power_weight = inverse_weight, power_weight
         self._last: _Measured | None = None
         if (inverse_weight or power_weight) and not space.inputs:
-            raise self._without("inputs", "a task without")
+            raise _missing("inputs")
 
     def inverse(self, states: Tensor, accelerations: Tensor) -> Forces:
-        """Return the forces that a motion takes: their sum is F, what inputs and friction give.
+        """Return the forces of a motion; their sum is F, the force of inputs and friction.
 
         Args:
             states: Positions and velocities, (…, size).
-            accelerations: q̈ in the order of the positions, (…, freedoms).
+            accelerations: q̈ in the order of the positions, (…, dof).
         """
         q, v = self._sorted(states).chunk(2, dim=-1)
         return self.field.forces(q, v, accelerations)  # type: ignore[operator]
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
-        """Return rates or states as `StateModel.run` does; training remembers what was measured."""
+        """Return rates or states as `StateModel.run` does; in training, keep what was measured."""
         if self.training and (self.inverse_weight or self.power_weight):
             states, rates = self._measured(batch)
             if rates is None:
-                raise self._without("measured rates", "trajectories")
+                raise _missing("measured rates")
             self._last = _Measured(states, rates, batch.inputs[..., self.space.size :])
         return super().run(batch, state)
 
     def penalty(self) -> Tensor:
-        """Return what training adds: errors of forces and of their power, squared."""
+        """Return the squared errors of forces and power, which training adds to its loss."""
         first = next(self.parameters())
         if self._last is None or not (self.inverse_weight or self.power_weight):
             return first.new_zeros(())
@@ -167,12 +234,9 @@ class DeLaN(LagrangianModel):
         in_forces = self.inverse_weight * error.square().mean()
         return in_forces + self.power_weight * power.square().mean()
 
-    def _without(self, what: str, got: str) -> OptionError:
-        return OptionError(
-            explain(
-                "DeLaN.inverse_weight and power_weight",
-                expected=f"0 where there are no {what} to learn forces from",
-                got=got,
-                remedy="Leave them out, or choose a task with inputs and task.form=derivative.",
-            )
-        )
+
+def _missing(data: str) -> OptionError:
+    return OptionError(
+        f"DeLaN.inverse_weight and power_weight need {data}. Leave them out, or choose a task with "
+        "inputs and task.form=derivative."
+    )

@@ -1,7 +1,7 @@
-"""Energy shaping: a controller from a learned energy, for systems with an input for every freedom.
+"""Energy shaping: a controller from a learned energy, for fully actuated systems.
 
-Inputs that cancel the learned potential and put another in its place make a system fall to where
-that one has its bottom; inputs against the velocity make it stay there.
+Inputs replace the learned potential by one whose minimum is the target; inputs against the
+velocity dissipate energy, so that the system comes to rest there.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.checked import checked
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeFloat
 from undamped.models.physics.base import MotionModel
-from undamped.models.physics.fields.ports import Driven, Mechanics, times
+from undamped.models.physics.fields.ports import Forced, Mechanics, times
 from undamped.ode import solve
 
-_TURNS = ("angle", "cosine")
+_PERIODIC = ("angle", "cosine")
 _STATES = 64
 _RANK = 1e-3
-"""Smallest singular value of g, as a share of its largest, at which an input still acts."""
+"""Smallest ratio of singular values of g at which a system counts as fully actuated."""
 
 
 class EnergyShaping:
@@ -31,18 +31,18 @@ class EnergyShaping:
 
     Equation:
         u = gᵀ(ggᵀ)⁻¹ (∂V/∂q − ∂V_d/∂q − K_d q̇)
-        quadratic: ∂V_d/∂q = K_p (q − q*);  inverted: V_d = −V, whose bottom is V's top
+        quadratic: ∂V_d/∂q = K_p (q − q*);  inverted: V_d = −V, whose minimum is the maximum of V
 
     Symbols:
         q positions, g and V those of the model, q* target, K_p and K_d gains in units of the
-        inputs: a model knows V and g up to a common factor, which is taken out.
+        inputs: a model learns V and g up to a common factor, which cancels.
 
     Args:
         model: A trained model with inputs: SymODEN, or another whose field has a potential.
-        target: q*, one number for every position; angles are compared by the shorter way round.
+        target: q*, one number for every position; angles are compared on the circle.
         position_gain: K_p.
         damping_gain: K_d.
-        potential: Which V_d: a bowl around the target, or the potential upside down.
+        potential: V_d: quadratic around the target, or the inverted potential.
 
     Example:
         >>> space = StateSpace(("cos", "sin", "w"), ("cosine", "sine", "velocity"), ("u",))
@@ -67,66 +67,50 @@ class EnergyShaping:
     ) -> None:
         if not isinstance(model, MotionModel) or not hasattr(model.field, "mechanics"):
             raise OptionError(
-                explain(
-                    "EnergyShaping.model",
-                    expected="a model that has learned an energy, such as SymODEN",
-                    got=type(model).__name__,
-                    remedy="Train 'symoden' on a task with inputs.",
-                )
+                "EnergyShaping needs a model with a learned energy, such as SymODEN trained on a "
+                f"task with inputs, got {type(model).__name__}."
             )
         self.model, self.potential = model, potential
         self.position_gain, self.damping_gain = position_gain, damping_gain
-        freedoms = self._check_actuation()
-        if len(target) != freedoms:
+        dof = self._check_actuation()
+        if len(target) != dof:
             raise OptionError(
-                explain(
-                    "EnergyShaping.target",
-                    expected=f"{freedoms} numbers, one for every position",
-                    got=len(target),
-                    remedy="Give the positions that are to be held.",
-                )
+                f"EnergyShaping.target must have {dof} numbers, one for every position, got "
+                f"{len(target)}."
             )
         self.target = torch.tensor(list(target), dtype=torch.float64)
-        self.turns = torch.tensor(self._turning(freedoms))
+        self.periodic = torch.tensor(self._periodic(dof))
 
-    def _turning(self, freedoms: int) -> list[bool]:
-        """Return which positions come round again, in the order of the field."""
-        space, sorting = self.model.space, self.model.coordinates
-        order = range(space.size) if sorting is None else sorting.order
-        kinds = [space.kinds[place] for place in order]
-        straight = [kind in _TURNS for kind in kinds if kind in ("position", "angle", "cosine")]
-        return straight[:freedoms]
+    def _periodic(self, dof: int) -> list[bool]:
+        """Return which positions are angles, in the order of the field."""
+        space, coordinates = self.model.space, self.model.coordinates
+        order = range(space.size) if coordinates is None else coordinates.order
+        kinds = [space.kinds[index] for index in order]
+        periodic = [kind in _PERIODIC for kind in kinds if kind in ("position", "angle", "cosine")]
+        return periodic[:dof]
 
     def _check_actuation(self) -> int:
-        """Refuse a system that has not an input for every freedom; return how many it has."""
+        """Return the degrees of freedom; raise an error if the system is not fully actuated."""
         probe = next(self.model.parameters())
         states, _ = self.model.example_states(_STATES, torch.Generator().manual_seed(0))
-        known = self._mechanics(states.to(probe.dtype))
-        freedoms = known.place.shape[-1]
-        acting = known.acting
-        if acting is None or acting.shape[-1] < freedoms:
+        mechanics = self._mechanics(states.to(probe.dtype))
+        dof = mechanics.position.shape[-1]
+        matrix = mechanics.input_matrix
+        if matrix is None or matrix.shape[-1] < dof:
             raise OptionError(
-                explain(
-                    "energy shaping",
-                    expected=f"an input for every one of {freedoms} freedoms, so that any force "
-                    "can be made",
-                    got="no inputs" if acting is None else f"{acting.shape[-1]}",
-                    remedy="An under-actuated system needs another method, such as energy pumping "
-                    "or collocated partial feedback linearisation.",
-                )
+                f"Energy shaping needs one input for each of {dof} degrees of freedom, got "
+                f"{0 if matrix is None else matrix.shape[-1]}. An underactuated system needs "
+                "another method, such as energy pumping or partial feedback linearisation."
             )
-        values = torch.linalg.svdvals(acting)
-        worst = (values[..., freedoms - 1] / values[..., 0]).min().item()
+        values = torch.linalg.svdvals(matrix)
+        worst = (values[..., dof - 1] / values[..., 0]).min().item()
         if worst < _RANK:
             raise OptionError(
-                explain(
-                    "energy shaping",
-                    expected="inputs that act in every direction at every state",
-                    got=f"a learned g whose smallest singular value is {worst:.1g} of its largest",
-                    remedy="Train with inputs in all directions, for longer, or on more starts.",
-                )
+                "Energy shaping needs inputs that act in every direction, but the smallest "
+                f"singular value of the learned g is {worst:.1g} of its largest. Train with inputs "
+                "in all directions, for longer, or on more starts."
             )
-        return freedoms
+        return dof
 
     @torch.no_grad()
     def _mechanics(self, states: Tensor) -> Mechanics:
@@ -137,42 +121,41 @@ class EnergyShaping:
         """Return the inputs for states (…, size), (…, inputs).
 
         Args:
-            t: Time, which does not matter.
-            states: States as the model's space has them.
+            t: Time, which is ignored.
+            states: States in the order of the model's space.
         """
         like = next(self.model.parameters())
-        known = self._mechanics(states.to(like.dtype))
-        assert known.acting is not None
-        g, freedoms = known.acting, known.place.shape[-1]
-        # One number for how strongly inputs act, so that gains are in units of the inputs.
-        scale = torch.linalg.matrix_norm(g).unsqueeze(-1) / math.sqrt(freedoms)
+        mechanics = self._mechanics(states.to(like.dtype))
+        assert mechanics.input_matrix is not None
+        g, dof = mechanics.input_matrix, mechanics.position.shape[-1]
+        # The norm of g, so that gains are in units of the inputs.
+        scale = torch.linalg.matrix_norm(g).unsqueeze(-1) / math.sqrt(dof)
         if self.potential == "inverted":
-            force = 2 * known.slope
+            force = 2 * mechanics.slope
         else:
-            force = known.slope - scale * self.position_gain * self._away(known.place)
-        force = force - scale * self.damping_gain * known.speed
-        found = times(g.mT, torch.linalg.solve(g @ g.mT, force))
-        return found.to(states.dtype)
+            force = mechanics.slope - scale * self.position_gain * self._error(mechanics.position)
+        force = force - scale * self.damping_gain * mechanics.velocity
+        return times(g.mT, torch.linalg.solve(g @ g.mT, force)).to(states.dtype)
 
-    def _away(self, place: Tensor) -> Tensor:
-        """Return q − q*, angles by the shorter way round."""
-        apart = place - self.target.to(place.dtype)
-        short = torch.atan2(torch.sin(apart), torch.cos(apart))
-        return torch.where(self.turns.to(place.device), short, apart)
+    def _error(self, position: Tensor) -> Tensor:
+        """Return q − q*, for angles between −π and π."""
+        error = position - self.target.to(position.dtype)
+        wrapped = torch.atan2(torch.sin(error), torch.cos(error))
+        return torch.where(self.periodic.to(position.device), wrapped, error)
 
 
 @torch.no_grad()
 def control_loop(
     field: nn.Module, control: Any, start: Tensor, step: float, count: int
 ) -> tuple[Tensor, Tensor]:
-    """Let a controller act on a field, with inputs that are held from one step to the next.
+    """Simulate a field under a controller, with inputs that are constant during each step.
 
     Args:
         field: The true system, called with (t, state, u).
         control: From (t, states) to inputs.
         start: States (batch, size).
-        step: Time between two looks at the state.
-        count: How many looks.
+        step: Time between two calls of the controller.
+        count: Number of calls.
 
     Returns:
         States (count + 1, batch, size) and inputs (count, batch, inputs).
@@ -180,7 +163,7 @@ def control_loop(
     state, states, inputs = start.double(), [start.double()], []
     for k in range(count):
         u = control(k * step, state)
-        state = solve(Driven(field, u), state, [0.0, step], rtol=1e-8, atol=1e-8).final
+        state = solve(Forced(field, u), state, [0.0, step], rtol=1e-8, atol=1e-8).final
         states.append(state)
         inputs.append(u)
     return torch.stack(states), torch.stack(inputs)

@@ -2,26 +2,85 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Unpack
+from collections.abc import Sequence
+from typing import Any, ClassVar, Unpack
+
+import torch
+from torch import Tensor
 
 from undamped._base.checked import checked
 from undamped._base.contract import StateSpace, TaskShape
-from undamped._base.options import PositiveInt
 from undamped._base.registry import models
-from undamped.models.physics.base import MotionModel, MotionSolveOptions
-from undamped.models.physics.fields.coordinates import Coordinates
-from undamped.models.physics.fields.energies import PerceptronHamiltonian
-from undamped.models.physics.fields.smooth_perceptron import SmoothActivation
-from undamped.models.physics.promised import ENERGY, SYMPLECTIC, VOLUME
-from undamped.models.physics.state_model import space_of
+from undamped.models.physics.base import ENERGY, SYMPLECTIC, VOLUME, MotionModel
+from undamped.models.physics.fields.coordinates import Coordinates, PositionFeatures
+from undamped.models.physics.fields.hamiltonian import HamiltonianField
+from undamped.models.physics.fields.ports import Ports
+from undamped.models.physics.fields.smooth_perceptron import SmoothPerceptron
+from undamped.models.physics.options import (
+    MotionSolveOptions,
+    PerceptronOptions,
+    Width,
+    perceptron_arguments,
+)
 from undamped.ode.flows.solve_options import solver_arguments
 
-Angles = Literal["plain", "embedded"]
+
+class PerceptronHamiltonian(HamiltonianField):
+    """H(q, p) by one perceptron.
+
+    Equation:
+        H = w σ(W₂ σ(W₁ [φ(q), p] + b₁) + b₂)
+
+    Args:
+        dof: Positions; as many momenta.
+        hidden_size: Width of the hidden layers.
+        angles: Positions that are replaced by cosine and sine.
+        ports: Inputs and friction.
+        layers: Hidden layers and activation, as for `SmoothPerceptron`.
+
+    Example:
+        >>> field = PerceptronHamiltonian(2)
+        >>> field(0.0, torch.randn(5, 4)).shape, field.energy(torch.randn(5, 4)).shape
+        (torch.Size([5, 4]), torch.Size([5]))
+    """
+
+    def __init__(
+        self,
+        dof: int,
+        hidden_size: int = 200,
+        *,
+        angles: Sequence[int] = (),
+        ports: Ports | None = None,
+        **layers: Any,
+    ) -> None:
+        super().__init__(dof, ports)
+        self.features = PositionFeatures(dof, angles)
+        size = self.features.size + dof
+        self.net = SmoothPerceptron(
+            size, 1, hidden_size, orthogonal=True, readout_bias=False, **layers
+        )
+
+    def hamiltonian(self, t: Any, q: Tensor, p: Tensor) -> Tensor:
+        """Return H, (…,)."""
+        return self.net(torch.cat((self.features(q), p), dim=-1)).squeeze(-1)
+
+    def gradient(self, t: Any, q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ∂H/∂q and ∂H/∂p in closed form."""
+        features = self.features(q)
+        slope = self.net.linearise(torch.cat((features, p), dim=-1)).gradient()
+        by_features, by_p = slope.split((self.features.size, self.dof), dim=-1)
+        return self.features.vjp(features, by_features), by_p
+
+
+class HNNOptions(PerceptronOptions, MotionSolveOptions, total=False):
+    """Perceptron and solver of an HNN."""
+
+    hidden_size: Width
 
 
 @models.register("hnn")
 class HNN(MotionModel):
-    """Hamiltonian neural network: one number of a state is learned, its energy; motion follows.
+    """Hamiltonian neural network: the energy of a state is learned, and the motion follows from it.
 
     Equation:
         q̇ = ∂H/∂p,  ṗ = −∂H/∂q
@@ -30,18 +89,13 @@ class HNN(MotionModel):
         q positions, p momenta, H a perceptron.
 
     Promise:
-        The field keeps its own energy H and the volume of phase space, whatever the weights. Steps
+        The field conserves its own energy H and the volume of phase space, for any weights. Steps
         are symplectic with method=implicit-midpoint; with leapfrog they are not, since H need not
-        be of the form T(p) + V(q), and none is promised. The true energy is kept as well as H was
-        learned.
+        be of the form T(p) + V(q). The true energy is conserved as well as H was learned.
 
     Args:
-        shape: The shape of the task; a `StateSpace`, or a number of positions with a momentum each.
-        hidden_size: Width of the hidden layers.
-        hidden_layers: Their number.
-        activation: Activation of H; it has to have two derivatives.
-        angles: Whether H sees angles as numbers or by cosine and sine.
-        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
+        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
+        options: See `PerceptronOptions` and `SolveOptions`.
 
     Example:
         >>> model = undamped.models.HNN(2)
@@ -59,24 +113,10 @@ class HNN(MotionModel):
     recipe: ClassVar = {"task": {"form": "derivative"}, "model": {"hidden_size": 200}}
 
     @checked
-    def __init__(
-        self,
-        shape: TaskShape | StateSpace | int,
-        *,
-        hidden_size: PositiveInt = 200,
-        hidden_layers: PositiveInt = 2,
-        activation: SmoothActivation = "tanh",
-        angles: Angles = "plain",
-        **solve: Unpack[MotionSolveOptions],
-    ) -> None:
+    def __init__(self, shape: TaskShape | StateSpace | int, **options: Unpack[HNNOptions]) -> None:
         super().__init__()
-        space = space_of(shape, "HNN")
-        coordinates = Coordinates.of(space, "HNN")
-        field = PerceptronHamiltonian(
-            coordinates.freedoms,
-            hidden_size,
-            hidden_layers=hidden_layers,
-            activation=activation,
-            angles=coordinates.angles if angles == "embedded" else (),
-        )
-        self._build(space, field, solver_arguments(solve, MotionSolveOptions), coordinates)
+        coordinates = Coordinates.of(shape, "HNN")
+        arguments = perceptron_arguments(coordinates, options)
+        field = PerceptronHamiltonian(coordinates.dof, **arguments)
+        solver = solver_arguments(options, MotionSolveOptions)
+        self._build(coordinates.space, field, solver, coordinates)

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from undamped._base.checked import checked
 from undamped._base.contract import StateSpace, TaskShape
-from undamped._base.errors import OptionError, explain
-from undamped._base.options import PositiveFloat, PositiveInt
+from undamped._base.errors import OptionError
+from undamped._base.options import PositiveFloat
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
-from undamped.models.physics.base import MotionModel
+from undamped.models.physics.base import ENERGY, VOLUME, MotionModel
 from undamped.models.physics.fields.coordinates import Coordinates
-from undamped.models.physics.fields.energies import PerceptronHamiltonian
-from undamped.models.physics.fields.smooth_perceptron import SmoothActivation
-from undamped.models.physics.hnn import Angles
-from undamped.models.physics.promised import ENERGY, VOLUME
-from undamped.models.physics.state_model import output_times, space_of
-from undamped.ode import solve as solve_field
-from undamped.ode.methods.symplectic.tao import TaoOfCopies
+from undamped.models.physics.hnn import PerceptronHamiltonian
+from undamped.models.physics.options import PerceptronOptions, perceptron_arguments
+from undamped.ode.methods.symplectic import TaoOfCopies
 from undamped.ode.settings import Gradient
 from undamped.ode.solve import OnFailure
 
@@ -32,28 +27,25 @@ DOUBLED = Promise(Kind.SYMPLECTIC, "every step is symplectic on both copies toge
 
 @models.register("nssnn")
 class NSSNN(MotionModel):
-    """Nonseparable symplectic network: any H(q, p), stepped explicitly in two tied copies.
+    """Nonseparable symplectic network: any H(q, p), stepped explicitly in two coupled copies.
 
     Equation:
         φ₁(h/2) φ₂(h/2) φ₃(h) φ₂(h/2) φ₁(h/2), the flows of H(q, y), H(x, p) and
         ω/2 (‖q − x‖² + ‖p − y‖²), from x = q and y = p
 
     Symbols:
-        (q, p) the state, (x, y) its copy, H a perceptron, ω tie, h step size.
+        (q, p) the state, (x, y) its copy, H a perceptron, ω coupling, h step size.
 
     Promise:
         Every step is symplectic on (q, p, x, y) together, and not on (q, p) alone. Both copies are
-        to meet the data: training adds the loss of the second to that of the first.
+        fitted to the data: training adds the loss of the second to that of the first.
 
     Args:
-        shape: The shape of the task; a `StateSpace`, or a number of positions with a momentum each.
-        hidden_size: Width of the hidden layers.
-        hidden_layers: Their number.
-        activation: Activation of H.
-        angles: Whether H sees angles as numbers or by cosine and sine.
+        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
         omega: ω.
-        step_size: Size of all steps; readings that lie further apart are reached in several.
-        gradient: How gradients are taken.
+        step_size: Size of all steps; readings that lie further apart are reached in several steps.
+        gradient: How gradients are computed.
+        options: See `PerceptronOptions`.
 
     Example:
         >>> model = undamped.models.NSSNN(2, hidden_size=16)
@@ -77,52 +69,37 @@ class NSSNN(MotionModel):
         self,
         shape: TaskShape | StateSpace | int,
         *,
-        hidden_size: PositiveInt = 64,
-        hidden_layers: PositiveInt = 2,
-        activation: SmoothActivation = "tanh",
-        angles: Angles = "plain",
         omega: PositiveFloat = 20.0,
         step_size: PositiveFloat = 0.01,
         gradient: Gradient = "backprop",
+        **options: Unpack[PerceptronOptions],
     ) -> None:
         super().__init__()
-        space = space_of(shape, "NSSNN")
-        coordinates = Coordinates.of(space, "NSSNN")
-        field = PerceptronHamiltonian(
-            coordinates.freedoms,
-            hidden_size,
-            hidden_layers=hidden_layers,
-            activation=activation,
-            angles=coordinates.angles if angles == "embedded" else (),
-        )
-        _refuse_untied(omega, step_size)
+        coordinates = Coordinates.of(shape, "NSSNN")
+        arguments = perceptron_arguments(coordinates, options)
+        field = PerceptronHamiltonian(coordinates.dof, **arguments)
+        _refuse_full_turns(omega, step_size)
         tao = TaoOfCopies(omega)
-        how = {"method": tao, "step_size": step_size, "gradient": gradient}
-        self._build(space, field, how, coordinates)
+        solver = {"method": tao, "step_size": step_size, "gradient": gradient}
+        self._build(coordinates.space, field, solver, coordinates)
         self.promises = (ENERGY, VOLUME, DOUBLED)
         self._second: Tensor | None = None
 
-    def trajectory(
-        self,
-        start: Tensor,
-        times: Tensor | Sequence[float],
-        u: Tensor | None = None,
-        *,
-        on_failure: OnFailure = "raise",
+    def _solve(
+        self, start: Tensor, times: Tensor, first: int, u: Tensor | None, on_failure: OnFailure
     ) -> Tensor:
-        """Return the first copy at some times after the start; the second is kept for training."""
-        when, later = output_times(times, start)
-        field, begin = _OnCopies(self.field), self._sorted(start)
-        both = torch.cat((begin, begin), dim=-1)
-        if when.dim() == 2:
-            self._at_own_times(field, both, when, on_failure)  # which says why not
-        values = self.flow.solve(both, when, field=field, on_failure=on_failure).values
-        first, second = (values[1:] if later else values).chunk(2, dim=-1)
+        """Return the first copy; the second is stored for training."""
+        field, start = _CopiedField(self.field), self._sorted(start)
+        both = torch.cat((start, start), dim=-1)
+        if times.dim() == 2:
+            self._solve_per_sample(field, both, times, on_failure)  # raises the error
+        states = self.flow.solve(both, times, field=field, on_failure=on_failure).values
+        copy, second = states[first:].chunk(2, dim=-1)
         self._second = self._unsorted(second) if torch.is_grad_enabled() else None
-        return self._unsorted(first)
+        return self._unsorted(copy)
 
     def further_predictions(self) -> list[Tensor]:
-        """Return the second copy of the last pass, which is to meet the data too."""
+        """Return the second copy of the last pass, which is fitted to the data too."""
         return [] if self._second is None else [self._second]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -131,29 +108,22 @@ class NSSNN(MotionModel):
     def phase_states(self, count: int, generator: torch.Generator) -> Tensor:
         """Return random pairs of copies: positions of both, then momenta of both."""
         first, second = (super(NSSNN, self).phase_states(count, generator) for _ in range(2))
-        return torch.cat([part for k in (0, 1) for part in _halves(first, second, k)], dim=-1)
+        (q, p), (x, y) = first.chunk(2, dim=-1), second.chunk(2, dim=-1)
+        return torch.cat((q, x, p, y), dim=-1)
 
     def phase_step(self, states: Tensor) -> Tensor:
         """Take one step of both copies."""
         q, x, p, y = states.chunk(4, dim=-1)
-        size = self.flow.step_size
-        found = solve_field(
-            _OnCopies(self.field),
-            torch.cat((q, p, x, y), dim=-1),
-            [0.0, size],  # type: ignore[list-item]
-            method=self.flow.method,
-            options={"step_size": size},
-            gradient="backprop",
-        )
-        q, p, x, y = found.final.chunk(4, dim=-1)
+        after = self._one_step(_CopiedField(self.field), torch.cat((q, p, x, y), dim=-1))
+        q, p, x, y = after.chunk(4, dim=-1)
         return torch.cat((q, x, p, y), dim=-1)
 
 
-class _OnCopies(nn.Module):
-    """A field that moves one state, or two copies of it side by side.
+class _CopiedField(nn.Module):
+    """A field of one state, or of two copies of it side by side.
 
     Args:
-        field: The field of one.
+        field: The field of one state.
     """
 
     def __init__(self, field: nn.Module) -> None:
@@ -168,20 +138,11 @@ class _OnCopies(nn.Module):
         return torch.cat((self.field(t, first), self.field(t, second)), dim=-1)
 
 
-def _halves(first: Tensor, second: Tensor, which: int) -> tuple[Tensor, Tensor]:
-    return first.chunk(2, dim=-1)[which], second.chunk(2, dim=-1)[which]
-
-
-def _refuse_untied(omega: float, step_size: float) -> None:
-    """Refuse a step in which the rotation that ties the copies comes full circle."""
+def _refuse_full_turns(omega: float, step_size: float) -> None:
+    """Refuse a step in which the rotation that couples the copies completes full turns."""
     turns = omega * step_size / math.pi
     if round(turns) >= 1 and abs(turns - round(turns)) < 0.02:
         raise OptionError(
-            explain(
-                "NSSNN.step_size",
-                expected=f"a step in which the tie of ω = {omega:g} does not come full circle: "
-                f"not a multiple of π/ω = {math.pi / omega:.4g}",
-                got=step_size,
-                remedy="Choose a smaller step, or another omega.",
-            )
+            f"NSSNN.step_size must not be a multiple of π/ω = {math.pi / omega:.4g}, after which "
+            f"the copies are not coupled, got {step_size} with omega={omega:g}."
         )

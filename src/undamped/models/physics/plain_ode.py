@@ -1,25 +1,76 @@
-"""The baseline of physics networks: a perceptron as the field, told nothing about physics."""
+"""The baseline of physics models: a perceptron as the field, without physical structure."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Unpack
+from collections.abc import Sequence
+from typing import Any, ClassVar, Unpack
+
+import torch
+from torch import Tensor, nn
 
 from undamped._base.checked import checked
 from undamped._base.contract import StateSpace, TaskShape
-from undamped._base.errors import OptionError, explain
-from undamped._base.options import PositiveInt
+from undamped._base.errors import OptionError
 from undamped._base.registry import models
-from undamped.models.physics.base import MotionModel, MotionSolveOptions
-from undamped.models.physics.fields.plain import PlainField
-from undamped.models.physics.fields.smooth_perceptron import SmoothActivation
-from undamped.models.physics.hnn import Angles
-from undamped.models.physics.state_model import space_of
+from undamped.models.options import select
+from undamped.models.physics.base import MotionModel
+from undamped.models.physics.fields.coordinates import PositionFeatures, space_of
+from undamped.models.physics.fields.smooth_perceptron import SmoothPerceptron
+from undamped.models.physics.hnn import HNNOptions
+from undamped.models.physics.options import LayerOptions, MotionSolveOptions
 from undamped.ode.flows.solve_options import solver_arguments
+
+
+class PlainField(nn.Module):
+    """A perceptron as dz/dt; or as d²q/dt² alone, where the state holds velocities.
+
+    Equation:
+        ż = f([z, u]);  of second order: q̇ = v, v̇ = f([q, v, u])
+
+    Args:
+        size: Size of a state.
+        inputs: Number of inputs u.
+        hidden_size: Width of the hidden layers.
+        second_order: Whether the second half of a state is the rate of the first.
+        angles: Which numbers of a state are replaced by cosine and sine.
+        layers: Hidden layers and activation, as for `SmoothPerceptron`.
+    """
+
+    separable = False
+
+    def __init__(
+        self,
+        size: int,
+        inputs: int = 0,
+        hidden_size: int = 200,
+        *,
+        second_order: bool = False,
+        angles: Sequence[int] = (),
+        **layers: Any,
+    ) -> None:
+        super().__init__()
+        self.size, self.inputs, self.second_order = size, inputs, second_order
+        self.features = PositionFeatures(size, angles)
+        outputs = size // 2 if second_order else size
+        self.net = SmoothPerceptron(
+            self.features.size + inputs, outputs, hidden_size, orthogonal=True, **layers
+        )
+
+    def forward(self, t: Any, state: Tensor, u: Tensor | None = None) -> Tensor:
+        """Return dz/dt, (…, size)."""
+        features = self.features(state)
+        if self.inputs:
+            inputs = state.new_zeros(*state.shape[:-1], self.inputs) if u is None else u
+            features = torch.cat((features, inputs), dim=-1)
+        rate = self.net(features)
+        if not self.second_order:
+            return rate
+        return torch.cat((state[..., self.size // 2 :], rate), dim=-1)
 
 
 @models.register("plain-ode")
 class PlainODE(MotionModel):
-    """A perceptron as the rates of a state: the plain network that physics is compared with.
+    """A perceptron as the rates of a state: the baseline without physical structure.
 
     Trained on derivatives it is the baseline of the HNN paper; trained on trajectories it is a
     neural ODE.
@@ -31,17 +82,13 @@ class PlainODE(MotionModel):
         z state, u inputs, f a perceptron.
 
     Promise:
-        None: energy drifts, and nothing says how fast.
+        None: the energy drifts at an unknown rate.
 
     Args:
-        shape: The shape of the task; a `StateSpace`, or a number of positions with a momentum each.
-        hidden_size: Width of the hidden layers.
-        hidden_layers: Their number.
-        activation: Activation of f.
-        second_order: Whether only velocities are learned, and positions follow them; for states
-            of positions and velocities.
-        angles: Whether f sees angles as numbers or by cosine and sine.
-        solve: Method, tolerance or step_size, and gradient: see `SolveOptions`.
+        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
+        second_order: Whether only velocities are learned, and positions follow from them; for
+            states of positions and velocities.
+        options: See `PerceptronOptions` and `SolveOptions`.
 
     Example:
         >>> model = undamped.models.PlainODE(2)
@@ -61,32 +108,22 @@ class PlainODE(MotionModel):
         self,
         shape: TaskShape | StateSpace | int,
         *,
-        hidden_size: PositiveInt = 200,
-        hidden_layers: PositiveInt = 2,
-        activation: SmoothActivation = "tanh",
         second_order: bool = False,
-        angles: Angles = "plain",
-        **solve: Unpack[MotionSolveOptions],
+        **options: Unpack[HNNOptions],
     ) -> None:
         super().__init__()
         space = space_of(shape, "PlainODE")
         half = space.size // 2
         if second_order and space.kinds[half:] != ("velocity",) * half:
             raise OptionError(
-                explain(
-                    "PlainODE.second_order",
-                    expected="false unless the second half of a state are velocities",
-                    got=f"true with {', '.join(space.kinds)}",
-                    remedy="Leave it out.",
-                )
+                "PlainODE.second_order needs velocities in the second half of a state, got "
+                f"{', '.join(space.kinds)}."
             )
         field = PlainField(
             space.size,
             len(space.inputs),
-            hidden_size,
-            hidden_layers=hidden_layers,
-            activation=activation,
             second_order=second_order,
-            angles=space.indices("angle") if angles == "embedded" else (),
+            angles=space.indices("angle") if options.get("angles") == "embedded" else (),
+            **select(options, LayerOptions),
         )
-        self._build(space, field, solver_arguments(solve, MotionSolveOptions))
+        self._build(space, field, solver_arguments(options, MotionSolveOptions))

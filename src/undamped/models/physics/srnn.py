@@ -2,24 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Unpack
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from undamped._base.checked import checked
 from undamped._base.contract import Batch, StateSpace, TaskShape
-from undamped._base.errors import ShapeError, explain
-from undamped._base.options import NonNegativeInt, PositiveInt
+from undamped._base.errors import ShapeError
+from undamped._base.options import NonNegativeInt
 from undamped._base.registry import models
-from undamped.models.physics.base import MotionModel
-from undamped.models.physics.fields.coordinates import Coordinates
-from undamped.models.physics.fields.energies import PerceptronSeparable
-from undamped.models.physics.fields.smooth_perceptron import SmoothActivation
-from undamped.models.physics.hnn import Angles
-from undamped.models.physics.promised import ENERGY, SYMPLECTIC, VOLUME
-from undamped.models.physics.starts import better_starts
-from undamped.models.physics.state_model import space_of
-from undamped.models.physics.step_options import StepOptions, step_arguments
+from undamped.models.options import select
+from undamped.models.physics.base import ENERGY, SYMPLECTIC, VOLUME, MotionModel
+from undamped.models.physics.fields.coordinates import Coordinates, PositionFeatures
+from undamped.models.physics.fields.hamiltonian import PairField
+from undamped.models.physics.fields.ports import Ports
+from undamped.models.physics.fields.smooth_perceptron import SmoothPerceptron
+from undamped.models.physics.options import PerceptronOptions, StepOptions, perceptron_arguments
+
+
+class PerceptronPotential(nn.Module):
+    """An energy of positions alone, or of momenta alone, by a perceptron.
+
+    Equation:
+        V = w σ(W₂ σ(W₁ φ(q) + b₁) + b₂)
+
+    Args:
+        dof: Positions.
+        hidden_size: Width of the hidden layers.
+        angles: Positions that are replaced by cosine and sine.
+        layers: Hidden layers and activation, as for `SmoothPerceptron`.
+    """
+
+    def __init__(
+        self, dof: int, hidden_size: int = 64, *, angles: Sequence[int] = (), **layers: Any
+    ) -> None:
+        super().__init__()
+        self.features = PositionFeatures(dof, angles)
+        self.net = SmoothPerceptron(
+            self.features.size, 1, hidden_size, orthogonal=True, readout_bias=False, **layers
+        )
+
+    def forward(self, q: Tensor) -> Tensor:
+        """Return V, (…,)."""
+        return self.net(self.features(q)).squeeze(-1)
+
+    def gradient(self, q: Tensor) -> Tensor:
+        """Return ∂V/∂q in closed form, (…, dof)."""
+        features = self.features(q)
+        return self.features.vjp(features, self.net.linearise(features).gradient())
+
+
+class PerceptronSeparable(PairField):
+    """T(p) + V(q), a perceptron each.
+
+    Equation:
+        H = T(p) + V(φ(q))
+
+    Args:
+        dof: Positions; as many momenta.
+        hidden_size: Width of the hidden layers.
+        angles: Positions that are replaced by cosine and sine.
+        ports: Inputs and friction.
+        layers: Hidden layers and activation, as for `SmoothPerceptron`.
+    """
+
+    def __init__(
+        self,
+        dof: int,
+        hidden_size: int = 64,
+        *,
+        angles: Sequence[int] = (),
+        ports: Ports | None = None,
+        **layers: Any,
+    ) -> None:
+        super().__init__(
+            dof,
+            PerceptronPotential(dof, hidden_size, **layers),
+            PerceptronPotential(dof, hidden_size, angles=angles, **layers),
+            ports,
+        )
+
+
+class SRNNOptions(PerceptronOptions, StepOptions, total=False):
+    """Perceptrons and steps of an SRNN."""
 
 
 @models.register("srnn")
@@ -38,14 +105,10 @@ class SRNN(MotionModel):
         represented.
 
     Args:
-        shape: The shape of the task; a `StateSpace`, or a number of positions with a momentum each.
-        hidden_size: Width of the hidden layers.
-        hidden_layers: Their number.
-        activation: Activation of T and V.
-        angles: Whether V sees angles as numbers or by cosine and sine.
-        start_iterations: Iterations of L-BFGS that move the noisy starts of every training batch to
-            where the readings that follow want them; 0 takes starts as they were read.
-        solve: Method, step_size and gradient: see `StepOptions`.
+        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
+        start_iterations: Iterations of L-BFGS that fit the noisy starts of every training batch to
+            the readings that follow; 0 uses the starts as they were read.
+        options: See `PerceptronOptions` and `StepOptions`.
 
     Example:
         >>> model = undamped.models.SRNN(2, hidden_size=16)
@@ -66,47 +129,63 @@ class SRNN(MotionModel):
         self,
         shape: TaskShape | StateSpace | int,
         *,
-        hidden_size: PositiveInt = 64,
-        hidden_layers: PositiveInt = 2,
-        activation: SmoothActivation = "tanh",
-        angles: Angles = "plain",
         start_iterations: NonNegativeInt = 0,
-        **solve: Unpack[StepOptions],
+        **options: Unpack[SRNNOptions],
     ) -> None:
         super().__init__()
-        space = space_of(shape, "SRNN")
-        coordinates = Coordinates.of(space, "SRNN")
-        field = PerceptronSeparable(
-            coordinates.freedoms,
-            hidden_size,
-            hidden_layers=hidden_layers,
-            activation=activation,
-            angles=coordinates.angles if angles == "embedded" else (),
-        )
+        coordinates = Coordinates.of(shape, "SRNN")
+        arguments = perceptron_arguments(coordinates, options)
+        field = PerceptronSeparable(coordinates.dof, **arguments)
         self.start_iterations = start_iterations
-        self._build(space, field, step_arguments(solve), coordinates)
+        self._build(coordinates.space, field, select(options, StepOptions), coordinates)
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, None]:
-        """Return rates or trajectories; in training from starts that were made better."""
+        """Return rates or trajectories; in training from starts fitted to the targets."""
         if self.training and self.start_iterations and batch.target_times is not None:
-            batch = batch._replace(inputs=self._better(batch))
+            batch = batch._replace(inputs=self._fitted_starts(batch))
         return super().run(batch)
 
-    def _better(self, batch: Batch) -> Tensor:
+    def _fitted_starts(self, batch: Batch) -> Tensor:
         if batch.targets.numel() == 0 or batch.target_mask is not None:
             raise ShapeError(
-                explain(
-                    "SRNN.start_iterations",
-                    expected="a batch in which every reading that follows is known",
-                    got="one with gaps, or without targets",
-                    remedy="Set start_iterations to 0.",
-                )
+                "SRNN.start_iterations needs a batch with targets and without missing values. "
+                "Set start_iterations to 0."
             )
         times, like = batch.target_times, next(self.parameters())
         assert times is not None
-        return better_starts(
+        return fit_starts(
             lambda start: self.trajectory(start, times),
             batch.inputs.to(like.dtype),
             batch.targets.to(like.dtype),
             self.start_iterations,
         )
+
+
+def fit_starts(
+    predict: Callable[[Tensor], Tensor], start: Tensor, targets: Tensor, iterations: int
+) -> Tensor:
+    """Return starts near the measured ones whose trajectories fit the measurements that follow.
+
+    L-BFGS fits all starts of a batch together, with fixed weights; the measured start counts as
+    much as each measurement that follows.
+
+    Equation:
+        min over z₀ of |z₀ − ẑ₀|² + Σ_t |z_t(z₀) − ẑ_t|²
+
+    Args:
+        predict: From starts (batch, size) to states (outputs, batch, size).
+        start: Measured starts, ẑ₀.
+        targets: Measurements that follow, ẑ_t.
+        iterations: Iterations of L-BFGS.
+    """
+    with torch.enable_grad():
+        fitted = start.detach().clone().requires_grad_()
+        optimizer = torch.optim.LBFGS([fitted], max_iter=iterations, line_search_fn="strong_wolfe")
+
+        def closure() -> Tensor:
+            error = (predict(fitted) - targets).square().sum() + (fitted - start).square().sum()
+            (fitted.grad,) = torch.autograd.grad(error, fitted)
+            return error
+
+        optimizer.step(closure)
+    return fitted.detach()

@@ -2,20 +2,174 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import ClassVar, Unpack
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from undamped._base.checked import checked
 from undamped._base.contract import StateSpace, TaskShape
 from undamped._base.options import NonNegativeFloat, NonNegativeInt, PositiveInt
 from undamped._base.registry import models
-from undamped.models.physics.base import MotionModel
+from undamped.models.options import select
+from undamped.models.physics.base import ENERGY, SYMPLECTIC, VOLUME, MotionModel
 from undamped.models.physics.fields.coordinates import Coordinates
-from undamped.models.physics.fields.library import FunctionLibrary, LibraryField, written_sum
-from undamped.models.physics.promised import ENERGY, SYMPLECTIC, VOLUME
-from undamped.models.physics.state_model import space_of
-from undamped.models.physics.step_options import FourthOrderOptions, step_arguments
+from undamped.models.physics.fields.hamiltonian import PairField
+from undamped.models.physics.options import FourthOrderOptions, StepOptions
+
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+class FunctionLibrary(nn.Module):
+    """A weighted sum of monomials, and of sines and cosines of single variables.
+
+    Equation:
+        φ(x) = Σ_e c_e Π_j x_j^{e_j} + Σ_{j,k} (a_{jk} cos k x_j + b_{jk} sin k x_j)
+
+    Args:
+        size: Variables.
+        degree: Largest power of each variable.
+        total_degree: Largest sum of powers; None for no limit.
+        harmonics: Largest k; 0 for no sines and cosines.
+    """
+
+    active: Tensor
+    _powers_of: Tensor
+    _variables: Tensor
+
+    def __init__(
+        self, size: int, degree: int = 3, total_degree: int | None = None, harmonics: int = 0
+    ) -> None:
+        super().__init__()
+        most = size * degree if total_degree is None else total_degree
+        powers = itertools.product(range(degree + 1), repeat=size)
+        self.exponents = sorted((e for e in powers if 0 < sum(e) <= most), key=_order)
+        self.waves = [
+            (index, k, kind)
+            for index in range(size)
+            for k in range(1, harmonics + 1)
+            for kind in ("cos", "sin")
+        ]
+        self.degree, self.harmonics = degree, harmonics
+        count = len(self.exponents) + len(self.waves)
+        self.coefficients = nn.Parameter(0.01 * torch.randn(count))
+        self.register_buffer("active", torch.ones_like(self.coefficients))
+        powers_of = torch.tensor(self.exponents, dtype=torch.long)
+        self.register_buffer("_powers_of", powers_of, persistent=False)
+        self.register_buffer("_variables", torch.arange(size), persistent=False)
+
+    def __len__(self) -> int:
+        return len(self.coefficients)
+
+    @property
+    def weights(self) -> Tensor:
+        """The coefficients; pruned ones are zero."""
+        return self.coefficients * self.active
+
+    @torch.no_grad()
+    def prune(self, threshold: float) -> None:
+        """Drop all terms whose coefficients are below a threshold, permanently."""
+        self.active.mul_((self.coefficients.abs() >= threshold).to(self.active.dtype))
+
+    def _powers(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return x^0 … x^degree and their slopes, each (…, size, degree + 1)."""
+        raised = [torch.ones_like(x)]
+        for _ in range(self.degree):
+            raised.append(raised[-1] * x)
+        slopes = [torch.zeros_like(x)]
+        slopes += [(k + 1) * raised[k] for k in range(self.degree)]
+        return torch.stack(raised, dim=-1), torch.stack(slopes, dim=-1)
+
+    def _factors(self, table: Tensor) -> Tensor:
+        """Return the entries of a table of powers for each monomial, (…, monomials, size)."""
+        return table[..., self._variables, self._powers_of]
+
+    def _angles(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return k x for every wave, and which waves are sines, in the order of `waves`."""
+        indices = [index for index, _, _ in self.waves]
+        counts = x.new_tensor([k for _, k, _ in self.waves])
+        sines = torch.tensor([kind == "sin" for _, _, kind in self.waves], device=x.device)
+        return x[..., indices] * counts, sines
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return φ, (…,)."""
+        values = [self._factors(self._powers(x)[0]).prod(-1)]
+        if self.waves:
+            angle, sines = self._angles(x)
+            values.append(torch.where(sines, angle.sin(), angle.cos()))
+        return torch.cat(values, dim=-1) @ self.weights
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """Return ∇φ, (…, size)."""
+        size, weights = x.shape[-1], self.weights
+        raised, slopes = (self._factors(table) for table in self._powers(x))
+        columns = []
+        for j in range(size):
+            rest = [k for k in range(size) if k != j]
+            columns.append(slopes[..., j] * raised[..., rest].prod(-1))
+        polynomial = torch.stack(columns, dim=-2) @ weights[: len(self.exponents)]
+        if not self.waves:
+            return polynomial
+        angle, sines = self._angles(x)
+        counts = x.new_tensor([k for _, k, _ in self.waves])
+        each = torch.where(sines, angle.cos(), -angle.sin()) * counts
+        waves = (each * weights[len(self.exponents) :]).unflatten(-1, (size, 2 * self.harmonics))
+        return polynomial + waves.sum(-1)
+
+    def terms(self, names: Sequence[str], threshold: float = 0.0) -> dict[str, float]:
+        """Return the terms, as text, with their coefficients.
+
+        Args:
+            names: Names of the variables.
+            threshold: Terms with smaller coefficients are omitted.
+        """
+        labels = [_monomial(e, names) for e in self.exponents]
+        labels += [f"{kind}({'' if k == 1 else k}{names[index]})" for index, k, kind in self.waves]
+        pairs = zip(labels, self.weights.tolist(), strict=True)
+        return {term: weight for term, weight in pairs if weight and abs(weight) >= threshold}
+
+
+def _order(exponents: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+    return sum(exponents), tuple(-e for e in exponents)
+
+
+def _monomial(exponents: tuple[int, ...], names: Sequence[str]) -> str:
+    parts = zip(names, exponents, strict=True)
+    return " ".join(name + (str(e).translate(_RAISED) if e > 1 else "") for name, e in parts if e)
+
+
+def format_sum(terms: dict[str, float]) -> str:
+    """Return terms and their coefficients as the text of a sum."""
+    text = ""
+    for term, weight in terms.items():
+        sign = "−" if weight < 0 else "+"
+        text += f" {sign} {abs(weight):.4g} {term}"
+    return text.strip().removeprefix("+ ") or "0"
+
+
+class LibraryField(PairField):
+    """T(p) + V(q), a library each.
+
+    Args:
+        dof: Positions; as many momenta.
+        degree: Largest power of each variable.
+        total_degree: Largest sum of powers.
+        harmonics: Largest k of sines and cosines of positions; momenta have none.
+    """
+
+    of_momenta: FunctionLibrary
+    of_positions: FunctionLibrary
+
+    def __init__(
+        self, dof: int, degree: int = 3, total_degree: int | None = None, harmonics: int = 0
+    ) -> None:
+        super().__init__(
+            dof,
+            FunctionLibrary(dof, degree, total_degree),
+            FunctionLibrary(dof, degree, total_degree, harmonics),
+        )
 
 
 @models.register("ssinn")
@@ -26,21 +180,21 @@ class SSINN(MotionModel):
         H = Σ_k a_k φ_k(p) + Σ_k b_k φ_k(q), with few a_k and b_k that are not zero
 
     Symbols:
-        q positions, p momenta, φ_k monomials, and of positions sines and cosines if wished.
+        q positions, p momenta, φ_k monomials and, for positions, optional sines and cosines.
 
     Promise:
         Every step is symplectic. An energy that is not of the form T(p) + V(q) cannot be
         represented, nor one whose functions are not in the library.
 
     Args:
-        shape: The shape of the task; a `StateSpace`, or a number of positions with a momentum each.
+        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
         degree: Largest power of each variable.
-        total_degree: Largest sum of powers in a term; as large as powers allow if none is given.
-        harmonics: Sines and cosines of positions, of 1, 2, … times each; 0 for none, which it is
-            by default unless there are angles, and then 1.
+        total_degree: Largest sum of powers in a term; no limit by default.
+        harmonics: Number of sines and cosines of multiples of each position; by default 1 if there
+            are angles, otherwise 0.
         sparsity: Factor on the sum of absolute coefficients, which training adds to its loss.
-        threshold: Terms whose coefficients are smaller are dropped for good, from time to time.
-        prune_every: Steps of training between two such times.
+        threshold: Terms with smaller coefficients are dropped permanently.
+        prune_every: Training steps between two prunings.
         solve: Method, step_size and gradient: see `StepOptions`.
 
     Example:
@@ -73,20 +227,19 @@ class SSINN(MotionModel):
         **solve: Unpack[FourthOrderOptions],
     ) -> None:
         super().__init__()
-        space = space_of(shape, "SSINN")
-        coordinates = Coordinates.of(space, "SSINN")
+        coordinates = Coordinates.of(shape, "SSINN")
         self.sparsity, self.threshold, self.prune_every = sparsity, threshold, prune_every
         waves = int(bool(coordinates.angles)) if harmonics is None else harmonics
-        self.library = LibraryField(coordinates.freedoms, degree, total_degree, waves)
-        self._build(space, self.library, step_arguments(solve), coordinates)
+        self.library = LibraryField(coordinates.dof, degree, total_degree, waves)
+        self._build(coordinates.space, self.library, select(solve, StepOptions), coordinates)
 
     def penalty(self) -> Tensor:
-        """Return what training adds to its loss: the weighed sum of absolute coefficients."""
+        """Return the weighted sum of absolute coefficients, which training adds to its loss."""
         sizes = [part.weights.abs().sum() for part in self._parts]
         return self.sparsity * (sizes[0] + sizes[1])
 
     def after_optimizer_step(self, step: int) -> None:
-        """Drop small terms, when it is time."""
+        """Drop small terms every `prune_every` steps."""
         if self.threshold and (step + 1) % self.prune_every == 0:
             for part in self._parts:
                 part.prune(self.threshold)
@@ -99,11 +252,11 @@ class SSINN(MotionModel):
         """Return the terms of H with their coefficients, momenta first.
 
         Args:
-            threshold: Terms with smaller coefficients are left out.
+            threshold: Terms with smaller coefficients are omitted.
         """
         assert self.coordinates is not None
-        names = [self.space.names[place] for place in self.coordinates.order]
-        half = self.coordinates.freedoms
+        names = [self.space.names[index] for index in self.coordinates.order]
+        half = self.coordinates.dof
         momenta, positions = self._parts
         return {
             **momenta.terms(names[half:], threshold),
@@ -111,13 +264,13 @@ class SSINN(MotionModel):
         }
 
     def equation(self, threshold: float = 1e-3) -> str:
-        """Return H as a person writes it.
+        """Return H as text.
 
         Args:
-            threshold: Terms with smaller coefficients are left out.
+            threshold: Terms with smaller coefficients are omitted.
         """
-        return f"H = {written_sum(self.terms(threshold))}"
+        return f"H = {format_sum(self.terms(threshold))}"
 
-    def found(self) -> list[str]:
-        """Say the equation."""
+    def findings(self) -> list[str]:
+        """Return the learned equation."""
         return [f"The equation found: {self.equation()}."]

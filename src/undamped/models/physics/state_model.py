@@ -1,4 +1,4 @@
-"""What all models of moving systems have in common: states in, rates or trajectories out."""
+"""The contract of models of moving systems: states in, rates or trajectories out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from undamped._base.contract import Answer, Batch, InputKind, StateSpace, TaskShape, Use
-from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.errors import OptionError
 from undamped._base.promises import Promise
 from undamped.models.physics.fields.coordinates import split_inputs
 from undamped.models.task_model import TaskModel
@@ -19,14 +19,13 @@ from undamped.ode.solve import OnFailure
 
 
 class StateModel(TaskModel):
-    """A model of a system that moves: of a state it says the rates, or where it will be.
+    """A model of a moving system: it predicts the rates of a state, or later states.
 
-    Asked for a batch without `target_times` it answers with dz/dt, (batch, size); with them, with
-    the states at those times, (outputs, batch, size).
+    For a batch without `target_times` it returns dz/dt, (batch, size); with them, the states at
+    those times, (outputs, batch, size).
 
     Args:
-        shape: The shape of the task; a `StateSpace`, or a number of positions that have a
-            momentum each, will do.
+        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
     """
 
     uses = frozenset[Use]({"target_times"})
@@ -36,7 +35,7 @@ class StateModel(TaskModel):
     own_data = "trajectories"
     promises: tuple[Promise, ...] = ()
     recipe: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Settings the model wants on any task: whether it learns from rates or from trajectories."""
+    """Settings for any task, such as whether the model learns from rates or from trajectories."""
 
     space: StateSpace
 
@@ -44,21 +43,21 @@ class StateModel(TaskModel):
         """Return rates (batch, size), or states (outputs, batch, size) at the target times."""
         dtype = type_of(self)
         assert dtype is not None
-        wanted = self.space.size + len(self.space.inputs)
-        what = f"{type(self).__name__} states"
-        given = fitting(batch.inputs.to(dtype), wanted, dtype, what, rows=True)
-        z, u = split_inputs(self.space, given)
+        size = self.space.size + len(self.space.inputs)
+        name = f"{type(self).__name__} states"
+        z, u = split_inputs(
+            self.space, fitting(batch.inputs.to(dtype), size, dtype, name, rows=True)
+        )
         if batch.target_times is None:
             return self.derivative(z, u), None
-        # One trajectory that cannot be followed to its end must not hide how well others were.
-        failed = "raise" if self.training else "return"
-        return self.trajectory(z, batch.target_times, u, on_failure=failed), None
+        # In evaluation a trajectory that fails must not hide the error of the others.
+        on_failure = "raise" if self.training else "return"
+        return self.trajectory(z, batch.target_times, u, on_failure=on_failure), None
 
     def derivative(self, states: Tensor, u: Tensor | None = None) -> Tensor:
         """Return dz/dt of states (…, size), with inputs (…, inputs)."""
-        raise self._lacks("rates", "one that learns where a step leads, and no rates")
+        raise OptionError(f"{type(self).__name__} learns no rates. Choose another, such as 'hnn'.")
 
-    @abstractmethod
     def trajectory(
         self,
         start: Tensor,
@@ -71,24 +70,35 @@ class StateModel(TaskModel):
 
         Args:
             start: States (batch, size) at time zero.
-            times: Rising times: one list for all, or (times, batch).
-            u: Inputs (batch, inputs), the same all along.
-            on_failure: Raise an error where it cannot go on, or return NaN from there on.
+            times: Rising times: one list for all samples, or (times, batch).
+            u: Inputs (batch, inputs), constant in time.
+            on_failure: Raise an error where the solve fails, or return NaN from there on.
+        """
+        grid = torch.as_tensor(times, dtype=torch.float64).to(start.device)
+        if grid.dim() == 2 and bool((grid == grid[:, :1]).all()):
+            grid = grid[:, 0]
+        first = int(bool((grid[0] > 0).any()))
+        if first:
+            grid = torch.cat((torch.zeros_like(grid[:1]), grid))
+        return self._solve(start, grid, first, u, on_failure)
+
+    @abstractmethod
+    def _solve(
+        self, start: Tensor, times: Tensor, first: int, u: Tensor | None, on_failure: OnFailure
+    ) -> Tensor:
+        """Return the states at `times[first:]`.
+
+        Args:
+            start: As for `trajectory`.
+            times: Times from zero on in double precision, (times,) or (times, batch).
+            first: 1 if time zero was added to the requested times, otherwise 0.
+            u: As for `trajectory`.
+            on_failure: As for `trajectory`.
         """
 
     def energy(self, states: Tensor) -> Tensor:
-        """Return the learned energy of states (…, size); an error where there is none."""
-        raise self._lacks("an energy", "one that learns none")
-
-    def _lacks(self, what: str, got: str) -> OptionError:
-        return OptionError(
-            explain(
-                type(self).__name__,
-                expected=f"a model with {what}",
-                got=got,
-                remedy="Choose 'hnn', or another of 'undamped list'.",
-            )
-        )
+        """Return the learned energy of states (…, size); an error if the model learns none."""
+        raise OptionError(f"{type(self).__name__} learns no energy. Choose another, such as 'hnn'.")
 
     @classmethod
     def example_shape(cls) -> TaskShape:
@@ -98,43 +108,9 @@ class StateModel(TaskModel):
 
     def example_states(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return random states and inputs, (count, size) and (count, inputs)."""
-        numbers = self.space.size + len(self.space.inputs)
-        drawn = torch.randn(count, numbers, generator=generator, dtype=torch.float64)
-        return drawn[:, : self.space.size], drawn[:, self.space.size :]
-
-
-def output_times(times: Tensor | Sequence[float], like: Tensor) -> tuple[Tensor, bool]:
-    """Return times from zero on in double precision, and whether zero had to be added.
-
-    Times that all samples share become one list; others stay (times, batch).
-
-    Args:
-        times: Rising times.
-        like: A state, which knows the device.
-    """
-    when = torch.as_tensor(times, dtype=torch.float64).to(like.device)
-    if when.dim() == 2 and bool((when == when[:, :1]).all()):
-        when = when[:, 0]
-    later = bool((when[0] > 0).any())
-    return (torch.cat((torch.zeros_like(when[:1]), when)) if later else when), later
-
-
-def space_of(shape: TaskShape | StateSpace | int, owner: str) -> StateSpace:
-    """Return the state space of a task, or the one that was given."""
-    if isinstance(shape, StateSpace):
-        return shape
-    if isinstance(shape, int):
-        return StateSpace.canonical(shape)
-    if shape.state_space is None:
-        raise ShapeError(
-            explain(
-                f"{owner}.shape",
-                expected="a task that says what the coordinates of its states are",
-                got="one without a state_space",
-                remedy="Give the task a StateSpace.",
-            )
-        )
-    return shape.state_space
+        size = self.space.size + len(self.space.inputs)
+        values = torch.randn(count, size, generator=generator, dtype=torch.float64)
+        return values[:, : self.space.size], values[:, self.space.size :]
 
 
 def shape_of(space: StateSpace, answer: Answer = "number") -> TaskShape:

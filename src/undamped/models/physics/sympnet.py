@@ -1,9 +1,8 @@
-"""SympNet (Jin and others, 2020): the step itself is learned, made of symplectic shears."""
+"""SympNet (Jin and others, 2020): the step itself is learned, composed of symplectic shears."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import torch
@@ -11,42 +10,42 @@ from torch import Tensor, nn
 
 from undamped._base.checked import checked
 from undamped._base.contract import Answer, StateSpace, TaskShape
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped._base.registry import models
 from undamped.models.physics.fields.coordinates import Coordinates
 from undamped.models.physics.fields.smooth_perceptron import CURVES, SmoothActivation
-from undamped.models.physics.state_model import StateModel, output_times, space_of
+from undamped.models.physics.state_model import StateModel
 from undamped.ode.solve import OnFailure
 
 Size = float | Tensor
 
 
 class Shear(nn.Module):
-    """A map that moves momenta by a gradient in the positions, or the other way round.
+    """A map that changes momenta by a gradient in the positions, or positions by one in momenta.
 
     Equation:
         up: p' = p + h ∇φ(q);  down: q' = q + h ∇φ(p)
 
     Args:
-        up: Whether momenta are moved.
+        up: Whether momenta are changed.
     """
 
     def __init__(self, up: bool) -> None:
         super().__init__()
         self.up = up
 
-    def push(self, x: Tensor) -> Tensor:
-        """Return ∇φ, (…, freedoms)."""
+    def gradient(self, x: Tensor) -> Tensor:
+        """Return ∇φ, (…, dof)."""
         raise NotImplementedError
 
     def forward(self, q: Tensor, p: Tensor, h: Size) -> tuple[Tensor, Tensor]:
         """Apply the map."""
-        return (q, p + h * self.push(q)) if self.up else (q + h * self.push(p), p)
+        return (q, p + h * self.gradient(q)) if self.up else (q + h * self.gradient(p), p)
 
     def undo(self, q: Tensor, p: Tensor, h: Size) -> tuple[Tensor, Tensor]:
-        """Take it back."""
+        """Apply the inverse of the map."""
         return self(q, p, -h)
 
 
@@ -54,16 +53,16 @@ class LinearShear(Shear):
     """∇φ(x) = (S + Sᵀ) x + b.
 
     Args:
-        freedoms: Positions.
-        up: Whether momenta are moved.
+        dof: Positions.
+        up: Whether momenta are changed.
     """
 
-    def __init__(self, freedoms: int, up: bool) -> None:
+    def __init__(self, dof: int, up: bool) -> None:
         super().__init__(up)
-        self.weight = nn.Parameter(0.01 * torch.randn(freedoms, freedoms))
-        self.bias = nn.Parameter(torch.zeros(freedoms))
+        self.weight = nn.Parameter(0.01 * torch.randn(dof, dof))
+        self.bias = nn.Parameter(torch.zeros(dof))
 
-    def push(self, x: Tensor) -> Tensor:
+    def gradient(self, x: Tensor) -> Tensor:
         """Return ∇φ."""
         return x @ (self.weight + self.weight.T) + self.bias
 
@@ -72,17 +71,17 @@ class ActivationShear(Shear):
     """∇φ(x) = a ⊙ σ(x).
 
     Args:
-        freedoms: Positions.
-        up: Whether momenta are moved.
+        dof: Positions.
+        up: Whether momenta are changed.
         activation: σ.
     """
 
-    def __init__(self, freedoms: int, up: bool, activation: SmoothActivation) -> None:
+    def __init__(self, dof: int, up: bool, activation: SmoothActivation) -> None:
         super().__init__(up)
-        self.scale = nn.Parameter(0.01 * torch.randn(freedoms))
+        self.scale = nn.Parameter(0.01 * torch.randn(dof))
         self.activation = activation
 
-    def push(self, x: Tensor) -> Tensor:
+    def gradient(self, x: Tensor) -> Tensor:
         """Return ∇φ."""
         return self.scale * CURVES[self.activation].value(x)
 
@@ -91,20 +90,20 @@ class GradientShear(Shear):
     """∇φ(x) = Kᵀ (a ⊙ σ(K x + b)).
 
     Args:
-        freedoms: Positions.
-        up: Whether momenta are moved.
+        dof: Positions.
+        up: Whether momenta are changed.
         width: Rows of K.
         activation: σ.
     """
 
-    def __init__(self, freedoms: int, up: bool, width: int, activation: SmoothActivation) -> None:
+    def __init__(self, dof: int, up: bool, width: int, activation: SmoothActivation) -> None:
         super().__init__(up)
-        self.weight = nn.Parameter(0.01 * torch.randn(width, freedoms))
+        self.weight = nn.Parameter(0.01 * torch.randn(width, dof))
         self.bias = nn.Parameter(torch.zeros(width))
         self.scale = nn.Parameter(0.01 * torch.randn(width))
         self.activation = activation
 
-    def push(self, x: Tensor) -> Tensor:
+    def gradient(self, x: Tensor) -> Tensor:
         """Return ∇φ."""
         inner = CURVES[self.activation].value(x @ self.weight.T + self.bias)
         return (self.scale * inner) @ self.weight
@@ -112,30 +111,30 @@ class GradientShear(Shear):
 
 @models.register("sympnet")
 class SympNet(StateModel):
-    """Symplectic network: the map from one reading to the next, made of shears.
+    """Symplectic network: the map from one reading to the next, composed of shears.
 
     Equation:
-        LA: linear shears, p' = p + h ((S + Sᵀ) q + b) and the like for q, with activations
-        p' = p + h a ⊙ σ(q) between them;  G: p' = p + h Kᵀ (a ⊙ σ(K q + b)) and the like for q
+        LA: linear shears, p' = p + h ((S + Sᵀ) q + b) and likewise for q, with activations
+        p' = p + h a ⊙ σ(q) between them;  G: p' = p + h Kᵀ (a ⊙ σ(K q + b)) and likewise for q
 
     Symbols:
         q positions, p momenta, S, K, a, b parameters, h one, or the time of the step.
 
     Promise:
-        The map is symplectic and has an explicit inverse, whatever the weights. It has no energy
-        that it keeps. A map for one step size says nothing about others; conditioned on the step it
-        can be asked for any, and is proved to represent separable systems alone.
+        The map is symplectic and has an explicit inverse, for any weights. It conserves no energy.
+        A map for one step size cannot be used for others; conditioned on the step it applies to
+        any, and is proved to represent only separable systems.
 
     Args:
-        shape: The shape of the task; a `StateSpace`, or a number of positions with a momentum each.
+        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
         kind: LA or G.
         layers: Blocks of shears: up and down.
         width: Rows of K, for G.
         sublayers: Linear shears in a block, for LA.
         activation: σ.
         conditioned: Whether h is the time of the step, so that one map serves all times.
-        step_size: The time of one application of the map; the first time between readings that is
-            met in training, if none is given. Conditioned, no application is longer.
+        step_size: The time of one application of the map, for a conditioned map its upper bound; by
+            default the first time between readings in training.
 
     Example:
         >>> model = undamped.models.SympNet(2)
@@ -171,25 +170,25 @@ class SympNet(StateModel):
         step_size: PositiveFloat | None = None,
     ) -> None:
         super().__init__()
-        self.space = space_of(shape, "SympNet")
-        self.coordinates = Coordinates.of(self.space, "SympNet")
+        self.coordinates = Coordinates.of(shape, "SympNet")
+        self.space = self.coordinates.space
         if kind == "LA" and width != 30:
-            raise _useless("width", "LA, whose shears have none")
+            raise OptionError("SympNet.width applies to kind='G' only. Leave it out.")
         if kind == "G" and sublayers != 2:
-            raise _useless("sublayers", "G, which has none")
-        freedoms = self.coordinates.freedoms
+            raise OptionError("SympNet.sublayers applies to kind='LA' only. Leave it out.")
+        dof = self.coordinates.dof
         blocks: list[Shear] = []
         for layer in range(layers):
             if kind == "G":
-                blocks += [GradientShear(freedoms, up, width, activation) for up in (True, False)]
+                blocks += [GradientShear(dof, up, width, activation) for up in (True, False)]
             else:
-                blocks += [LinearShear(freedoms, k % 2 == 0) for k in range(sublayers)]
-                blocks.append(ActivationShear(freedoms, layer % 2 == 0, activation))
+                blocks += [LinearShear(dof, k % 2 == 0) for k in range(sublayers)]
+                blocks.append(ActivationShear(dof, layer % 2 == 0, activation))
         if kind == "LA":
-            blocks += [LinearShear(freedoms, k % 2 == 0) for k in range(sublayers)]
+            blocks += [LinearShear(dof, k % 2 == 0) for k in range(sublayers)]
         self.shears = nn.ModuleList(blocks)
         self.conditioned = conditioned
-        # Zero until it is known; with the weights, since it says what they are for.
+        # Zero until training sets it; saved with the weights, which are for this step only.
         self.register_buffer("step", torch.tensor(step_size or 0.0, dtype=torch.float64))
 
     def map(self, states: Tensor, h: Size = 1.0) -> Tensor:
@@ -200,59 +199,49 @@ class SympNet(StateModel):
         return torch.cat((q, p), dim=-1)
 
     def inverse(self, states: Tensor, h: Size = 1.0) -> Tensor:
-        """Take the map back."""
+        """Apply the inverse of the map."""
         q, p = states.chunk(2, dim=-1)
         for shear in reversed(self.shears):
             assert isinstance(shear, Shear)
             q, p = shear.undo(q, p, h)
         return torch.cat((q, p), dim=-1)
 
-    def trajectory(
-        self,
-        start: Tensor,
-        times: Tensor | Sequence[float],
-        u: Tensor | None = None,
-        *,
-        on_failure: OnFailure = "raise",
+    def _solve(
+        self, start: Tensor, times: Tensor, first: int, u: Tensor | None, on_failure: OnFailure
     ) -> Tensor:
-        """Return the states at some times after the start; see `StateModel.trajectory`."""
-        when, later = output_times(times, start)
-        state, found = self.coordinates.sort(start), []
-        gaps = when.diff(dim=0)
+        states = [self.coordinates.sort(start)]
+        gaps = times.diff(dim=0)
         step = float(self.step) or float(gaps.flatten()[0])
         if self.training and not self.conditioned and not float(self.step):
-            # A new tensor: transforms of torch.func refuse to have one filled.
+            # A new tensor, since transforms of torch.func do not allow filling the old one.
             self.step = torch.full_like(self.step, step)
         for gap in gaps:
             count, h = self._applications(gap, step, start)
+            state = states[-1]
             for _ in range(count):
                 state = self.map(state, h)
-            found.append(state)
-        path = torch.stack(found) if later else torch.stack([self.coordinates.sort(start), *found])
-        return self.coordinates.unsort(path)
+            states.append(state)
+        return self.coordinates.unsort(torch.stack(states[first:]))
 
     def _applications(self, gap: Tensor, step: float, like: Tensor) -> tuple[int, Size]:
-        """Return how often the map has to be applied, and what it is told of the time."""
+        """Return how often the map is applied over a gap, and with which h."""
         longest = float(gap.max())
         if self.conditioned:
             count = max(1, math.ceil(longest / step - 1e-6)) if float(self.step) else 1
-            share = (gap / count).to(like.dtype)
-            return count, (share.unsqueeze(-1) if share.dim() else share.item())
-        times = longest / step
-        count = round(times)
-        own = gap.dim() and float(gap.min()) != longest
-        if own or count < 1 or abs(times - count) > 1e-4 * max(1, count):
+            h = (gap / count).to(like.dtype)
+            return count, (h.unsqueeze(-1) if h.dim() else h.item())
+        ratio = longest / step
+        count = round(ratio)
+        uneven = gap.dim() and float(gap.min()) != longest
+        if uneven or count < 1 or abs(ratio - count) > 1e-4 * max(1, count):
+            got = "times that differ by sample" if uneven else f"a gap of {longest:g}"
             raise OptionError(
-                explain(
-                    "times of SympNet",
-                    expected=f"multiples of {step:g}, the step its map is for",
-                    got="times that differ by sample" if own else f"{longest:g} between two",
-                    remedy="Choose model.conditioned=true, whose map takes any step.",
-                )
+                f"SympNet needs times at multiples of {step:g}, the step of its map, got {got}. "
+                "model.conditioned=true allows any step."
             )
         return count, 1.0
 
-    # What promises are measured on
+    # States and steps on which promises are measured
 
     def phase_states(self, count: int, generator: torch.Generator) -> Tensor:
         """Return random states: positions in the first half, momenta in the second."""
@@ -266,14 +255,5 @@ class SympNet(StateModel):
         return self.map(states, self._measured_step())
 
     def phase_undo(self, states: Tensor) -> Tensor:
-        """Take the map back once."""
+        """Apply the inverse of the map once."""
         return self.inverse(states, self._measured_step())
-
-
-def _useless(option: str, of: str) -> OptionError:
-    return OptionError(
-        explain(
-            f"SympNet.{option}", expected=f"to be left out for {of}", got="a value",
-            remedy="Leave it out.",
-        )
-    )  # fmt: skip

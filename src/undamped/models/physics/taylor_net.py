@@ -2,18 +2,89 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, Unpack
+
+import torch
+from torch import Tensor, nn
 
 from undamped._base.checked import checked
 from undamped._base.contract import StateSpace, TaskShape
 from undamped._base.options import PositiveInt
 from undamped._base.registry import models
-from undamped.models.physics.base import MotionModel
+from undamped.models.options import select
+from undamped.models.physics.base import ENERGY, SYMPLECTIC, VOLUME, MotionModel
 from undamped.models.physics.fields.coordinates import Coordinates
-from undamped.models.physics.fields.taylor import TaylorField
-from undamped.models.physics.promised import ENERGY, SYMPLECTIC, VOLUME
-from undamped.models.physics.state_model import space_of
-from undamped.models.physics.step_options import FourthOrderOptions, step_arguments
+from undamped.models.physics.fields.hamiltonian import PairField
+from undamped.models.physics.options import FourthOrderOptions, StepOptions
+
+
+class TaylorPotential(nn.Module):
+    """A potential whose gradient is a sum of powers of linear maps, with a symmetric Jacobian.
+
+    Equation:
+        φ(x) = bᵀx + Σ_i Σ_k ((A_i x)_k^{i+1} − (B_i x)_k^{i+1}) / (i+1)!
+        ∇φ(x) = b + Σ_i (A_iᵀ (A_i x)^i − B_iᵀ (B_i x)^i) / i!
+
+    Args:
+        size: Features of x.
+        hidden_size: Rows of every A_i and B_i.
+        terms: Number of powers.
+    """
+
+    def __init__(self, size: int, hidden_size: int = 16, terms: int = 8) -> None:
+        super().__init__()
+        # Small, so that high powers are small at first.
+        scale = 1 / math.sqrt(2 * hidden_size * size)
+        self.plus = nn.Parameter(scale * torch.randn(terms, hidden_size, size))
+        self.minus = nn.Parameter(scale * torch.randn(terms, hidden_size, size))
+        self.slope = nn.Parameter(torch.zeros(size))
+        powers = torch.arange(1, terms + 1)
+        factorials = [1 / math.factorial(int(i)) for i in powers]
+        self.register_buffer("powers", powers, persistent=False)
+        self.register_buffer(
+            "weights", torch.tensor(factorials, dtype=torch.float64), persistent=False
+        )
+
+    powers: Tensor
+    weights: Tensor
+
+    def _raised(self, maps: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return y_i = (A x)_i, (…, terms, hidden), and y_i^i / i!."""
+        y = torch.einsum("khn,...n->...kh", maps, x)
+        raised = [y[..., k, :] ** int(i) for k, i in enumerate(self.powers.tolist())]
+        return y, torch.stack(raised, dim=-2) * self.weights.to(x.dtype).unsqueeze(-1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return φ, (…,)."""
+        total = (self.slope * x).sum(-1)
+        over = (self.powers + 1).to(x.dtype).unsqueeze(-1)
+        for sign, maps in ((1, self.plus), (-1, self.minus)):
+            y, raised = self._raised(maps, x)
+            total = total + sign * (y * raised / over).sum((-2, -1))
+        return total
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """Return ∇φ, (…, size)."""
+        total = self.slope.expand_as(x)
+        for sign, maps in ((1, self.plus), (-1, self.minus)):
+            raised = self._raised(maps, x)[1]
+            total = total + sign * torch.einsum("...kh,khn->...n", raised, maps)
+        return total
+
+
+class TaylorField(PairField):
+    """T(p) + V(q), a Taylor potential each.
+
+    Args:
+        dof: Positions; as many momenta.
+        hidden_size: Rows of every linear map.
+        terms: Number of powers.
+    """
+
+    def __init__(self, dof: int, hidden_size: int = 16, terms: int = 8) -> None:
+        of_momenta, of_positions = (TaylorPotential(dof, hidden_size, terms) for _ in range(2))
+        super().__init__(dof, of_momenta, of_positions)
 
 
 @models.register("taylor-net")
@@ -24,14 +95,14 @@ class TaylorNet(MotionModel):
         ∂V/∂q = b + Σ_{i≤M} (A_iᵀ (A_i q)^i − B_iᵀ (B_i q)^i) / i!,  ∂T/∂p likewise
 
     Symbols:
-        q positions, p momenta, A_i, B_i and b parameters, powers taken number by number.
+        q positions, p momenta, A_i, B_i and b parameters, powers taken elementwise.
 
     Promise:
         The maps have symmetric Jacobians, so that they are gradients of energies; every step is
         symplectic. An energy that is not of the form T(p) + V(q) cannot be represented.
 
     Args:
-        shape: The shape of the task; a `StateSpace`, or a number of positions with a momentum each.
+        shape: The shape of the task, a `StateSpace`, or a number of positions with a momentum each.
         hidden_size: Rows of every A_i and B_i.
         terms: M.
         solve: Method, step_size and gradient: see `StepOptions`.
@@ -63,7 +134,6 @@ class TaylorNet(MotionModel):
         **solve: Unpack[FourthOrderOptions],
     ) -> None:
         super().__init__()
-        space = space_of(shape, "TaylorNet")
-        coordinates = Coordinates.of(space, "TaylorNet")
-        field = TaylorField(coordinates.freedoms, hidden_size, terms)
-        self._build(space, field, step_arguments(solve), coordinates)
+        coordinates = Coordinates.of(shape, "TaylorNet")
+        field = TaylorField(coordinates.dof, hidden_size, terms)
+        self._build(coordinates.space, field, select(solve, StepOptions), coordinates)

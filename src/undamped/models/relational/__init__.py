@@ -1,1 +1,1 @@
-"""Networks of pictures in sequence: an encoder, a normalisation over the sequence, and a head."""
+"""Models of image sequences: an encoder, a normalisation over the sequence, and a head."""

@@ -1,4 +1,4 @@
-"""ESBN (Webb, Sinha and Cohen, 2021): symbols bound to pictures in an external memory."""
+"""ESBN (Webb, Sinha and Cohen, 2021): symbols bound to images in an external memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from undamped._base.options import Units
 from undamped._base.registry import models
 from undamped.models.relational.base import start, start_gates
 from undamped.models.relational.comparing import (
-    RELATIONS_ALONE,
+    RELATIONS_ONLY,
     ComparingModel,
     RelationOptions,
 )
@@ -28,19 +28,19 @@ class ESBN(ComparingModel):
         r_t = g_t Σ_{i<t} softmax_{i<t}(s_ti) [k_i, σ(γ s_ti + β)],  y = W_y h_{T+1}
 
     Symbols:
-        z_t normalised code of picture t, k_t key written beside it, r_t key that is read, g gate,
+        z_t normalised code of image t, k_t key written with it, r_t key that is read, g gate,
         γ and β gain and bias of the confidence; r_1 is zero.
 
     Promise:
-        Answers see pictures through their similarities alone: other pictures with the same ones
-        get the same answer. Not with `sensory`.
+        Predictions depend on images through their similarities alone: other images with the same
+        ones get the same prediction. Not with `sensory`.
 
     Args:
         shape: The shape of the task.
         hidden_size: Units of the LSTM.
         key_size: Units of a key.
         sensory: Whether the LSTM also reads the codes z themselves (cat).
-        options: How pictures are seen and compared; see `SightOptions` and `SimilarityOptions`.
+        options: See `SightOptions` and `SimilarityOptions`.
 
     Example:
         >>> task = undamped.lab.tasks.build("rmts", holdout=95)
@@ -54,7 +54,7 @@ class ESBN(ComparingModel):
     """
 
     usual_choice = True
-    promises = RELATIONS_ALONE
+    promises = RELATIONS_ONLY
     fixed_length = False
     recipe: ClassVar = {"model": {"hidden_size": 512}}
 
@@ -79,19 +79,19 @@ class ESBN(ComparingModel):
         self.head = start(nn.Linear(hidden_size, shape.output_size))
 
     def relation_matrix(self, codes: Tensor) -> Tensor:
-        """Return what is read where, (batch, time, time): zero but for pictures before."""
+        """Return the read weights, (batch, time, time): zero but for earlier images."""
         scores = self.scores(codes)
         earlier = torch.ones_like(scores[0], dtype=torch.bool).tril(-1)
-        earlier[0, 0] = True  # a row needs something to sum to one; nothing is read there
+        earlier[0, 0] = True  # a softmax needs at least one entry; nothing is read there
         return torch.softmax(scores.masked_fill(~earlier, -torch.inf), -1).tril(-1)
 
     def relations(self, codes: Tensor) -> Tensor:
-        """Return all that an answer depends on, (batch, numbers)."""
+        """Return all that a prediction depends on, (batch, entries)."""
         row, column = torch.tril_indices(len(codes), len(codes), -1, device=codes.device)
         return self.scores(codes)[:, row, column]
 
-    def answer(self, scores: Tensor, seen: Tensor | None) -> Tensor:
-        """Return the answers (batch, output) to similarities (batch, time, time)."""
+    def answer(self, scores: Tensor, codes: Tensor | None) -> Tensor:
+        """Return predictions (batch, output) from similarities (batch, time, time)."""
         confidence = torch.sigmoid(self.gain * scores.to(self.dtype) + self.bias)
         batch, steps, _ = scores.shape
         retrieved = confidence.new_zeros(batch, self.lstm.input_size)
@@ -108,6 +108,6 @@ class ESBN(ComparingModel):
                 memory = torch.cat([torch.stack(keys, 1), confidence[:, t, :t, None]], -1)
                 retrieved = torch.sigmoid(self.gate(hidden)) * (weights @ memory).squeeze(1)
             keys.append(torch.relu(self.key(hidden)))
-            if seen is not None:
-                retrieved = torch.cat([retrieved, seen[t]], -1)
+            if codes is not None:
+                retrieved = torch.cat([retrieved, codes[t]], -1)
         return self.head(self.lstm(retrieved, state)[0])

@@ -1,4 +1,4 @@
-"""Metalearned neural memory (Munkhdalai and others, 2019) over the codes of pictures."""
+"""Metalearned neural memory (Munkhdalai and others, 2019) over the codes of images."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class MNM(RelationalModel):
         y = W_y W_r [h_{T+1}, r_{T+1}]
 
     Symbols:
-        z_t normalised code of picture t (zero after the last), M a network of three layers with a
-        tanh after the first two, a_l what its layers say to the key k (a_0 = k), e_l the targets
-        for them, v value, q query, β rate, d size. Training also makes ‖M(k) − v‖² after each
-        update small.
+        z_t normalised code of image t (zero after the last), M a network of three layers with a
+        tanh after the first two, a_l outputs of its layers for the key k (a_0 = k), e_l their
+        targets, v value, q query, β rate, d size. Training also minimises ‖M(k) − v‖² after each
+        update.
 
     Promise:
-        None: the controller sees the pictures themselves.
+        None: the controller reads the images themselves.
 
     Args:
         shape: The shape of the task.
         hidden_size: Units of the LSTM, and of each layer of the memory.
-        sight: How pictures are seen; see `SightOptions`.
+        sight: See `SightOptions`.
 
     Example:
         >>> task = undamped.lab.tasks.build("rmts", holdout=95)
@@ -49,7 +49,7 @@ class MNM(RelationalModel):
 
     Reference:
         T. Munkhdalai, A. Sordoni, T. Wang, A. Trischler. Metalearned neural memory. NeurIPS, 2019;
-        as T. W. Webb and others have it, with an initial memory that is trained.
+        as T. W. Webb and others have it, with a trained initial memory.
     """
 
     fixed_length = False
@@ -73,41 +73,40 @@ class MNM(RelationalModel):
         self.head = nn.Linear(hidden_size, shape.output_size)
 
     def decide(self, codes: Tensor) -> Tensor:
-        """Return the answers (batch, output) to codes (time, batch, features)."""
+        """Return predictions (batch, output) for codes (time, batch, features)."""
         z = self.normalise(codes)
         memory = [weight.expand(z.shape[1], -1, -1) for weight in self.memory]
         retrieved = z.new_zeros(z.shape[1], self.hidden_size)
         state: Any = None
-        missed = z.new_zeros(())
+        error = z.new_zeros(())
         for code in [*z, torch.zeros_like(z[0])]:
             state = self.lstm(torch.cat([code, retrieved], 1), state)
-            said = torch.tanh(self.heads(state[0]))
-            rate, key, value, query = said.split(self.hidden_size, 1)
-            memory = self._written(memory, key, value, torch.sigmoid(self.rate(rate)))
-            missed = missed + (_recalled(memory, key)[-1] - value).square().mean()
-            retrieved = _recalled(memory, query)[-1]
-        self.ask_for(missed / len(z))
+            rate, key, value, query = torch.tanh(self.heads(state[0])).split(self.hidden_size, 1)
+            memory = self._update(memory, key, value, torch.sigmoid(self.rate(rate)))
+            error = error + (_outputs(memory, key)[-1] - value).square().mean()
+            retrieved = _outputs(memory, query)[-1]
+        self.add_penalty(error / len(z))
         return self.head(self.read_out(torch.cat([state[0], retrieved], 1)))
 
-    def _written(self, memory: Memory, key: Tensor, value: Tensor, rate: Tensor) -> Memory:
-        """Return the memory moved towards giving a value for a key."""
-        said = _recalled(memory, key)
-        wanted = self.targets(value).split(self.hidden_size, 1)
+    def _update(self, memory: Memory, key: Tensor, value: Tensor, rate: Tensor) -> Memory:
+        """Return the memory after a step towards a value for a key."""
+        outputs = _outputs(memory, key)
+        targets = self.targets(value).split(self.hidden_size, 1)
         factor = 2 / self.hidden_size
         return [
             weight - factor * (after - target).unsqueeze(2) * (rate * before).unsqueeze(1)
             for weight, before, after, target in zip(
-                memory, [key, *said[:-1]], said, wanted, strict=True
+                memory, [key, *outputs[:-1]], outputs, targets, strict=True
             )
         ]
 
 
-def _recalled(memory: Memory, key: Tensor) -> list[Tensor]:
-    """Return what each layer of a memory says to a key (batch, size)."""
-    first = torch.tanh(_applied(memory[0], key))
-    second = torch.tanh(_applied(memory[1], first))
-    return [first, second, _applied(memory[2], second)]
+def _outputs(memory: Memory, key: Tensor) -> list[Tensor]:
+    """Return the output of each layer of a memory for a key (batch, size)."""
+    first = torch.tanh(_product(memory[0], key))
+    second = torch.tanh(_product(memory[1], first))
+    return [first, second, _product(memory[2], second)]
 
 
-def _applied(weight: Tensor, x: Tensor) -> Tensor:
+def _product(weight: Tensor, x: Tensor) -> Tensor:
     return (weight @ x.unsqueeze(2)).squeeze(2)

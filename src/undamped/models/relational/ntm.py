@@ -1,4 +1,4 @@
-"""Neural Turing machine (Graves, Wayne and Danihelka, 2014) over the codes of pictures."""
+"""Neural Turing machine (Graves, Wayne and Danihelka, 2014) over the codes of images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHIFTS = (-1, 0, 1)
 
 
 class _Address(nn.Module):
-    """Where a head looks: by content, mixed with where it looked before, shifted, sharpened."""
+    """The address of a head: by content, mixed with the previous address, shifted, sharpened."""
 
     def __init__(self, hidden_size: int, width: int) -> None:
         super().__init__()
@@ -51,18 +51,18 @@ class NTM(RelationalModel):
         M_t(i) = M_{t−1}(i) (1 − w_t(i) e_t) + w_t(i) c_t
 
     Symbols:
-        z_t normalised code of picture t (zero after the last), M memory, a and w where the reading
-        and the writing head look, e and c what is erased and added; r_1 is zero.
+        z_t normalised code of image t (zero after the last), M memory, a and w addresses of the
+        reading and the writing head, e and c erased and added values; r_1 is zero.
 
     Promise:
-        None: the controller sees the pictures themselves.
+        None: the controller reads the images themselves.
 
     Args:
         shape: The shape of the task.
         hidden_size: Units of the LSTM.
         memory_size: Rows of the memory.
-        memory_width: Numbers of a row.
-        sight: How pictures are seen; see `SightOptions`.
+        memory_width: Size of a row.
+        sight: See `SightOptions`.
 
     Example:
         >>> task = undamped.lab.tasks.build("rmts", holdout=95)
@@ -99,23 +99,23 @@ class NTM(RelationalModel):
         self.head = start(nn.Linear(hidden_size, shape.output_size))
 
     def decide(self, codes: Tensor) -> Tensor:
-        """Return the answers (batch, output) to codes (time, batch, features)."""
+        """Return predictions (batch, output) for codes (time, batch, features)."""
         z = self.normalise(codes)
         batch = z.shape[1]
         memory = self.memory.expand(batch, -1, -1)
         retrieved = z.new_zeros(batch, self.memory.shape[1])
-        looked: Tensor | None = None
-        wrote: Tensor | None = None
+        read_address: Tensor | None = None
+        write_address: Tensor | None = None
         state: Any = None
         for t, code in enumerate(z):
             state = self.lstm(torch.cat([code, retrieved], 1), state)
             hidden = state[0]
-            if t > 0:  # there is nothing to read before the first picture is written
-                looked = self.read(hidden, memory, looked)
-                retrieved = torch.einsum("bi,biw->bw", looked, memory)
-            place: Tensor = self.write(hidden, memory, wrote)
-            wrote, at = place, place.unsqueeze(2)
-            erased = memory * (1 - at * torch.sigmoid(self.erase(hidden)).unsqueeze(1))
-            memory = erased + at * torch.tanh(self.add(hidden)).unsqueeze(1)
+            if t > 0:  # the memory is empty before the first image is written
+                read_address = self.read(hidden, memory, read_address)
+                retrieved = torch.einsum("bi,biw->bw", read_address, memory)
+            address: Tensor = self.write(hidden, memory, write_address)
+            write_address, weight = address, address.unsqueeze(2)
+            erased = memory * (1 - weight * torch.sigmoid(self.erase(hidden)).unsqueeze(1))
+            memory = erased + weight * torch.tanh(self.add(hidden)).unsqueeze(1)
         last = torch.cat([torch.zeros_like(z[0]), retrieved], 1)
         return self.head(self.lstm(last, state)[0])

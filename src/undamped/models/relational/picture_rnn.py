@@ -1,4 +1,4 @@
-"""Any recurrent network of the registry over the codes of pictures."""
+"""Any registered recurrent network over the codes of images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from undamped._base.checked import checked
 from undamped._base.contract import Batch, TaskShape
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import Layers, Units, check
 from undamped._base.registry import models
 from undamped.models.relational.base import RelationalModel, SightOptions, start
@@ -18,24 +18,24 @@ from undamped.nn.recurrent import Recurrent
 
 @models.register("picture-rnn")
 class PictureRNN(RelationalModel):
-    """A recurrent network that reads the codes of the pictures one after another.
+    """A recurrent network that reads the codes of the images one after another.
 
     Equation:
         h_t = N(z_t, h_{t−1}),  y = W h_T + b
 
     Symbols:
-        z_t normalised code of picture t, N a step of the recurrent network.
+        z_t normalised code of image t, N a step of the recurrent network.
 
     Promise:
-        None: the network reads the pictures themselves.
+        None: the network reads the images themselves.
 
     Args:
         shape: The shape of the task.
         head: The registry name of the recurrent network.
-        hidden_size: Its units.
-        num_layers: Its layers.
-        head_options: Its further options, as words: "dt=0.1".
-        sight: How pictures are seen; see `SightOptions`.
+        hidden_size: Number of its units.
+        num_layers: Number of its layers.
+        head_options: Its further options as strings, such as "dt=0.1".
+        sight: See `SightOptions`.
 
     Example:
         >>> task = undamped.lab.tasks.build("rmts", holdout=95)
@@ -67,44 +67,40 @@ class PictureRNN(RelationalModel):
         member = models[head]
         if not (isinstance(member, type) and issubclass(member, Recurrent)):
             raise OptionError(
-                explain(
-                    "PictureRNN.head",
-                    expected="a recurrent network, such as lstm",
-                    got=f"'{head}'",
-                    remedy="'undamped list' shows all.",
-                )
+                f"PictureRNN.head must be a recurrent network, such as 'lstm', got '{head}'."
             )
         sizes = {"hidden_size": hidden_size, "num_layers": num_layers}
-        words = {word.partition("=")[0]: word.partition("=")[2] for word in head_options}
+        pairs = (option.partition("=") for option in head_options)
+        options = {name: value for name, _, value in pairs}
         self.network: Recurrent = models.build(
             head,
             input_size=self.features,
             **sizes,
-            **check(head, member, words, text=True),
+            **check(head, member, options, text=True),
         )
         self.head = start(nn.Linear(self.network.output_size, shape.output_size))
         self.carries_on = self.norm is None and not self.network.bidirectional
 
     def run(self, batch: Batch, state: Any = None) -> tuple[Tensor, Any]:
-        """Return the answers (batch, output), and the state where there is no normalisation."""
+        """Return the predictions (batch, output), and the state if there is no normalisation."""
         features, state = self.network.last(self.normalise(self.encode(batch)), state)
         return self.head(features), state if self.carries_on else None
 
     def decide(self, codes: Tensor) -> Tensor:
-        """Return the answers (batch, output) to codes (time, batch, features)."""
+        """Return predictions (batch, output) for codes (time, batch, features)."""
         return self.head(self.network.last(self.normalise(codes))[0])
 
     @property
     def why_no_stream(self) -> str:
-        """Normalisation, or else that pictures do not come as lines of text."""
-        return super().why_no_stream if self.norm is not None else "one that reads pictures"
+        """Why images cannot be streamed as text, as part of an error message."""
+        return super().why_no_stream if self.norm is not None else "one that reads images"
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Take one picture of a stream (batch, channels, height, width); return answer and state.
+        """Take one image of a stream (batch, channels, height, width); return prediction and state.
 
         Args:
-            x: The picture.
-            state: What the step before returned.
+            x: The image.
+            state: The state that the previous step returned.
         """
         if self.norm is not None:
             return super().step(x, state)

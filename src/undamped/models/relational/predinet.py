@@ -1,4 +1,4 @@
-"""PrediNet (Shanahan and others, 2020): differences of pictures that several heads pick out."""
+"""PrediNet (Shanahan and others, 2020): differences of images that several heads select."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ def tagged(codes: Tensor) -> Tensor:
 
 @models.register("predinet")
 class PrediNet(RelationalModel):
-    """Each head attends to two pictures and compares them along learned relations.
+    """Each head attends to two images and compares them along learned relations.
 
     Equation:
         E¹ = softmax_i(Q¹ · K z_i) z,  E² = softmax_i(Q² · K z_i) z,  D = W_s E¹ − W_s E²
         y = W₂ ReLU(W₁ [D, t¹, t²] + b₁) + b₂
 
     Symbols:
-        z_i normalised code of picture i with its step, Q¹ and Q² queries of a head from the whole
-        sequence, K keys that all heads share, W_s relations, t steps of what was attended to.
+        z_i normalised code of image i with its step, Q¹ and Q² queries of a head from the whole
+        sequence, K keys that all heads share, W_s relations, t steps that were attended to.
 
     Promise:
-        None: queries and attention see the pictures themselves.
+        None: queries and attention depend on the images themselves.
 
     Args:
         shape: The shape of the task.
-        heads: How many pairs are compared.
+        heads: Number of pairs that are compared.
         key_size: Units of keys and queries.
         relations: Relations of a head.
         hidden_size: Units of the perceptron at the end.
-        sight: How pictures are seen; see `SightOptions`.
+        sight: See `SightOptions`.
 
     Example:
         >>> task = undamped.lab.tasks.build("rmts", holdout=95)
@@ -80,14 +80,14 @@ class PrediNet(RelationalModel):
         self.head = start(nn.Linear(hidden_size, shape.output_size))
 
     def decide(self, codes: Tensor) -> Tensor:
-        """Return the answers (batch, output) to codes (time, batch, features)."""
+        """Return predictions (batch, output) for codes (time, batch, features)."""
         z = tagged(self.normalise(codes)).transpose(0, 1)
         keys = self.key(z)
-        found = []
-        for query in self.queries:
-            asked = query(z.flatten(1)).unflatten(1, (self.heads, -1))
-            found.append(torch.softmax(asked @ keys.transpose(1, 2), -1) @ z)
-        first, second = found
+        attended = []
+        for to_query in self.queries:
+            queries = to_query(z.flatten(1)).unflatten(1, (self.heads, -1))
+            attended.append(torch.softmax(queries @ keys.transpose(1, 2), -1) @ z)
+        first, second = attended
         compared = self.relation(first - second)
         steps = torch.stack([first[..., -1], second[..., -1]], -1)
         return self.head(torch.relu(self.hidden(torch.cat([compared, steps], -1).flatten(1))))

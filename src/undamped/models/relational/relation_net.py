@@ -1,4 +1,4 @@
-"""Relation network (Santoro and others, 2017): a sum over all pairs of pictures."""
+"""Relation network (Santoro and others, 2017): a sum over all pairs of images."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from undamped.models.relational.predinet import tagged
 
 @models.register("relation-net")
 class RelationNet(RelationalModel):
-    """A perceptron looks at every pair of pictures, and another at the sum of what it says.
+    """A perceptron reads every pair of images, and another the sum of its outputs.
 
     Equation:
         y = f(Σ_i Σ_j g([z_i, i, z_j, j]))
 
     Symbols:
-        z_i normalised code of picture i, g and f perceptrons.
+        z_i normalised code of image i, g and f perceptrons.
 
     Promise:
-        None: pairs are looked at as they are.
+        None: predictions depend on the images themselves.
 
     Args:
         shape: The shape of the task.
         pair_size: Units of the first layer of g.
         hidden_size: Units of the second layer of g, and of f.
-        sight: How pictures are seen; see `SightOptions`.
+        sight: See `SightOptions`.
 
     Example:
         >>> task = undamped.lab.tasks.build("rmts", holdout=95)
@@ -65,11 +65,11 @@ class RelationNet(RelationalModel):
         self.head = start(nn.Linear(hidden_size, shape.output_size))
 
     def decide(self, codes: Tensor) -> Tensor:
-        """Return the answers (batch, output) to codes (time, batch, features)."""
+        """Return predictions (batch, output) for codes (time, batch, features)."""
         z = tagged(self.normalise(codes)).transpose(0, 1)
-        # The first layer is linear in each of a pair, so it is applied to each picture once.
-        one, other = self.pair.weight.split(z.shape[-1], 1)
-        first = (z @ one.T + self.pair.bias).unsqueeze(2)
-        pairs = torch.relu(first + (z @ other.T).unsqueeze(1))
+        # The first layer is linear in both images of a pair, so it is applied to each image once.
+        left, right = self.pair.weight.split(z.shape[-1], 1)
+        first = (z @ left.T + self.pair.bias).unsqueeze(2)
+        pairs = torch.relu(first + (z @ right.T).unsqueeze(1))
         summed = torch.relu(self.pair_out(pairs)).sum((1, 2))
         return self.head(torch.relu(self.hidden(summed)))

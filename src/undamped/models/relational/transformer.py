@@ -1,4 +1,4 @@
-"""A transformer of pictures, as it stands beside relational networks in the literature."""
+"""A transformer of images, a baseline of relational networks in the literature."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from undamped._base.checked import checked
 from undamped._base.contract import TaskShape
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt, Range, Units
 from undamped._base.registry import models
 from undamped.models.relational.base import RelationalModel, SightOptions, start
@@ -29,18 +29,18 @@ def sinusoids(length: int, like: Tensor) -> Tensor:
 
 @models.register("picture-transformer")
 class PictureTransformer(RelationalModel):
-    """A transformer encoder over the codes of the pictures; their mean gives the answer.
+    """A transformer encoder over the codes of the images; their mean gives the prediction.
 
     Equation:
         a_h = softmax(Q_h z K_hᵀ zᵀ / √d) V_h z,  u = norm(z + W_o [a_1 … a_H])
         v = norm(u + W₂ ReLU(W₁ u)),  y = MLP(mean_i norm(v_i))
 
     Symbols:
-        z normalised codes of the pictures plus sinusoids of their steps, Q, K and V maps of each
+        z normalised codes of the images plus sinusoids of their steps, Q, K and V maps of each
         head h, d size of a head.
 
     Promise:
-        None: attention mixes the pictures themselves.
+        None: attention mixes the images themselves.
 
     Args:
         shape: The shape of the task.
@@ -48,7 +48,7 @@ class PictureTransformer(RelationalModel):
         feed_forward_size: Units between attention layers.
         layers: Layers.
         hidden_size: Units of the perceptron at the end.
-        sight: How pictures are seen; see `SightOptions`.
+        sight: See `SightOptions`.
 
     Example:
         >>> task = undamped.lab.tasks.build("rmts", holdout=95)
@@ -79,12 +79,7 @@ class PictureTransformer(RelationalModel):
         super().__init__(shape, **sight)
         if self.features % heads:
             raise OptionError(
-                explain(
-                    "PictureTransformer.heads",
-                    expected=f"a divisor of the {self.features} features of a code",
-                    got=heads,
-                    remedy="For example 8.",
-                )
+                f"PictureTransformer.heads must divide features={self.features}, got {heads}."
             )
         layer = nn.TransformerEncoderLayer(
             self.features, heads, dim_feedforward=feed_forward_size, dropout=0.0
@@ -103,7 +98,7 @@ class PictureTransformer(RelationalModel):
         self.head = start(nn.Linear(hidden_size, shape.output_size))
 
     def decide(self, codes: Tensor) -> Tensor:
-        """Return the answers (batch, output) to codes (time, batch, features)."""
+        """Return predictions (batch, output) for codes (time, batch, features)."""
         z = self.normalise(codes)
         mixed = self.transformer(z + sinusoids(len(z), z).unsqueeze(1))
         return self.head(torch.relu(self.hidden(mixed.mean(0))))

@@ -41,11 +41,11 @@ class Attention(nn.Module):
 
     def scores(self, query: Tensor, states: Tensor) -> Tensor:
         """Return e (batch, slots) for a query (batch, size) and states (batch, slots, size)."""
-        asked = F.linear(query, self.query).unsqueeze(1)
+        projected_query = F.linear(query, self.query).unsqueeze(1)
         keys = F.linear(states, self.key)
         if self.score is None:
-            return (asked * keys).sum(-1) * query.shape[-1] ** -0.5
-        return torch.tanh(asked + keys) @ self.score
+            return (projected_query * keys).sum(-1) * query.shape[-1] ** -0.5
+        return torch.tanh(projected_query + keys) @ self.score
 
     def combine(self, hidden: Tensor, context: Tensor) -> Tensor:
         """Return s = f(h, c)."""
@@ -55,7 +55,7 @@ class Attention(nn.Module):
         return total / 2 if self.mix == "half" else total
 
 
-def weights_of(scores: Tensor, seen: Tensor) -> Tensor:
+def weights_of(scores: Tensor, occupied: Tensor) -> Tensor:
     """Return the softmax over the slots that hold something; zeros where none does."""
-    masked = torch.softmax(scores.masked_fill(~seen, _HIDDEN), dim=-1)
-    return masked * seen
+    masked = torch.softmax(scores.masked_fill(~occupied, _HIDDEN), dim=-1)
+    return masked * occupied

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from undamped.kernels.linear.gate import gated_unit, reference_gated_unit
 from undamped.kernels.linear.norm import row_norm
 from undamped.nn.bases.cell import Cell, State
-from undamped.nn.bases.ends import cut_off
+from undamped.nn.sequence_tensors import mask_and_last
 
 BlockKind = Literal["none", "layer-norm", "batch-norm"]
 Norm = Literal["layer-norm", "batch-norm"]
@@ -35,13 +35,11 @@ class Block(Cell):
 
     Args:
         cell: The cell inside, as wide as the block.
-        input_size: Number of features of the input at each step.
         norm: The normalisation.
         dropout: Probability of dropping a unit.
         first: Whether the block is at the bottom, where the input is always encoded.
     """
 
-    fused = True
     independent_units = True
     mean: Tensor
     variance: Tensor
@@ -102,7 +100,7 @@ class Block(Cell):
 
     def constants(self) -> State:
         """Those of the cell inside."""
-        return self.cell.steady_constants()
+        return self.cell.cached_constants()
 
     def project(self, x: Tensor) -> Tensor:
         """What the cell inside is told, and e."""
@@ -111,8 +109,8 @@ class Block(Cell):
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """Advance the cell inside, then gelu, gate and sum."""
-        told, e = projected[..., : -self.hidden_size], projected[..., -self.hidden_size :]
-        inner = self.cell.advance(told, state[1:], constants)
+        cell_input, e = projected[..., : -self.hidden_size], projected[..., -self.hidden_size :]
+        inner = self.cell.advance(cell_input, state[1:], constants)
         r = self.cell.output(inner)
         return (reference_gated_unit(r, e, self.gate.weight, self.gate.bias), *inner)
 
@@ -133,13 +131,14 @@ class Block(Cell):
         """All steps at once; lengths may be 0, for sequences that are over."""
         e = self.encode(x)
         if self.norm == "layer-norm":
-            whole = self.cell.scan_in_block(e, state, lengths, self.gate, masks, EPSILON)
-            if whole is not None:
-                return whole
+            scan = self.cell.block_scan(*e.shape[:2])
+            result = scan and scan(e, state, lengths, self.gate, masks, EPSILON)
+            if result is not None:
+                return result
             v, e = row_norm(e, EPSILON)
         else:
             v = self._normalise_batch(e, lengths) if self.looks_ahead else self.normalise(e)
         r, inner = self.cell.scan(v, state[1:], lengths)
         output = gated_unit(r, e, self.gate.weight, self.gate.bias, masks)
-        output, last = cut_off(output, state[0], lengths)
+        output, last = mask_and_last(output, state[0], lengths)
         return output, (last, *inner)

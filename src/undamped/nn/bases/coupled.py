@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from undamped.kernels.coupled import Operator, Step, coupled_scan, operators, projections
-from undamped.kernels.dispatch import implementation, wants_plain_loops
+from undamped.kernels.dispatch import implementation, use_plain_loops
 from undamped.nn.bases.cell import Cell, State, loop_scan, reference_scan
 
 
@@ -25,14 +25,6 @@ class CoupledCell(Cell):
     `advance` is the meaning; `elementwise`, `operator` and `projection` name the kernels that do
     the same.
     """
-
-    fused = True
-
-    @property
-    def products(self) -> float:
-        """How many products with a hidden × hidden matrix a step costs."""
-        tensors = self.linear_tensors(self.steady_constants())
-        return sum(tensor.numel() for tensor in tensors) / self.hidden_size**2
 
     @abstractmethod
     def elementwise(self) -> Step:
@@ -58,7 +50,7 @@ class CoupledCell(Cell):
         """V x + b."""
         return F.linear(x, *self.input_tensors())
 
-    def projector(self) -> Callable[[Tensor], Tensor]:
+    def _projector(self) -> Callable[[Tensor], Tensor]:
         """Return `project` with its tensors put together beforehand."""
         if type(self).project is not CoupledCell.project:
             return self.project
@@ -72,11 +64,11 @@ class CoupledCell(Cell):
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """Scan with the fused kernels, or plainly where they cannot run."""
-        if wants_plain_loops():
+        if use_plain_loops():
             return reference_scan(self, x, state, lengths)
-        constants = self.steady_constants()
-        linear, own = self.linear_tensors(constants), self.elementwise_tensors(constants)
-        if not runs_compiled(x, *state, *linear, *own):
+        constants = self.cached_constants()
+        linear, weights = self.linear_tensors(constants), self.elementwise_tensors(constants)
+        if not runs_compiled(x, *state, *linear, *weights):
             return self.plain_scan(x, state, lengths)
         return coupled_scan(
             self.elementwise(),
@@ -86,7 +78,7 @@ class CoupledCell(Cell):
             state,
             input_tensors=self.input_tensors(),
             linear=linear,
-            weights=own,
+            weights=weights,
             lengths=lengths,
         )
 

@@ -21,8 +21,6 @@ class IsometricCell(CoupledCell):
     """h' = φ(W h + V x) with W computed once a pass.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         nonlinearity: The function φ.
     """
 
@@ -51,9 +49,9 @@ class IsometricCell(CoupledCell):
     @property
     def matrix_set(self) -> MatrixSet:
         """The set in which `weight_hh` is kept."""
-        found = self.parametrizations["weight_hh"][0]  # type: ignore[index]
-        assert isinstance(found, MatrixSet)
-        return found
+        parametrization = self.parametrizations["weight_hh"][0]  # type: ignore[index]
+        assert isinstance(parametrization, MatrixSet)
+        return parametrization
 
     def free_parameters(self) -> list[nn.Parameter]:
         """The parameters behind `weight_hh`, in the order of the set."""
@@ -71,7 +69,7 @@ class IsometricCell(CoupledCell):
         """The matrix W, computed from its free parameters."""
         return (self.weight_hh,)
 
-    def constants_source(self) -> nn.Module:
+    def _constants_source(self) -> nn.Module:
         """Where the free parameters and the set of `weight_hh` are, if it is kept in one."""
         return parametrizations_of(self) or self
 

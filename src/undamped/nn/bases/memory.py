@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt, check, options_of
 from undamped._base.registry import models
 from undamped.nn.bases.attention import Alignment, Attention, Mix, weights_of
-from undamped.nn.bases.cell import Cell, State
+from undamped.nn.bases.cell import Cell, State, reference_scan
 from undamped.nn.bases.coupled import runs_compiled
 from undamped.nn.exprnn import ExpRNNCell
 from undamped.nn.gru import GRUCell
@@ -43,23 +43,17 @@ def recurrence_of(
     kind = getattr(models[name], "cell_class", None) if name in models else None
     if kind is None or kind.state_names[0] != "hidden" or issubclass(kind, MemoryCell):
         raise OptionError(
-            explain(
-                "recurrence",
-                expected="a recurrent network whose step reads and shows its hidden state",
-                got=f"'{name}'",
-                remedy="Take 'rnn-orth', 'exprnn', 'rnn', 'gru' or 'lstm', for example.",
-            )
+            f"recurrence must be a recurrent network whose first state is its hidden state, got "
+            f"'{name}'. "
+            "For example: 'rnn-orth', 'exprnn', 'rnn', 'gru' or 'lstm'."
         )
     options: dict[str, Any] = {}
     if nonlinearity is not None:
         if "nonlinearity" not in options_of(kind):
             raise OptionError(
-                explain(
-                    "nonlinearity",
-                    expected=f"none, since '{name}' has no choice of it",
-                    got=nonlinearity,
-                    remedy="Leave it out, or choose recurrence='rnn-orth'.",
-                )
+                f"recurrence='{name}' has no option nonlinearity, got '{nonlinearity}'. Leave it "
+                "out, or "
+                "use 'rnn-orth'."
             )
         options["nonlinearity"] = nonlinearity
     return kind(input_size, hidden_size, **check(name, kind, options))
@@ -91,20 +85,18 @@ def _gated(inner: GRUCell, constants: State) -> CompiledStep:
     """Return a GRU as four blocks that add up what state and input give: r, z, and the candidate
     twice, since the reset gate multiplies the part of the state alone."""
     recurrent, inside = constants
-    nothing = torch.zeros_like(recurrent[: inner.hidden_size])
+    zeros = torch.zeros_like(recurrent[: inner.hidden_size])
     r, z, candidate = recurrent.chunk(3)
     weight, *bias = inner.input_tensors()
     projection = [torch.cat((weight, torch.zeros_like(weight[: inner.hidden_size])))]
-    projection += [torch.cat((one, inside)) for one in bias]
-    return CompiledStep("gru", torch.cat((r, z, nothing, candidate)), tuple(projection))
+    projection += [torch.cat((vector, inside)) for vector in bias]
+    return CompiledStep("gru", torch.cat((r, z, zeros, candidate)), tuple(projection))
 
 
 class MemoryCell(Cell):
     """A recurrence, an attention, and something that remembers.
 
     Args:
-        input_size: Number of features of the input at each step.
-        hidden_size: Number of hidden units.
         recurrence: The recurrent part.
         alignment: Kind of attention.
         mix: The function f in s = f(h, c).
@@ -139,8 +131,8 @@ class MemoryCell(Cell):
     @property
     def state_sizes(self) -> tuple[int | None, ...]:
         """How many numbers each part of the state has; None where it grows."""
-        carried = (self.hidden_size,) * (1 + len(self.recurrence.state_names))
-        return (*carried, *self.memory_sizes)
+        recurrent_sizes = (self.hidden_size,) * (1 + len(self.recurrence.state_names))
+        return (*recurrent_sizes, *self.memory_sizes)
 
     def initial_state(self, batch: int, like: Tensor) -> State:
         """Zeros: nothing is remembered."""
@@ -148,8 +140,8 @@ class MemoryCell(Cell):
 
     def split(self, state: State) -> tuple[Tensor, State, State]:
         """Return s, what else the recurrence carries, and the memory."""
-        carried = len(self.recurrence.state_names)
-        return state[1], state[2 : 1 + carried], state[1 + carried :]
+        count = len(self.recurrence.state_names)
+        return state[1], state[2 : 1 + count], state[1 + count :]
 
     def project(self, x: Tensor) -> Tensor:
         """What the recurrence makes of the input."""
@@ -161,9 +153,11 @@ class MemoryCell(Cell):
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """Step, remember, attend, mix."""
-        mixed, carried, memory = self.split(state)
-        own = constants[:-1] if self.expects else constants
-        hidden, *carried_on = self.recurrence.advance(projected, (mixed, *carried), own)
+        mixed, cell_state, memory = self.split(state)
+        recurrent_constants = constants[:-1] if self.expects else constants
+        hidden, *carried_on = self.recurrence.advance(
+            projected, (mixed, *cell_state), recurrent_constants
+        )
         context, remembered = self.remember(projected, hidden, state, memory, constants)
         return (hidden, self.attention.combine(hidden, context), *carried_on, *remembered)
 
@@ -173,45 +167,24 @@ class MemoryCell(Cell):
     ) -> tuple[Tensor, State]:
         """Take in a new state, attend; return the context (batch, hidden) and the memory."""
 
-    def hold(self, new: State, old: State, running: Tensor) -> State:
-        """Leave samples alone whose sequence is over; `running` is (batch, 1)."""
-        return tuple(torch.where(running, n, o) for n, o in zip(new, old, strict=True))
-
-    def trimmed(self, state: State) -> State:
+    def trim_state(self, state: State) -> State:
         """Drop the slots that hold nothing for any sample, where a memory grows."""
-        if not self.state_grows:
+        if not self.memory_plan.state_grows:
             return state
         names = list(self.state_names)
-        past, seen = (state[names.index(name)] for name in ("past", "seen"))
-        held = (seen != 0).flatten(0, -2).any(0)
-        slots = past.unflatten(-1, (-1, self.hidden_size))[..., held, :].flatten(-2)
-        kept = {"past": slots, "seen": seen[..., held]}
-        return tuple(kept.get(name, part) for name, part in zip(names, state, strict=True))
+        past, flags = (state[names.index(name)] for name in ("past", "seen"))
+        occupied = (flags != 0).flatten(0, -2).any(0)
+        slots = past.unflatten(-1, (-1, self.hidden_size))[..., occupied, :].flatten(-2)
+        trimmed = {"past": slots, "seen": flags[..., occupied]}
+        return tuple(trimmed.get(name, part) for name, part in zip(names, state, strict=True))
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """Run over (time, batch, input) with the compiled loops, or plainly where they cannot."""
-        constants = self.steady_constants()
+        constants = self.cached_constants()
         step = self.compiled_step(constants)
         if step is None or not runs_compiled(x, *state, *step.tensors):
-            return self.plain_scan(x, state, lengths)
+            return reference_scan(self, x, state, lengths)
         return self.compiled_scan(step, x, state, lengths, constants)
-
-    def plain_scan(
-        self, x: Tensor, state: State, lengths: Tensor | None = None
-    ) -> tuple[Tensor, State]:
-        """Run over (time, batch, input) in a plain loop."""
-        projected, constants = self.project(x), self.steady_constants()
-        outputs = []
-        for t, projected_t in enumerate(projected.unbind(0)):
-            advanced = self.advance(projected_t, state, constants)
-            if lengths is None:
-                state = advanced
-                outputs.append(self.output(state))
-                continue
-            running = (t < lengths).unsqueeze(-1)
-            state = self.hold(advanced, state, running)
-            outputs.append(self.output(state) * running)
-        return torch.stack(outputs), state
 
     def compiled_step(self, constants: State) -> CompiledStep | None:
         """Return what the compiled loops need of the recurrence, or None if they do not know it."""
@@ -250,9 +223,9 @@ class MemoryCell(Cell):
             ends = (lengths - 1).view(1, -1, 1).expand(1, -1, self.hidden_size)
             last = output.gather(0, ends).squeeze(0)
         onward = (final["cell"],) if len(self.recurrence.state_names) > 1 else ()
-        kept = self.from_slots(final["slots"].transpose(0, 1), final["scores"], final["seen"])
+        memory = self.from_slots(final["slots"].transpose(0, 1), final["scores"], final["seen"])
         expected = (final["expected"],) if self.expects else ()
-        return output, (last, final["mixed"], *onward, *kept, *expected)
+        return output, (last, final["mixed"], *onward, *memory, *expected)
 
     def record(self, x: Tensor, state: State, lengths: Tensor | None = None) -> Record:
         """Run over (time, batch, input) and say what was attended to and what was kept."""
@@ -262,12 +235,9 @@ class MemoryCell(Cell):
         step = self.compiled_step(constants)
         if step is None:
             raise OptionError(
-                explain(
-                    "attention of a network with memory",
-                    expected="an RNN or an LSTM as its recurrence",
-                    got=type(self.recurrence).__name__,
-                    remedy="Look at one of those.",
-                )
+                f"The attention of a network with recurrence {type(self.recurrence).__name__} "
+                "cannot be "
+                "recorded. Use an RNN, a GRU or an LSTM."
             )
         return attention_record(*self._scan_arguments(step, x, state, lengths, constants))
 
@@ -282,7 +252,7 @@ class MemoryCell(Cell):
         from undamped.kernels.memory import arrays, attend
         from undamped.kernels.memory.plan import Marks, Plan
 
-        mixed, carried, memory = self.split(state)
+        mixed, cell_state, memory = self.split(state)
         attention, batch = self.attention, x.shape[1]
         plan = Plan(
             step=getattr(arrays, step.kind.upper()),
@@ -293,10 +263,10 @@ class MemoryCell(Cell):
             kept=getattr(self, "kept", 0),
             lengths=lengths,
         )
-        slots, scores, seen = self.as_slots(memory, batch)
+        slots, scores, flags = self.as_slots(memory, batch)
         tensors = {
             "mixed": mixed,
-            "cell": carried[0] if carried else x.new_empty(batch, 0),
+            "cell": cell_state[0] if cell_state else x.new_empty(batch, 0),
             "slots": slots.transpose(0, 1),
             "input": step.projection[0],
             "recurrent": torch.cat((step.matrix, attention.query)),
@@ -308,17 +278,17 @@ class MemoryCell(Cell):
             **self.screening_tensors(constants),
         }
         expected = memory[-1] if self.expects else x.new_empty(batch, 0)
-        return plan, x, tensors, Marks(scores, seen, expected)
+        return plan, x, tensors, Marks(scores, flags, expected)
 
-    def weights(self, query: Tensor, states: Tensor, seen: Tensor) -> Tensor:
+    def weights(self, query: Tensor, states: Tensor, flags: Tensor) -> Tensor:
         """Return the attention of a query (batch, hidden) to states (batch, slots, hidden)."""
-        return weights_of(self.attention.scores(query, states), seen != 0)
+        return weights_of(self.attention.scores(query, states), flags != 0)
 
     def as_slots(self, memory: State, batch: int) -> State:
         """Return states (batch, slots, hidden), scores and flags (batch, slots) of the memory."""
         raise NotImplementedError
 
-    def from_slots(self, slots: Tensor, scores: Tensor, seen: Tensor) -> State:
+    def from_slots(self, slots: Tensor, scores: Tensor, flags: Tensor) -> State:
         """Return the memory made of its slots."""
         raise NotImplementedError
 

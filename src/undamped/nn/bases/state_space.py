@@ -14,31 +14,29 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from undamped.kernels.linear.product import kept_product
+from undamped.kernels.linear.product import stored_product
 from undamped.kernels.linear.reading import read_and_pass
-from undamped.nn.bases.cell import Cell, State
-from undamped.nn.bases.ends import cut_off
+from undamped.nn.bases.cell import Cell, MemoryPlan, State
+from undamped.nn.sequence_tensors import mask_and_last
 
 
 class StateSpaceCell(Cell):
     """A cell whose units are linear.
 
     Args:
-        input_size: Number of features of the input at each step.
         hidden_size: Number of features of the output.
-        shown: How many numbers C reads.
+        visible_size: How many numbers C reads.
     """
 
-    fused = True
     independent_units = True
     needs_full_precision = True
-    in_chunks = True
+    memory_plan = MemoryPlan(chunked=True)
     input_weight: nn.Parameter  # (…, input)
-    output_weight: nn.Parameter  # (hidden, shown)
+    output_weight: nn.Parameter  # (hidden, visible)
 
-    def __init__(self, input_size: int, hidden_size: int, shown: int) -> None:
+    def __init__(self, input_size: int, hidden_size: int, visible_size: int) -> None:
         super().__init__(input_size, hidden_size)
-        self.shown = shown
+        self.visible_size = visible_size
         if input_size == hidden_size:
             passing = torch.randn(hidden_size)
         else:
@@ -48,14 +46,14 @@ class StateSpaceCell(Cell):
     @property
     def state_sizes(self) -> tuple[int, ...]:
         """The output, and what the units carry."""
-        return (self.hidden_size, *[self.shown] * (len(self.state_names) - 1))
+        return (self.hidden_size, *[self.visible_size] * (len(self.state_names) - 1))
 
     def drive_weight(self) -> Tensor:
-        """B, (shown, input)."""
+        """B, (visible, input)."""
         return self.input_weight
 
     def drive(self, x: Tensor) -> Tensor:
-        """B u, (…, shown)."""
+        """B u, (…, visible)."""
         return F.linear(x, self.drive_weight())
 
     def passing(self, x: Tensor) -> Tensor:
@@ -68,13 +66,13 @@ class StateSpaceCell(Cell):
         """B u and D u side by side."""
         return torch.cat([self.drive(x), self.passing(x)], dim=-1)
 
-    def read(self, shown: Tensor) -> Tensor:
+    def read(self, visible: Tensor) -> Tensor:
         """C s."""
-        return F.linear(shown, self.output_weight)
+        return F.linear(visible, self.output_weight)
 
     def advance(self, projected: Tensor, state: State, constants: State) -> State:
         """Move the units, then read them."""
-        drive, passing = projected[..., : self.shown], projected[..., self.shown :]
+        drive, passing = projected[..., : self.visible_size], projected[..., self.visible_size :]
         moved = self.move(drive, state[1:], constants)
         return (self.read(moved[0]) + passing, *moved)
 
@@ -86,17 +84,17 @@ class StateSpaceCell(Cell):
     def move_along(
         self, drive: Tensor, units: State, lengths: Tensor | None
     ) -> tuple[Tensor, State]:
-        """Make all steps of (time, batch, shown); return what is shown, and the last units."""
+        """Make all steps of (time, batch, visible); return what is visible, and the last units."""
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """Both products at once for all steps, the linear recurrence in its kernel."""
-        drive, x = kept_product(x, self.drive_weight())
-        shown, units = self.move_along(drive, state[1:], lengths)
+        drive, x = stored_product(x, self.drive_weight())
+        visible, units = self.move_along(drive, state[1:], lengths)
         if self.pass_weight.dim() == 1:
-            output = read_and_pass(shown, x, self.output_weight, self.pass_weight)
+            output = read_and_pass(visible, x, self.output_weight, self.pass_weight)
         else:
-            output = self.read(shown) + self.passing(x)
-        output, last = cut_off(output, state[0], lengths)
+            output = self.read(visible) + self.passing(x)
+        output, last = mask_and_last(output, state[0], lengths)
         return output, (last, *units)
 
 

@@ -47,9 +47,9 @@ def gate_parameters(
         module.register_parameter(name, parameter)
 
 
-def summed_bias(one: Tensor | None, other: Tensor | None) -> tuple[Tensor, ...]:
+def summed_bias(first: Tensor | None, second: Tensor | None) -> tuple[Tensor, ...]:
     """Return the sum of two biases, or nothing where there are none."""
-    return () if one is None or other is None else (one + other,)
+    return () if first is None or second is None else (first + second,)
 
 
 def kernel_scan(
@@ -64,11 +64,11 @@ def kernel_scan(
     `weights` is (input, recurrent, both biases or None), and the projection where there is one.
     """
     biased = weights[2] is not None
-    given = [weight for weight in weights if weight is not None]
+    tensors = [weight for weight in weights if weight is not None]
     hx = [part.unsqueeze(0) for part in state]
     first = hx if len(hx) > 1 else hx[0]
     if lengths is None:
-        output, *final = kernel(x, first, given, biased, 1, 0.0, False, False, False)
+        output, *final = kernel(x, first, tensors, biased, 1, 0.0, False, False, False)
         return output, tuple(part.squeeze(0) for part in final)
     packed = pack_padded_sequence(x, lengths.cpu(), enforce_sorted=False)
     order, back = packed.sorted_indices, packed.unsorted_indices
@@ -76,7 +76,7 @@ def kernel_scan(
     hx = [part.index_select(1, order) for part in hx]
     first = hx if len(hx) > 1 else hx[0]
     data, *final = kernel(
-        packed.data, packed.batch_sizes, first, given, biased, 1, 0.0, False, False
+        packed.data, packed.batch_sizes, first, tensors, biased, 1, 0.0, False, False
     )
     output, _ = pad_packed_sequence(
         PackedSequence(data, packed.batch_sizes, order, back), total_length=x.shape[0]

@@ -26,7 +26,6 @@ class UnitaryCell(CoupledCell):
     """h' = modReLU(W h + V x), W unitary, h complex.
 
     Args:
-        input_size: Number of features of the input at each step.
         hidden_size: Number of complex units.
     """
 
@@ -35,6 +34,8 @@ class UnitaryCell(CoupledCell):
     needs_full_precision = True
     softening: ClassVar[float] = 1e-5
     """The number ε in z relu(|z| + b)/(|z| + ε)."""
+    structured: bool = True
+    """Whether a product may use the structure of W; if not, W is always formed."""
     learns_start: ClassVar[bool] = True
     """Whether the first state is trained."""
 
@@ -49,9 +50,9 @@ class UnitaryCell(CoupledCell):
             self.start = nn.Parameter(torch.empty(2 * hidden_size).uniform_(-start, start))
 
     @property
-    def state_size(self) -> int:
+    def state_sizes(self) -> tuple[int | None, ...]:
         """Real and imaginary parts."""
-        return 2 * self.hidden_size
+        return (2 * self.hidden_size,)
 
     @property
     def output_size(self) -> int:

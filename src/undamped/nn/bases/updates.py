@@ -1,13 +1,14 @@
-"""Modules that are told when an optimiser changes their parameters, whoever wrote the loop.
+"""Modules with hooks around the steps of any optimiser, and penalties for the loss.
 
-torch calls hooks before and after the step of every optimiser. So a clamp, a step along the unitary
-matrices or a moving base point happens by itself in anybody's training loop, with any optimiser of
-`torch.optim` or derived from it. A loop that writes to parameters by other means is on its own;
-`may_look` is for those who want to notice.
+torch calls global hooks before and after the step of every optimiser. So a clamp, a step along the
+unitary matrices or a moving base point happens automatically in any training loop, with any
+optimiser of `torch.optim` or derived from it. Other ways of writing to parameters are not noticed;
+`values_readable` is for modules that check their parameters instead.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 from weakref import WeakSet
@@ -22,93 +23,154 @@ from torch.optim.optimizer import (
 
 from undamped.kernels.dispatch import inside_transform
 
-# Every watched module that is alive: the hooks must find them, and must not keep them.
-_WATCHED: WeakSet[Watched] = WeakSet()
-_HOOKS: list[Any] = []
+# All modules with hooks that are alive. Weak references, so that this does not keep them alive.
+_MODULES: WeakSet[UpdateHooks] = WeakSet()
+_HANDLES: list[Any] = []
 
 
-class Watched(nn.Module):
-    """A module that is told about updates, once `watch` was called."""
+class UpdateHooks(nn.Module):
+    """A module with methods that are called around updates, once `add_update_hooks` was called."""
 
-    _is_watched = False
-    _at_work: tuple[int, ...] = ()
+    _has_update_hooks = False
+    _active_optimizers: tuple[int, ...] = ()
     """The optimisers that are inside a step, by id; one may call the step of another."""
 
     @property
     def updating(self) -> bool:
-        """Whether an optimiser is at it: some try out parameters that they do not keep."""
-        return bool(self._at_work)
+        """Whether an optimiser is inside a step; some try parameters that they do not keep."""
+        return bool(self._active_optimizers)
 
-    def watch(self) -> None:
-        """Listen to the optimisers of this process from now on; copies and pickles do too."""
-        if not _HOOKS:
-            _HOOKS.append(register_optimizer_step_pre_hook(_before))
-            _HOOKS.append(register_optimizer_step_post_hook(_after))
-        self._is_watched = True
-        _WATCHED.add(self)
+    def add_update_hooks(self) -> None:
+        """Call the hooks of this module, and of its copies, around updates from now on."""
+        if not _HANDLES:
+            _HANDLES.append(register_optimizer_step_pre_hook(_before))
+            _HANDLES.append(register_optimizer_step_post_hook(_after))
+        self._has_update_hooks = True
+        _MODULES.add(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self.watch_again()
+        self.restore_update_hooks()
 
-    def watch_again(self) -> None:
-        """Listen, if the module of which this one is a copy did."""
-        if self._is_watched:
-            self.watch()
+    def restore_update_hooks(self) -> None:
+        """Add the hooks if the module of which this one is a copy had them."""
+        if self._has_update_hooks:
+            self.add_update_hooks()
 
-    def watched_parameters(self) -> Iterable[nn.Parameter]:
-        """Return the parameters whose updates count; all unless overridden."""
+    def updated_parameters(self) -> Iterable[nn.Parameter]:
+        """Return the parameters whose updates call the hooks; all unless overridden."""
         return self.parameters()
 
     def before_update(self) -> None:
-        """Do what has to be done right before an update, without gradients."""
+        """Hook right before an update, without gradients."""
 
     def after_update(self) -> None:
-        """Do what has to be done right after an update, be it part of another, without gradients.
+        """Hook right after an update, without gradients, also of an optimiser inside another.
 
-        Optimisers around others, such as those that look ahead, move parameters after the inner
-        one has.
+        Optimisers that contain others, such as lookahead, change parameters after the inner one.
         """
 
-    def after_whole_update(self) -> None:
-        """Do what has to be done once for every update, without gradients."""
+    def after_outer_update(self) -> None:
+        """Hook called once for every update of the outermost optimiser, without gradients."""
 
     def begin_update(self, optimizer: int) -> None:
-        """Note that an optimiser begins; if it had begun already, that step never ended."""
-        at_work = self._at_work
-        if optimizer in at_work:
-            at_work = at_work[: at_work.index(optimizer)]
-        self._at_work = (*at_work, optimizer)
+        """Note that an optimiser begins a step; one that had begun did not end that step."""
+        active = self._active_optimizers
+        if optimizer in active:
+            active = active[: active.index(optimizer)]
+        self._active_optimizers = (*active, optimizer)
         self.before_update()
 
     def end_update(self, optimizer: int) -> None:
-        """Note that an optimiser is done."""
-        if optimizer in self._at_work:
-            self._at_work = self._at_work[: self._at_work.index(optimizer)]
+        """Note that an optimiser ends its step."""
+        active = self._active_optimizers
+        if optimizer in active:
+            self._active_optimizers = active[: active.index(optimizer)]
         self.after_update()
-        if not self._at_work:
-            self.after_whole_update()
+        if not self._active_optimizers:
+            self.after_outer_update()
 
 
-class Counted(Watched):
-    """A watched module that knows how many updates there have been, in its files too."""
+class UpdateCounter(UpdateHooks):
+    """A module that counts its updates in a buffer, which is saved with the weights."""
 
     updates: Tensor
 
     def count_updates(self) -> None:
-        """Begin to count, and to listen."""
+        """Start to count."""
         self.register_buffer("updates", torch.tensor(0))
-        self.register_load_state_dict_pre_hook(_files_without_count)
-        self.watch()
+        self.register_load_state_dict_pre_hook(_add_missing_count)
+        self.add_update_hooks()
 
-    def after_whole_update(self) -> None:
-        """Count."""
-        super().after_whole_update()
+    def after_outer_update(self) -> None:
+        """Count an update."""
+        super().after_outer_update()
         self.updates += 1
 
 
-def may_look(tensor: Tensor) -> bool:
-    """Say whether the numbers of a tensor can be looked at here and now."""
+class Penalised(UpdateHooks):
+    """A module whose `penalty` should be part of the loss; warns once if a loop leaves it out."""
+
+    _penalty_used = False
+    _penalty_warned = False
+
+    def penalty_option(self) -> str:
+        """Return the option that enables the penalty with its value; "" if it is disabled."""
+        return ""
+
+    def penalty(self) -> Tensor:
+        """Return the penalty, and note that it was used."""
+        self._penalty_used = True
+        return self.penalty_value()
+
+    def penalty_value(self) -> Tensor:
+        """Compute the penalty."""
+        raise NotImplementedError
+
+    def after_outer_update(self) -> None:
+        """Warn if the penalty was not computed since the last update."""
+        option = self.penalty_option()
+        if option and not (self._penalty_used or self._penalty_warned):
+            self._penalty_warned = True
+            name = type(self).__name__.removeprefix("Parametrized")
+            warnings.warn(
+                f"{name}: {option} asks for a penalty, and an optimiser made an "
+                "update without it. Add `undamped.nn.penalty(model)` to the loss, or set the "
+                "option to 0.",
+                stacklevel=2,
+            )
+        self._penalty_used = False
+        super().after_outer_update()
+
+
+def penalty(model: nn.Module, loss: Tensor | None = None) -> Tensor:
+    """Return the sum of all penalties of a model and its submodules, to be added to the loss.
+
+    It is zero for a model without penalties, so that any training loop may add it.
+
+    Args:
+        model: Any module; networks of this library may be anywhere inside it.
+        loss: The loss, for models of continuous depth that preserve its gradient
+            (`keep_gradient`); others need none.
+
+    Example:
+        >>> net = undamped.nn.LSTM(3, 16, orthogonality_penalty=0.01)
+        >>> loss = net(torch.randn(50, 4, 3))[0].square().mean() + undamped.nn.penalty(net)
+    """
+    like = loss if loss is not None else next(model.parameters(), None)
+    total = torch.zeros(()) if like is None else like.new_zeros(())
+    for module in model.modules():
+        function = getattr(module, "penalty", None)
+        if callable(function):
+            needs_loss = getattr(module, "penalty_needs_loss", False)
+            term = function(loss) if needs_loss else function()
+            assert isinstance(term, Tensor)
+            total = total + term
+    return total
+
+
+def values_readable(tensor: Tensor) -> bool:
+    """Return whether Python may read the values of a tensor, which a compiler cannot trace."""
     return not (
         torch.compiler.is_compiling()
         or inside_transform()
@@ -119,28 +181,29 @@ def may_look(tensor: Tensor) -> bool:
 
 @torch.no_grad()
 def _before(optimizer: Optimizer, *unused: Any) -> None:
-    for module in _touched(optimizer):
+    for module in _updated_modules(optimizer):
         module.begin_update(id(optimizer))
 
 
 @torch.no_grad()
 def _after(optimizer: Optimizer, *unused: Any) -> None:
-    for module in _touched(optimizer):
+    for module in _updated_modules(optimizer):
         module.end_update(id(optimizer))
 
 
-def _touched(optimizer: Optimizer) -> list[Watched]:
-    if not _WATCHED:
+def _updated_modules(optimizer: Optimizer) -> list[UpdateHooks]:
+    if not _MODULES:
         return []
-    touched = {id(one) for group in optimizer.param_groups for one in group["params"]}
+    updated = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     return [
         module
-        for module in list(_WATCHED)
-        if any(id(one) in touched for one in module.watched_parameters())
+        for module in list(_MODULES)
+        if any(id(parameter) in updated for parameter in module.updated_parameters())
     ]
 
 
-def _files_without_count(
+def _add_missing_count(
     module: nn.Module, weights: dict[str, Any], prefix: str, *unused: object
 ) -> None:
+    """Load files that were written before updates were counted."""
     weights.setdefault(f"{prefix}updates", torch.tensor(0))

@@ -1,13 +1,11 @@
 """Fields: dy/dt of the neural-ODE family, one file per paper."""
 
-from undamped.ode.fields.augmented import Augmentation
-from undamped.ode.fields.bottleneck import BottleneckField
+from undamped.ode.fields.augmented import Augmentation, WithIntegral
 from undamped.ode.fields.concat_squash import ConcatSquashField
 from undamped.ode.fields.data_controlled import Controlled, DepthNetwork
 from undamped.ode.fields.depth_variant import GalerkinField, GalerkinLinear
 from undamped.ode.fields.heavy_ball import HeavyBallField, InitialMomentum, SecondOrderField
-from undamped.ode.fields.integral_loss import WithIntegral
-from undamped.ode.fields.perceptron import PerceptronField
+from undamped.ode.fields.perceptron import BottleneckField, PerceptronField
 
 __all__ = [
     "Augmentation",

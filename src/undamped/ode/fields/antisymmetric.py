@@ -73,8 +73,8 @@ class AntisymmetricField(MovingField):
 
     def move(self, x: Tensor, *parameters: Tensor) -> Tensor:
         """Return σ(S x + b)."""
-        turned = matrix_times(parameters[0], x)
-        return turned if self.linear else torch.tanh(turned + parameters[1])
+        product = matrix_times(parameters[0], x)
+        return product if self.linear else torch.tanh(product + parameters[1])
 
 
 class BoundedAntisymmetricField(AntisymmetricField):
@@ -99,11 +99,11 @@ class BoundedAntisymmetricField(AntisymmetricField):
         super().__init__(size, linear=linear)
         self.rate = rate
 
-        def drawn() -> nn.Parameter:
+        def random_matrix() -> nn.Parameter:
             return nn.Parameter(torch.randn(size, size) / math.sqrt(size))
 
-        self.left, self.right, self.shift = drawn(), drawn(), drawn()
-        self.bias_weight = None if linear else drawn()
+        self.left, self.right, self.shift = random_matrix(), random_matrix(), random_matrix()
+        self.bias_weight = None if linear else random_matrix()
         self.bias_shift = None if linear else nn.Parameter(torch.randn(size) / math.sqrt(size))
 
     def motion(self, t: Any, value: Tensor) -> Tensor:
@@ -143,8 +143,8 @@ class IsospectralAntisymmetricField(AntisymmetricField):
 
     def motion(self, t: Any, value: Tensor) -> Tensor:
         """Return [S, N]."""
-        turned = value.mT @ self.skew() @ value
-        return bracket(turned, self.target - self.target.mT)
+        skew = value.mT @ self.skew() @ value
+        return bracket(skew, self.target - self.target.mT)
 
     def constants(self) -> tuple[Tensor, ...]:
         """Return S₀."""

@@ -91,7 +91,7 @@ class GalerkinLinear(nn.Module):
         """Apply the layer as it is at time t."""
         s = torch.as_tensor(t, dtype=x.dtype, device=x.device).reshape(-1) / self.depth
         values = basis_values(self.basis, self.terms, s)  # (times, terms)
-        if len(values) > 1:  # every sample at a depth of its own
+        if len(values) > 1:  # one depth per sample
             out = torch.einsum("bj,joi,b...i->b...o", values, self.weight, x)
             between = (1,) * (x.dim() - 2)
             return out + (values @ self.bias).reshape(len(values), *between, -1)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from undamped._base.checked import checked
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import PositiveFloat, PositiveInt
 
 
@@ -53,15 +53,7 @@ class HeavyBallField(nn.Module):
     ) -> None:
         super().__init__()
         if damping >= scale:
-            raise OptionError(
-                explain(
-                    "damping",
-                    expected=f"a number above 0 and below {scale:g}, since γ is that times a "
-                    "sigmoid",
-                    got=f"{damping:g}",
-                    remedy="Choose a smaller one; HeavyBallField(scale=…) lets γ be larger.",
-                )
-            )
+            raise OptionError(f"damping must be > 0 and < scale = {scale:g}, got {damping:g}.")
         self.force = force
         self.dim = dim
         self.scale = scale

@@ -59,8 +59,8 @@ class OrthogonalField(MovingField):
 
     def move(self, x: Tensor, *parameters: Tensor) -> Tensor:
         """Return f(W x + c)."""
-        turned = matrix_times(parameters[0], x) + self.bias
-        return turned.abs() if self.activation == "abs" else ACTIVATIONS[self.activation](turned)
+        product = matrix_times(parameters[0], x) + self.bias
+        return product.abs() if self.activation == "abs" else ACTIVATIONS[self.activation](product)
 
 
 class GatedOrthogonalField(OrthogonalField):
@@ -106,9 +106,9 @@ class GatedOrthogonalField(OrthogonalField):
         time = torch.zeros_like(flat[..., :1]) + torch.as_tensor(t).reshape(
             -1, *(1,) * (flat.dim() > 1)
         ).to(flat)
-        seen = torch.tanh(self.inner(torch.cat((flat, time), dim=-1)))
-        seen = seen.unflatten(-1, self.outer.shape[:2]) * self.gates.unsqueeze(-1)
-        free = (seen.flatten(-2) @ self.outer.flatten(0, 1)).unflatten(-1, (self.size, self.size))
+        hidden = torch.tanh(self.inner(torch.cat((flat, time), dim=-1)))
+        hidden = hidden.unflatten(-1, self.outer.shape[:2]) * self.gates.unsqueeze(-1)
+        free = (hidden.flatten(-2) @ self.outer.flatten(0, 1)).unflatten(-1, (self.size, self.size))
         return free - free.mT
 
 

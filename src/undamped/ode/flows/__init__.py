@@ -1,8 +1,7 @@
 """Flows: what integrates a field, from an input to where it ends."""
 
 from undamped.ode.flows.continuous_flow import ContinuousFlow, FlowResult
-from undamped.ode.flows.neural_ode import NeuralODE
+from undamped.ode.flows.neural_ode import NeuralODE, StackedODE
 from undamped.ode.flows.stable_residual import StableResidual
-from undamped.ode.flows.stacked import StackedODE
 
 __all__ = ["ContinuousFlow", "FlowResult", "NeuralODE", "StableResidual", "StackedODE"]

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.checked import checked
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeInt, PositiveFloat, PositiveInt, convert
 from undamped._base.promises import Kind, Promise
-from undamped.ode.fields.bottleneck import BottleneckField
 from undamped.ode.fields.concat_squash import ConcatSquashField
+from undamped.ode.fields.perceptron import BottleneckField
 from undamped.ode.flows.input_checks import check_context, fitting, type_of
 from undamped.ode.flows.jacobian_trace import (
     Narrowing,
@@ -28,7 +28,7 @@ from undamped.ode.flows.solve_options import FlowOptions
 from undamped.ode.flows.solving import SolvingModule
 
 TOLERANCE = 1e-5
-"""Fine enough for densities, where nobody says."""
+"""Default tolerance, fine enough for densities."""
 
 
 class _Dynamics(nn.Module):
@@ -145,21 +145,13 @@ class ContinuousFlow(SolvingModule):
             self.rtol, self.atol = self.rtol or TOLERANCE, self.atol or TOLERANCE
         if trace == "bottleneck" and not isinstance(field, Narrowing):
             raise OptionError(
-                explain(
-                    "trace='bottleneck'",
-                    expected="a field with `narrow` and `widen`",
-                    got=type(field).__name__,
-                    remedy="Use BottleneckField, or trace='hutchinson'.",
-                )
+                "trace='bottleneck' needs a field with `narrow` and `widen`, got "
+                f"{type(field).__name__}. Use BottleneckField, or trace='hutchinson'."
             )
         if trace == "exact" and noise != "gaussian":
             raise OptionError(
-                explain(
-                    "noise",
-                    expected="to be left out with trace='exact', which draws none",
-                    got=f"'{noise}'",
-                    remedy="Choose trace='hutchinson' to use it.",
-                )
+                f"noise='{noise}' has no effect with trace='exact'. Choose trace='hutchinson' to "
+                "use it."
             )
         self.field, self.size = field, size
         if size > 2:  # No grid of more dimensions is fine enough to add the density up on.
@@ -186,18 +178,14 @@ class ContinuousFlow(SolvingModule):
 
     def _own_type(self) -> torch.dtype | None:
         """Return the type the field wants; fields from elsewhere may convert as they like."""
-        known = isinstance(self.field, ConcatSquashField | BottleneckField)
-        return type_of(self.field) if known else None
+        ours = isinstance(self.field, ConcatSquashField | BottleneckField)
+        return type_of(self.field) if ours else None
 
     def _flow(self, x: Tensor, forwards: bool, context: Any, generator: Any) -> tuple[Tensor, ...]:
         if context is not None and self.trace == "bottleneck":
             raise OptionError(
-                explain(
-                    "context",
-                    expected="none with trace='bottleneck', whose field does not see it",
-                    got="one",
-                    remedy="Use ConcatSquashField with context_size and trace='hutchinson'.",
-                )
+                "trace='bottleneck' takes no context. Use ConcatSquashField with context_size and "
+                "trace='hutchinson'."
             )
         check_context(context, x, getattr(self.field, "context_size", None), self._own_type())
         zeros = x.new_zeros(x.shape[0])

@@ -1,7 +1,7 @@
 """Gradients along depth: a = ∂L/∂h(t), and the parameters' share y = (a ∂f/∂θ)ᵀ, ∫ y dt = dL/dθ.
 
-Both are had by vector products at waypoints: a is pulled back through the solve itself, y is one
-more product with the field. With `create_graph` both can be trained on.
+Both are vector-Jacobian products at waypoints: a through the solve itself, y through the field.
+With `create_graph` both can be trained on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped.ode.flows.waypoints import State, Time, Waypoint
 from undamped.ode.gradients.refused import refuse_gradients
 
@@ -29,32 +29,28 @@ def adjoints(loss: Tensor, waypoints: Sequence[Waypoint], *, create_graph: bool)
         create_graph: Whether what is made of them will be differentiated.
     """
     parts = [part for waypoint in waypoints for part in waypoint.state]
-    found = (
+    gradients = (
         torch.autograd.grad(
             loss, parts, create_graph=create_graph, retain_graph=True, allow_unused=True
         )
         if loss.requires_grad
         else [None] * len(parts)
     )
-    if all(part is None for part in found):
+    if all(part is None for part in gradients):
         raise OptionError(
-            explain(
-                "loss",
-                expected="one that was computed from the last answer of the model",
-                got="one that does not depend on it",
-                remedy="Call penalty(model, loss) right after the pass that the loss is made of.",
-            )
+            "The loss does not depend on the last output of the model. Call penalty(model, loss) "
+            "right after the forward pass that the loss is computed from."
         )
     filled = iter(
         torch.zeros_like(part) if gradient is None else gradient
-        for part, gradient in zip(parts, found, strict=True)
+        for part, gradient in zip(parts, gradients, strict=True)
     )
     return [tuple(next(filled) for _ in waypoint.state) for waypoint in waypoints]
 
 
 def parameter_gradients(
     waypoints: Sequence[Waypoint],
-    pulls: Sequence[State],
+    cotangents: Sequence[State],
     parameters: Sequence[Tensor],
     *,
     create_graph: bool,
@@ -63,54 +59,56 @@ def parameter_gradients(
 
     Args:
         waypoints: Where the solve passed.
-        pulls: a at each.
+        cotangents: a at each.
         parameters: θ.
         create_graph: Whether what is made of y will be differentiated.
     """
     if create_graph:
         return torch.stack(
             [
-                _ParameterShare.apply(waypoint, *waypoint.state, *pull, *parameters)
-                for waypoint, pull in zip(waypoints, pulls, strict=True)
+                _ParameterShare.apply(waypoint, *waypoint.state, *adjoint, *parameters)
+                for waypoint, adjoint in zip(waypoints, cotangents, strict=True)
             ]
         )
     if len({id(waypoint.field) for waypoint in waypoints}) == 1:
         reading = getattr(waypoints[0].field, "reading", None)
         if reading is not None:
-            return _shares_through(waypoints, pulls, parameters, reading)
+            return _shares_through(waypoints, cotangents, parameters, reading)
     return torch.stack(
         [
-            _share(waypoint, waypoint.apart(), pull, parameters, create_graph=False)
-            for waypoint, pull in zip(waypoints, pulls, strict=True)
+            _share(waypoint, waypoint.detached(), adjoint, parameters, create_graph=False)
+            for waypoint, adjoint in zip(waypoints, cotangents, strict=True)
         ]
     )
 
 
 def _shares_through(
     waypoints: Sequence[Waypoint],
-    pulls: Sequence[State],
+    cotangents: Sequence[State],
     parameters: Sequence[Tensor],
     reading: Callable[[Sequence[Tensor]], Any],
 ) -> Tensor:
     """Return y where the field reads tensors that were made of θ, such as a path of parameters.
 
-    The way from those tensors to θ is the same at all waypoints, and is gone once for all of them.
+    The graph from those tensors to θ is the same at all waypoints, and is followed once for all.
     """
-    made = list(waypoints[0].field.context_tensors())  # type: ignore[attr-defined]
-    copies = [tensor.detach().requires_grad_() for tensor in made]
+    tensors = list(waypoints[0].field.context_tensors())  # type: ignore[attr-defined]
+    copies = [tensor.detach().requires_grad_() for tensor in tensors]
     direct, through = [], []
-    for waypoint, pull in zip(waypoints, pulls, strict=True):
-        here = replace(waypoint, field=reading(copies))
-        both = _share(here, here.apart(), pull, [*copies, *parameters], create_graph=False)
+    for waypoint, adjoint in zip(waypoints, cotangents, strict=True):
+        copied = replace(waypoint, field=reading(copies))
+        both = _share(
+            copied, copied.detached(), adjoint, [*copies, *parameters], create_graph=False
+        )
         split = [part.numel() for part in copies]
         *parts, rest = both.split([*split, len(both) - sum(split)])
         through.append([part.reshape(copy.shape) for part, copy in zip(parts, copies, strict=True)])
         direct.append(rest)
     total = torch.stack(direct)
-    for number, tensor in enumerate(made):
+    for number, tensor in enumerate(tensors):
         if not tensor.requires_grad:
             continue
-        found = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             tensor,
             parameters,
             torch.stack([row[number] for row in through]),
@@ -120,7 +118,7 @@ def _shares_through(
         )
         rows = [
             part.new_zeros(len(total), part.numel()) if g is None else g.flatten(1)
-            for g, part in zip(found, parameters, strict=True)
+            for g, part in zip(gradients, parameters, strict=True)
         ]
         total = total + torch.cat(rows, dim=1)
     return total
@@ -129,7 +127,7 @@ def _shares_through(
 def _share(
     waypoint: Waypoint,
     state: State,
-    pull: State,
+    adjoint: State,
     parameters: Sequence[Tensor],
     *,
     create_graph: bool,
@@ -138,18 +136,18 @@ def _share(
     with torch.enable_grad():
         slope = waypoint.slope(state[0] if len(state) == 1 else state)
         slopes = (slope,) if isinstance(slope, Tensor) else tuple(slope)
-        pairs = [(f, a) for f, a in zip(slopes, pull, strict=True) if f.requires_grad]
-        found = torch.autograd.grad(
+        pairs = [(f, a) for f, a in zip(slopes, adjoint, strict=True) if f.requires_grad]
+        gradients = torch.autograd.grad(
             [f for f, _ in pairs],
             parameters,
             [a for _, a in pairs],
             create_graph=create_graph,
-            # What the parameters' own flow was made of is asked again at every waypoint.
+            # The graph of the parameters' own flow is used again at every waypoint.
             retain_graph=True,
             materialize_grads=True,
             allow_unused=True,
         )
-        return torch.cat([part.reshape(-1) for part in found])
+        return torch.cat([part.reshape(-1) for part in gradients])
 
 
 class _ParameterShare(torch.autograd.Function):
@@ -165,24 +163,27 @@ class _ParameterShare(torch.autograd.Function):
         count = len(waypoint.state)
         free = tuple(part.detach().requires_grad_() for part in tensors[: 2 * count])
         ctx.leaves = [*free, *tensors[2 * count :]]
-        own = tensors[2 * count :]
-        ctx.made = _share(waypoint, free[:count], free[count:], own, create_graph=True)
-        return ctx.made.detach()
+        parameters = tensors[2 * count :]
+        ctx.share = _share(waypoint, free[:count], free[count:], parameters, create_graph=True)
+        return ctx.share.detach()
 
     @staticmethod
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, incoming: Tensor
     ) -> tuple[Any, ...]:
         """Return its gradients, which can be taken once."""
-        found = torch.autograd.grad(
-            ctx.made, ctx.leaves, incoming, allow_unused=True, retain_graph=True
+        gradients = torch.autograd.grad(
+            ctx.share, ctx.leaves, incoming, allow_unused=True, retain_graph=True
         )
-        return None, *refuse_gradients(found, (incoming, *ctx.leaves), _TWICE)
+        return None, *refuse_gradients(gradients, (incoming, *ctx.leaves), _TWICE)
 
 
-def sizes(pulls: Sequence[State]) -> Tensor:
+def sizes(cotangents: Sequence[State]) -> Tensor:
     """Return ‖a‖ of every sample at every waypoint, (waypoints, batch)."""
-    squares = [sum(part.reshape(len(part), -1).square().sum(1) for part in pull) for pull in pulls]
+    squares = [
+        sum(part.reshape(len(part), -1).square().sum(1) for part in adjoint)
+        for adjoint in cotangents
+    ]
     return torch.stack(squares).sqrt()  # type: ignore[arg-type]
 
 
@@ -200,9 +201,9 @@ def coherence(y: Tensor, lengths: Tensor) -> float:
         y: At the waypoints, (waypoints, θ).
         lengths: Of the pieces between, (pieces, 1).
     """
-    whole = torch.linalg.vector_norm(trapezium(y, lengths))
-    apart = trapezium(torch.linalg.vector_norm(y, dim=1, keepdim=True), lengths)
-    return float(whole / apart) if float(apart) > 0 else 0.0
+    total = torch.linalg.vector_norm(trapezium(y, lengths))
+    separate = trapezium(torch.linalg.vector_norm(y, dim=1, keepdim=True), lengths)
+    return float(total / separate) if float(separate) > 0 else 0.0
 
 
 def trapezium(values: Tensor, lengths: Tensor) -> Tensor:

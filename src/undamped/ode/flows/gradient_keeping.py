@@ -27,7 +27,7 @@ Kept = Literal["none", "norm", "parameters", "direction", "every-direction"]
 KEPT: tuple[Kept, ...] = ("norm", "parameters", "direction", "every-direction")
 
 
-def change_penalty(pulls: Sequence[State], lengths: Tensor) -> Tensor:
+def change_penalty(cotangents: Sequence[State], lengths: Tensor) -> Tensor:
     """Return ∫ (d log‖a‖/dt)² dt, the mean over samples, for what is straight between waypoints.
 
     Straight lines make it as small as it can be for the same values at the waypoints: it is at
@@ -35,22 +35,22 @@ def change_penalty(pulls: Sequence[State], lengths: Tensor) -> Tensor:
     gradient at some waypoint are left out.
 
     Args:
-        pulls: a at the waypoints.
+        cotangents: a at the waypoints.
         lengths: Of the pieces between, (pieces, 1 or samples).
     """
     with torch.no_grad():
-        scale = torch.stack([_largest(pull) for pull in pulls])  # (waypoints, batch)
-        there = (scale > torch.finfo(scale.dtype).tiny).all(0)
-        last = scale[-1][there]
-    if not bool(there.any()):
-        return sum(part.sum() for part in pulls[0]) * 0.0  # type: ignore[return-value]
+        scale = torch.stack([_largest(adjoint) for adjoint in cotangents])  # (waypoints, batch)
+        nonzero = (scale > torch.finfo(scale.dtype).tiny).all(0)
+        last = scale[-1][nonzero]
+    if not bool(nonzero.any()):
+        return sum(part.sum() for part in cotangents[0]) * 0.0  # type: ignore[return-value]
     # Relative to its end, since the squares of a small gradient would be zero.
-    chosen = [
-        tuple(part[there] / last.reshape(-1, *(1,) * (part.dim() - 1)) for part in pull)
-        for pull in pulls
+    scaled = [
+        tuple(part[nonzero] / last.reshape(-1, *(1,) * (part.dim() - 1)) for part in adjoint)
+        for adjoint in cotangents
     ]
-    own = lengths[:, there] if lengths.shape[1] > 1 else lengths
-    return (sizes(chosen).log().diff(dim=0).square() / own).sum(0).mean()
+    widths = lengths[:, nonzero] if lengths.shape[1] > 1 else lengths
+    return (sizes(scaled).log().diff(dim=0).square() / widths).sum(0).mean()
 
 
 def norm_penalty(loss: Tensor, waypoints: Waypoints) -> Tensor:
@@ -60,8 +60,8 @@ def norm_penalty(loss: Tensor, waypoints: Waypoints) -> Tensor:
         loss: L.
         waypoints: Where the solve passed.
     """
-    pulls = adjoints(loss, waypoints, create_graph=True)
-    return change_penalty(pulls, spans(waypoints))
+    cotangents = adjoints(loss, waypoints, create_graph=True)
+    return change_penalty(cotangents, spans(waypoints))
 
 
 def parameter_penalty(
@@ -74,8 +74,8 @@ def parameter_penalty(
         waypoints: Where the solve passed.
         parameters: θ.
     """
-    pulls = adjoints(loss, waypoints, create_graph=True)
-    y = parameter_gradients(waypoints, pulls, parameters, create_graph=True)
+    cotangents = adjoints(loss, waypoints, create_graph=True)
+    y = parameter_gradients(waypoints, cotangents, parameters, create_graph=True)
     return change_penalty([(row[None],) for row in y], spans(waypoints))
 
 
@@ -90,8 +90,8 @@ def direction_penalty(
         parameters: θ.
         cosine: γ.
     """
-    pulls = adjoints(loss, waypoints, create_graph=True)
-    y = parameter_gradients(waypoints, pulls, parameters, create_graph=True)
+    cotangents = adjoints(loss, waypoints, create_graph=True)
+    y = parameter_gradients(waypoints, cotangents, parameters, create_graph=True)
     with torch.no_grad():
         scale = y.abs().amax(1, keepdim=True).clamp_min(torch.finfo(y.dtype).tiny)
     cosines = torch.nn.functional.cosine_similarity(y / scale, (y / scale)[-1:])
@@ -107,9 +107,9 @@ def every_direction_penalty(waypoints: Waypoints) -> Tensor:
         waypoints: Where the solve passed.
     """
     state = waypoints[0].state
-    drawn = [torch.randn_like(part.detach()) for part in state]
-    length = sizes([tuple(drawn)])[0]
-    probe = [part / length.reshape(-1, *(1,) * (part.dim() - 1)) for part in drawn]
+    noise = [torch.randn_like(part.detach()) for part in state]
+    length = sizes([tuple(noise)])[0]
+    probe = [part / length.reshape(-1, *(1,) * (part.dim() - 1)) for part in noise]
     rates = []
     for waypoint in waypoints:
         with torch.enable_grad():
@@ -123,5 +123,5 @@ def every_direction_penalty(waypoints: Waypoints) -> Tensor:
     return trapezium(torch.stack(rates).square(), spans(waypoints)).mean()
 
 
-def _largest(pull: State) -> Tensor:
-    return torch.stack([part.reshape(len(part), -1).abs().amax(1) for part in pull]).amax(0)
+def _largest(adjoint: State) -> Tensor:
+    return torch.stack([part.reshape(len(part), -1).abs().amax(1) for part in adjoint]).amax(0)

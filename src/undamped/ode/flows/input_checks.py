@@ -1,13 +1,15 @@
-"""What a model is given, looked at once before a solve starts, so that errors speak of it."""
+"""Checks of the inputs and fields of a model, so that errors name what is wrong."""
 
 from __future__ import annotations
 
+import inspect
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from undamped._base.errors import ShapeError, explain
+from undamped._base.errors import OptionError, ShapeError
 
 
 def type_of(module: nn.Module) -> torch.dtype | None:
@@ -39,29 +41,25 @@ def fitting(
     elif shaped:
         remedy = f"Give {size} features a sample, or build the model for {x.shape[-1]}."
     raise ShapeError(
-        explain(
-            what,
-            expected=f"(batch, {'features' if size is None else size})",
-            got=tuple(x.shape),
-            remedy=remedy,
-        )
+        f"{what} must have shape (batch, {'features' if size is None else size}), got "
+        f"{tuple(x.shape)}. {remedy}"
     )
 
 
-def fitting_pictures(
-    x: Tensor, picture: tuple[int, int, int], dtype: torch.dtype | None, what: str
+def fitting_images(
+    x: Tensor, image: tuple[int, int, int], dtype: torch.dtype | None, what: str
 ) -> Tensor:
     """Return pictures as a model takes them: rows of pixels, colour after colour.
 
     Args:
         x: What was given.
-        picture: Colours, rows and columns.
+        image: Colours, rows and columns.
         dtype: Type the model computes in; None for any floating-point type.
         what: What was given to whom, as the message should say it.
     """
     x = _fitting_type(x, dtype, what)
-    colours, rows, columns = picture
-    size = math.prod(picture)
+    colours, rows, columns = image
+    size = math.prod(image)
     if x.dim() == 2 and x.shape[1] == size:
         return x
     remedy = "Set input_size and colours of the model to those of the pictures."
@@ -72,13 +70,8 @@ def fitting_pictures(
     elif x.numel() == size:
         remedy = "Make one picture a batch with x.reshape(1, -1)."
     raise ShapeError(
-        explain(
-            what,
-            expected=f"(batch, {size}), the {colours} × {rows} × {columns} numbers of a picture in "
-            "a row, colour after colour",
-            got=tuple(x.shape),
-            remedy=remedy,
-        )
+        f"{what} must have shape (batch, {size}), the {colours} × {rows} × {columns} pixels of an "
+        f"image in a row, channels first, got {tuple(x.shape)}. {remedy}"
     )
 
 
@@ -114,19 +107,15 @@ def check_context(
         remedy = f"Convert it with context.to(torch.{_name(x.dtype)})."
     else:
         return
-    raise ShapeError(explain(what, expected=expected, got=got, remedy=remedy))
+    raise ShapeError(f"{what} must be {expected}, got {got}. {remedy}")
 
 
 def _fitting_type(x: Tensor, dtype: torch.dtype | None, what: str) -> Tensor:
     """Return x, in the model's own type where mixed precision left it in a shorter one."""
     if not isinstance(x, Tensor):
         raise ShapeError(
-            explain(
-                what,
-                expected="a tensor",
-                got=type(x).__name__,
-                remedy="Convert it with torch.as_tensor(x, dtype=torch.float32).",
-            )
+            f"{what} must be a tensor, got {type(x).__name__}. Convert it with torch.as_tensor(x, "
+            "dtype=torch.float32)."
         )
     if x.dtype == dtype or (dtype is None and x.is_floating_point()):
         return x
@@ -138,15 +127,77 @@ def _fitting_type(x: Tensor, dtype: torch.dtype | None, what: str) -> Tensor:
     remedy = f"Convert it with {convert}."
     if dtype is not None and x.is_floating_point():
         remedy = f"Convert it with {convert}, or the model with model.to(torch.{_name(x.dtype)})."
-    raise ShapeError(
-        explain(
-            what,
-            expected="floating-point numbers" if dtype is None else f"{name}, the model's type",
-            got=_name(x.dtype),
-            remedy=remedy,
-        )
-    )
+    kind = "floating-point" if dtype is None else f"{name}, the model's type"
+    raise ShapeError(f"{what} must be {kind}, got {_name(x.dtype)}. {remedy}")
 
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+def check_call(owner: str, field: nn.Module) -> None:
+    """Refuse a field that does not take a time and a state.
+
+    Args:
+        owner: Whose field it is.
+        field: The module.
+    """
+    try:
+        inspect.signature(field.forward).bind(0.0, torch.empty(0))
+    except TypeError:
+        raise OptionError(
+            f"{owner}.field must be a module called with a time and a state, got "
+            f"{type(field).__name__}. Use PerceptronField of undamped.ode.fields, or a module "
+            "whose forward(self, t, y) returns dy/dt."
+        ) from None
+    except ValueError:  # there is no signature
+        return
+
+
+def explain_failed_field(owner: str, field: Any, times: Any, state: Any, error: Exception) -> None:
+    """Raise a sentence where a solve failed because the field cannot take its first state.
+
+    Fields may be anybody's, so nothing is refused before it has failed.
+
+    Args:
+        owner: Who solves.
+        field: dy/dt.
+        times: When.
+        state: The first state.
+        error: What was raised.
+    """
+    tensors = [state] if isinstance(state, Tensor) else [p for p in state if isinstance(p, Tensor)]
+    devices = {p.device for p in [*tensors, *_parameters(field)]}
+    if torch.device("meta") in devices:
+        raise ShapeError(
+            f"{owner} state is on 'meta', but its values decide how many steps are taken. Put the "
+            "module and its state on one device with module.to_empty(device=…) and state.to(…)."
+        ) from error
+    if not tensors or _evaluates(field, times, state):
+        return
+    dtype, first = type_of(field) if isinstance(field, nn.Module) else None, tensors[0]
+    shape = tuple(first.shape) if len(tensors) == 1 else [tuple(p.shape) for p in tensors]
+    name = type(field).__name__
+    if dtype is not None and first.dtype != dtype:
+        short, other = (str(kind).removeprefix("torch.") for kind in (dtype, first.dtype))
+        remedy = f"Convert it with state.to(torch.{short}), or the module with .to(torch.{other})."
+        expected, got = f"{short}, the type of its field {name}", other
+    else:
+        size = getattr(field, "size", None)
+        expected = f"what its field {name} takes" + (f", (…, {size})" if size else "")
+        got, remedy = f"{shape}", f"The field said: {str(error).splitlines()[0]}."
+    raise ShapeError(f"{owner} state must be {expected}, got {got}. {remedy}") from error
+
+
+def _parameters(field: Any) -> list[Tensor]:
+    return list(field.parameters()) if isinstance(field, nn.Module) else []
+
+
+@torch.no_grad()
+def _evaluates(field: Any, times: Any, state: Any) -> bool:
+    """Say whether the field can be evaluated on the first state, whatever it answers."""
+    try:
+        field(torch.as_tensor(times)[0], state)
+    except Exception:
+        return False
+    return True

@@ -31,7 +31,7 @@ def draw_noise(kind: NoiseKind, shape: torch.Size, like: Tensor, generator: Any 
     Args:
         kind: Gaussian, or signs.
         shape: Its shape.
-        like: A tensor of the wanted type and device.
+        like: A tensor of the same type and device.
         generator: Where the random numbers come from.
     """
     options = {"dtype": like.dtype, "device": like.device, "generator": generator}

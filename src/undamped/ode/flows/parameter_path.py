@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped.kernels.skew_exponential import skew_exponential
-from undamped.ode.methods.lie.steps import commutator
+from undamped.ode.methods.lie import commutator
 
 WIDEST = 0.75
 """Tangent of half the largest angle by which a rotation may turn between grid points."""
@@ -39,19 +39,19 @@ class ParameterPath(ABC):
         Args:
             t: When, from 0 to the end of depth.
         """
-        last = self.pieces - 1
+        last = self.segments - 1
         if isinstance(t, Tensor) and t.dim() and t.numel() > 1:
-            place = t.detach().reshape(-1).to(self.data.dtype) / self.step
-            index = place.floor().clamp(0, last)
-            return self.between(index.long(), (place - index).reshape(-1, 1, 1))
-        place = float(t) / self.step
-        index = min(max(math.floor(place), 0), last)
-        share = place - index
+            position = t.detach().reshape(-1).to(self.data.dtype) / self.step
+            index = position.floor().clamp(0, last)
+            return self.between(index.long(), (position - index).reshape(-1, 1, 1))
+        position = float(t) / self.step
+        index = min(max(math.floor(position), 0), last)
+        share = position - index
         return self.data[0, index] if share == 0.0 else self.between(index, share)
 
     @property
     @abstractmethod
-    def pieces(self) -> int:
+    def segments(self) -> int:
         """How many there are between grid points."""
 
     @abstractmethod
@@ -72,7 +72,7 @@ class CubicPath(ParameterPath):
         super().__init__(step, torch.stack((values, step * slopes)))
 
     @property
-    def pieces(self) -> int:
+    def segments(self) -> int:
         """One less than grid points."""
         return self.data.shape[1] - 1
 
@@ -101,7 +101,7 @@ class RotationPath(ParameterPath):
         super().__init__(step, torch.stack((values[:-1], turns, step * generators[:-1], ends)))
 
     @property
-    def pieces(self) -> int:
+    def segments(self) -> int:
         """As many as there are turns."""
         return self.data.shape[1]
 
@@ -123,7 +123,7 @@ class StillPath(ParameterPath):
         super().__init__(1.0, value)
 
     @property
-    def pieces(self) -> int:
+    def segments(self) -> int:
         """None."""
         return 0
 
@@ -149,12 +149,8 @@ def rotation_logarithms(matrices: Tensor) -> Tensor:
     size = torch.linalg.matrix_norm(tangent.detach(), 2).max().item()
     if not size <= WIDEST:
         raise OptionError(
-            explain(
-                "matrix_steps",
-                expected="steps short enough that the parameters turn by less than 74° in each",
-                got="longer ones",
-                remedy="Set more, or leave it out to have them chosen.",
-            )
+            "matrix_steps is too small: the parameters rotate by more than 74° in a step. Choose "
+            "more steps, or leave it out to have the number chosen."
         )
     power, total, square = tangent, tangent, tangent @ tangent
     terms = math.ceil(math.log(torch.finfo(tangent.dtype).eps) / math.log(max(size, 1e-3) ** 2))

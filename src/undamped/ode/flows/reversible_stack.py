@@ -7,27 +7,25 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from undamped._base.errors import explain
 from undamped.ode.gradients.refused import refuse_gradients
 
 Pair = tuple[Tensor, Tensor]
-Own = tuple[Tensor, ...]
-_TWICE = explain(
-    "gradients of gradients",
-    expected="reversible=False",
-    got="reversible=True, whose backward pass is not differentiable",
-    remedy="Build the StableResidual with reversible=False, or set its `reversible` to False.",
+Parameters = tuple[Tensor, ...]
+_TWICE = (
+    "Gradients of gradients need reversible=False, since the backward pass of reversible=True "
+    "cannot be differentiated. Build the StableResidual with reversible=False, or set its "
+    "`reversible` to False."
 )
 
 
 class InvertibleLayers(Protocol):
     """Layers that can be applied and taken back, with parameters given from outside."""
 
-    def step(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
+    def step(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
         """Apply a layer."""
         ...
 
-    def undo(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
+    def undo(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
         """Take a layer back."""
         ...
 
@@ -43,8 +41,8 @@ class ReversibleStack(torch.autograd.Function):
     def forward(ctx: Any, layers: InvertibleLayers, a: Tensor, b: Tensor, *stacks: Tensor) -> Pair:
         """Apply all layers to a pair of states."""
         pair: Pair = (a, b)
-        for layer, own in enumerate(zip(*(stack.unbind() for stack in stacks), strict=True)):
-            pair = layers.step(layer, pair, own)
+        for layer, parameters in enumerate(zip(*(stack.unbind() for stack in stacks), strict=True)):
+            pair = layers.step(layer, pair, parameters)
         ctx.layers = layers
         ctx.save_for_backward(*pair, *stacks)
         return pair
@@ -57,11 +55,11 @@ class ReversibleStack(torch.autograd.Function):
         saved = ctx.saved_tensors
         needed = ctx.needs_input_grad[3:]
         with torch.no_grad():
-            found = _pull_back(ctx.layers, saved[:2], saved[2:], gradients, needed)
-        return None, *refuse_gradients(found, (*gradients, *saved), _TWICE)
+            totals = _backward(ctx.layers, saved[:2], saved[2:], gradients, needed)
+        return None, *refuse_gradients(totals, (*gradients, *saved), _TWICE)
 
 
-def _pull_back(
+def _backward(
     layers: InvertibleLayers,
     pair: Pair,
     stacks: tuple[Tensor, ...],
@@ -70,19 +68,21 @@ def _pull_back(
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients of the first pair and of every stack of parameters that needs one."""
     totals = [torch.zeros_like(s) if n else None for s, n in zip(stacks, needed, strict=True)]
-    wanted = [total for total in totals if total is not None]
-    pull = gradients
+    required = [total for total in totals if total is not None]
+    grad_pair = gradients
     for layer in reversed(range(len(stacks[0]))):
         # Slices as leaves: a gradient through `stack[layer]` would have the size of the stack.
-        own = tuple(stack[layer].detach() for stack in stacks)
-        pair = layers.undo(layer, pair, own)
+        parameters = tuple(stack[layer].detach() for stack in stacks)
+        pair = layers.undo(layer, pair, parameters)
         with torch.enable_grad():
             before = (pair[0].detach().requires_grad_(), pair[1].detach().requires_grad_())
-            own = tuple(part.requires_grad_(n) for part, n in zip(own, needed, strict=True))
-            after = layers.step(layer, before, own)
-        leaves = [*before, *(part for part in own if part.requires_grad)]
-        found = torch.autograd.grad(after, leaves, pull, materialize_grads=True)
-        pull = found[:2]
-        for total, part in zip(wanted, found[2:], strict=True):
+            parameters = tuple(
+                part.requires_grad_(n) for part, n in zip(parameters, needed, strict=True)
+            )
+            after = layers.step(layer, before, parameters)
+        leaves = [*before, *(part for part in parameters if part.requires_grad)]
+        grads = torch.autograd.grad(after, leaves, grad_pair, materialize_grads=True)
+        grad_pair = grads[:2]
+        for total, part in zip(required, grads[2:], strict=True):
             total[layer] = part
-    return *pull, *totals
+    return *grad_pair, *totals

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, SolveError, explain
+from undamped._base.errors import OptionError, SolveError
 from undamped.ode import LinearRotating, Rotating, Solver, solve
 from undamped.ode.fields.moving import MovingField
 from undamped.ode.flows.parameter_path import (
@@ -106,7 +106,7 @@ class AlongPath:
     Args:
         field: The field.
         path: Its parameters as a function of time.
-        constants: What it reads beside them; made anew if none.
+        constants: What it reads beside them; computed if None.
     """
 
     def __init__(
@@ -156,24 +156,16 @@ class TurningAlongPath(LinearRotating):
 
 def _too_fast(allowed: float, error: float) -> SolveError:
     return SolveError(
-        explain(
-            "the flow of the parameters",
-            expected=f"an error of at most {allowed:.1e} with at most {MOST} steps",
-            got=f"{error:.1e}",
-            remedy="The parameters change too fast over depth: lower the learning rate or the "
-            "depth, or set matrix_steps.",
-        )
+        f"The parameters change too fast over depth: their error with {MOST} steps is {error:.1e} "
+        f"instead of {allowed:.1e}. Lower the learning rate or the depth, or set matrix_steps."
     )
 
 
 def _check_method(field: MovingField, solver: Solver) -> None:
     if solver.rotates != field.turns or solver.linear:
-        wanted = "'lie-euler', 'lie-midpoint', 'cayley' or 'rkmk4'" if field.turns else "'rk4'"
+        names = "'lie-euler', 'lie-midpoint', 'cayley' or 'rkmk4'" if field.turns else "'rk4'"
         raise OptionError(
-            explain(
-                "matrix_method",
-                expected=f"{wanted}, for parameters that {'turn' if field.turns else 'do not'}",
-                got=f"'{solver.name}'",
-                remedy="Leave it out to have a fitting one.",
-            )
+            f"matrix_method must be {names} for parameters that "
+            f"{'rotate' if field.turns else 'do not rotate'}, got '{solver.name}'. Leave it out to "
+            "have one chosen."
         )

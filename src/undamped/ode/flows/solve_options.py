@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypedDict
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import Default, PositiveFloat, PositiveInt, options_in
 from undamped.ode import Solver
 from undamped.ode.settings import Gradient
@@ -45,25 +45,21 @@ class FlowOptions(TypedDict, total=False):
     gradient: Annotated[Gradient, Default("checkpoint", "How gradients are taken.")]
 
 
-def solver_arguments(chosen: SolveOptions, group: type = SolveOptions) -> dict[str, Any]:
+def solver_arguments(options: SolveOptions, group: type = SolveOptions) -> dict[str, Any]:
     """Return method, gradient and either tolerances or a step size, as flows take them.
 
     Args:
-        chosen: All options, as `checked` completes them.
+        options: All options, as `checked` completes them.
         group: Which options these are; the default tolerance in it counts as not said, since a
             tolerance has no use beside fixed steps.
     """
-    said = {"method": chosen["method"], "gradient": chosen["gradient"]}  # type: ignore[typeddict-item]
-    tolerance, step_size = chosen["tolerance"], chosen["step_size"]  # type: ignore[typeddict-item]
+    arguments = {"method": options["method"], "gradient": options["gradient"]}  # type: ignore[typeddict-item]
+    tolerance, step_size = options["tolerance"], options["step_size"]  # type: ignore[typeddict-item]
     if step_size is None:
-        return {**said, "rtol": tolerance, "atol": tolerance}
+        return {**arguments, "rtol": tolerance, "atol": tolerance}
     if tolerance != options_in(group)["tolerance"].default:
         raise OptionError(
-            explain(
-                "tolerance",
-                expected="to be left out with step_size, which fixes the steps",
-                got=tolerance,
-                remedy="Leave out one of the two.",
-            )
+            f"tolerance={tolerance:g} has no effect with step_size, which fixes the steps. Leave "
+            "out one of the two."
         )
-    return {**said, "step_size": step_size}
+    return {**arguments, "step_size": step_size}

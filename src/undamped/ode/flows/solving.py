@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from undamped._base.errors import OptionError, UndampedError
 from undamped.ode import Solution, solve
-from undamped.ode.compiler import left_alone
-from undamped.ode.flows.field_checks import explain_failed_field
+from undamped.ode.flows.input_checks import explain_failed_field
 from undamped.ode.flows.solve_options import FlowOptions
 from undamped.ode.flows.waypoints import Waypoints
 from undamped.ode.settings import Gradient, choose_solver
+from undamped.ode.solve import uncompiled
 
 
 class SolvingModule(nn.Module):
@@ -29,13 +29,13 @@ class SolvingModule(nn.Module):
 
     def __init__(self, how: FlowOptions) -> None:
         super().__init__()
-        chosen: dict[str, Any] = dict(how)
-        self.method = chosen["method"]
-        self.rtol: float | None = chosen["rtol"]
-        self.atol: float | None = chosen["atol"]
-        self.step_size: float | None = chosen["step_size"]
-        self.max_steps: int = chosen["max_steps"]
-        self.gradient: Gradient = chosen["gradient"]
+        options: dict[str, Any] = dict(how)
+        self.method = options["method"]
+        self.rtol: float | None = options["rtol"]
+        self.atol: float | None = options["atol"]
+        self.step_size: float | None = options["step_size"]
+        self.max_steps: int = options["max_steps"]
+        self.gradient: Gradient = options["gradient"]
         self.solution: Solution | None = None
         self._before: tuple[Solution, ...] = ()
         self._waypoints: Waypoints | None = None
@@ -66,12 +66,12 @@ class SolvingModule(nn.Module):
             self._waypoints = None
 
     def solve_through(self, field: Any, state: Any, times: Any, **more: Any) -> Solution:
-        """Solve as `run_solver` does, from point to point where somebody is watching.
+        """Solve as `run_solver` does, from waypoint to waypoint inside `passing_through`.
 
         Args:
             field: dy/dt.
             state: Tensor or tuple of tensors.
-            times: When. Where somebody is watching, the solution is that of the last piece.
+            times: Output times. With waypoints, the solution is that of the last segment.
             more: Further arguments of `undamped.ode.solve`.
         """
         waypoints = self._waypoints
@@ -80,22 +80,24 @@ class SolvingModule(nn.Module):
         if waypoints.gradient is not None:
             more["gradient"] = waypoints.gradient
         ends: list[Any] = waypoints.cuts(times, self.step_size)
-        pieces: list[Solution] = []
+        solutions: list[Solution] = []
         for begin, end in pairwise(ends):
             state = waypoints.arrive(begin, state, field)
-            apart = isinstance(begin, Tensor) and isinstance(end, Tensor)
-            both = torch.stack((begin, end)) if apart else (begin, end)
-            pieces.append(self.run_solver(field, state, both, **more))
-            state = pieces[-1].final
+            tensors = isinstance(begin, Tensor) and isinstance(end, Tensor)
+            both = torch.stack((begin, end)) if tensors else (begin, end)
+            solutions.append(self.run_solver(field, state, both, **more))
+            state = solutions[-1].final
         arrived = waypoints.arrive(ends[-1], state, field)
         single = isinstance(arrived, Tensor)
         last = arrived[None] if single else tuple(part[None] for part in arrived)
-        self._before = tuple(pieces[:-1])
-        self.solution = whole = replace(pieces[-1], values=last, times=pieces[-1].times[-1:])
-        return whole
+        self._before = tuple(solutions[:-1])
+        self.solution = combined = replace(
+            solutions[-1], values=last, times=solutions[-1].times[-1:]
+        )
+        return combined
 
     def run_solver(self, field: Any, state: Any, times: Any, **more: Any) -> Solution:
-        """Solve as this module was told to; return the solution, which is also kept.
+        """Solve with the options of this module; the solution is also kept as `solution`.
 
         Args:
             field: dy/dt.
@@ -103,7 +105,7 @@ class SolvingModule(nn.Module):
             times: When.
             more: Further arguments of `undamped.ode.solve`.
         """
-        return left_alone(self._solve)(field, state, times, more)
+        return uncompiled(self._solve)(field, state, times, more)
 
     def _solve(self, field: Any, state: Any, times: Any, more: dict[str, Any]) -> Solution:
         options: dict[str, Any] = {"max_steps": self.max_steps}

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from undamped._base.checked import checked
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeFloat, PositiveFloat, PositiveInt
 from undamped._base.promises import Kind, Promise
 from undamped.ode.flows.input_checks import fitting
-from undamped.ode.flows.reversible_stack import Own, Pair, ReversibleStack
+from undamped.ode.flows.reversible_stack import Pair, Parameters, ReversibleStack
 
 StableKind = Literal["antisymmetric", "verlet", "hamiltonian", "two-layer", "midpoint", "leapfrog"]
 
@@ -57,17 +57,17 @@ class StableLayers(nn.Module):
         """Return the pair of states before the first layer."""
         return y, y
 
-    def step(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
+    def step(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
         """Apply a layer.
 
         Args:
             layer: Which.
             pair: The states before it.
-            own: Its parameters, where they are at hand, in the order of `stacks`.
+            parameters: Its parameters, where they are available, in the order of `stacks`.
         """
         raise NotImplementedError
 
-    def undo(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
+    def undo(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
         """Take a layer back."""
         raise NotImplementedError
 
@@ -79,7 +79,7 @@ class StableLayers(nn.Module):
         """Return the parameters of all layers, each stacked along its first dimension."""
         return self.weight, self.bias
 
-    def apart(self) -> list[Own]:
+    def by_layer(self) -> list[Parameters]:
         """Return the parameters layer by layer, cut apart at once.
 
         Cutting out one layer at a time would cost the backward pass a gradient of the size of
@@ -87,8 +87,8 @@ class StableLayers(nn.Module):
         """
         return list(zip(*(stack.unbind() for stack in self.stacks()), strict=True))
 
-    def _own(self, layer: int, own: Own | None) -> Own:
-        return tuple(stack[layer] for stack in self.stacks()) if own is None else own
+    def _of_layer(self, layer: int, parameters: Parameters | None) -> Parameters:
+        return tuple(stack[layer] for stack in self.stacks()) if parameters is None else parameters
 
 
 class SkewLayers(StableLayers):
@@ -105,7 +105,7 @@ class SkewLayers(StableLayers):
 
     def flow_jacobian(self, layer: int, y: Tensor) -> Tensor:
         """Return ∂ẏ/∂y of a layer's ODE at states (batch, size)."""
-        weight, bias = self._own(layer, None)
+        weight, bias = self._of_layer(layer, None)
         matrix = self._antisymmetric(weight)
         slope = 1 - torch.tanh(y @ matrix.T + bias).square()
         return slope.unsqueeze(-1) * matrix
@@ -117,10 +117,10 @@ class AntisymmetricLayers(SkewLayers):
     invertible = False
     promises = (STABLE,)
 
-    def step(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
+    def step(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
         """Apply a layer."""
         y = pair[1]
-        weight, bias = self._own(layer, own)
+        weight, bias = self._of_layer(layer, parameters)
         force = torch.tanh(y @ self._antisymmetric(weight).T + bias)
         return y, y + self.step_size * force
 
@@ -130,19 +130,19 @@ class VerletLayers(StableLayers):
 
     promises = (UNDONE, VOLUME)
 
-    def _force(self, layer: int, y: Tensor, own: Own | None) -> Tensor:
-        weight, bias = self._own(layer, own)
+    def _force(self, layer: int, y: Tensor, parameters: Parameters | None) -> Tensor:
+        weight, bias = self._of_layer(layer, parameters)
         return self.step_size**2 * torch.tanh(-(y @ weight.T) @ weight + bias)
 
-    def step(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
+    def step(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
         """Apply a layer."""
         before, y = pair
-        return y, 2 * y - before + self._force(layer, y, own)
+        return y, 2 * y - before + self._force(layer, y, parameters)
 
-    def undo(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
+    def undo(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
         """Take a layer back."""
         y, after = pair
-        return 2 * y - after + self._force(layer, y, own), y
+        return 2 * y - after + self._force(layer, y, parameters), y
 
 
 class LeapfrogLayers(VerletLayers):
@@ -150,8 +150,8 @@ class LeapfrogLayers(VerletLayers):
 
     promises = (UNDONE, VOLUME, SYMPLECTIC)
 
-    def _force(self, layer: int, y: Tensor, own: Own | None) -> Tensor:
-        weight, bias = self._own(layer, own)
+    def _force(self, layer: int, y: Tensor, parameters: Parameters | None) -> Tensor:
+        weight, bias = self._of_layer(layer, parameters)
         inner = torch.tanh(y @ weight.T + bias)
         return -(self.step_size**2) * inner @ weight
 
@@ -161,20 +161,20 @@ class MidpointLayers(SkewLayers):
 
     promises = (UNDONE, STABLE)
 
-    def _force(self, layer: int, y: Tensor, own: Own | None) -> Tensor:
+    def _force(self, layer: int, y: Tensor, parameters: Parameters | None) -> Tensor:
         size = self.step_size * (2 if layer else 1)
-        weight, bias = self._own(layer, own)
+        weight, bias = self._of_layer(layer, parameters)
         return size * torch.tanh(y @ self._antisymmetric(weight).T + bias)
 
-    def step(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
+    def step(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
         """Apply a layer."""
         before, y = pair
-        return y, before + self._force(layer, y, own)
+        return y, before + self._force(layer, y, parameters)
 
-    def undo(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
+    def undo(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
         """Take a layer back."""
         y, after = pair
-        return after - self._force(layer, y, own), y
+        return after - self._force(layer, y, parameters), y
 
 
 class HamiltonianLayers(StableLayers):
@@ -186,25 +186,25 @@ class HamiltonianLayers(StableLayers):
         """Start at rest."""
         return torch.zeros_like(y), y
 
-    def _kick(self, layer: int, y: Tensor, own: Own | None) -> Tensor:
-        weight, bias = self._own(layer, own)
+    def _kick(self, layer: int, y: Tensor, parameters: Parameters | None) -> Tensor:
+        weight, bias = self._of_layer(layer, parameters)
         return self.step_size * torch.tanh(y @ weight + bias)
 
-    def _drift(self, layer: int, z: Tensor, own: Own | None) -> Tensor:
-        weight, bias = self._own(layer, own)
+    def _drift(self, layer: int, z: Tensor, parameters: Parameters | None) -> Tensor:
+        weight, bias = self._of_layer(layer, parameters)
         return self.step_size * torch.tanh(z @ weight.T + bias)
 
-    def step(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
+    def step(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
         """Apply a layer."""
         z, y = pair
-        z = z - self._kick(layer, y, own)
-        return z, y + self._drift(layer, z, own)
+        z = z - self._kick(layer, y, parameters)
+        return z, y + self._drift(layer, z, parameters)
 
-    def undo(self, layer: int, pair: Pair, own: Own | None = None) -> Pair:
+    def undo(self, layer: int, pair: Pair, parameters: Parameters | None = None) -> Pair:
         """Take a layer back."""
         z, y = pair
-        y = y - self._drift(layer, z, own)
-        return z + self._kick(layer, y, own), y
+        y = y - self._drift(layer, z, parameters)
+        return z + self._kick(layer, y, parameters), y
 
 
 class TwoLayerHamiltonianLayers(HamiltonianLayers):
@@ -221,12 +221,12 @@ class TwoLayerHamiltonianLayers(HamiltonianLayers):
         """Return the parameters of all layers, each stacked along its first dimension."""
         return *super().stacks(), self.weight_kick, self.bias_kick
 
-    def _kick(self, layer: int, y: Tensor, own: Own | None) -> Tensor:
-        _, _, weight, bias = self._own(layer, own)
+    def _kick(self, layer: int, y: Tensor, parameters: Parameters | None) -> Tensor:
+        _, _, weight, bias = self._of_layer(layer, parameters)
         return self.step_size * torch.tanh(y @ weight.T + bias) @ weight
 
-    def _drift(self, layer: int, z: Tensor, own: Own | None) -> Tensor:
-        weight, bias, _, _ = self._own(layer, own)
+    def _drift(self, layer: int, z: Tensor, parameters: Parameters | None) -> Tensor:
+        weight, bias, _, _ = self._of_layer(layer, parameters)
         return self.step_size * torch.tanh(z @ weight.T + bias) @ weight
 
 
@@ -299,28 +299,19 @@ class StableResidual(nn.Module):
         reversible: bool | None = None,
     ) -> None:
         super().__init__()
-        chosen = KINDS[kind]
-        if reversible and not chosen.invertible:
+        layers = KINDS[kind]
+        if reversible and not layers.invertible:
             raise OptionError(
-                explain(
-                    "reversible",
-                    expected=f"false for kind='{kind}', whose layers have no inverse",
-                    got="true",
-                    remedy="Choose 'hamiltonian', 'verlet', 'midpoint' or 'leapfrog'.",
-                )
+                f"reversible=True is not possible for kind='{kind}', whose layers have no inverse. "
+                "Choose 'hamiltonian', 'verlet', 'midpoint' or 'leapfrog'."
             )
         if gamma and kind not in ("antisymmetric", "midpoint"):
             raise OptionError(
-                explain(
-                    "gamma",
-                    expected=f"0 for kind='{kind}', which has no diffusion",
-                    got=gamma,
-                    remedy="Leave it out, or choose 'antisymmetric' or 'midpoint'.",
-                )
+                f"gamma must be 0 for kind='{kind}', which has no diffusion, got {gamma:g}."
             )
-        self.layers = chosen(size, depth, step_size, gamma)
-        self.promises = chosen.promises
-        self.reversible = chosen.invertible if reversible is None else reversible
+        self.layers = layers(size, depth, step_size, gamma)
+        self.promises = layers.promises
+        self.reversible = layers.invertible if reversible is None else reversible
 
     @property
     def promising(self) -> StableLayers:
@@ -334,8 +325,8 @@ class StableResidual(nn.Module):
         pair = layers.begin(y)
         if self.reversible:
             return ReversibleStack.apply(layers, *pair, *layers.stacks())
-        for layer, own in enumerate(layers.apart()):
-            pair = layers.step(layer, pair, own)
+        for layer, parameters in enumerate(layers.by_layer()):
+            pair = layers.step(layer, pair, parameters)
         return pair
 
     def forward(self, y: Tensor) -> Tensor:
@@ -351,14 +342,10 @@ class StableResidual(nn.Module):
         """
         if not self.layers.invertible:
             raise OptionError(
-                explain(
-                    "StableResidual.inverse",
-                    expected="a kind whose layers have an inverse",
-                    got="kind='antisymmetric'",
-                    remedy="Choose 'hamiltonian', 'two-layer', 'verlet', 'midpoint' or 'leapfrog'.",
-                )
+                "The layers of kind='antisymmetric' have no inverse. Choose 'hamiltonian', "
+                "'two-layer', 'verlet', 'midpoint' or 'leapfrog'."
             )
-        own = self.layers.apart()
+        parameters = self.layers.by_layer()
         for layer in reversed(range(self.layers.depth)):
-            pair = self.layers.undo(layer, pair, own[layer])
+            pair = self.layers.undo(layer, pair, parameters[layer])
         return pair[1]

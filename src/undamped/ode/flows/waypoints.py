@@ -1,7 +1,7 @@
 """States on the way through depth: a solve from point to point, where gradients can be asked for.
 
 Interpolated outputs of a solve depend on its start as the end does, and the end does not depend
-on them. Where ∂L/∂h(t) is wanted, the solve has to pass through h(t).
+on them. To compute ∂L/∂h(t), the solve has to pass through h(t).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Waypoint:
     """A state that a solve passed through.
 
     Args:
-        time: When; (batch,) where every sample has a depth of its own.
+        time: When; (batch,) where every sample has its own depth.
         state: Its tensors, on the graph of whatever came out in the end.
         field: What it was moved on by, or had been moved by at the end.
     """
@@ -34,14 +34,14 @@ class Waypoint:
     state: State
     field: Callable[[Any, Any], Any]
 
-    def apart(self) -> State:
+    def detached(self) -> State:
         """Return the state without its graph."""
         return tuple(part.detach() for part in self.state)
 
     def slope(self, state: Any = None) -> Any:
         """Return the field at this time and state, or at another state."""
-        here = self.state[0] if len(self.state) == 1 else self.state
-        at = here if state is None else state
+        own_state = self.state[0] if len(self.state) == 1 else self.state
+        at = own_state if state is None else state
         time = self.time
         if isinstance(time, Tensor) and time.dim():
             time = time.reshape(-1, *(1,) * (self.state[0].dim() - 1))
@@ -52,40 +52,40 @@ class Waypoints(list[Waypoint]):
     """What a solve passes through while this is its record.
 
     Args:
-        pieces: Into how many pieces a solve is cut.
+        segments: Number of segments into which a solve is divided.
         gradient: How the pieces are differentiated; as the solve would be by itself if none.
     """
 
-    def __init__(self, pieces: int, gradient: Gradient | None = None) -> None:
+    def __init__(self, segments: int, gradient: Gradient | None = None) -> None:
         super().__init__()
-        self.pieces = pieces
+        self.segments = segments
         self.gradient: Gradient | None = gradient
 
     def arrive(self, time: Time, state: Any, field: Callable[[Any, Any], Any]) -> Any:
         """Note a state, and return it as what the solve goes on with."""
         parts = (state,) if isinstance(state, Tensor) else tuple(state)
-        # A copy of its own for each: what else the field is told may be the same tensor.
-        apart = tuple(
+        # A copy of each: the field may also be given the same tensor as a context.
+        copies = tuple(
             part.clone() if part.requires_grad else part.detach().clone().requires_grad_()
             for part in parts
         )
-        self.append(Waypoint(time, apart, field))
-        return apart[0] if isinstance(state, Tensor) else apart
+        self.append(Waypoint(time, copies, field))
+        return copies[0] if isinstance(state, Tensor) else copies
 
     def cuts(self, times: Any, step_size: float | None) -> list[Time]:
         """Return where to cut a solve, its ends included; between steps, where those are fixed.
 
         Args:
-            times: First and last time, or more; (times, batch) for depths of their own.
+            times: First and last time, or more; (times, batch) for one depth per sample.
             step_size: Size of the steps, or None.
         """
         if isinstance(times, Tensor):
-            fractions = torch.linspace(0, 1, self.pieces + 1).to(times)
+            fractions = torch.linspace(0, 1, self.segments + 1).to(times)
             return [torch.lerp(times[0], times[-1], fraction) for fraction in fractions.unbind()]
         begin, end = float(times[0]), float(times[-1])
-        pieces = self.pieces
+        segments = self.segments
         if step_size is not None:
             steps = max(1, math.ceil(abs(end - begin) / step_size - 1e-9))
-            kept = sorted({round(steps * k / pieces) for k in range(pieces + 1)})
-            return [*(begin + (end - begin) * k / steps for k in kept[:-1]), end]
-        return [*(begin + (end - begin) * k / pieces for k in range(pieces)), end]
+            indices = sorted({round(steps * k / segments) for k in range(segments + 1)})
+            return [*(begin + (end - begin) * k / steps for k in indices[:-1]), end]
+        return [*(begin + (end - begin) * k / segments for k in range(segments)), end]

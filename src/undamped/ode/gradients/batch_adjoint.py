@@ -23,8 +23,7 @@ from undamped._base.torch_internals import flatten_tensors, vector_jacobian_prod
 from undamped.ode.callbacks import pass_on
 from undamped.ode.dependencies import LateTensors, next_node
 from undamped.ode.field import CountedField
-from undamped.ode.gradients.gradient import Found
-from undamped.ode.gradients.recovered import refuse_drift
+from undamped.ode.gradients.gradient import Gradients
 from undamped.ode.loop.norm import ErrorNorm, largest
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.solver import Solver
@@ -33,6 +32,68 @@ from undamped.ode.state.packing import Packing
 
 if TYPE_CHECKING:
     from undamped.ode.problem import Problem
+    from undamped.ode.record import Run
+
+TOLERANCES = 100.0
+"""How many tolerances a state recovered on the way back may be off."""
+LEAST = 3e-3
+"""How far off it may be in any case, relative to the state."""
+
+
+def refuse_drift(recovered: Tensor, stored: Tensor, end: Tensor, settings: Settings) -> None:
+    """Raise an error where the state solved back in time is not the one of the forward pass.
+
+    A flow that contracts expands on the way back: errors grow, and the adjoint is that of another
+    solution.
+
+    Args:
+        recovered: The state that the adjoint solve arrived at.
+        stored: The state there in the forward pass.
+        end: The state that the adjoint solve started from.
+        settings: Tolerances of the adjoint solve.
+    """
+    if not stored.numel():
+        return
+    size = torch.maximum(_largest(stored), _largest(end))
+    size = torch.maximum(size, LEAST * size.amax())
+    tolerance = settings.rtol * size + settings.atol
+    allowed = TOLERANCES * tolerance
+    # Numbers below the tolerance do not count.
+    distance = torch.where(tolerance < size, (recovered - stored).abs(), 0.0)
+    allowed = torch.maximum(allowed, LEAST * size).clamp_min(torch.finfo(size.dtype).tiny)
+    excess = distance / allowed
+    if not excess.amax() <= 1:
+        drift = (distance / size).flatten()[excess.flatten().nan_to_num(torch.inf).argmax()].item()
+        raise SolveError(
+            f"The adjoint solve back in time is off by {100 * drift:.2g} % from the states of the "
+            "forward pass, since the field contracts: its gradient would be that of another "
+            "solution. Use gradient='checkpoint', which solves nothing back in time, or more "
+            "output times, from each of which the adjoint starts again."
+        )
+
+
+def _largest(value: Tensor) -> Tensor:
+    """Return the largest number of every sample, as a column."""
+    if value.dim() < 2:
+        return value.abs().amax()
+    return value.abs().flatten(1).amax(1).view(-1, *(1,) * (value.dim() - 1))
+
+
+def refuse_failure(run: Run) -> None:
+    """Raise an error if an adjoint solve failed."""
+    if run.failure is not None:
+        raise SolveError(
+            f"adjoint of the solve: {run.failure.message} With gradient='checkpoint' nothing has "
+            "to be solved on the way back."
+        )
+
+
+def add_gradients(totals: list[Tensor | None], gradients: Sequence[Tensor | None]) -> None:
+    """Add gradients of some tensors to their totals; None stands for zero."""
+    for index, gradient in enumerate(gradients):
+        total = totals[index]
+        if gradient is not None:
+            totals[index] = gradient if total is None else total + gradient
 
 
 class BatchAdjoint:
@@ -76,11 +137,11 @@ class BatchAdjoint:
         first = run.next_step if settings.first_step is None else settings.first_step
         if settings.step_size is not None or not solver.adaptive:
             first = None
-        made = cls(solver, problem.field, times, values, problem.tensors, settings, first)
-        made.own_norm = problem.backward is not None
-        return made
+        adjoint = cls(solver, problem.field, times, values, problem.tensors, settings, first)
+        adjoint.own_norm = problem.backward is not None
+        return adjoint
 
-    def solve(self, gradients: Tensor) -> Found:
+    def solve(self, gradients: Tensor) -> Gradients:
         """Return the gradients with respect to y0 and the tensors."""
         from undamped.ode.loop.batch import Integration
 
@@ -108,11 +169,7 @@ class BatchAdjoint:
             if run.next_step is not None:
                 # The adjoint jumps at an output, yet its speed is that of the field.
                 settings = replace(settings, first_step=run.next_step)
-            if run.failure is not None:
-                raise SolveError(
-                    f"adjoint of the solve: {run.failure.message} With gradient='checkpoint' "
-                    "nothing has to be solved on the way back."
-                )
+            refuse_failure(run)
             state, adjoint, sums = run.y.split([size, size, sum(sizes)])
             self._refuse_drift(number, state.view(shape))
             adjoint = adjoint + gradients[number - 1].reshape(-1)
@@ -124,7 +181,7 @@ class BatchAdjoint:
         return adjoint.view(shape), totals
 
     def _refuse_drift(self, number: int, recovered: Tensor) -> None:
-        """Refuse to go on where the output before `number` was not met."""
+        """Raise an error where the output before `number` was not recovered."""
         if self.settings.step_size is None and self.solver.adaptive:
             refuse_drift(recovered, self.values[number - 1], self.values[number], self.settings)
 
@@ -133,7 +190,7 @@ class BatchAdjoint:
         with field.within(self.settings.jumps.window(times[0], times[1] - times[0])):
             return field(start.new_tensor(times[0]), start)
 
-    def _norm(self, size: int, others: int) -> ErrorNorm:
+    def _norm(self, size: int, parameters: int) -> ErrorNorm:
         """Return the norm of state and adjoint; the parameters' part does not count."""
         inner = ErrorNorm.of(self.settings, self.field.packing)
         if inner.compiled:
@@ -144,12 +201,12 @@ class BatchAdjoint:
             if not isinstance(tolerance, Tensor):
                 return tolerance
             flat = tolerance.reshape(-1)
-            return torch.cat((flat, flat, flat.new_ones(others)))
+            return torch.cat((flat, flat, flat.new_ones(parameters)))
 
-        chosen = self.settings.norm
-        if chosen is not None and self.own_norm:
+        norm = self.settings.norm
+        if norm is not None and self.own_norm:
             return ErrorNorm(
-                both(inner.rtol), both(inner.atol), None, lambda r: chosen(self._members(r, size))
+                both(inner.rtol), both(inner.atol), None, lambda r: norm(self._members(r, size))
             )
 
         def function(ratio: Tensor) -> float:
@@ -163,8 +220,8 @@ class BatchAdjoint:
         shape, packing = self.values[0].shape, self.field.packing
         halves = [packing.unpack(flat[k * size : (k + 1) * size].view(shape)) for k in (0, 1)]
         members = [m for half in halves for m in ((half,) if packing.single else half)]
-        others = flat[2 * size :].split([_as_reals(x).numel() for x in self.tensors])
-        pairs = zip(others, self.tensors, strict=True)
+        sums = flat[2 * size :].split([_as_reals(x).numel() for x in self.tensors])
+        pairs = zip(sums, self.tensors, strict=True)
         return (flat.new_zeros(()), *members, *(_as_before(part, x) for part, x in pairs))
 
     def _slopes(self, t: Tensor, state: Tensor, shape: torch.Size, size: int) -> Tensor:

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from undamped._base.errors import explain
 from undamped.ode.dependencies import NeedsGraphError
 from undamped.ode.field import CountedField
 
@@ -41,9 +40,9 @@ class FieldContext:
     def of(cls, function: Callable[..., Any], y: Tensor) -> FieldContext:
         """Take down what holds now."""
         device = y.device.type
-        named = dict(function.named_parameters()) if isinstance(function, nn.Module) else {}
+        parameters = dict(function.named_parameters()) if isinstance(function, nn.Module) else {}
         precision = torch.get_autocast_dtype(device)
-        return cls(device, torch.is_autocast_enabled(device), precision, named)
+        return cls(device, torch.is_autocast_enabled(device), precision, parameters)
 
     @contextmanager
     def restored(self, field: CountedField) -> Iterator[None]:
@@ -131,13 +130,9 @@ def refuse_randomness(before: Tensor, y: Tensor, gradient: str) -> None:
     """
     if not torch.equal(before, random_state(y)):
         raise NeedsGraphError(
-            explain(
-                f"the field of a solve with gradient='{gradient}'",
-                expected="the same value whenever it is evaluated at the same place",
-                got="one that draws random numbers, as dropout does",
-                remedy="Draw them before the solve and keep them, call eval(), or choose "
-                "gradient='backprop', which differentiates what was drawn.",
-            )
+            f"The field draws random numbers, as dropout does, but gradient='{gradient}' evaluates "
+            "it again and needs the same values. Draw them before the solve and keep them, call "
+            "eval(), or choose gradient='backprop'."
         )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from undamped.ode.methods.solver import Solver
     from undamped.ode.problem import Problem
 
-Found = tuple[Tensor, list[Tensor | None]]
+Gradients = tuple[Tensor, list[Tensor | None]]
 """Gradients with respect to the start and to every tensor the field depends on."""
 MethodClass = TypeVar("MethodClass", bound="type[GradientMethod]")
 
@@ -28,13 +28,13 @@ class GradientMethod(ABC):
 
     name: ClassVar[str] = ""
     keeps_graph: ClassVar[bool] = False
-    """Autograd records the forward pass; there is no backward pass of our own."""
+    """Autograd records the forward pass; no other backward pass is needed."""
     keeps_states: ClassVar[bool] = False
-    """The states at the start of every piece are kept."""
+    """The states at the start of every segment are stored."""
     records_steps: ClassVar[bool] = False
     """Times and sizes of the steps are kept."""
     solves_back: ClassVar[bool] = False
-    """The backward pass is a solve of its own, of another equation."""
+    """The backward pass solves another equation."""
     samples_field: ClassVar[bool] = False
     """Some evaluations of the forward pass are kept, to hold the field to in the backward pass."""
 
@@ -47,7 +47,7 @@ class GradientMethod(ABC):
         return ()
 
     @abstractmethod
-    def backward(self, problem: Problem, y0: Tensor, values: Tensor, incoming: Tensor) -> Found:
+    def backward(self, problem: Problem, y0: Tensor, values: Tensor, incoming: Tensor) -> Gradients:
         """Return the gradients with respect to y0 and the tensors of the problem.
 
         Args:

@@ -16,11 +16,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from undamped._base.errors import SolveError
 from undamped.ode.callbacks import pass_on
 from undamped.ode.dependencies import next_node
 from undamped.ode.field import CountedField
-from undamped.ode.gradients.batch_adjoint import BatchAdjoint
+from undamped.ode.gradients.batch_adjoint import BatchAdjoint, add_gradients, refuse_failure
 from undamped.ode.loop.norm import ErrorNorm, largest
 from undamped.ode.methods.implicit.method import ImplicitMethod
 from undamped.ode.methods.implicit.rodas import RosenbrockStepper
@@ -60,11 +59,7 @@ class ImplicitAdjoint(BatchAdjoint):
             run.run()
             if run.next_step is not None:
                 settings = replace(settings, first_step=run.next_step)
-            if run.failure is not None:
-                raise SolveError(
-                    f"adjoint of the solve: {run.failure.message} With gradient='checkpoint' "
-                    "nothing has to be solved on the way back."
-                )
+            refuse_failure(run)
             state, adjoint = self._halves(run.y)
             self._refuse_drift(number, state)
             adjoint = adjoint + gradients[number - 1]
@@ -96,28 +91,28 @@ class ImplicitAdjoint(BatchAdjoint):
 
     def _both_slopes(self, t: Tensor, state: Tensor) -> Tensor:
         """Return the slopes of both, with a graph where one is being built."""
-        twice = torch.is_grad_enabled() and state.requires_grad
+        create_graph = torch.is_grad_enabled() and state.requires_grad
         with torch.enable_grad():
             begun = next_node()
             y, adjoint = self._halves(state)
-            if not twice:
+            if not create_graph:
                 y = y.detach().requires_grad_()
             slope = self.field(t, y)
-            if not twice:
+            if not create_graph:
                 self.late.look([slope], [y], begun)
-            found = None
+            vjp = None
             if slope.requires_grad:
-                (found,) = torch.autograd.grad(
-                    slope, [y], -adjoint, allow_unused=True, create_graph=twice
+                (vjp,) = torch.autograd.grad(
+                    slope, [y], -adjoint, allow_unused=True, create_graph=create_graph
                 )
-            found = torch.zeros_like(y) if found is None else found
-        slope = slope if twice else slope.detach()
-        return self._join(slope.to(state.dtype), found.to(state.dtype))
+            vjp = torch.zeros_like(y) if vjp is None else vjp
+        slope = slope if create_graph else slope.detach()
+        return self._join(slope.to(state.dtype), vjp.to(state.dtype))
 
     def _add_up(self, stepper: Stepper, t: float, h: float, end: float) -> None:
         """Add what a step that is about to be accepted contributes to the tensors."""
         assert isinstance(stepper, ImplicitStepper | RosenbrockStepper)
-        slopes, pulls = [], []
+        slopes, cotangents = [], []
         window = self.settings.jumps.window(t, h)
         for weight, node, state in stepper.points:
             y, adjoint = self._halves(state.detach())
@@ -125,11 +120,8 @@ class ImplicitAdjoint(BatchAdjoint):
                 slope = self.field(y.new_tensor(t + node * h), y)
             if slope.requires_grad:
                 slopes.append(slope)
-                pulls.append((-weight * h * adjoint).to(slope.dtype))
+                cotangents.append((-weight * h * adjoint).to(slope.dtype))
         if not slopes:
             return
-        found = torch.autograd.grad(slopes, self.tensors, pulls, allow_unused=True)
-        for number, part in enumerate(found):
-            known = self.totals[number]
-            if part is not None:
-                self.totals[number] = part if known is None else known + part
+        gradients = torch.autograd.grad(slopes, self.tensors, cotangents, allow_unused=True)
+        add_gradients(self.totals, gradients)

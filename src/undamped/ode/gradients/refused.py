@@ -40,10 +40,10 @@ def refuse_gradients(
     Args:
         values: Some tensors, or None.
         roots: What they depend on; a path to them has to exist for the guard to be met.
-        message: What to say to whoever differentiates them.
+        message: The message of the error.
     """
-    there = [value for value in values if value is not None]
-    if not torch.is_grad_enabled() or not there:
+    tensors = [value for value in values if value is not None]
+    if not torch.is_grad_enabled() or not tensors:
         return list(values)
-    guarded = iter(_Refused.apply(message, len(there), *there, *roots))
+    guarded = iter(_Refused.apply(message, len(tensors), *tensors, *roots))
     return [None if value is None else next(guarded) for value in values]

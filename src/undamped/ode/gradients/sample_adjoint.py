@@ -1,4 +1,4 @@
-"""The adjoint of samples that have steps of their own.
+"""The adjoint of samples that have a step size each.
 
 State and adjoint of a sample go back in time together, with steps chosen for that sample. What
 reaches the parameters is a sum over samples and so has no step size: it is added up by the
@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from undamped._base.errors import SolveError
 from undamped.ode.dependencies import LateTensors, next_node
 from undamped.ode.field import CountedField
-from undamped.ode.gradients.gradient import Found
-from undamped.ode.gradients.recovered import refuse_drift
+from undamped.ode.gradients.batch_adjoint import add_gradients, refuse_drift, refuse_failure
+from undamped.ode.gradients.gradient import Gradients
 from undamped.ode.loop.norm import ErrorNorm
 from undamped.ode.methods.combine import combine_terms
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
@@ -64,12 +63,12 @@ class SampleAdjoint:
         self.shape = values[0].shape
         self.column = (self.shape[0],) + (1,) * (len(self.shape) - 1)
         # Outputs that a failed sample did not reach are no stops: all its later times are its last.
-        lost = ~torch.isfinite(values)
-        self.lost = lost.flatten(2).any(2) if values.dim() > 2 else lost
-        last = (self.lost.logical_not().long().cumsum(0)).argmax(0)
+        unreached = ~torch.isfinite(values)
+        self.unreached = unreached.flatten(2).any(2) if values.dim() > 2 else unreached
+        last = (self.unreached.logical_not().long().cumsum(0)).argmax(0)
         sample = torch.arange(self.shape[0], device=values.device)
-        self.times = torch.where(self.lost, times[last, sample], times)
-        self.values = torch.where(self._columns(self.lost), values[last, sample], values)
+        self.times = torch.where(self.unreached, times[last, sample], times)
+        self.values = torch.where(self._columns(self.unreached), values[last, sample], values)
 
     @classmethod
     def of(cls, problem: Problem, values: Tensor) -> SampleAdjoint:
@@ -83,14 +82,14 @@ class SampleAdjoint:
             times = torch.cat((times, ends.unsqueeze(0)))
         return cls(solver, problem.field, times, values, problem.tensors, settings)
 
-    def solve(self, gradients: Tensor) -> Found:
+    def solve(self, gradients: Tensor) -> Gradients:
         """Return the gradients with respect to y0 and the tensors."""
         from undamped.ode.loop.sample import PerSampleIntegration
 
         batch = self.shape[0]
         if not self.values[0].numel():
             return gradients.sum(0), self.totals
-        gradients = gradients.masked_fill(self._columns(self.lost), 0.0)
+        gradients = gradients.masked_fill(self._columns(self.unreached), 0.0)
         adjoint = gradients[-1].reshape(batch, -1)
         width = adjoint.shape[1]
         norm = self._norm(width)
@@ -107,11 +106,7 @@ class SampleAdjoint:
                 norm=norm,
             )
             run.run()
-            if run.failure is not None:
-                raise SolveError(
-                    f"adjoint of the solve: {run.failure.message} With gradient='checkpoint' "
-                    "nothing has to be solved on the way back."
-                )
+            refuse_failure(run)
             state, before, after = run.y[:, :width], self.values[number - 1], self.values[number]
             refuse_drift(state.view(self.shape), before, after, self.settings)
             adjoint = run.y[:, width:] + gradients[number - 1].reshape(batch, -1)
@@ -148,34 +143,31 @@ class SampleAdjoint:
             leaf = y.detach().requires_grad_()
             slope = self.field(t.reshape(self.column), leaf)
             self.late.look([slope], [leaf], begun)
-        found = None
+        vjp = None
         if slope.requires_grad:
-            (found,) = torch.autograd.grad(slope, [leaf], -adjoint, allow_unused=True)
-        found = torch.zeros_like(y) if found is None else found
-        return torch.cat((slope.detach().flatten(1), found.flatten(1)), dim=1)
+            (vjp,) = torch.autograd.grad(slope, [leaf], -adjoint, allow_unused=True)
+        vjp = torch.zeros_like(y) if vjp is None else vjp
+        return torch.cat((slope.detach().flatten(1), vjp.flatten(1)), dim=1)
 
     def _add_up(
-        self, rows: Tensor, t: Tensor, h: Tensor, y: Tensor, y1: Tensor, taken: list[Tensor]
+        self, rows: Tensor, t: Tensor, h: Tensor, y: Tensor, y1: Tensor, stages: list[Tensor]
     ) -> None:
         """Add what an accepted step contributes to the gradients of the tensors."""
         tableau = self.solver.tableau
         size = h.view(-1, 1)
-        slopes, pulls = [], []
+        slopes, cotangents = [], []
         for stage, weight in tableau.weight_terms:
             state = y
             if stage:
-                state = combine_terms(y, size, tableau.row_terms[stage - 1], taken)
+                state = combine_terms(y, size, tableau.row_terms[stage - 1], stages)
             value, adjoint = self._halves(state)
             time = (t + tableau.nodes[stage] * h).view(self.column).to(value.dtype)
             with torch.enable_grad():
                 slope = self.field(time, value.detach())
             if slope.requires_grad:
                 slopes.append(slope)
-                pulls.append(-weight * h.view(self.column).to(value.dtype) * adjoint)
+                cotangents.append(-weight * h.view(self.column).to(value.dtype) * adjoint)
         if not slopes:
             return
-        found = torch.autograd.grad(slopes, self.tensors, pulls, allow_unused=True)
-        for number, part in enumerate(found):
-            known = self.totals[number]
-            if part is not None:
-                self.totals[number] = part if known is None else known + part
+        gradients = torch.autograd.grad(slopes, self.tensors, cotangents, allow_unused=True)
+        add_gradients(self.totals, gradients)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.torch_internals import forward_mode_open, inside_functional_transform
 from undamped.ode.dependencies import NeedsGraphError
 from undamped.ode.methods.solver import Solver
@@ -31,17 +31,14 @@ def refuse_implicit(solver: Solver) -> None:
     """Refuse a method whose steps solve equations inside a transform."""
     if solver.implicit and not solver.switches:
         raise OptionError(
-            explain(
-                f"'{solver.name}' inside a transform of torch.func or forward differentiation",
-                expected="an explicit method",
-                got="one that solves equations, which these cannot see through",
-                remedy="Differentiate with torch.autograd.grad, or choose 'dopri5' or 'rk4'.",
-            )
+            f"'{solver.name}' solves equations and does not work inside a transform of torch.func "
+            "or forward-mode differentiation. Differentiate with torch.autograd.grad, or choose an "
+            "explicit method such as 'dopri5' or 'rk4'."
         )
 
 
 def refuse_vmap(value: Tensor, solver: Solver) -> None:
-    """Refuse step control where errors are not numbers that can be looked at.
+    """Refuse step control where the values of errors cannot be read.
 
     Args:
         value: The start, or the field there.
@@ -51,23 +48,15 @@ def refuse_vmap(value: Tensor, solver: Solver) -> None:
         value.detach().sum().item()
     except RuntimeError:
         raise OptionError(
-            explain(
-                f"solve with '{solver.name}' inside torch.func.vmap",
-                expected="fixed steps, since each of many solves would choose its own",
-                got="a method that chooses its steps",
-                remedy="Set options={'step_size': …}, or solve the batch at once with "
-                "steps='sample'.",
-            )
+            f"'{solver.name}' cannot choose its steps inside torch.func.vmap, where each of many "
+            f"solves would need its own. Set options={{'step_size': …}}, or solve the batch at "
+            "once with steps='sample'."
         ) from None
 
 
 def needs_graph(gradient: str) -> NeedsGraphError:
     """Return the error for a gradient that hides the steps of a solve."""
     return NeedsGraphError(
-        explain(
-            f"gradient='{gradient}' inside a transform of torch.func or forward differentiation",
-            expected="gradient='backprop', which shows them every step",
-            got=f"'{gradient}', which evaluates the field again",
-            remedy="Choose gradient='backprop'.",
-        )
+        f"gradient='{gradient}' does not work inside a transform of torch.func or forward-mode "
+        "differentiation, since it evaluates the field again. Choose gradient='backprop'."
     )

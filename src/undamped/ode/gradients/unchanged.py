@@ -13,14 +13,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped.ode.field import CountedField, all_finite
 from undamped.ode.methods.solver import SolverState
 
 ROUNDING = 32.0
-"""How many roundings a repeated step may be away from the first, before it is looked at."""
+"""How many roundings a repeated step may differ from the first, before it is checked exactly."""
 LOOKED_AT = 3
-"""How many of the pieces that are farthest away are repeated exactly."""
+"""How many of the segments that are farthest away are repeated exactly."""
 UNDONE = 1e-2
 """How far from the start, relative to the state, undone steps may lead."""
 
@@ -33,14 +33,11 @@ def changed(gradient: str, where: str) -> OptionError:
         where: When in the solve it was noticed.
     """
     return OptionError(
-        explain(
-            f"the field of a solve with gradient='{gradient}'",
-            expected="the values it had in the forward pass, when it is evaluated again",
-            got=f"other ones {where}: something it reads has changed since, such as a loop "
-            "variable, an attribute or a buffer filled in place",
-            remedy="Bind what it reads when the field is made (lambda t, y, x=x: …), make it part "
-            "of the state, or choose gradient='backprop', which evaluates nothing again.",
-        )
+        f"With gradient='{gradient}' the field no longer has the values it had in the forward pass "
+        f"{where}: something it reads has changed since, such as a loop variable, an attribute or "
+        "a buffer filled in place. Bind what it reads when the field is made (lambda t, y, x=x: "
+        "…), make it part of the state, or choose gradient='backprop', which evaluates nothing "
+        "again."
     )
 
 
@@ -53,11 +50,11 @@ def _largest(value: Tensor) -> Tensor:
     return torch.linalg.vector_norm(_rows(value), torch.inf, 1)
 
 
-class PieceComparison:
-    """Compares the ends of repeated pieces with the states that were kept there.
+class SegmentComparison:
+    """Compares the ends of repeated segments with the states that were kept there.
 
-    One number a piece, and nothing is read before all pieces are done: reading waits for the
-    device. Rounding is another where sums are compiled or not, and a field may magnify it: pieces
+    One number a segment, and nothing is read before all segments are done: reading waits for the
+    device. Rounding is another where sums are compiled or not, and a field may magnify it: segments
     that are far away are repeated in the way of the forward pass, bit for bit.
 
     Args:
@@ -67,42 +64,42 @@ class PieceComparison:
 
     def __init__(self, gradient: str, allowed: float) -> None:
         self.gradient, self.allowed = gradient, allowed
-        self._apart: list[Tensor] = []
+        self._distances: list[Tensor] = []
         self._sizes: list[Tensor] | None = None
 
-    def add(self, before: SolverState, reached: SolverState, kept: SolverState) -> None:
-        """Compare a piece, which came before the one compared last.
+    def add(self, before: SolverState, reached: SolverState, stored: SolverState) -> None:
+        """Compare a segment, which came before the one compared last.
 
         Args:
             before: The state it began with.
             reached: What it reached.
-            kept: What it reached in the forward pass.
+            stored: What it reached in the forward pass.
         """
-        if not kept[0].numel():
+        if not stored[0].numel():
             return
-        sizes = self._sizes or [_largest(part) for part in kept]
+        sizes = self._sizes or [_largest(part) for part in stored]
         self._sizes = [_largest(part) for part in before]
-        for new, old, end, begin in zip(reached, kept, sizes, self._sizes, strict=True):
+        for new, old, end, begin in zip(reached, stored, sizes, self._sizes, strict=True):
             scale = torch.maximum(end, begin).clamp_min_(torch.finfo(old.dtype).tiny)
-            self._apart.append((_largest(new - old) / scale).amax())
+            self._distances.append((_largest(new - old) / scale).amax())
 
-    def refuse(self, again: Callable[[int], tuple[SolverState, SolverState, str]]) -> None:
-        """Raise an error if a piece does not end where it did.
+    def refuse(self, repeat: Callable[[int], tuple[SolverState, SolverState, str]]) -> None:
+        """Raise an error if a segment does not end where it did.
 
         Args:
-            again: From the number of a piece, in the order they were compared, to what it reaches
-                when repeated exactly, what it reached, and where that is in words.
+            repeat: From the number of a segment, in the order they were compared, to what it
+                reaches when repeated exactly, what it reached, and where that is in words.
         """
-        if not self._apart:
+        if not self._distances:
             return
-        apart = torch.stack(self._apart).nan_to_num(nan=torch.inf)
-        if float(apart.max()) <= self.allowed:
+        distances = torch.stack(self._distances).nan_to_num(nan=torch.inf)
+        if float(distances.max()) <= self.allowed:
             return
         parts = len(self._sizes or [0])
-        worst = apart.view(-1, parts).amax(1)
+        worst = distances.view(-1, parts).amax(1)
         for number in worst.topk(min(LOOKED_AT, len(worst))).indices.tolist():
-            reached, kept, where = again(number)
-            for new, old in zip(reached, kept, strict=True):
+            reached, end, where = repeat(number)
+            for new, old in zip(reached, end, strict=True):
                 scale = _largest(old).clamp_min_(torch.finfo(old.dtype).tiny)
                 distance = float((_largest(new - old) / scale).amax())
                 if not distance <= self.allowed:
@@ -120,17 +117,17 @@ class FieldSamples:
 
     def __init__(self) -> None:
         self._calls: list[tuple[Tensor, Tensor, Tensor]] = []
-        self._stride, self._seen = 1, 0
+        self._stride, self._count = 1, 0
 
     def offer(self, t: Tensor, y: Tensor, value: Tensor) -> None:
         """Take an evaluation into account."""
-        if self._seen % self._stride == 0:
+        if self._count % self._stride == 0:
             # A copy: the value may be a buffer of the field's own, which changes with it.
             self._calls.append((t, y.detach(), value.detach().clone()))
             if len(self._calls) > self.MOST:
                 del self._calls[1::2]
                 self._stride *= 2
-        self._seen += 1
+        self._count += 1
 
     @torch.no_grad()
     def refuse(self, field: CountedField, gradient: str, eps: float) -> None:
@@ -143,15 +140,15 @@ class FieldSamples:
         """
         # An attempt that was refused may have met what is not finite.
         calls = [call for call in self._calls if call[2].numel() and all_finite(call[2])]
-        found: list[Tensor] = []
+        distances: list[Tensor] = []
         for t, y, value in calls:
             scale = _largest(value).clamp_min_(torch.finfo(value.dtype).tiny)
-            found.append((_largest(field(t, y) - value) / scale).amax())
-        if not found:
+            distances.append((_largest(field(t, y) - value) / scale).amax())
+        if not distances:
             return
-        apart = torch.stack(found).nan_to_num(nan=torch.inf)
-        if float(apart.max()) > ROUNDING * eps:
-            time = calls[int(apart.argmax())][0].detach().double().mean()
+        largest = torch.stack(distances).nan_to_num(nan=torch.inf)
+        if float(largest.max()) > ROUNDING * eps:
+            time = calls[int(largest.argmax())][0].detach().double().mean()
             raise changed(gradient, f"near t = {float(time):.6g}")
 
 
@@ -169,11 +166,8 @@ def undone(y0: Tensor, reached: Tensor, final: Tensor) -> None:
     distance = float((_largest(reached - y0) / scale).amax())
     if not distance <= UNDONE:
         raise OptionError(
-            explain(
-                "gradient='reversible'",
-                expected="steps that lead back to the start when they are undone",
-                got=f"a start that is off by {100 * distance:.2g} %",
-                remedy="Undoing steps magnifies rounding: take float64, fewer or smaller steps, "
-                "or gradient='checkpoint'. So does a field that reads what has changed since.",
-            )
+            "Undoing the steps with gradient='reversible' did not lead back to the start, which is "
+            f"off by {100 * distance:.2g} %. Undoing steps magnifies rounding: use float64, fewer "
+            "or smaller steps, or gradient='checkpoint'. A field that reads what has changed since "
+            "has the same effect."
         )

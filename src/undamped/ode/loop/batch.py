@@ -1,4 +1,4 @@
-"""Integration with one step size for the whole state: the loop every solve goes through."""
+"""Integration with one step size for the whole state: the loop of most solves."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from undamped.ode.callbacks import NAMES, Callbacks
-from undamped.ode.failure import explain_failure, worst_sample
+from undamped.ode.failure import Stop, explain_failure, worst_sample
 from undamped.ode.field import CountedField, all_finite
+from undamped.ode.loop.clocks import RECENT
 from undamped.ode.loop.control import first_step
 from undamped.ode.loop.events import EPS, EventFunction, locate, with_event_gradient
 from undamped.ode.loop.norm import ErrorNorm
 from undamped.ode.loop.route import Route
-from undamped.ode.loop.run import EventResult, Run
 from undamped.ode.loop.stability import StabilityControl
 from undamped.ode.loop.tangent import TangentControl
 from undamped.ode.methods.solver import Solver, Stepper
-from undamped.ode.record import Failure, Statistics, Status, Step, Trace
+from undamped.ode.record import EventResult, Failure, Run, Statistics, Status, Step, Trace
 from undamped.ode.settings import Settings
 
 # Looking at stiffness costs two norms, so only every so many accepted steps.
@@ -30,8 +30,6 @@ STIFFNESS_EVERY = 16
 LOOKS = (0.25, 0.5, 0.75)
 # Part of what is left of a step after an event in which no other is looked for.
 JUST_PASSED = 1e-6
-# Accepted steps over which their size is averaged, about.
-RECENT = 8
 
 
 class Integration(Run):
@@ -83,7 +81,7 @@ class Integration(Run):
         self.values: list[Tensor] = [y0]
         self.value_times = [self.t]
         """When the values are: output times, and events in between."""
-        self.passed: list[int] = []
+        self.event_indices: list[int] = []
         """Which of the values are at events."""
         self.trace = Trace()
         self.statistics = Statistics()
@@ -91,15 +89,15 @@ class Integration(Run):
         self.event_time: float | None = None
         self.adaptive = settings.step_size is None and solver.adaptive
         if self.callbacks.any and not self.adaptive:
-            self.callbacks.warn_unheard(NAMES[2:], f"'{solver.name}' with fixed steps")
+            self.callbacks.warn_unused(NAMES[2:], f"'{solver.name}' with fixed steps")
         self.proposed = y0
         self.next_step: float | None = None
-        """The step size an adaptive solve would have gone on with."""
+        """The next step size of an adaptive solve."""
         self.pace: float | None = None
         """Mean size of the last accepted steps."""
-        self.refused: float | None = None
-        """Size of the last attempt, where it was refused for what is not finite."""
-        self.whole = 0, self.stepper.state
+        self.rejected: float | None = None
+        """Size of the last attempt, where it was rejected for a value that is not finite."""
+        self.last_output = 0, self.stepper.state
         """Recorded steps up to the last output, and the state there."""
 
     @property
@@ -108,25 +106,25 @@ class Integration(Run):
         return self.stepper.state[0]
 
     def run(self) -> None:
-        """Go to the end, or to where it cannot go on."""
+        """Integrate to the end, or until a failure."""
         for _ in self.advance():
             pass
 
     def advance(self) -> Iterator[float]:
-        """Go on by one accepted step at a time, yielding its size."""
+        """Advance by one accepted step at a time, yielding its size."""
         steps = self._adaptive_steps() if self.adaptive else self._fixed_steps()
         for h in steps:
             self.statistics.evaluations = self.field.count - self.started
             if self.record and self.trace.steps[len(self.trace.steps) - 1].outputs:
-                self.whole = len(self.trace.steps), self.stepper.state
+                self.last_output = len(self.trace.steps), self.stepper.state
             yield h
         self.statistics.evaluations = self.field.count - self.started
         self.trace.final = self.stepper.state
         if self.failure is not None and self.record:
             # No output depends on what came last, and no gradient should meet it: zero times
             # infinity is not zero.
-            count, state = self.whole
-            self.trace.cut(count, self.settings.piece, state)
+            count, state = self.last_output
+            self.trace.cut(count, self.settings.checkpoint_steps, state)
 
     def statuses(self) -> tuple[Status, ...]:
         """Return how it ended."""
@@ -139,32 +137,32 @@ class Integration(Run):
         if self.event is None or (self.event.terminal and self.event_time is None):
             return EventResult(values)
         start = values.new_tensor(self.times[0]), values[0]
-        found = []
-        for place in self.passed:
-            time = values.new_tensor(self.value_times[place], dtype=torch.float64)
-            found.append(
-                with_event_gradient(self.event, self.field, time, values[place], start, exact=exact)
+        events = []
+        for index in self.event_indices:
+            time = values.new_tensor(self.value_times[index], dtype=torch.float64)
+            events.append(
+                with_event_gradient(self.event, self.field, time, values[index], start, exact=exact)
             )
-        outputs = [k for k in range(len(values)) if k not in self.passed]
+        outputs = [k for k in range(len(values)) if k not in self.event_indices]
         if self.event.terminal:
-            (time, state), last = found[0], len(outputs)
+            (time, state), last = events[0], len(outputs)
             # An output at the event's own time is the state there.
             if last < len(self.times) and self.route.coincide(
                 self.times[last], self.value_times[-1]
             ):
-                outputs.append(self.passed[0])
+                outputs.append(self.event_indices[0])
             return EventResult(values[outputs], time, state)
-        times = [time for time, _ in found] or [values.new_empty(0)]
-        states = [state for _, state in found]
+        times = [time for time, _ in events] or [values.new_empty(0)]
+        states = [state for _, state in events]
         return EventResult(
             values[outputs],
-            torch.stack(times) if found else times[0],
-            torch.stack(states) if found else values[:0],
+            torch.stack(times) if events else times[0],
+            torch.stack(states) if events else values[:0],
         )
 
     def _fixed_steps(self) -> Iterator[float]:
         size = None if self.settings.grid else self.settings.step_size
-        # Elsewhere a look at every step would wait for the device.
+        # On other devices, reading a value at every step would wait for the device.
         every = self.y.device.type == "cpu"
         for begin, target, output in self.route.intervals():
             span = target - begin
@@ -209,6 +207,8 @@ class Integration(Run):
         norm = self._norm or ErrorNorm.of(settings, self.field.packing)
         memory = stepper.memory(settings.control, norm)
         h, route = self._first_step(self.solver.error_order, norm), self.route
+        # Few Python calls per step: without callbacks and jumps the stepper is called directly.
+        plain = not self.callbacks.any and not self._has_jumps
         index, attempts = 1, 0
         tangent, stability = None, StabilityControl(self.field)
         if self.differentiated and self.y.numel():
@@ -230,7 +230,7 @@ class Integration(Run):
                 self._fail(Status.STEP_TOO_SMALL, signed, None)
                 return
             attempts += 1
-            self.proposed = self._attempt(signed)
+            self.proposed = stepper.attempt(self.t, signed) if plain else self._attempt(signed)
             ratio = stepper.error_norm(norm)
             if tangent is not None and not tangent.pause and ratio <= 1:
                 ratio = self._with_tangent(tangent, ratio, signed)
@@ -252,7 +252,7 @@ class Integration(Run):
                 bound = min(bound, stability.largest_step(stepper, self.t, signed, self.jumps))
             self._take(signed, after, outputs)
             proposed = size * memory.next_factor(ratio, True)
-            # A step cut short to land somewhere says little about the size to go on with.
+            # A step cut short to land somewhere says little about the size of the next one.
             proposed = max(h, proposed) if landing and h > size else proposed
             h = self.next_step = max(settings.min_step, min(bound, proposed))
             yield signed
@@ -269,15 +269,15 @@ class Integration(Run):
     def _reject(self, h: float, ratio: float) -> None:
         """Take down an attempt that was not good enough."""
         self.statistics.rejected += 1
-        self.refused = h if math.isnan(ratio) else None
+        self.rejected = h if math.isnan(ratio) else None
         if self.callbacks.any:
             self.callbacks.rejected(self.t, self.y, h)
 
     def _note_pace(self, size: float) -> None:
         """Take down the size of a step about to be accepted, and now and then how stiff it is."""
-        self.refused = None
-        known = size if self.pace is None else self.pace
-        self.pace = known + (size - known) / RECENT
+        self.rejected = None
+        pace = size if self.pace is None else self.pace
+        self.pace = pace + (size - pace) / RECENT
         if self.statistics.accepted % STIFFNESS_EVERY == 0:
             self._look_at_stiffness(size)
 
@@ -312,14 +312,16 @@ class Integration(Run):
 
     def _take(self, h: float, after: float, outputs: tuple[tuple[int, float | None], ...]) -> None:
         """Accept the attempted step, collecting the outputs inside it."""
-        found = None if self.event is None else self._find_event(h)
-        if found is not None:
-            self._meet_event(found, after, outputs)
+        event_size = None if self.event is None else self._find_event(h)
+        if event_size is not None:
+            self._meet_event(event_size, after, outputs)
             return
         times, inside = [], []
         if outputs:
             times = [self.times[index] for index, _ in outputs]
-            outputs = tuple((index + len(self.passed), fraction) for index, fraction in outputs)
+            outputs = tuple(
+                (index + len(self.event_indices), fraction) for index, fraction in outputs
+            )
         if self.watch is not None:
             self.watch(self.stepper, self.t, h, after)
         if outputs:
@@ -367,7 +369,7 @@ class Integration(Run):
             return None
         low, high = after * size, size
         if len(crossings) > 1 or not event.crossed(begin, end):
-            # The first of several, between two places that were looked at.
+            # The first of several, between two fractions at which the event was evaluated.
             first = crossings[0]
             if first:
                 low = LOOKS[first - 1] * size
@@ -384,10 +386,10 @@ class Integration(Run):
         """Return g at a part of the attempted step, roughly where there is no polynomial in it."""
         assert self.event is not None
         if self.solver.dense:
-            place = self.stepper.inside(h, part)
+            state = self.stepper.inside(h, part)
         else:
-            place = torch.lerp(self.y, self.proposed, part)
-        return self.event(self.t + part * h, place).reshape(1)
+            state = torch.lerp(self.y, self.proposed, part)
+        return self.event(self.t + part * h, state).reshape(1)
 
     def _count(self, h: float) -> None:
         statistics = self.statistics
@@ -396,14 +398,14 @@ class Integration(Run):
             statistics.smallest_step = abs(h)
 
     def _record(self, step: Step) -> None:
-        if self.keep and len(self.trace.steps) % self.settings.piece == 0:
+        if self.keep and len(self.trace.steps) % self.settings.checkpoint_steps == 0:
             self.trace.checkpoints.append(self.stepper.state)
         self.trace.steps.append(step)
 
     def _meet_event(
         self, h: float, after: float, outputs: tuple[tuple[int, float | None], ...]
     ) -> None:
-        """Step to the event instead, landing at outputs on the way; go on if it ends nothing."""
+        """Step to the event, landing at outputs on the way; continue if it is not terminal."""
         assert self.event is not None
         when = self.t + h
         times = [self.times[index] for index, _ in outputs]
@@ -413,7 +415,7 @@ class Integration(Run):
         for time in before:
             self._land(time)
         self._land(when)
-        self.passed.append(len(self.values) - 1)
+        self.event_indices.append(len(self.values) - 1)
         if self.event.terminal:
             self.event_time = when
             return
@@ -450,29 +452,25 @@ class Integration(Run):
     def _look_at_stiffness(self, size: float) -> None:
         rate = self.stepper.fastest_rate()
         if rate is not None and math.isfinite(rate):
-            known = self.statistics.stiffness
-            estimate = size * rate
-            self.statistics.stiffness = estimate if known != known else max(known, estimate)
+            self.statistics.note_stiffness(size * rate)
 
     def _fail(self, status: Status, h: float, ratio: Tensor | None) -> None:
-        counted = self.field.count
+        count, y = self.field.count, self.y.detach()
         if ratio is None:
-            slope_time = torch.full((), self.t, dtype=self.y.dtype, device=self.y.device)
+            time = torch.full((), self.t, dtype=y.dtype, device=y.device)
             with torch.no_grad():
-                ratio = self.field(slope_time, self.y.detach())
-        self.failure = explain_failure(
+                ratio = self.field(time, y)
+        stop = Stop(
             status,
-            field=self.field,
             t=self.t,
             h=h,
             end=self.route.end,
-            y=self.y.detach(),
+            y=y,
             y0=self.y0.detach(),
-            sample=worst_sample(ratio.detach(), self.field.packing.batched),
-            solver=self.solver,
-            settings=self.settings,
             steps=self.statistics.accepted,
             pace=abs(h) if self.pace is None else self.pace,
-            refused=self.refused,
+            sample=worst_sample(ratio.detach(), self.field.packing.batched),
+            rejected=self.rejected,
         )
-        self.field.count = counted
+        self.failure = explain_failure(stop, self.field, self.solver, self.settings)
+        self.field.count = count

@@ -1,6 +1,7 @@
 """Step control: how the next step size follows from the error of an attempt.
 
-Every formula is written once, for one step size or for one of every sample.
+Every formula is written once, for one step size or for one per sample; `choose`, `clip`, `larger`
+and `finite` cover what floats and tensors do not share.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped.ode.loop.numbers import Number, choose, clip, finite, larger
 from undamped.ode.methods.combine import Terms, terms_of
+from undamped.ode.methods.solver import Number
 
-ALONE, DIFFERENCE = terms_of((1.0,)), terms_of((1.0, -1.0))
+SINGLE, DIFFERENCE = terms_of((1.0,)), terms_of((1.0, -1.0))
 SMALLEST_ERROR = 1e-10
 """No error counts as smaller than this, in units of the tolerance."""
 
@@ -87,19 +88,19 @@ class ControlMemory:
             * self.before ** ((p + 2 * d) / k)
             * self.earlier ** (-d / k)
         )
-        again = control.safety * counted ** (-1 / k)
+        retry = control.safety * counted ** (-1 / k)
         if not lanes:
             self.rejected, rejected = not accepted, self.rejected
             if not accepted:
-                return min(max(control.shrink, again), 0.9) if finite(error) else control.shrink
+                return min(max(control.shrink, retry), 0.9) if finite(error) else control.shrink
             self.earlier, self.before = self.before, counted
             return min(max(control.shrink, onward), 1.0 if rejected else control.grow)
         onward = clip(onward, control.shrink, choose(self.rejected, 1.0, control.grow))
-        again = choose(finite(error), clip(again, control.shrink, 0.9), control.shrink)
+        retry = choose(finite(error), clip(retry, control.shrink, 0.9), control.shrink)
         self.earlier = choose(accepted, self.before, self.earlier)
         self.before = choose(accepted, counted, self.before)
         self.rejected = ~accepted
-        return choose(accepted, onward, again)
+        return choose(accepted, onward, retry)
 
     def of(self, rows: Tensor) -> ControlMemory:
         """Return the memory of some samples."""
@@ -131,15 +132,44 @@ def first_step(
         measure: Returns the size of Σ a_j part_j in units of the tolerance at y.
         ahead: Returns f after an Euler step of a size.
     """
-    d0, d1 = measure(ALONE, [y]), measure(ALONE, [slope])
+    d0, d1 = measure(SINGLE, [y]), measure(SINGLE, [slope])
     usual = (d0 >= 1e-5) & (d1 >= 1e-5) & (d1 < math.inf)
     h0 = choose(usual, 0.01 * d0 / choose(usual, d1, 1.0), 1e-6)
     d2 = measure(DIFFERENCE, [ahead(h0), slope]) / h0
     largest = larger(d1, d2)
-    still = largest <= 1e-15
+    resting = largest <= 1e-15
     h1 = choose(
-        still,
+        resting,
         larger(h0 * 1e-3, 1e-6),
-        (0.01 / choose(still, 1.0, largest)) ** (1 / (order + 1)),
+        (0.01 / choose(resting, 1.0, largest)) ** (1 / (order + 1)),
     )
     return choose(finite(d2), choose(h1 < 100 * h0, h1, 100 * h0), h0)
+
+
+def choose(condition: Any, yes: Any, no: Any) -> Any:
+    """Return `yes` where the condition holds, else `no`."""
+    if not isinstance(condition, Tensor):
+        return yes if condition else no
+    like = next((x for x in (yes, no) if isinstance(x, Tensor)), None)
+    if like is None:
+        yes = torch.full(condition.shape, yes, dtype=torch.float64, device=condition.device)
+    elif not isinstance(yes, Tensor):
+        yes = torch.full_like(like, yes)
+    return torch.where(condition, yes, no)
+
+
+def clip(value: Any, low: float, high: Any) -> Any:
+    """Return the value within limits, the lower one for what is no number."""
+    if not isinstance(value, Tensor):
+        return high if value > high else (value if value > low else low)
+    return choose(value > high, high, choose(value > low, value, low))
+
+
+def larger(value: Any, other: Any) -> Any:
+    """Return the larger of two numbers, NaN if one is."""
+    return choose(value >= other, value, choose(value < other, other, math.nan))
+
+
+def finite(value: Any) -> Any:
+    """Whether a number is finite."""
+    return torch.isfinite(value) if isinstance(value, Tensor) else math.isfinite(value)

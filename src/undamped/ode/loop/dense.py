@@ -9,17 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.errors import OptionError, ShapeError
 from undamped.ode.field import CountedField
 from undamped.ode.gradients.refused import refuse_gradients
+from undamped.ode.methods.combine import combine
+from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.solver import Solver, SolverState, Stepper
-from undamped.ode.state.time_gradients import drift
+from undamped.ode.state.times import drift
 
-_VALUES_ONLY = explain(
-    "the gradient of a dense solution",
-    expected="gradient='backprop' and one step size for the batch",
-    got="values that were kept without a graph",
-    remedy="Choose these, or ask for the value among the output times.",
+_VALUES_ONLY = (
+    "The gradient of a dense solution needs gradient='backprop' and one step size for the batch. "
+    "Choose these, or request the value among the output times."
 )
 
 
@@ -67,12 +67,12 @@ class DenseOutput(Guarded):
         if self.solver.dense:
             # The value at five fractions determines a polynomial of degree four exactly.
             nodes = [stepper.inside(h, k / 4) for k in range(1, 5)]
-            stages = self._kept(torch.stack([stepper.state[0], *nodes]))
+            stages = self._stored(torch.stack([stepper.state[0], *nodes]))
         self._keys.append(t if h > 0 else -t)
-        self._steps.append((t, h, tuple(self._kept(part) for part in stepper.state), stages))
+        self._steps.append((t, h, tuple(self._stored(part) for part in stepper.state), stages))
         self.reached = end
 
-    def _kept(self, value: Tensor) -> Tensor:
+    def _stored(self, value: Tensor) -> Tensor:
         return value if self.graph else value.detach()
 
     def __call__(self, t: float | Sequence[float] | Tensor) -> Any:
@@ -80,12 +80,7 @@ class DenseOutput(Guarded):
         times = torch.as_tensor(t, dtype=torch.float64).detach()
         if times.dim() > 1:
             raise ShapeError(
-                explain(
-                    "times",
-                    expected="one, or a list of them",
-                    got=f"shape {tuple(times.shape)}",
-                    remedy="Flatten them.",
-                )
+                f"times must be a number or a list of numbers, got shape {tuple(times.shape)}."
             )
         with torch.set_grad_enabled(self.graph and torch.is_grad_enabled()):
             values = [self._at(time) for time in times.reshape(-1).tolist()]
@@ -100,10 +95,10 @@ class DenseOutput(Guarded):
         if not (isinstance(t, Tensor) and t.requires_grad and torch.is_grad_enabled()):
             return values
         by = (t - t.detach()).reshape(-1).to(self.y0)
-        place = times.reshape(-1).to(self.y0)
+        moments = times.reshape(-1).to(self.y0)
         return [
             drift(self.field, time, value, ahead, exact=True)
-            for time, value, ahead in zip(place, values, by, strict=True)
+            for time, value, ahead in zip(moments, values, by, strict=True)
         ]
 
     def _at(self, t: float) -> Tensor:
@@ -111,12 +106,8 @@ class DenseOutput(Guarded):
         slack = 1e-12 * max(abs(low), abs(high))
         if not low - slack <= t <= high + slack:
             raise OptionError(
-                explain(
-                    "time",
-                    expected=f"from {low:.6g} to {high:.6g}, where the equation was solved",
-                    got=f"{t:.6g}",
-                    remedy="Solve further to look further.",
-                )
+                f"The equation was solved from {low:.6g} to {high:.6g}, got the time {t:.6g}. "
+                "Solve further to evaluate it there."
             )
         t = min(max(t, low), high)
         if t == self.start:
@@ -146,3 +137,107 @@ def quartic_weights(fraction: Tensor) -> list[Tensor]:
                 weight = weight * (fraction - other) / (node - other)
         weights.append(weight)
     return weights
+
+
+class SampleDenseOutput(Guarded):
+    """Call it with a time, or with one for every sample, to get the states there.
+
+    Values only: to differentiate one, ask for it among the output times.
+
+    Args:
+        solver: The method.
+        field: The field.
+        y0: Start values, (batch, …).
+        times: First and last time of every sample, (2, batch).
+    """
+
+    def __init__(self, solver: RungeKutta, field: CountedField, y0: Tensor, times: Tensor) -> None:
+        self.solver, self.field, self.y0, self.times = solver, field, y0.detach(), times
+        self.direction = torch.sign(times[1] - times[0])
+        self.reached = times[0].clone()
+        self._starts: list[Tensor] = []  # (batch,) each
+        self._sizes: list[Tensor] = []  # (batch,), zero for those who did not step
+        self._values: list[Tensor] = []  # (5, batch, …) at the fourths of the step, or (1, …)
+
+    def watch(
+        self, rows: Tensor, t: Tensor, h: Tensor, y: Tensor, y1: Tensor, stages: list[Tensor]
+    ) -> None:
+        """Remember a step: of these rows, from t (rows,), by h (rows,), zero where refused."""
+        y, stages = y.detach(), [part.detach() for part in stages]
+        nodes = [y]
+        if self.solver.dense:
+            column = h.view(len(rows), *(1,) * (y.dim() - 1))
+            weights = [self.solver.tableau.inside_weights(k / 4) for k in range(1, 4)]
+            nodes += [combine(y, column, row, stages) for row in weights] + [y1.detach()]
+        full = self.y0.new_zeros(len(nodes), *self.y0.shape)
+        full[:, rows] = torch.stack(nodes)
+        starts, sizes = torch.zeros_like(self.reached), torch.zeros_like(self.reached)
+        starts[rows], sizes[rows] = t, h
+        self._starts.append(starts)
+        self._sizes.append(sizes)
+        self._values.append(full)
+        self.reached = torch.where(sizes != 0, starts + sizes, self.reached)
+
+    def __call__(self, t: float | Sequence[float] | Tensor) -> Any:
+        """Return the states at time t, one for all samples or (batch,), or at (times, batch)."""
+        with torch.no_grad():
+            values = self._look_up(t)
+        return self.field.packing.unpack(self._guard(values, t))
+
+    def _look_up(self, t: float | Sequence[float] | Tensor) -> Tensor:
+        times = torch.as_tensor(t, dtype=self.reached.dtype, device=self.reached.device).detach()
+        batch = len(self.reached)
+        if times.dim() > 2 or (times.dim() and times.shape[-1] not in (1, batch)):
+            raise ShapeError(
+                f"times must be one number, one for each of the {batch} samples, or rows of these, "
+                f"got shape {tuple(times.shape)}. Give times that are the same for all samples as "
+                "a column, t.unsqueeze(1)."
+            )
+        if times.dim() < 2:
+            return self._at(times.expand(batch))
+        values = [self._at(row) for row in times.expand(-1, batch)]
+        return torch.stack(values) if values else self.y0.new_empty(0, *self.y0.shape)
+
+    def _at(self, times: Tensor) -> Tensor:
+        # Ends that were not reached exactly, for rounding, still count.
+        slack = 1e-12 * (1 + self.reached.abs())
+        before = (times - self.times[0]) * self.direction < -slack
+        after = (self.reached - times) * self.direction < -slack
+        elsewhere = (self.direction == 0) & ((times - self.times[0]).abs() > slack)
+        outside = before | after | elsewhere
+        if bool(outside.any()):
+            sample = int(outside.nonzero()[0])
+            low, high = sorted((float(self.times[0, sample]), float(self.reached[sample])))
+            raise OptionError(
+                f"The equation of sample {sample} was solved from {low:.6g} to {high:.6g}, got the "
+                f"time {float(times[sample]):.6g}. Solve further to evaluate it there."
+            )
+        result = self.y0.clone()
+        if not self._starts:
+            return result
+        starts, sizes = torch.stack(self._starts), torch.stack(self._sizes)
+        number = torch.arange(1, len(starts) + 1, device=starts.device).unsqueeze(1)
+        reached = (sizes != 0) & ((times - starts) * self.direction >= 0)
+        last = (reached * number).amax(0) - 1  # −1: no step begins before this time
+        for step in last.unique().tolist():
+            if step >= 0:
+                rows = (last == step).nonzero().squeeze(1)
+                ahead = (times - starts[step])[rows]
+                result[rows] = self._inside(step, rows, ahead, sizes[step][rows])
+        return result
+
+    def _inside(self, step: int, rows: Tensor, ahead: Tensor, size: Tensor) -> Tensor:
+        values = self._values[step]
+        column = (-1,) + (1,) * (values.dim() - 2)
+        if len(values) > 1:
+            weights = quartic_weights(ahead / size)
+            parts = zip(weights, values[:, rows], strict=True)
+            return sum(
+                (w.to(v.dtype).view(column) * v for w, v in parts),
+                torch.zeros_like(values[0, rows]),
+            )
+        # No polynomial: a step of the method, for all samples, so that the field sees its batch.
+        h = torch.zeros_like(self.reached)
+        h[rows] = ahead
+        start = self._starts[step].view(column)
+        return self.solver.stages(self.field, start, h.view(column), values[0])[0][rows]

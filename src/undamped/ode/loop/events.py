@@ -14,11 +14,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.errors import OptionError, ShapeError, shortened
 from undamped._base.options import convert
 from undamped.ode.field import CountedField
 from undamped.ode.state.packing import Packing
-from undamped.ode.state.time_gradients import drift
+from undamped.ode.state.times import drift
 
 EPS = 2.3e-16
 Direction = Literal["any", "rising", "falling"]
@@ -28,8 +28,8 @@ Direction = Literal["any", "rising", "falling"]
 class Event:
     """A function g(t, y) whose change of sign is an event.
 
-    A step is looked at in four parts: a g that changes its sign twice within one of them is missed
-    there. Where g is faster than the state, `options={"max_step": …}` bounds the steps.
+    g is evaluated at the quarters of a step: two changes of sign within one of them are missed.
+    Where g is faster than the state, `options={"max_step": …}` bounds the steps.
 
     Args:
         function: g, on the user's form of the state; numbers, or whether something holds.
@@ -48,12 +48,8 @@ class Event:
         convert(Direction, self.direction, "Event.direction")
         if not callable(self.function):
             raise OptionError(
-                explain(
-                    "Event.function",
-                    expected="a function of time and state",
-                    got=f"a {type(self.function).__name__}",
-                    remedy="Write it as lambda t, y: …",
-                )
+                "Event.function must be a function of (t, y), got a "
+                f"{type(self.function).__name__}."
             )
 
 
@@ -63,7 +59,7 @@ class EventFunction:
     Args:
         event: What the user gave.
         packing: Of the state.
-        each: Whether every sample has an event of its own.
+        each: Whether every sample has its own event.
     """
 
     def __init__(self, event: Event, packing: Packing, *, each: bool) -> None:
@@ -82,20 +78,18 @@ class EventFunction:
         value = self.event.function(packing.time(t.to(y.dtype)), packing.unpack(y))
         if isinstance(value, Real):
             value = torch.as_tensor(value)
-        wanted = y.shape[0] if self.each else 1
-        if not isinstance(value, Tensor) or value.numel() != wanted:
-            raise ShapeError(
-                explain(
-                    "value of the event",
-                    expected=f"one number for each of the {wanted} samples"
-                    if self.each
-                    else "one number",
-                    got=tuple(value.shape) if isinstance(value, Tensor) else value,
-                    remedy="With a step size for every sample an event belongs to samples too; "
-                    "use steps='batch' for an event of the whole batch."
-                    if self.each
-                    else "Reduce it, for example with .min() for the first of a batch.",
+        count = y.shape[0] if self.each else 1
+        if not isinstance(value, Tensor) or value.numel() != count:
+            got = tuple(value.shape) if isinstance(value, Tensor) else shortened(value)
+            if self.each:
+                raise ShapeError(
+                    "With a step size per sample the event must return one number for each of the "
+                    f"{count} samples, got {got}. Use steps='batch' for an event of the whole "
+                    "batch."
                 )
+            raise ShapeError(
+                f"The event must return one number, got {got}. Reduce it, for example with .min() "
+                "for the first of a batch."
             )
         # What holds is 1, what does not is −1.
         number = value.double() * 2 - 1 if value.dtype == torch.bool else value.double()
@@ -148,23 +142,23 @@ def locate(
     # Three rounds halve the interval at least; it has 52 bits.
     for round_ in range(1, 160):
         width = (high - low).abs()
-        done = width <= tolerance
-        if bool(done.all()):
+        located = width <= tolerance
+        if bool(located.all()):
             break
         part = g_low / (g_low - g_high)
         if round_ % 3 == 0:
             part = torch.where(width > before / 2, half, part)
             before = width
         part = torch.where(rests & (g_high == 0), half, part)
-        margin = torch.where(done, half, tolerance / (2 * width)).clamp_max(0.5)
+        margin = torch.where(located, half, tolerance / (2 * width)).clamp_max(0.5)
         # Not a number where g is infinite.
         part = torch.where((part >= 0) & (part <= 1), part, half)
         part = torch.minimum(torch.maximum(part, margin), 1 - margin)
         # One that is done keeps its place.
-        middle = torch.where(done, high, low + (high - low) * part)
+        middle = torch.where(located, high, low + (high - low) * part)
         g = at(middle).to(size.dtype)
-        beyond = ~done & torch.where(rising, g >= 0, g <= 0)
-        short = ~done & ~beyond
+        beyond = ~located & torch.where(rising, g >= 0, g <= 0)
+        short = ~located & ~beyond
         rests = rests | (beyond & (g == 0) & (g_high == 0))
         g_low = torch.where(beyond & (side == 1), g_low / 2, g_low)
         g_high = torch.where(short & (side == -1), g_high / 2, g_high)
@@ -213,7 +207,7 @@ def with_event_gradient(
         y: States there, NaN likewise.
         start: Time and state at the start, where f is known to be finite: f and g look at samples
             without an event there, so that no NaN comes back from them.
-        exact: Whether derivatives of derivatives are wanted: then Newton's method, whose every
+        exact: Whether derivatives of derivatives are needed: then Newton's method, whose every
             step with a fixed slope makes one more derivative right, goes on for another step.
     """
     moments = times.to(y.dtype)
@@ -224,11 +218,11 @@ def with_event_gradient(
     keep = happened.view(column)
     safe = torch.where(keep, y, start[1].detach())
     time = torch.where(happened, moments, start[0].to(y)).view(column)
-    found = _slopes(event, field, time, safe)
-    if found is None:
+    slopes = _slopes(event, field, time, safe)
+    if slopes is None:
         return moments, y
-    by_state = found[1].unsqueeze(1).flatten(1).sum(1) if event.each else found[1].sum()
-    rate = found[0].reshape(times.shape) + by_state
+    by_state = slopes[1].unsqueeze(1).flatten(1).sum(1) if event.each else slopes[1].sum()
+    rate = slopes[0].reshape(times.shape) + by_state
     moving = happened & (rate != 0)
     rate = torch.where(moving, rate, torch.ones_like(rate))
 

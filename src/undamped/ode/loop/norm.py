@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped.ode.state.packing import Packing, Part
 
 if TYPE_CHECKING:
@@ -46,12 +46,8 @@ class ErrorNorm:
         allowed = (rtol + atol) > 0
         if not (bool(allowed.all()) if isinstance(allowed, Tensor) else allowed):
             raise OptionError(
-                explain(
-                    "rtol and atol",
-                    expected="at least one above 0",
-                    got="0 for both",
-                    remedy="No step is without error: allow some, such as rtol=1e-10.",
-                )
+                "rtol and atol must not both be 0: no step is without error. Allow some, such as "
+                "rtol=1e-10."
             )
         uniform = not isinstance(rtol, Tensor) and not isinstance(atol, Tensor)
         self.uniform = (float(rtol), float(atol)) if uniform else (0.0, 0.0)
@@ -62,10 +58,10 @@ class ErrorNorm:
     @classmethod
     def of(cls, settings: Settings, packing: Packing) -> ErrorNorm:
         """Return the norm of a solve."""
-        chosen = settings.norm
-        if chosen is None:
+        norm = settings.norm
+        if norm is None:
             return cls(settings.rtol, settings.atol, packing.parts)
-        return cls(settings.rtol, settings.atol, packing.parts, lambda r: chosen(packing.unpack(r)))
+        return cls(settings.rtol, settings.atol, packing.parts, lambda r: norm(packing.unpack(r)))
 
     @torch.no_grad()
     def weights(self, y: Tensor) -> Tensor:
@@ -93,17 +89,13 @@ class ErrorNorm:
     def reduce(self, ratio: Tensor) -> float:
         """Return one number for the errors of all."""
         if self.function is not None:
-            found = self.function(ratio)
-            if isinstance(found, Tensor) and found.numel() != 1:
+            value = self.function(ratio)
+            if isinstance(value, Tensor) and value.numel() != 1:
                 raise OptionError(
-                    explain(
-                        "options.norm",
-                        expected="one number for the whole state",
-                        got=f"shape {tuple(found.shape)}",
-                        remedy="Reduce it: errors.pow(2).mean().sqrt() is the usual norm.",
-                    )
+                    "options.norm must return one number for the whole state, got shape "
+                    f"{tuple(value.shape)}. errors.pow(2).mean().sqrt() is the usual norm."
                 )
-            return float(found)
+            return float(value)
         if self.parts is None:
             return _root_mean_square(ratio.reshape(-1)[: self.leading])
         return largest(

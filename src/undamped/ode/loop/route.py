@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from undamped._base.errors import OptionError
 from undamped.ode.state.times import coincide
 
 NEXT_TO_NOTHING = 1e-200
-# A step from t = 0 may be so much smaller, over the whole way, than one that can be told from none.
+# A step from t = 0 may be smaller by this factor, relative to the span of the solve.
 AT_ZERO = 1e-6
 LONG = 1e3
 
@@ -66,24 +72,91 @@ class Route:
         Returns:
             Their numbers, each with the fraction of the step at which it lies, None for its end.
         """
-        found = []
+        inside = []
         for number in range(index, len(self.times)):
             time = self.times[number]
             if (time - after) * self.direction > 0:
                 break
-            found.append((number, None if time == after else (time - t) / (after - t)))
-        return tuple(found)
+            inside.append((number, None if time == after else (time - t) / (after - t)))
+        return tuple(inside)
 
     def smallest_step(self, t: float) -> float:
-        """Return the smallest step that can be told from none.
+        """Return the smallest step that changes the time by more than rounding.
 
-        That depends on where it is, not on how far there is to go; only at zero itself everything
-        can be told apart, and the whole way is what is left to go by.
+        It depends on the time, not on the remaining span; only near zero, where rounding vanishes,
+        the span of the solve sets the scale.
         """
-        whole = min(max(abs(self.start), abs(self.end)), LONG)
-        return 16 * 2.3e-16 * max(abs(t), AT_ZERO * whole, NEXT_TO_NOTHING)
+        span = min(max(abs(self.start), abs(self.end)), LONG)
+        return 16 * 2.3e-16 * max(abs(t), AT_ZERO * span, NEXT_TO_NOTHING)
 
     def coincide(self, time: float, other: float) -> bool:
         """Whether two times are the same but for rounding."""
         ends = [abs(end) for end in (self.start, self.end) if math.isfinite(end)]
         return math.isfinite(time) and coincide(time, other, max(ends))
+
+
+Window = tuple[float, float]
+
+
+def read_stops(value: Any, name: str) -> tuple[float, ...]:
+    """Return times, sorted, from what a user gave.
+
+    Args:
+        value: A tensor or a sequence of times, or None.
+        name: What the option is called.
+    """
+    if value is None:
+        return ()
+    try:
+        times = torch.as_tensor(value, dtype=torch.float64).detach().reshape(-1).tolist()
+    except (TypeError, ValueError, RuntimeError):
+        times = [math.nan]
+    if not all(math.isfinite(time) for time in times):
+        raise OptionError(
+            f"options.{name} must hold finite times in a tensor or a list, got "
+            f"{'NaN or infinity' if isinstance(value, Tensor) else f'a {type(value).__name__}'}."
+        )
+    return tuple(sorted(set(times)))
+
+
+class Jumps:
+    """On which side of a jump a step evaluates its field.
+
+    Args:
+        times: Where the field jumps.
+        everywhere: Whether to take the end of every step for a jump.
+    """
+
+    def __init__(self, times: Sequence[float] = (), *, everywhere: bool = False) -> None:
+        self.times, self.everywhere = frozenset(times), everywhere
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to mind."""
+        return self.everywhere or bool(self.times)
+
+    def window(self, t: Any, h: Any) -> Window | None:
+        """Return the times of a step within which its field may be evaluated, or None for all."""
+        if not self or isinstance(t, Tensor):
+            return None
+        begin, end = t, t + h
+        starts = self.everywhere or begin in self.times
+        ends = self.everywhere or any(abs(end - time) <= 1e-14 * abs(end) for time in self.times)
+        if not (starts or ends):
+            return None
+        return begin if starts else -math.copysign(math.inf, h), (
+            end if ends else math.copysign(math.inf, h)
+        )
+
+
+def inside(t: Tensor, window: Window) -> Tensor:
+    """Return a time, moved to the next number inside where it is at the edge of a window."""
+    low, high = window
+    kind = np.float32 if t.dtype == torch.float32 else np.float64
+    number, begin, end = kind(t.item()), kind(low), kind(high)
+    if number == begin:
+        moved = np.nextafter(number, kind(math.inf if high > low else -math.inf))
+    elif abs(number - end) <= np.spacing(abs(end)) if np.isfinite(end) else False:
+        moved = np.nextafter(end, kind(-math.inf if high > low else math.inf))
+    else:
+        return t
+    return torch.full_like(t, float(moved))

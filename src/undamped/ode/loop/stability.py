@@ -1,8 +1,12 @@
 """Explicit steps of a differentiated solve keep a distance from the limit of stability.
 
-At the limit the fastest parts of the state neither grow nor die away. They are as small as the
-tolerance, but their derivative grows with every step. One evaluation now and then, along the
-estimated error of a step or along what the last one found, says how fast the fastest part is.
+At the limit the fastest components of the state neither grow nor decay. They are as small as the
+tolerance, but their derivative grows with every step. Power iteration with differences of the
+field, from the estimated error of a step, measures the fastest rate: one evaluation at some steps.
+
+The error estimates of methods of order two hardly see the fastest components, so that steps grow
+past the limit between two measurements. With these methods the iteration starts with several
+rounds and continues at every step.
 """
 
 from __future__ import annotations
@@ -13,16 +17,20 @@ import torch
 from torch import Tensor
 
 from undamped.ode.field import CountedField
-from undamped.ode.loop.jumps import Jumps
-from undamped.ode.methods.explicit.runge_kutta import RungeKuttaStepper
+from undamped.ode.loop.route import Jumps
+from undamped.ode.methods.explicit.runge_kutta import RungeKutta, RungeKuttaStepper
 from undamped.ode.methods.solver import Stepper
 
 FIRST, OFTEN, SELDOM = 2, 1, 64
-"""Accepted steps before the first look, between two near the limit, and between two at most."""
+"""Accepted steps before the first measurement, between two near the limit, and at most."""
 NEAR = 0.5
-"""Part of the limit from which on to look often."""
+"""Fraction of the limit above which the rate is measured often."""
 DISTANCE = 0.85
-"""Part of the limit that steps may take."""
+"""Fraction of the limit that steps may use."""
+LOW_ORDER = 2
+"""Order up to which the rate is measured at every step."""
+ROUNDS = 12
+"""Rounds of the first measurement with such a method."""
 
 
 class StabilityControl:
@@ -54,10 +62,12 @@ class StabilityControl:
         if not isinstance(explicit, RungeKuttaStepper):
             self._wait, self._largest = OFTEN, math.inf
             return self._largest
+        low_order, rate = explicit.solver.order <= LOW_ORDER, 0.0
         with self.field.within(jumps.window(t, h)):
-            rate = self._rate(explicit, t)
+            for _ in range(ROUNDS if low_order and self._direction is None else 1):
+                rate = self._rate(explicit, t)
         limit = explicit.solver.tableau.stability_limit
-        if rate * abs(h) < NEAR * limit:
+        if rate * abs(h) < NEAR * limit and not low_order:
             self._every, self._direction = min(2 * self._every, SELDOM), None
         else:
             self._every = OFTEN
@@ -68,11 +78,12 @@ class StabilityControl:
 
     @torch.no_grad()
     def _rate(self, stepper: RungeKuttaStepper, t: float) -> float:
-        """Return how fast the field changes along the direction, and turn that to the fastest."""
+        """Return how fast the field changes along the direction, after one round of iteration."""
         y, slope = stepper.state[0].detach(), stepper.first_slope.detach()
         along = stepper.error() if self._direction is None else self._direction
         length = torch.linalg.vector_norm(along).item()
         if not 0 < length < math.inf:
+            self._direction = None
             return 0.0
         eps = torch.finfo(y.dtype).eps
         distance = eps**0.4 * max(torch.linalg.vector_norm(y).item(), eps**0.2)
@@ -84,21 +95,23 @@ class StabilityControl:
 
 
 class SampleStabilityControl:
-    """The same for samples with a step size each, at every so many attempts.
+    """Bounds the steps of samples that have a step size each.
 
     Args:
         field: The field.
-        limit: Largest stable step times rate of decay.
+        solver: The method.
         y: Start values.
     """
 
-    EVERY = 8
-
-    def __init__(self, field: CountedField, limit: float, y: Tensor) -> None:
-        self.field, self.limit = field, limit
+    def __init__(self, field: CountedField, solver: RungeKutta, y: Tensor) -> None:
+        self.field, self.limit = field, solver.tableau.stability_limit
+        self._low_order = solver.order <= LOW_ORDER
+        self.every = 1 if self._low_order else 8
+        """Number of attempts from one measurement to the next."""
         self.largest = torch.full((len(y),), math.inf, dtype=torch.float64, device=y.device)
-        """How large the next step of each may be."""
+        """Upper bound of the next step of each sample."""
         self._direction = torch.zeros_like(y.detach())
+        self._rounds = ROUNDS if self._low_order else 1
 
     @torch.no_grad()
     def look(
@@ -114,17 +127,20 @@ class SampleStabilityControl:
             error: Their estimated errors.
         """
         y, slope, column = y.detach(), slope.detach(), step[0].shape
-        known = self._direction[rows]
-        along = torch.where(_lengths(known).view(column) > 0, known, error)
+        direction = self._direction[rows]
+        direction = torch.where(_lengths(direction).view(column) > 0, direction, error)
         eps = torch.finfo(y.dtype).eps
-        length = _lengths(along)
         distance = eps**0.4 * _lengths(y).clamp_min(eps**0.2)
-        share = torch.where(length > 0, distance / length, 0.0).view(column)
-        change = self.field(step[0].to(y.dtype), y + share * along) - slope
-        rate = (_lengths(change) / distance).double().nan_to_num(0.0, 0.0)
-        near = rate * step[1].abs().reshape(-1) >= NEAR * self.limit
-        kept = torch.where(near.view(column), change, 0.0)
-        self._direction = self._direction.index_copy(0, rows, kept)
+        for _ in range(self._rounds):
+            length = _lengths(direction)
+            scale = torch.where(length > 0, distance / length, 0.0).view(column)
+            direction = self.field(step[0].to(y.dtype), y + scale * direction) - slope
+        self._rounds = 1
+        rate = (_lengths(direction) / distance).double().nan_to_num(0.0, 0.0)
+        if not self._low_order:
+            near = rate * step[1].abs().reshape(-1) >= NEAR * self.limit
+            direction = torch.where(near.view(column), direction, 0.0)
+        self._direction = self._direction.index_copy(0, rows, direction)
         self.largest = self.largest.index_copy(0, rows, DISTANCE * self.limit / rate)
 
 

@@ -1,4 +1,4 @@
-"""Step control for solves that are differentiated: where the state rests, a tangent moves.
+"""Step control for differentiated solves: the error of a tangent counts where the state rests.
 
 The error of a step says nothing about its derivative where the state hardly moves: at rest it is
 zero for any step size, and the exact gradient of such steps has nothing to do with that of the
@@ -31,16 +31,15 @@ from torch import Tensor
 
 from undamped._base.torch_internals import inside_functional_transform
 from undamped.ode.field import CountedField
-from undamped.ode.loop.control import StepControl
+from undamped.ode.loop.control import StepControl, larger
 from undamped.ode.loop.norm import ErrorNorm
-from undamped.ode.loop.numbers import larger
 from undamped.ode.methods.solver import Field, Solver, Stepper
 from undamped.ode.settings import Settings
 
 EVERY = 8
 """Accepted steps between two looks at the movement, while the state moves."""
 SLACK = 30.0
-"""How much less accurate than the tolerance a tangent may be before it is looked at."""
+"""How much less accurate than the tolerance a tangent may be before its error is measured."""
 COARSEST = 1e-3
 """Largest relative error of a tangent in a step, whatever the tolerance."""
 
@@ -66,7 +65,7 @@ class TangentControl:
     """
 
     each = False
-    """Whether samples have tangents, and step sizes, of their own."""
+    """Whether every sample has its own tangent and step size."""
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class TangentControl:
         self._movement: Any = 0.0
         self._resting: Any = False
         self.pause = 0
-        """Accepted steps before the next look at the movement."""
+        """Accepted steps before the movement is measured again."""
         self._tangent: Tensor | None = None
         self._next: Tensor | None = None
         self._push = y.new_zeros(())
@@ -129,13 +128,13 @@ class TangentControl:
         sources = self._sources(step, ends)
         if sources > 1:
             return max(ratio, sources)
-        found, self._next, rate = self._step(method, step, ends, self._tangent)
-        if method.implicit and not bool(found.isfinite()):
+        error, self._next, rate = self._step(method, step, ends, self._tangent)
+        if method.implicit and not bool(error.isfinite()):
             # Equations that were not solved say nothing.
             self._tangent = self._next = None
             return max(ratio, sources)
         stepper.note_rate(rate)
-        return max(ratio, sources, found.item())
+        return max(ratio, sources, error.item())
 
     def accept(self) -> None:
         """Go on with the tangent of the last attempt."""
@@ -240,23 +239,23 @@ class TangentControl:
 
         def change_of(time: Tensor, x: Tensor) -> Tensor:
             part = ((time - t) / h).nan_to_num(0.0).clamp(0.0, 1.0).to(y.dtype)
-            place, distance = y + part * change, scale * x
-            ahead, behind = self.field(time, place + distance), self.field(time, place - distance)
-            return (ahead - behind) / (2 * scale)
+            state, distance = y + part * change, scale * x
+            ahead, backward = self.field(time, state + distance), self.field(time, state - distance)
+            return (ahead - backward) / (2 * scale)
 
         length = self._positive(self._largest(tangent / scale))
         x, push = tangent / scale / length, self._push / scale / length
         x1, error, rate = self._attempt(method, lambda t, x: change_of(t, x) + push, step, x)
         largest = torch.maximum(self._largest(x), self._largest(x1))
-        found = self._largest(error) / (self._allowed * self._positive(largest))
-        found = found.double().nan_to_num(nan=torch.inf)
-        if bool((found > 1).any()):
+        ratio = self._largest(error) / (self._allowed * self._positive(largest))
+        ratio = ratio.double().nan_to_num(nan=torch.inf)
+        if bool((ratio > 1).any()):
             # Where the field jumps or bends within the difference, there is no tangent to follow.
             time = torch.as_tensor(t, dtype=torch.float64, device=y.device).to(y.dtype)
-            whole, half = change_of(time, x), change_of(time, x / 2)
-            straight = self._largest(whole - 2 * half) <= BENT * self._largest(whole)
-            found = torch.where(straight, found, 0.0)
-        return found, x1 * scale * length, rate
+            full, half = change_of(time, x), change_of(time, x / 2)
+            straight = self._largest(full - 2 * half) <= BENT * self._largest(full)
+            ratio = torch.where(straight, ratio, 0.0)
+        return ratio, x1 * scale * length, rate
 
     def _attempt(
         self, method: Solver, field: Field, step: tuple[Any, Any], x: Tensor
@@ -282,17 +281,17 @@ class TangentControl:
 
 def leaves(value: Tensor) -> list[Tensor]:
     """Return the leaves of the graph of a value that get gradients."""
-    found, seen, rest = [], set(), [value.grad_fn]
+    tensors, visited, rest = [], set(), [value.grad_fn]
     while rest:
         node = rest.pop()
-        if node is None or node in seen:
+        if node is None or node in visited:
             continue
-        seen.add(node)
+        visited.add(node)
         leaf = getattr(node, "variable", None)
         if leaf is not None:
-            found.append(leaf)
+            tensors.append(leaf)
         rest += [parent for parent, _ in node.next_functions]
-    return found
+    return tensors
 
 
 class SampleTangentControl(TangentControl):
@@ -341,11 +340,11 @@ class SampleTangentControl(TangentControl):
             self._push, self._pushed = self._push / (PUSHED * size), True
         part = copy(self)
         part.norm, part._push = norm, self._push[rows]
-        found, self._next, _ = part._step(self.solver, step, (y, y1), self._tangent[rows])
-        found = found.reshape(-1)
+        errors, self._next, _ = part._step(self.solver, step, (y, y1), self._tangent[rows])
+        errors = errors.reshape(-1)
         if self.solver.implicit:
-            found = found.nan_to_num(posinf=0.0)
-        return torch.where(resting, torch.maximum(ratio, found), ratio)
+            errors = errors.nan_to_num(posinf=0.0)
+        return torch.where(resting, torch.maximum(ratio, errors), ratio)
 
     def accept_rows(self, rows: Tensor, accepted: Tensor) -> None:
         """Go on with the tangents of the samples that accepted their attempts."""

@@ -20,7 +20,14 @@ from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt, Range
 from undamped.ode.methods.combine import combine
 from undamped.ode.methods.explicit.low_order import RK4
-from undamped.ode.methods.solver import Field, Number, Solver, SolverState, register_solver
+from undamped.ode.methods.solver import (
+    Field,
+    Number,
+    Solver,
+    SolverState,
+    StepResult,
+    register_solver,
+)
 from undamped.ode.methods.stage_times import stage_times
 
 Order = Annotated[int, Range(low=2, high=8)]
@@ -49,25 +56,23 @@ class Adams(Solver):
 
     def start(self, field: Field, t: Number, y: Tensor) -> SolverState:
         """Begin without a past: its times are a count of slopes known, and when each was."""
-        known = torch.zeros(self.order, dtype=torch.float64, device=y.device)
-        return (y, *(torch.zeros_like(y) for _ in range(self.order - 1)), known)
+        clock = torch.zeros(self.order, dtype=torch.float64, device=y.device)
+        return (y, *(torch.zeros_like(y) for _ in range(self.order - 1)), clock)
 
-    def step(
-        self, field: Field, t: Number, h: Number, state: SolverState
-    ) -> tuple[SolverState, Tensor | None]:
+    def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
         """Step with the past, or with the classical method while there is none."""
         if isinstance(h, Tensor) or isinstance(t, Tensor):
             raise OptionError(f"{self.name}: expected one step size for the batch, got several.")
-        y, *past, known = state
-        count, *times = known.tolist()
+        y, *past, past_clock = state
+        count, *times = past_clock.tolist()
         slope = field(stage_times(t, h, (0.0,), y)[0], y)
         nodes = (0.0, *(round((time - t) / h, 12) for time in times))
         if count < self.order - 1 or any(b >= a for a, b in itertools.pairwise(nodes)):
             y1 = self.start_method.stages(field, t, h, y, first=slope)[0]
         else:
             y1 = self.advance(field, t, h, y, [slope, *past], nodes)
-        kept = [count + 1, t, *times[:-1]] if times else [count + 1]
-        clock = torch.tensor(kept, dtype=torch.float64, device=y.device)
+        entries = [count + 1, t, *times[:-1]] if times else [count + 1]
+        clock = torch.tensor(entries, dtype=torch.float64, device=y.device)
         return (y1, slope, *past[:-1], clock), None
 
     def advance(

@@ -30,30 +30,30 @@ def terms_of(row: Row) -> Terms:
 
 
 def combine(
-    y: Tensor | None, h: float | Tensor, row: Sequence[float], taken: Sequence[Tensor]
+    y: Tensor | None, h: float | Tensor, row: Sequence[float], stages: Sequence[Tensor]
 ) -> Tensor:
     """Return y + h Σ a_j k_j, differentiable any number of times where gradients are on."""
-    return combine_terms(y, h, terms_of(tuple(row)), taken)
+    return combine_terms(y, h, terms_of(tuple(row)), stages)
 
 
 def combine_terms(
-    y: Tensor | None, h: float | Tensor, terms: Terms, taken: Sequence[Tensor]
+    y: Tensor | None, h: float | Tensor, terms: Terms, stages: Sequence[Tensor]
 ) -> Tensor:
     """Return y + h Σ a_j k_j over the terms of a row that are not zero."""
     if isinstance(h, Tensor):
         (j, a), *rest = terms
-        total = torch.mul(taken[j], a)
+        total = torch.mul(stages[j], a)
         for j, a in rest:
-            total = torch.add(total, taken[j], alpha=a)
+            total = torch.add(total, stages[j], alpha=a)
         total = h.to(total.dtype) * total
         return total if y is None else y + total
     graph, total = torch.is_grad_enabled(), y
     for j, a in terms:
         if total is None:
-            total = torch.mul(taken[j], a * h)
+            total = torch.mul(stages[j], a * h)
         elif graph or total is y:
-            total = torch.add(total, taken[j], alpha=a * h)
+            total = torch.add(total, stages[j], alpha=a * h)
         else:
-            total.add_(taken[j], alpha=a * h)
+            total.add_(stages[j], alpha=a * h)
     assert total is not None
     return total

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Field = Callable[[Any, Tensor], Tensor]
 SolverState = tuple[Tensor, ...]
+StepResult = tuple[SolverState, Tensor | None]
+"""The state after a step, and an error estimate if the method has one."""
 Number = float | Tensor
 SolverClass = TypeVar("SolverClass", bound="type[Solver]")
 
@@ -81,9 +83,7 @@ class Solver(ABC):
         return (y,)
 
     @abstractmethod
-    def step(
-        self, field: Field, t: Number, h: Number, state: SolverState
-    ) -> tuple[SolverState, Tensor | None]:
+    def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
         """Step from t to t + h; return the new state and an error estimate, if there is one."""
 
     def replay(

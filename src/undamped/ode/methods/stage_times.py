@@ -33,10 +33,10 @@ def stage_times(t: float | Tensor, h: float | Tensor, nodes: Row, y: Tensor) -> 
     times = _node_array(nodes) * h + t
     if y.dtype == torch.float32:
         times = times.astype(np.float32)
-    found = torch.from_numpy(times)
-    if found.dtype != y.dtype or not y.is_cpu:
-        found = found.to(y.device, y.dtype)
-    return found.unbind()
+    tensor = torch.from_numpy(times)
+    if tensor.dtype != y.dtype or not y.is_cpu:
+        tensor = tensor.to(y.device, y.dtype)
+    return tensor.unbind()
 
 
 @lru_cache(maxsize=64)
@@ -71,8 +71,9 @@ class StageClock:
             self._more(self._code)
         low, high = self._used, self._used + len(self._nodes)
         self._used = high
-        # Plain numbers: of so few, less work than an operation on arrays.
-        self._numbers[low:high] = array(self._code, [t + node * h for node in self._nodes])
+        # Plain numbers: for so few, less work than an operation on arrays.
+        for index, node in enumerate(self._nodes, low):
+            self._numbers[index] = t + node * h
         return self._tensors[low:high]
 
     def _more(self, code: Code) -> None:

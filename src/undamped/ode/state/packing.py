@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, ShapeError, explain
+from undamped._base.errors import OptionError, ShapeError, shortened
 from undamped._base.options import NonNegativeFloat, convert
 
 Value = Tensor | tuple[Tensor, ...]
@@ -89,8 +89,8 @@ class Packing:
             return (Part(0, 2, 2),) if pairs == [2] else None
         ends = itertools.accumulate(self._sizes)
         members = zip(self._sizes, ends, pairs, strict=True)
-        found = tuple(Part(end - size, end, reals) for size, end, reals in members if size)
-        return found if len(found) > 1 or max(pairs) > 1 else None
+        sections = tuple(Part(end - size, end, reals) for size, end, reals in members if size)
+        return sections if len(sections) > 1 or max(pairs) > 1 else None
 
     @cached_property
     def _sizes(self) -> list[int]:
@@ -162,7 +162,7 @@ class Packing:
         members = [value] if self.single else list(value)
         if len(members) != len(self.shapes):
             raise self._not_a_tolerance(name, f"{len(members)} for {len(self.shapes)} members")
-        whole = []
+        tolerances = []
         for member, shape, kind in zip(members, self.shapes, self.types, strict=True):
             try:
                 part = torch.as_tensor(member, dtype=like.dtype, device=like.device).detach()
@@ -172,12 +172,12 @@ class Packing:
                 raise self._not_a_tolerance(name, got) from None
             if not bool((part >= 0).all()):
                 raise self._not_a_tolerance(name, "negative numbers or NaN")
-            whole.append(part.unsqueeze(-1).expand(*shape, 2) if kind.is_complex else part)
+            tolerances.append(part.unsqueeze(-1).expand(*shape, 2) if kind.is_complex else part)
         if self.single:
-            return whole[0]
-        shapes = tuple(part.shape for part in whole)
-        plain = Packing(shapes, False, self.batched, (like.dtype,) * len(whole))
-        return plain.pack(tuple(whole), name)
+            return tolerances[0]
+        shapes = tuple(part.shape for part in tolerances)
+        plain = Packing(shapes, False, self.batched, (like.dtype,) * len(tolerances))
+        return plain.pack(tuple(tolerances), name)
 
     def check(self, value: Any, shape: torch.Size, what: str = "the field") -> None:
         """Refuse what is not a tensor of a shape."""
@@ -195,20 +195,15 @@ class Packing:
         if member.dtype != kind and not mixed and _real(kind) != member.dtype:
             raise _wrong_type(member.dtype, kind)
         if kind.is_complex:
-            whole = member if member.is_complex() else torch.complex(member, member * 0)
-            member = torch.view_as_real(whole.resolve_conj())
+            number = member if member.is_complex() else torch.complex(member, member * 0)
+            member = torch.view_as_real(number.resolve_conj())
         return member.to(self.inner)
 
     def _not_a_tolerance(self, name: str, got: object) -> OptionError:
         expected = ", ".join(str(tuple(shape)) for shape in self.shapes)
         return OptionError(
-            explain(
-                name,
-                expected=f"a number, or numbers of at least 0 that broadcast to {expected}",
-                got=got,
-                remedy="Give one for every number of the state, or one for every member of a "
-                "tuple.",
-            )
+            f"{name} must be a number ≥ 0, or a tensor of these that broadcasts to {expected}, got "
+            f"{shortened(got)}. For a tuple give one per member."
         )
 
     def _wrong(self, value: Any, what: str) -> ShapeError:
@@ -221,12 +216,7 @@ class Packing:
 
         expected = ", ".join(str(tuple(shape)) for shape in self.shapes)
         return ShapeError(
-            explain(
-                f"value of {what}",
-                expected=f"the shape of the state, {expected}",
-                got=show(value),
-                remedy="A field returns dy/dt, one number for every number of the state.",
-            )
+            f"The value of {what} must have the shape of the state, {expected}, got {show(value)}."
         )
 
 
@@ -247,23 +237,15 @@ def type_name(dtype: torch.dtype) -> str:
 
 def _wrong_type(got: torch.dtype, expected: torch.dtype) -> ShapeError:
     return ShapeError(
-        explain(
-            "value of the field",
-            expected=f"numbers of the type of the state, {type_name(expected)}",
-            got=type_name(got),
-            remedy="Give field and start the same type, with .to(…).",
-        )
+        f"The value of the field must have the type of the state, {type_name(expected)}, got "
+        f"{type_name(got)}. Convert the field or y0 with .to(…)."
     )
 
 
 def _no_numbers() -> ShapeError:
     return ShapeError(
-        explain(
-            "the start y0",
-            expected="numbers, which decide about steps",
-            got="a tensor on 'meta', which has none",
-            remedy="Make one with torch.zeros(y0.shape) on the device of the field.",
-        )
+        "y0 is on 'meta' and has no values, which decide about the steps. Make one with "
+        "torch.zeros(y0.shape) on the device of the field."
     )
 
 
@@ -277,10 +259,5 @@ def _not_a_state(value: Any, *, inside: bool = False) -> ShapeError:
     elif isinstance(value, tuple | list):
         got = f"an empty {type(value).__name__}"
     return ShapeError(
-        explain(
-            "the start y0",
-            expected="a tensor of floating-point numbers, or a tuple of such",
-            got=got,
-            remedy=remedy,
-        )
+        f"y0 must be a floating-point tensor or a tuple of such tensors, got {got}. {remedy}"
     )

@@ -107,10 +107,10 @@ class Fourier(StructuredOperator):
         size = len(self.index)
         phases = np.zeros((3, size), gradients.numpy().dtype)
         totals, both = np.zeros_like(self.vectors), np.zeros((2, 1), phases.dtype)
-        for some, given in zip(inputs.split(ROWS), gradients.split(ROWS), strict=True):
-            start, first = self._before_first(some)
+        for rows, grad_rows in zip(inputs.split(ROWS), gradients.split(ROWS), strict=True):
+            start, first = self._before_first(rows)
             scratch = torch.empty_like(first)
-            outer = self._after_second(given)
+            outer = self._after_second(grad_rows)
             second = self._before_second(first.clone(), scratch)
             reflected = (self.vectors[1], self.scaled[1], phases[2], totals[1], both[1])
             kernels().reflection_gradient(second.numpy(), outer.numpy(), *reflected)

@@ -71,14 +71,14 @@ def turn_out(rows: Any, phases: Any, out: Any, adds: bool) -> None:
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 def reflection_gradient(
-    rows: Any, given: Any, vector: Any, scaled: Any, phase: Any, total: Any, both: Any
+    rows: Any, grad_rows: Any, vector: Any, scaled: Any, phase: Any, total: Any, both: Any
 ) -> None:
     """Add up the gradients of a reflection and of the phase behind it."""
     # R z = z − c v (vᴴz), c = 2/‖v‖², and g the gradient of it. With α = vᴴz and β = gᴴv the
     # gradient of v is −c Σ(ᾱ g + β z) + c² Re(Σ β α) v: `total` and `both` collect the sums.
     # A phase behind R has −Im Σ ḡ (R z).
     for b in range(rows.shape[0]):
-        z, g = rows[b], given[b]
+        z, g = rows[b], grad_rows[b]
         a, beta = along(vector, z), along(g, vector)
         both[0] += beta.real * a.real - beta.imag * a.imag
         for j in range(z.shape[0]):
@@ -90,9 +90,9 @@ def reflection_gradient(
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
-def phase_gradient(rows: Any, given: Any, phase: Any) -> None:
+def phase_gradient(rows: Any, grad_rows: Any, phase: Any) -> None:
     """−Im Σ ḡ z."""
     for b in range(rows.shape[0]):
-        z, g = rows[b], given[b]
+        z, g = rows[b], grad_rows[b]
         for j in range(z.shape[0]):
             phase[j] += g[j].imag * z[j].real - g[j].real * z[j].imag

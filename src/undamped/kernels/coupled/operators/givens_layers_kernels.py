@@ -42,7 +42,7 @@ def layer_gradients(
     layers, size = partners.shape
     width = inputs.shape[1]
     values = np.empty((layers + 1, width), inputs.dtype)
-    given, passed = np.empty(width, inputs.dtype), np.empty(width, inputs.dtype)
+    grad, grad_below = np.empty(width, inputs.dtype), np.empty(width, inputs.dtype)
     for b in range(inputs.shape[0]):
         values[0] = inputs[b]
         for layer in range(layers):
@@ -61,28 +61,28 @@ def layer_gradients(
                     )
                 else:
                     values[layer + 1, j] = keep * values[layer, j] + off * values[layer, k]
-        given[:] = gradients[b]
+        grad[:] = gradients[b]
         for layer in range(layers - 1, -1, -1):
             for j in range(size):
                 k = partners[layer, j]
                 if paired:
                     re, im = values[layer, j], values[layer, j + size]
                     other, other_im = values[layer, k], values[layer, k + size]
-                    g, g_im = given[j], given[j + size]
+                    g, g_im = grad[j], grad[j + size]
                     result[layer, 0, j] += g * re + g_im * im
                     result[layer, 1, j] += g_im * re - g * im
                     result[layer, 2, j] += g * other + g_im * other_im
                     result[layer, 3, j] += g_im * other - g * other_im
-                    h, h_im = given[k], given[k + size]
+                    h, h_im = grad[k], grad[k + size]
                     keep, keep_im = coefficients[layer, 0, j], coefficients[layer, 1, j]
                     off, off_im = coefficients[layer, 2, k], coefficients[layer, 3, k]
                     # An unpaired coordinate is its own partner and has off = 0.
-                    passed[j] = keep * g + keep_im * g_im + off * h + off_im * h_im
-                    passed[j + size] = keep * g_im - keep_im * g + off * h_im - off_im * h
+                    grad_below[j] = keep * g + keep_im * g_im + off * h + off_im * h_im
+                    grad_below[j + size] = keep * g_im - keep_im * g + off * h_im - off_im * h
                 else:
-                    result[layer, 0, j] += given[j] * values[layer, j]
-                    result[layer, 2, j] += given[j] * values[layer, k]
-                    passed[j] = (
-                        coefficients[layer, 0, j] * given[j] + coefficients[layer, 2, k] * given[k]
+                    result[layer, 0, j] += grad[j] * values[layer, j]
+                    result[layer, 2, j] += grad[j] * values[layer, k]
+                    grad_below[j] = (
+                        coefficients[layer, 0, j] * grad[j] + coefficients[layer, 2, k] * grad[k]
                     )
-            given, passed = passed, given
+            grad, grad_below = grad_below, grad

@@ -136,9 +136,9 @@ class _FilteredPass(ProjectionPass):
             u = torch.empty_like(gradient)
             self.linear.forward(chunk, x, u)
             state = self._arrays([part.clone() for part in self.starts[chunk]])
-            arrays, room = (gradient.numpy(), u.numpy()), torch.empty(2, *u.shape, dtype=u.dtype)
+            arrays, buffer = (gradient.numpy(), u.numpy()), torch.empty(2, *u.shape, dtype=u.dtype)
             kernels().moment_backward(
-                *arrays, *state, *state_gradients, *times, self.constants, room.numpy()
+                *arrays, *state, *state_gradients, *times, self.constants, buffer.numpy()
             )
         else:
             kernels().velocity_backward(

@@ -67,15 +67,15 @@ def moment_backward(
     decays: Any,
     remaining: Any,
     constants: Any,
-    room: Any,
+    buffer: Any,
 ) -> None:
     """Go back through velocity and moment, which are found again first; `room` holds two of u."""
     step, decay, softening, fresh = constants[0], constants[1], constants[2], constants[3]
     steps, sequences, size = gradient.shape
-    half, one, two = u.dtype.type(0.5), u.dtype.type(1), u.dtype.type(2)
-    driven = velocity.shape[1] > 0
+    half, unit, two = u.dtype.type(0.5), u.dtype.type(1), u.dtype.type(2)
+    has_velocity = velocity.shape[1] > 0
     # The forward pass again, keeping what is above and below the fraction at every step.
-    tops, bottoms = room[0], room[1]
+    tops, bottoms = buffer[0], buffer[1]
     for t in range(steps):
         for b in range(sequences):
             if t >= remaining[b]:
@@ -85,10 +85,10 @@ def moment_backward(
             for j in range(size):
                 m[j] = decay * m[j] + fresh * row[j] * row[j]
             for j in range(size):
-                bottom[j] = one / math.sqrt(m[j] + softening)
+                bottom[j] = unit / math.sqrt(m[j] + softening)
             for j in range(v.shape[0]):
                 v[j] = a * v[j] + step * row[j]
-            if driven:
+            if has_velocity:
                 for j in range(size):
                     top[j] = v[j]
             else:
@@ -98,19 +98,19 @@ def moment_backward(
         for b in range(sequences):
             if t >= remaining[b]:
                 continue
-            row, given, top, scale = u[t, b], gradient[t, b], tops[t, b], bottoms[t, b]
+            row, grad, top, scale = u[t, b], gradient[t, b], tops[t, b], bottoms[t, b]
             m_gradient, v_gradient, a = moment_gradient[b], velocity_gradient[b], decays[t, b]
             for j in range(size):
-                m_gradient[j] -= half * given[j] * top[j] * scale[j] * scale[j] * scale[j]
+                m_gradient[j] -= half * grad[j] * top[j] * scale[j] * scale[j] * scale[j]
             for j in range(size):
-                given[j] *= scale[j]
+                grad[j] *= scale[j]
             for j in range(v_gradient.shape[0]):
-                v_gradient[j] += given[j]
-            if driven:
+                v_gradient[j] += grad[j]
+            if has_velocity:
                 for j in range(size):
-                    given[j] = v_gradient[j]
+                    grad[j] = v_gradient[j]
             for j in range(size):
-                given[j] = step * given[j] + two * fresh * row[j] * m_gradient[j]
+                grad[j] = step * grad[j] + two * fresh * row[j] * m_gradient[j]
             for j in range(v_gradient.shape[0]):
                 v_gradient[j] *= a
             for j in range(size):

@@ -1,86 +1,95 @@
-"""Elementwise parts that are one function: tanh, (leaky) relu, modReLU real and complex.
+"""Elementwise steps that are one function: tanh, (leaky) relu, modReLU real and complex.
 
 All of them find their slope in the new state, so nothing is computed again in the backward pass.
-The kernels of one time take the same arguments: (product, new, weights, constants, room) in the
-forward pass, where those that work in place are given `new` twice; (new, its gradient, that of the
-product, weights, their gradients, constants, room) in the backward pass.
+Beside a loop, each has kernels of one time for structured operators, which are called from Python:
+(product, new, weights, constants, buffer) in the forward pass, where those that work in place are
+given `new` twice; (new, grad_new, grad_product, weights, gradients, constants, buffer) in the
+backward pass.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from undamped.kernels.coupled.loop import (
     LOOP,
-    PART,
     add_output_gradient,
     at_time,
     backprop_product,
+    compiled_loop,
     freeze_finished,
     product_plus_input,
+    restore_finished,
     states,
+    step_function,
 )
 from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.pointers import STEPS
 from undamped.kernels.shared.tanh import tanh
 
 
-@njit(**PART)
-def _tanh_forward(product: Any, new: Any, weights: Any, constants: Any, room: Any) -> None:
+@step_function
+def tanh_forward(product: Any, new: Any, weights: Any, constants: Any, buffer: Any) -> None:
+    """new = tanh(new)."""
     for b in range(new.shape[0]):
         row = new[b]
         for j in range(new.shape[1]):
             row[j] = tanh(row[j])
 
 
-@njit(**PART)
-def _tanh_backward(
+@step_function
+def tanh_backward(
     new: Any,
-    state_gradient: Any,
-    gradient: Any,
+    grad_new: Any,
+    grad_product: Any,
     weights: Any,
     gradients: Any,
     constants: Any,
-    room: Any,
+    buffer: Any,
 ) -> None:
-    one = new.dtype.type(1)
-    for b in range(state_gradient.shape[0]):
-        value, given, result = new[b], state_gradient[b], gradient[b]
-        for j in range(state_gradient.shape[1]):
-            result[j] = given[j] * (one - value[j] * value[j])
+    """The gradient of `tanh_forward`."""
+    unit = new.dtype.type(1)
+    for b in range(grad_new.shape[0]):
+        value, grad, result = new[b], grad_new[b], grad_product[b]
+        for j in range(grad_new.shape[1]):
+            result[j] = grad[j] * (unit - value[j] * value[j])
 
 
-@njit(**PART)
-def _relu_forward(product: Any, new: Any, weights: Any, constants: Any, room: Any) -> None:
+@step_function
+def relu_forward(product: Any, new: Any, weights: Any, constants: Any, buffer: Any) -> None:
+    """new = max(new, leak · new)."""
     zero, slope = new.dtype.type(0), new.dtype.type(constants[0])
     for b in range(new.shape[0]):
         row = new[b]
         for j in range(new.shape[1]):
-            # Zero times −∞ is no number; what is none already stays so.
+            # Zero times −∞ is NaN; a NaN in the row stays one.
             low = zero if slope == zero and row[j] <= zero else slope * row[j]
             row[j] = row[j] if row[j] > zero else low
 
 
-@njit(**PART)
-def _relu_backward(
+@step_function
+def relu_backward(
     new: Any,
-    state_gradient: Any,
-    gradient: Any,
+    grad_new: Any,
+    grad_product: Any,
     weights: Any,
     gradients: Any,
     constants: Any,
-    room: Any,
+    buffer: Any,
 ) -> None:
+    """The gradient of `relu_forward`."""
     zero, slope = new.dtype.type(0), new.dtype.type(constants[0])
-    for b in range(state_gradient.shape[0]):
-        value, given, result = new[b], state_gradient[b], gradient[b]
-        for j in range(state_gradient.shape[1]):
-            result[j] = given[j] if value[j] > zero else slope * given[j]
+    for b in range(grad_new.shape[0]):
+        value, grad, result = new[b], grad_new[b], grad_product[b]
+        for j in range(grad_new.shape[1]):
+            result[j] = grad[j] if value[j] > zero else slope * grad[j]
 
 
-@njit(**PART)
-def _modrelu_forward(product: Any, new: Any, weights: Any, constants: Any, room: Any) -> None:
+@step_function
+def modrelu_forward(product: Any, new: Any, weights: Any, constants: Any, buffer: Any) -> None:
+    """new = sign(new) relu(|new| + bias)."""
     bias, zero = weights[0], new.dtype.type(0)
     for b in range(new.shape[0]):
         row = new[b]
@@ -91,33 +100,34 @@ def _modrelu_forward(product: Any, new: Any, weights: Any, constants: Any, room:
             row[j] = zero if value == zero else signed
 
 
-@njit(**PART)
-def _modrelu_backward(
+@step_function
+def modrelu_backward(
     new: Any,
-    state_gradient: Any,
-    gradient: Any,
+    grad_new: Any,
+    grad_product: Any,
     weights: Any,
     gradients: Any,
     constants: Any,
-    room: Any,
+    buffer: Any,
 ) -> None:
-    # The slope is one wherever something came through, and the new value has the old one's sign.
+    """The gradient of `modrelu_forward`: 1 above the threshold, where the sign is unchanged."""
     bias_gradient, zero = gradients[0], new.dtype.type(0)
-    for b in range(state_gradient.shape[0]):
-        value, given, result = new[b], state_gradient[b], gradient[b]
-        for j in range(state_gradient.shape[1]):
-            result[j] = zero if value[j] == zero else given[j]
-        for j in range(state_gradient.shape[1]):
+    for b in range(grad_new.shape[0]):
+        value, grad, result = new[b], grad_new[b], grad_product[b]
+        for j in range(grad_new.shape[1]):
+            result[j] = zero if value[j] == zero else grad[j]
+        for j in range(grad_new.shape[1]):
             bias_gradient[j] += result[j] if value[j] > zero else -result[j]
 
 
-@njit(**PART)
-def _complex_modrelu_forward(
-    product: Any, new: Any, weights: Any, constants: Any, room: Any
+@step_function
+def complex_modrelu_forward(
+    product: Any, new: Any, weights: Any, constants: Any, buffer: Any
 ) -> None:
+    """new = s relu(|s| + bias)/(|s| + ε), s = product."""
     bias, size = weights[0], weights[0].shape[0]
     zero, soft = product.dtype.type(0), product.dtype.type(constants[0])
-    scale = room[0]
+    scale = buffer[0]
     for b in range(product.shape[0]):
         # One array written per loop: the compiler then vectorises it.
         total, after = product[b], new[b]
@@ -131,146 +141,99 @@ def _complex_modrelu_forward(
             after[size + j] = scale[j] * total[size + j]
 
 
-@njit(**PART)
-def _complex_modrelu_backward(
+@step_function
+def complex_modrelu_backward(
     new: Any,
-    state_gradient: Any,
-    gradient: Any,
+    grad_new: Any,
+    grad_product: Any,
     weights: Any,
     gradients: Any,
     constants: Any,
-    room: Any,
+    buffer: Any,
 ) -> None:
+    """The gradient of `complex_modrelu_forward`."""
     # With m = |s| and c(m) = (m + b)/(m + ε): d(c s) = c ds + c' s dm, c' = (ε − b)/(m + ε)².
-    # Where something came through, the new modulus r = m (m + b)/(m + ε) gives m back: the
-    # larger root of m² + (b − r) m − r ε = 0, written without a difference of equal constants.
-    # s itself is then the new value times m/r.
+    # Above the threshold, m follows from the new modulus r = m (m + b)/(m + ε): it is the larger
+    # root of m² + (b − r) m − r ε = 0, written without a difference of equal constants. s itself
+    # is then the new value times m/r.
     bias, bias_gradient = weights[0], gradients[0]
     size, dtype = bias.shape[0], new.dtype
-    zero, one, two, four = dtype.type(0), dtype.type(1), dtype.type(2), dtype.type(4)
+    zero, unit, two, four = dtype.type(0), dtype.type(1), dtype.type(2), dtype.type(4)
     soft = dtype.type(constants[0])
-    moduli, stretch, scale, slope = room[0], room[1], room[2], room[3]
+    moduli, inverse, scale, slope = buffer[0], buffer[1], buffer[2], buffer[3]
     for b in range(new.shape[0]):
-        value, given, result = new[b], state_gradient[b], gradient[b]
+        value, grad, result = new[b], grad_new[b], grad_product[b]
         for j in range(size):
             r = math.sqrt(value[j] * value[j] + value[size + j] * value[size + j])
             less = r - bias[j]
             root = math.sqrt(less * less + four * r * soft)
             large = (less + root) / two
             bottom = root - less
-            small = two * r * soft / (bottom if bottom > zero else one)
+            small = two * r * soft / (bottom if bottom > zero else unit)
             moduli[j] = large if less > zero else small
         for j in range(size):
             r = math.sqrt(value[j] * value[j] + value[size + j] * value[size + j])
-            stretch[j] = one / r if r > zero else zero  # makes the direction of s
+            inverse[j] = unit / r if r > zero else zero  # scales the value to the direction of s
         for j in range(size):
-            # Nothing came through, unless s was exactly zero below an open threshold.
-            opened = stretch[j] > zero or bias[j] > zero
+            # Below the threshold, unless s was exactly zero and the threshold is not positive.
+            opened = inverse[j] > zero or bias[j] > zero
             scale[j] = (moduli[j] + bias[j]) / (moduli[j] + soft) if opened else zero
         for j in range(size):
-            along = given[j] * value[j] + given[size + j] * value[size + j]
-            slope[j] = along * stretch[j] * moduli[j] / (moduli[j] + soft)
+            along = grad[j] * value[j] + grad[size + j] * value[size + j]
+            slope[j] = along * inverse[j] * moduli[j] / (moduli[j] + soft)
         for j in range(size):
             bias_gradient[j] += slope[j]
         for j in range(size):
-            slope[j] *= (soft - bias[j]) / (moduli[j] + soft) * stretch[j]
+            slope[j] *= (soft - bias[j]) / (moduli[j] + soft) * inverse[j]
         for j in range(size):
-            result[j] = scale[j] * given[j] + slope[j] * value[j]
+            result[j] = scale[j] * grad[j] + slope[j] * value[j]
         for j in range(size):
-            result[size + j] = scale[j] * given[size + j] + slope[j] * value[size + j]
+            result[size + j] = scale[j] * grad[size + j] + slope[j] * value[size + j]
 
 
-@njit(**LOOP)
-def _tanh_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
-    for t in range(chunk.projected[STEPS]):
-        new = states(chunk, t)[1]
-        product_plus_input(chunk, t, new)
-        _tanh_forward(new, new, weights, constants, chunk.room)
-        freeze_finished(chunk, chunk.carried, t)
+def _forward_loop(function: Callable[..., None], in_place: bool) -> Any:
+    def loop(chunk: Any, weights: Any, constants: Any) -> None:
+        for t in range(chunk.projected[STEPS]):
+            new = states(chunk, t)[1]
+            if in_place:
+                product_plus_input(chunk, t, new)
+                function(new, new, weights, constants, chunk.buffer)
+            else:
+                product_plus_input(chunk, t, chunk.product)
+                function(chunk.product, new, weights, constants, chunk.buffer)
+            freeze_finished(chunk, chunk.hidden_states, t)
+
+    return compiled_loop(loop, function)
 
 
-@njit(**LOOP)
-def _tanh_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
-    for t in range(chunk.gradient[STEPS] - 1, -1, -1):
-        add_output_gradient(chunk, t)
-        new, result = at_time(chunk, chunk.carried, t + 1), at_time(chunk, chunk.gradient, t)
-        _tanh_backward(new, chunk.state_gradient, result, weights, gradients, constants, chunk.room)
-        backprop_product(chunk, t)
+def _backward_loop(function: Callable[..., None]) -> Any:
+    def loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
+        for t in range(chunk.output_gradient[STEPS] - 1, -1, -1):
+            add_output_gradient(chunk, t)
+            new, result = (
+                at_time(chunk, chunk.hidden_states, t + 1),
+                at_time(chunk, chunk.gradient, t),
+            )
+            grad_new, buffer = chunk.state_gradient, chunk.buffer
+            function(new, grad_new, result, weights, gradients, constants, buffer)
+            backprop_product(chunk, t)
+            restore_finished(chunk, t)
+
+    return compiled_loop(loop, function)
 
 
-@njit(**LOOP)
-def _relu_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
-    for t in range(chunk.projected[STEPS]):
-        new = states(chunk, t)[1]
-        product_plus_input(chunk, t, new)
-        _relu_forward(new, new, weights, constants, chunk.room)
-        freeze_finished(chunk, chunk.carried, t)
-
-
-@njit(**LOOP)
-def _relu_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
-    for t in range(chunk.gradient[STEPS] - 1, -1, -1):
-        add_output_gradient(chunk, t)
-        new, result = at_time(chunk, chunk.carried, t + 1), at_time(chunk, chunk.gradient, t)
-        _relu_backward(new, chunk.state_gradient, result, weights, gradients, constants, chunk.room)
-        backprop_product(chunk, t)
-
-
-@njit(**LOOP)
-def _modrelu_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
-    for t in range(chunk.projected[STEPS]):
-        new = states(chunk, t)[1]
-        product_plus_input(chunk, t, new)
-        _modrelu_forward(new, new, weights, constants, chunk.room)
-        freeze_finished(chunk, chunk.carried, t)
-
-
-@njit(**LOOP)
-def _modrelu_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
-    for t in range(chunk.gradient[STEPS] - 1, -1, -1):
-        add_output_gradient(chunk, t)
-        new, result = at_time(chunk, chunk.carried, t + 1), at_time(chunk, chunk.gradient, t)
-        _modrelu_backward(
-            new, chunk.state_gradient, result, weights, gradients, constants, chunk.room
-        )
-        backprop_product(chunk, t)
-
-
-@njit(**LOOP)
-def _complex_modrelu_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
-    for t in range(chunk.projected[STEPS]):
-        new = states(chunk, t)[1]
-        product_plus_input(chunk, t, chunk.product)
-        _complex_modrelu_forward(chunk.product, new, weights, constants, chunk.room)
-        freeze_finished(chunk, chunk.carried, t)
-
-
-@njit(**LOOP)
-def _complex_modrelu_backward_loop(
-    chunk: Any, weights: Any, gradients: Any, constants: Any
-) -> None:
-    for t in range(chunk.gradient[STEPS] - 1, -1, -1):
-        add_output_gradient(chunk, t)
-        new, result = at_time(chunk, chunk.carried, t + 1), at_time(chunk, chunk.gradient, t)
-        _complex_modrelu_backward(
-            new, chunk.state_gradient, result, weights, gradients, constants, chunk.room
-        )
-        backprop_product(chunk, t)
-
-
+_FUNCTIONS = {
+    "Tanh": (tanh_forward, tanh_backward, True),
+    "LeakyRelu": (relu_forward, relu_backward, True),
+    "ModRelu": (modrelu_forward, modrelu_backward, True),
+    "ComplexModRelu": (complex_modrelu_forward, complex_modrelu_backward, False),
+}
 LOOPS = {
-    "Tanh": (_tanh_forward_loop, _tanh_backward_loop),
-    "LeakyRelu": (_relu_forward_loop, _relu_backward_loop),
-    "ModRelu": (_modrelu_forward_loop, _modrelu_backward_loop),
-    "ComplexModRelu": (_complex_modrelu_forward_loop, _complex_modrelu_backward_loop),
+    name: (_forward_loop(forward, in_place), _backward_loop(backward))
+    for name, (forward, backward, in_place) in _FUNCTIONS.items()
 }
 KERNELS = {
-    name: (njit(**LOOP)(forward.py_func), njit(**LOOP)(backward.py_func))
-    for name, (forward, backward) in {
-        "Tanh": (_tanh_forward, _tanh_backward),
-        "LeakyRelu": (_relu_forward, _relu_backward),
-        "ModRelu": (_modrelu_forward, _modrelu_backward),
-        "ComplexModRelu": (_complex_modrelu_forward, _complex_modrelu_backward),
-    }.items()
+    name: (njit(**LOOP)(forward), njit(**LOOP)(backward))
+    for name, (forward, backward, _) in _FUNCTIONS.items()
 }
-"""The same of one time, for structured operators, which are called from Python."""
+"""The functions of one time, for structured operators."""

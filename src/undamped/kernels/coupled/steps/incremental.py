@@ -1,6 +1,6 @@
 """The incremental RNN: several products a step, towards an equilibrium.
 
-    s₀ = carried,  s_{k+1} = s_k + η_k (tanh(L(s_k) + projected) − α s_k),  carried' = s_K − carried
+    s₀ = state,  s_{k+1} = s_k + η_k (tanh(L(s_k) + projected) − α s_k),  state' = s_K − state
 
 Only the states are kept. A chunk's iterates are found again with K large products.
 """
@@ -9,42 +9,48 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from undamped.kernels.coupled.compiled_pass import CompiledPass
 from undamped.kernels.coupled.loop import (
     LOOP,
-    MAKES_ARRAYS,
-    PART,
-    add_output_gradient,
     add_product,
     add_sum,
     at_time,
+    backward_loop,
     clear_row,
     copy_row,
-    freeze_finished,
-    restore_finished,
+    forward_loop,
     rows_plus_input,
     states,
+    step_function,
 )
 from undamped.kernels.shared.jit import njit
 from undamped.kernels.shared.pointers import STEPS
 from undamped.kernels.shared.tanh import tanh
 
 
-@njit(**PART)
-def _iterate(product: Any, before: Any, after: Any, step: Any, decay: float) -> None:
-    alpha = product.dtype.type(decay)
-    for b in range(product.shape[0]):
-        total, old, new = product[b], before[b], after[b]
-        for j in range(product.shape[1]):
-            new[j] = old[j] + step * (tanh(total[j]) - alpha * old[j])
+@step_function
+def iterated_forward(chunk: Any, t: int, weights: Any, constants: Any) -> None:
+    """See `Iterated`."""
+    (old, new), product, sizes = states(chunk, t), chunk.product, weights[0]
+    alpha = product.dtype.type(constants[0])
+    for k in range(sizes.shape[0]):
+        before, step = old if k == 0 else new, sizes[k]
+        rows_plus_input(chunk, t, before, product)
+        for b in range(product.shape[0]):
+            total, state, after = product[b], before[b], new[b]
+            for j in range(product.shape[1]):
+                after[j] = state[j] + step * (tanh(total[j]) - alpha * state[j])
+    for b in range(new.shape[0]):
+        start, end = old[b], new[b]
+        for j in range(new.shape[1]):
+            end[j] -= start[j]
 
 
 @njit(**LOOP)
 def _iterate_again(product: Any, before: Any, after: Any, step: Any, decay: float) -> None:
-    # As `_iterate`, but the product is overwritten with its tanh, for the slope.
+    # One iteration, where the product is overwritten with its tanh, for the slope.
     alpha = product.dtype.type(decay)
     for b in range(product.shape[0]):
         total, old, new = product[b], before[b], after[b]
@@ -54,77 +60,44 @@ def _iterate_again(product: Any, before: Any, after: Any, step: Any, decay: floa
             new[j] = old[j] + step * (total[j] - alpha * old[j])
 
 
-@njit(**PART)
+@step_function
 def _iterate_backward(
-    active: Any,
-    before: Any,
-    state_gradient: Any,
-    step: Any,
-    decay: float,
-    step_gradient: Any,
-    sums: Any,
+    active: Any, before: Any, grad_after: Any, step: Any, decay: float, sums: Any
 ) -> None:
     # `active` is overwritten with the gradient of the product.
-    size, alpha, one = state_gradient.shape[1], active.dtype.type(decay), active.dtype.type(1)
+    size, alpha, unit = grad_after.shape[1], active.dtype.type(decay), active.dtype.type(1)
     clear_row(sums)
-    keep = one - step * alpha
-    for b in range(state_gradient.shape[0]):
-        value, old, given = active[b], before[b], state_gradient[b]
+    keep = unit - step * alpha
+    for b in range(grad_after.shape[0]):
+        value, old, grad = active[b], before[b], grad_after[b]
         for j in range(size):
-            sums[j] += given[j] * (value[j] - alpha * old[j])
+            sums[j] += grad[j] * (value[j] - alpha * old[j])
         for j in range(size):
-            value[j] = step * given[j] * (one - value[j] * value[j])
+            value[j] = step * grad[j] * (unit - value[j] * value[j])
         for j in range(size):
-            given[j] *= keep
-    add_sum(sums, step_gradient)
+            grad[j] *= keep
 
 
-@njit(**LOOP)
-def _iterated_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
-    sizes = weights[0]
-    for t in range(chunk.projected[STEPS]):
-        old, new = states(chunk, t)
-        for k in range(sizes.shape[0]):
-            before = old if k == 0 else new
-            rows_plus_input(chunk, t, before, chunk.product)
-            _iterate(chunk.product, before, new, sizes[k], constants[0])
-        for b in range(new.shape[0]):
-            begun, reached = old[b], new[b]
-            for j in range(new.shape[1]):
-                reached[j] -= begun[j]
-        freeze_finished(chunk, chunk.carried, t)
+@step_function
+def iterated_backward(chunk: Any, t: int, weights: Any, gradients: Any, constants: Any) -> None:
+    """The gradient of `iterated_forward`.
 
-
-@njit(**MAKES_ARRAYS)
-def _iterated_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
-    # `product` holds the iterates and `gradient` their tanh, those of one k after those of another.
-    sizes, steps, inner = (
-        weights[0],
-        chunk.output_gradient[STEPS],
-        np.empty_like(chunk.state_gradient),
-    )
-    for t in range(steps - 1, -1, -1):
-        add_output_gradient(chunk, t)
-        for b in range(inner.shape[0]):
-            copy_row(chunk.state_gradient[b], inner[b])
-        for k in range(sizes.shape[0] - 1, -1, -1):
-            before = at_time(chunk, chunk.product, k * steps + t)
-            active = at_time(chunk, chunk.gradient, k * steps + t)
-            _iterate_backward(
-                active,
-                before,
-                inner,
-                sizes[k],
-                constants[0],
-                gradients[0][k : k + 1],
-                chunk.room[0],
-            )
-            add_product(chunk, active, chunk.matrix, inner)
-        for b in range(inner.shape[0]):
-            reached, state_gradient = inner[b], chunk.state_gradient[b]
-            for j in range(inner.shape[1]):
-                state_gradient[j] = reached[j] - state_gradient[j]
-        restore_finished(chunk, t)
+    `chunk.product` holds the iterates and `chunk.gradient` their tanh, those of one k after those
+    of another.
+    """
+    sizes, steps, inner = weights[0], chunk.output_gradient[STEPS], chunk.scratch
+    for b in range(inner.shape[0]):
+        copy_row(chunk.state_gradient[b], inner[b])
+    for k in range(sizes.shape[0] - 1, -1, -1):
+        before = at_time(chunk, chunk.product, k * steps + t)
+        active = at_time(chunk, chunk.gradient, k * steps + t)
+        _iterate_backward(active, before, inner, sizes[k], constants[0], chunk.buffer[0])
+        add_sum(chunk.buffer[0], gradients[0][k : k + 1])
+        add_product(chunk, active, chunk.matrix, inner)
+    for b in range(inner.shape[0]):
+        start, state_gradient = inner[b], chunk.state_gradient[b]
+        for j in range(inner.shape[1]):
+            state_gradient[j] = start[j] - state_gradient[j]
 
 
 class IteratedPass(CompiledPass):
@@ -145,10 +118,10 @@ class IteratedPass(CompiledPass):
         sizes, steps = self.weights[0], stop - start
         projected = self.projected[:steps]
         self.projection.recompute(chunk, x, projected)
-        carried, _ = self.states_of(start, stop)
+        hidden_states, _ = self.states_of(start, stop)
         iterates = self.iterates[: (len(sizes) + 1) * steps].unflatten(0, (-1, steps))
         active = self.active[: len(sizes) * steps].unflatten(0, (-1, steps))
-        iterates[0] = carried[:-1]
+        iterates[0] = hidden_states[:-1]
         add = projected.flatten(0, 1)
         for k, size in enumerate(sizes):
             before, after, product = (
@@ -171,7 +144,5 @@ class IteratedPass(CompiledPass):
         return active.sum(0)
 
 
-LOOPS = {
-    "Iterated": (_iterated_forward_loop, _iterated_backward_loop),
-}
+LOOPS = {"Iterated": (forward_loop(iterated_forward), backward_loop(iterated_backward))}
 PASS = IteratedPass

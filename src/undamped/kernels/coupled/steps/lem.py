@@ -11,148 +11,107 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from undamped.kernels.coupled.compiled_pass import CompiledPass
 from undamped.kernels.coupled.loop import (
-    LOOP,
-    MAKES_ARRAYS,
-    PART,
     add_backpropagated_product,
-    add_output_gradient,
     add_product,
     apply,
     at_time,
-    freeze_finished,
+    backward_loop,
+    forward_loop,
     inputs,
     memories,
     states,
+    step_function,
 )
 from undamped.kernels.shared.gemm import multiply
-from undamped.kernels.shared.jit import njit
-from undamped.kernels.shared.pointers import STEPS
 from undamped.kernels.shared.tanh import sigmoid, tanh
 
 # In all kernels one array is written per loop: the compiler then vectorises it.
 
 
-@njit(**PART)
-def _fast_forward(product: Any, projected: Any, old: Any, new: Any, out: Any, step: float) -> None:
-    # The fast state z, and what the second product is added to.
-    size, dt = old.shape[1], product.dtype.type(step)
+@step_function
+def lem_forward(chunk: Any, t: int, weights: Any, constants: Any) -> None:
+    """See `LongExpressive`."""
+    apply(chunk, t)
+    product, projected = chunk.product, inputs(chunk, t)
+    (slow, new_slow), (fast, new_fast) = states(chunk, t), memories(chunk, t)
+    size, dt = slow.shape[1], product.dtype.type(constants[0])
     for b in range(product.shape[0]):
-        total, x, before, after, drive = product[b], projected[b], old[b], new[b], out[b]
+        total, x, before, after, drive = product[b], projected[b], fast[b], new_fast[b], new_slow[b]
         for j in range(size):
             a = dt * sigmoid(total[j] + x[j])
             after[j] = before[j] + a * (tanh(total[2 * size + j] + x[2 * size + j]) - before[j])
         for j in range(size):
             drive[j] = x[3 * size + j]
-
-
-@njit(**PART)
-def _slow_forward(product: Any, projected: Any, old: Any, new: Any, step: float) -> None:
-    # The slow state y; `new` holds s.
-    size, dt = old.shape[1], product.dtype.type(step)
-    for b in range(product.shape[0]):
-        total, x, before, after = product[b], projected[b], old[b], new[b]
+    multiply(chunk.blas, new_fast, weights[0], new_slow, True)
+    for b in range(product.shape[0]):  # the new slow state holds s
+        total, x, before, after = product[b], projected[b], slow[b], new_slow[b]
         for j in range(size):
             c = dt * sigmoid(total[size + j] + x[size + j])
             after[j] = before[j] + c * (tanh(after[j]) - before[j])
 
 
-@njit(**LOOP)
-def _lem_forward_loop(chunk: Any, weights: Any, constants: Any) -> None:
-    for t in range(chunk.projected[STEPS]):
-        old, new = states(chunk, t)
-        before, after = memories(chunk, t)
-        apply(chunk, t)
-        x = inputs(chunk, t)
-        _fast_forward(chunk.product, x, before, after, new, constants[0])
-        multiply(chunk.blas, after, weights[0], new, True)
-        _slow_forward(chunk.product, x, old, new, constants[0])
-        freeze_finished(chunk, chunk.carried, t)
-        freeze_finished(chunk, chunk.memory, t)
-
-
-@njit(**PART)
+@step_function
 def _slow_backward(
-    product: Any,
-    projected: Any,
-    old: Any,
-    state_gradient: Any,
-    gradient: Any,
-    drive_gradient: Any,
-    step: float,
+    product: Any, projected: Any, old: Any, grad_new: Any, grad_product: Any, grad_s: Any, dt: Any
 ) -> None:
-    size, dt, one = old.shape[1], product.dtype.type(step), product.dtype.type(1)
-    for b in range(state_gradient.shape[0]):
-        total, x, before, given = product[b], projected[b], old[b], state_gradient[b]
-        result, drive = gradient[b], drive_gradient[b]
+    size, unit = old.shape[1], product.dtype.type(1)
+    for b in range(grad_new.shape[0]):
+        total, x, before, grad = product[b], projected[b], old[b], grad_new[b]
+        result, drive = grad_product[b], grad_s[b]
         for j in range(size):
             value = tanh(x[3 * size + j])
-            opened = dt * sigmoid(total[size + j] + x[size + j])
-            drive[j] = given[j] * opened * (one - value * value)
+            c = dt * sigmoid(total[size + j] + x[size + j])
+            drive[j] = grad[j] * c * (unit - value * value)
         for j in range(size):
-            opened = sigmoid(total[size + j] + x[size + j])
-            slope = dt * opened * (one - opened)
-            result[size + j] = given[j] * (tanh(x[3 * size + j]) - before[j]) * slope
+            gate = sigmoid(total[size + j] + x[size + j])
+            slope = dt * gate * (unit - gate)
+            result[size + j] = grad[j] * (tanh(x[3 * size + j]) - before[j]) * slope
         for j in range(size):
-            given[j] *= one - dt * sigmoid(total[size + j] + x[size + j])
+            grad[j] *= unit - dt * sigmoid(total[size + j] + x[size + j])
 
 
-@njit(**PART)
+@step_function
 def _fast_backward(
-    product: Any,
-    projected: Any,
-    old: Any,
-    memory_gradient: Any,
-    gradient: Any,
-    drive_gradient: Any,
-    projected_gradient: Any,
-    step: float,
+    product: Any, projected: Any, old: Any, grad_new: Any, grad_product: Any, dt: Any
 ) -> None:
-    size, dt, one = old.shape[1], product.dtype.type(step), product.dtype.type(1)
-    for b in range(memory_gradient.shape[0]):
-        total, x, before, given = product[b], projected[b], old[b], memory_gradient[b]
-        result, drive, projected_result = gradient[b], drive_gradient[b], projected_gradient[b]
+    size, unit = old.shape[1], product.dtype.type(1)
+    for b in range(grad_new.shape[0]):
+        total, x, before, grad = product[b], projected[b], old[b], grad_new[b]
+        result = grad_product[b]
         for j in range(size):
-            opened = sigmoid(total[j] + x[j])
+            gate = sigmoid(total[j] + x[j])
             value = tanh(total[2 * size + j] + x[2 * size + j])
-            result[j] = given[j] * (value - before[j]) * dt * opened * (one - opened)
+            result[j] = grad[j] * (value - before[j]) * dt * gate * (unit - gate)
         for j in range(size):
             value = tanh(total[2 * size + j] + x[2 * size + j])
-            opened = dt * sigmoid(total[j] + x[j])
-            result[2 * size + j] = given[j] * opened * (one - value * value)
+            a = dt * sigmoid(total[j] + x[j])
+            result[2 * size + j] = grad[j] * a * (unit - value * value)
         for j in range(size):
-            given[j] *= one - dt * sigmoid(total[j] + x[j])
+            grad[j] *= unit - dt * sigmoid(total[j] + x[j])
+
+
+@step_function
+def lem_backward(chunk: Any, t: int, weights: Any, gradients: Any, constants: Any) -> None:
+    """The gradient of `lem_forward`; the projected input holds s in its last quarter."""
+    product, projected = at_time(chunk, chunk.product, t), at_time(chunk, chunk.projected, t)
+    grad_product, grad_s = at_time(chunk, chunk.gradient, t), chunk.scratch
+    grad_projected = at_time(chunk, chunk.projected_gradient, t)
+    slow, fast = at_time(chunk, chunk.hidden_states, t), at_time(chunk, chunk.memory, t)
+    dt, size = product.dtype.type(constants[0]), slow.shape[1]
+    _slow_backward(product, projected, slow, chunk.state_gradient, grad_product, grad_s, dt)
+    add_product(chunk, grad_s, weights[1], chunk.memory_gradient)
+    _fast_backward(product, projected, fast, chunk.memory_gradient, grad_product, dt)
+    for b in range(product.shape[0]):
+        result, drive, projected_result = grad_product[b], grad_s[b], grad_projected[b]
         for j in range(3 * size):
             projected_result[j] = result[j]
         for j in range(size):
             projected_result[3 * size + j] = drive[j]
-
-
-@njit(**MAKES_ARRAYS)
-def _lem_backward_loop(chunk: Any, weights: Any, gradients: Any, constants: Any) -> None:
-    drive_gradient = np.empty_like(chunk.state_gradient)
-    for t in range(chunk.gradient[STEPS] - 1, -1, -1):
-        add_output_gradient(chunk, t)
-        total, x = at_time(chunk, chunk.product, t), at_time(chunk, chunk.projected, t)
-        result = at_time(chunk, chunk.gradient, t)
-        old, before = at_time(chunk, chunk.carried, t), at_time(chunk, chunk.memory, t)
-        _slow_backward(total, x, old, chunk.state_gradient, result, drive_gradient, constants[0])
-        add_product(chunk, drive_gradient, weights[1], chunk.memory_gradient)
-        _fast_backward(
-            total,
-            x,
-            before,
-            chunk.memory_gradient,
-            result,
-            drive_gradient,
-            at_time(chunk, chunk.projected_gradient, t),
-            constants[0],
-        )
-        add_backpropagated_product(chunk, t)
+    add_backpropagated_product(chunk, t)
 
 
 class LongExpressivePass(CompiledPass):
@@ -179,6 +138,6 @@ class LongExpressivePass(CompiledPass):
 
 
 LOOPS = {
-    "LongExpressive": (_lem_forward_loop, _lem_backward_loop),
+    "LongExpressive": (forward_loop(lem_forward, has_memory=True), backward_loop(lem_backward)),
 }
 PASS = LongExpressivePass

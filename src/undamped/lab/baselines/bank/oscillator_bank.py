@@ -20,7 +20,7 @@ from undamped.lab.baselines.bank.kernels.pools import Pools, feature_count, turn
 from undamped.lab.baselines.bank.listeners import BankState, Listeners
 from undamped.lab.baselines.bank.oscillators import Oscillators
 from undamped.lab.baselines.bank.stream import BankStream
-from undamped.lab.baselines.learns_at_once import LearnsAtOnce, Part, check_one_answer
+from undamped.lab.baselines.learns_at_once import ClosedFormModel, Part, check_one_answer
 from undamped.lab.baselines.ridge import (
     error_covariance,
     fit_ridge,
@@ -28,7 +28,7 @@ from undamped.lab.baselines.ridge import (
     sharpness,
     wanted_answers,
 )
-from undamped.models.model_stream import ModelStream
+from undamped.models.model_stream import ModelStream, Sample
 from undamped.models.task_model import StreamingModel
 
 OSCILLATORS = "oscillators"
@@ -42,7 +42,7 @@ _MOST_BYTES = 2 << 30
 
 
 @models.register("bank")
-class OscillatorBank(LearnsAtOnce, StreamingModel):
+class OscillatorBank(ClosedFormModel, StreamingModel):
     """Oscillator bank: a thousand fixed oscillators hear the sequence, a ridge regression answers.
 
     Equation:
@@ -61,10 +61,10 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         Between samples no oscillation grows, and two gaps do what one gap of their length does.
 
     Learnt in seconds and without back-propagation, from sequences of any and unequal lengths, with
-    gaps and stamps. Everything that is pooled is running, so a stream is answered sample by sample
-    in constant memory; before a stream has the usual length, by readouts for beginnings of 1/16 to
-    1/2 of it, so that it is as sure as beginnings were right. How far answers to sequences that
-    were left out are from the truth is kept as `error_covariance`, from which predictions get their
+    gaps and timestamps. Everything that is pooled is running, so a stream is answered sample by
+    sample in constant memory. Before a stream has the usual length, readouts for the first 1/16 to
+    1/2 of it answer, so that the probabilities are calibrated for what was observed. The errors of
+    answers to left-out sequences are stored as `error_covariance`, from which predictions get their
     standard errors. Of the options of training it heeds `batch_size` and `precision`, and where
     data have no end `steps`: so many batches are learnt from.
 
@@ -73,7 +73,7 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         oscillators: How many.
         thresholds: How many levels of every oscillator are counted.
         dynamics: What hears the sequence: the oscillators, or a recurrent network of the registry
-            with as many hidden units, as it starts; that heeds no stamps.
+            with as many hidden units, as it starts; that heeds no timestamps.
 
     Example:
         >>> shape = undamped.models.TaskShape(3, 2)
@@ -138,16 +138,8 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         ended = self.listeners.run(batch.inputs, batch.times, batch.observed, batch.lengths, state)
         return self._answer(ended), ended
 
-    def step(
-        self,
-        x: Tensor,
-        state: Any = None,
-        dt: Tensor | float | None = None,
-        *,
-        observed: Tensor | None = None,
-        ahead: Tensor | None = None,
-    ) -> tuple[Tensor, Any]:
-        """Take one sample of a stream; return the answer so far and the state."""
+    def _step(self, sample: Sample, state: Any) -> tuple[Tensor, Any]:
+        x, dt, observed, _ = sample
         before: BankState = self.listeners.empty_state(len(x)) if state is None else state
         times = None
         if dt is not None:
@@ -234,7 +226,7 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         self._solve()
 
     @torch.no_grad()
-    def learn_also(self, part: Part) -> None:
+    def refit(self, part: Part) -> None:
         """Learn the readout from another part too, with the bank as it is.
 
         The penalty is chosen again by leaving out one sequence after the other: one that suits few
@@ -248,7 +240,7 @@ class OscillatorBank(LearnsAtOnce, StreamingModel):
         self._learnt = []
         self.early.solve(_FARTHEST, _scales)
 
-    def found(self) -> list[str]:
+    def findings(self) -> list[str]:
         """Say which penalty was chosen."""
         if self.penalty.isnan():
             return []

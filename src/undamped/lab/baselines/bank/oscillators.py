@@ -9,7 +9,7 @@ from torch import Tensor
 
 from undamped.lab.baselines.bank.kernels.pools import Pools, Rates, turned
 from undamped.lab.baselines.bank.listeners import STEPS_AT_ONCE, BankState, Listeners
-from undamped.models.stamped import time_gaps
+from undamped.models.timestamped import time_gaps
 
 DAMPINGS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 1.0)
 """Shares of a frequency; each oscillator draws one."""

@@ -29,7 +29,7 @@ def animate(
     """
     from undamped.lab.cli.members import ticking
     from undamped.lab.cli.screen import console, print_json
-    from undamped.lab.instruments.motion_picture import motion_picture
+    from undamped.lab.instruments.motion_paths import motion_paths
     from undamped.lab.report.animation import animate as write
     from undamped.lab.report.animation import refuse_path
     from undamped.lab.training.run import Run
@@ -49,8 +49,8 @@ def animate(
             first = about
             name = folder.name if name in pictures else name
             tick(f"following {name}")
-            pictures[name] = motion_picture(model, run.task(), start=start, name=name)
-        write(pictures, out, seconds=seconds, tick=tick)
+            pictures[name] = motion_paths(model, run.task(), start=start, name=name)
+        write(pictures, out, seconds=seconds, progress=tick)
     if as_json:
         print_json({"file": str(out), "runs": {n: p.sentence for n, p in pictures.items()}})
         return

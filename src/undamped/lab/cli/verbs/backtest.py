@@ -30,7 +30,7 @@ def backtest(
         int, typer.Option(min=1, help="Forecasts in every fold, at most; spread evenly.")
     ] = 100,
     config: Annotated[Path | None, typer.Option(help="TOML file with the same keys.")] = None,
-    picture: Annotated[
+    figure: Annotated[
         Path | None,
         typer.Option(help="Draw the last forecasts with their bands into this PNG or SVG file."),
     ] = None,
@@ -40,24 +40,24 @@ def backtest(
 
     Example: `undamped backtest passengers.csv seasonal-naive ridge-lags auto horizon=12`
     """
+    from undamped.lab.cli.figures import check_figure
     from undamped.lab.cli.members import ticking
-    from undamped.lab.cli.picture import check_picture
     from undamped.lab.cli.screen import print_json
-    from undamped.lab.report.forecast_picture import draw_backtest, save
+    from undamped.lab.report.forecast_figure import draw_backtest, save
 
-    check_picture(picture)
+    check_figure(figure)
     with ticking("backtest") as tick:
         result = _backtest(words, folds, share, origins, config, tick)
-    if picture is not None:
-        save(draw_backtest(result), picture)
+    if figure is not None:
+        save(draw_backtest(result), figure)
     if as_json:
         print_json(result.to_dict())
         return
     _print(result)
-    if picture is not None:
+    if figure is not None:
         from undamped.lab.cli.screen import console
 
-        console().print(f"The last forecasts: {picture}", soft_wrap=True, markup=False)
+        console().print(f"The last forecasts: {figure}", soft_wrap=True, markup=False)
 
 
 def _backtest(

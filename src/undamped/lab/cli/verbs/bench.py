@@ -51,7 +51,7 @@ def bench(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     with ticking(f"bench {name}") as tick:
-        result = run(**settings, tick=tick)
+        result = run(**settings, progress=tick)
     if out is not None:
         for title, figure in result.figures().items():
             figure.savefig(out / f"{name}-{title}.png", dpi=110)

@@ -30,7 +30,7 @@ def compare(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from seed on.")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for the runs' folders.")] = Path("runs"),
     config: Annotated[Path | None, typer.Option(help="TOML file with the same keys.")] = None,
-    picture: Annotated[
+    figure: Annotated[
         Path | None, typer.Option(help="Draw the validation curves into this PNG or SVG file.")
     ] = None,
     leave_one_out: Annotated[
@@ -53,14 +53,14 @@ def compare(
 
     Example: `undamped compare digits unicornn lstm --seeds 3 train.seconds=20`
     """
-    from undamped.lab.cli.picture import check_picture, draw_curves
+    from undamped.lab.cli.figures import check_figure, draw_curves
     from undamped.lab.cli.screen import print_json
     from undamped.lab.cli.several_files import files_of, print_ranks, summary_of
 
-    check_picture(picture)
+    check_figure(figure)
     files, rest = files_of(words)
     if len(files) > 1:
-        if picture is not None:
+        if figure is not None:
             raise _no_curves(len(files))
         found = {
             file: _compare([file, *rest], seeds, out, config, leave_one_out, sweep)
@@ -75,8 +75,8 @@ def compare(
         print_ranks(ranked)
         return
     one = _compare(words, seeds, out, config, leave_one_out, sweep)
-    if picture is not None:
-        draw_curves(picture, one.built, one.results)
+    if figure is not None:
+        draw_curves(figure, one.built, one.results)
     if as_json:
         print_json(one.to_dict())
     else:
@@ -94,7 +94,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
-        chance = {"guess": self.built.chance.guess, self.built.metric: self.built.chance.metric}
+        chance = {"guess": self.built.chance.rule, self.built.metric: self.built.chance.metric}
         baseline = self.built.baseline
         return {
             "task": self.task,
@@ -116,7 +116,7 @@ def _compare(
     import undamped.lab.tasks
     from undamped._base.registry import tasks
     from undamped.lab.cli.settings import read_settings
-    from undamped.lab.training.at_once import refuse_data
+    from undamped.lab.training.at_once import check_data
     from undamped.lab.training.fit import AUTO
     from undamped.lab.training.options import TrainOptions
     from undamped.lab.training.recipes import merged
@@ -146,7 +146,7 @@ def _compare(
     for name in names:
         if name != AUTO:
             refuse_misfit(built.task_shape, name)
-            refuse_data(name, built, TrainOptions())
+            check_data(name, built, TrainOptions())
     each = _held_out(built) if leave_one_out else [{}]
     tuned = {}
     if sweep is not None:
@@ -166,7 +166,7 @@ def _no_curves(count: int) -> Exception:
     from undamped._base.errors import OptionError
 
     return OptionError(
-        f"--picture: expected one file of recordings, got {count}. Curves of several do not belong "
+        f"--figure: expected one file of recordings, got {count}. Curves of several do not belong "
         "together; draw one picture for each."
     )
 
@@ -308,7 +308,7 @@ def _print(name: str, task: Task, rows: list[dict[str, Any]]) -> None:
             screen.print(f"{row['model']}: {row['sweep']['words']}", style="dim", markup=False)
     first = next(iter(parts))
     drawn = [(row["model"], row[first]["mean"], "") for row in rows if first in row]
-    drawn.append(("a guess", task.chance.metric, task.chance.guess))
+    drawn.append(("a guess", task.chance.metric, task.chance.rule))
     if task.baseline is not None:
         drawn.append(("a trivial rule", task.baseline.metric, task.baseline.rule))
     screen.print(bars(drawn, task))

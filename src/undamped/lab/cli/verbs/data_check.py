@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from undamped.lab.data.recordings.options import ReadingOptions
-
 if TYPE_CHECKING:
     import numpy as np
 
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
 
 WIDTH, SHOWN, MOST_LABELS = 60, 3, 20
 _BLOCKS = "▁▂▃▄▅▆▇█"
-READING = tuple(ReadingOptions.__annotations__)
 HORIZON = "horizon"
 
 
@@ -33,7 +30,7 @@ def check(
             "duplicates=; and horizon= for forecasts.",
         ),
     ],
-    picture: Annotated[
+    figure: Annotated[
         Path | None, typer.Option(help="Draw what was found into this PNG or SVG file.")
     ] = None,
     labels: Annotated[
@@ -50,25 +47,25 @@ def check(
 
     Example: `undamped data check walks.csv target=gait id=walk`
     """
-    from undamped.lab.cli.picture import check_picture
+    from undamped.lab.cli.figures import check_figure
     from undamped.lab.cli.screen import print_json
     from undamped.lab.data.recordings.findings import look_at
     from undamped.lab.data.recordings.read import read_recordings
 
-    check_picture(picture)
+    check_figure(figure)
     file, options, forecast = _read_words(words)
     series_set = read_recordings(file, **options, forecast=forecast)
     found = look_at(series_set)
     checked = _check_labels(series_set) if labels else None
-    if picture is not None:
-        from undamped.lab.cli.data_picture import draw_recordings
+    if figure is not None:
+        from undamped.lab.cli.data_figure import draw_recordings
 
-        draw_recordings(picture, series_set, found)
+        draw_recordings(figure, series_set, found)
     if as_json:
         beside = {} if checked is None else {"labels": checked.to_dict()}
         print_json({"file": file, "columns": series_set.columns, **found.to_dict(), **beside})
         return
-    _print(file, series_set, found, picture)
+    _print(file, series_set, found, figure)
     if checked is not None:
         _print_labels(checked)
     _print_next(words, series_set)
@@ -102,29 +99,30 @@ def _print_labels(checked: LabelCheck) -> None:
 
 
 def _read_words(words: list[str]) -> tuple[str, dict[str, Any], bool]:
-    """Return the file, how it is read, and whether it is for forecasts: horizon= was given."""
+    """Return the file, the options for reading it, and whether it is for a forecast."""
     from undamped._base.errors import OptionError
     from undamped._base.options import check_against, options_in, unknown_name
+    from undamped.lab.data.recordings.options import ReadingOptions
 
     files = [word for word in words if "=" not in word]
     if len(files) != 1:
         raise OptionError(
-            f"check: expected one file or folder, got {len(files)}. Settings look like "
+            f"'undamped data check' needs one file or folder, got {len(files)}. Settings look like "
             "target=COLUMN."
         )
-    given = dict(word.split("=", 1) for word in words if "=" in word)
-    known = (*READING, HORIZON)
-    for name in given:
-        if name not in known:
-            raise unknown_name("setting", name, list(known))
-    forecast = given.pop(HORIZON, None) is not None
-    options = check_against("recordings", options_in(ReadingOptions), given, text=True)
+    settings = dict(word.split("=", 1) for word in words if "=" in word)
+    names = [*ReadingOptions.__annotations__, HORIZON]
+    for name in settings:
+        if name not in names:
+            raise unknown_name("setting", name, names)
+    forecast = settings.pop(HORIZON, None) is not None
+    options = check_against("recordings", options_in(ReadingOptions), settings, text=True)
     if forecast:
-        options.pop("target", None)  # it is a channel, whose values to come are asked for
+        options.pop("target", None)  # for a forecast it is a channel
     return files[0], options, forecast
 
 
-def _print(file: str, series_set: SeriesSet, found: Findings, picture: Path | None) -> None:
+def _print(file: str, series_set: SeriesSet, found: Findings, figure: Path | None) -> None:
     from undamped.lab.cli.screen import console, print_warnings
 
     screen = console()
@@ -135,8 +133,8 @@ def _print(file: str, series_set: SeriesSet, found: Findings, picture: Path | No
     if found.classes:
         screen.print("")
         _print_classes(screen, found.classes)
-    if picture is not None:
-        screen.print(f"The picture: {picture}", soft_wrap=True, markup=False)
+    if figure is not None:
+        screen.print(f"Figure: {figure}", soft_wrap=True, markup=False)
         return
     screen.print("")
     for number in range(min(SHOWN, len(series_set))):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,7 +58,7 @@ def diagnose(
     folder = Path(words[0])
     if len(words) == 1 and (folder / "run.json").is_file():
         with stages("diagnose") as tick:
-            reports = [report_run(folder, memory=memory, measured=measured, tick=tick)]
+            reports = [report_run(folder, memory=memory, measured=measured, progress=tick)]
         # A page of some instruments does not replace the page of all of them.
         target = out or folder / ("diagnosis.html" if measured else "report.html")
     else:
@@ -142,15 +143,12 @@ def _fresh(words: list[str], steps: int, memory: bool, measured: list[str] | Non
     given = settings.model_options(model)
     refuse_condition(model, given)
     with stages("diagnose") as tick:
-        common: dict[str, Any] = {
-            "memory": memory,
-            "measured": measured,
-            "command": shlex.join(["undamped", *sys.argv[1:]]),
-            "tick": tick,
-        }
+        common: dict[str, Any] = {"memory": memory, "measured": measured, "progress": tick}
         if task is None:
-            return _on_noise(model, given, words, steps, settings.seed, common)
-        return _on_task(task, model, given, words, settings, common)
+            report = _on_noise(model, given, words, steps, settings.seed, common)
+        else:
+            report = _on_task(task, model, given, words, settings, common)
+    return replace(report, command=shlex.join(["undamped", *sys.argv[1:]]))
 
 
 def _on_noise(
@@ -165,9 +163,10 @@ def _on_noise(
 
     from undamped._base.registry import models
     from undamped.lab.report import diagnose as measure
+    from undamped.lab.report.remedies import Commands
     from undamped.models.task_model import TaskModel
 
-    inputs = None
+    inputs = steps
     options = {"hidden_size": 64, "input_size": 1, **given}
     if issubclass(models[model], TaskModel):
         return _on_example(model, given, words, steps, seed, common)
@@ -176,7 +175,8 @@ def _on_noise(
         inputs = torch.randn(64 if options["input_size"] < 100 else 16, options["input_size"])
     network = models.build(model, **options)
     said = _given(words) if steps == STEPS else [*_given(words), f"--steps {steps}"]
-    return measure(network, inputs, steps=steps, seed=seed, name=model, settings=said, **common)
+    report = measure(network, inputs, seed=seed, name=model, **common)
+    return Commands("undamped diagnose", model, said).add_to(report)
 
 
 def _on_example(
@@ -192,6 +192,7 @@ def _on_example(
 
     from undamped._base.registry import models
     from undamped.lab.report import diagnose as measure
+    from undamped.lab.report.remedies import Commands
     from undamped.models.for_task import model_for
 
     shape = models[model].example_shape()
@@ -199,7 +200,8 @@ def _on_example(
     pictures = shape.picture_shape
     inputs = torch.rand(*first, *pictures) if pictures else torch.randn(*first, shape.input_size)
     network = model_for(shape, model, given)
-    return measure(network, inputs, seed=seed, name=model, settings=_given(words), **common)
+    report = measure(network, inputs, seed=seed, name=model, **common)
+    return Commands("undamped diagnose", model, _given(words)).add_to(report)
 
 
 def _on_task(
@@ -212,7 +214,8 @@ def _on_task(
 ) -> ModelReport:
     from undamped._base.registry import tasks
     from undamped.lab.cli.setting_names import OWN_DATA
-    from undamped.lab.report.runs import diagnose_task
+    from undamped.lab.report import diagnose as measure
+    from undamped.lab.report.remedies import Commands
     from undamped.lab.training.recipes import merged
     from undamped.models.for_task import model_for
 
@@ -222,7 +225,8 @@ def _on_task(
     file = settings.parts.get("task", {}).get("file") if task in OWN_DATA else None
     said = _given([*([f"task.file={file}"] if file else []), *words])
     name = f"{model} on {task}"
-    return diagnose_task(built, data, name=name, verb="diagnose", settings=said, **common)
+    report = measure(built, task=data, name=name, **common)
+    return Commands(f"undamped diagnose {task}", model, said).add_to(report)
 
 
 def _given(words: list[str]) -> list[str]:

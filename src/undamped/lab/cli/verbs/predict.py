@@ -1,16 +1,17 @@
-"""`undamped predict RUN`: answers of a trained model."""
+"""`undamped predict RUN`: predictions of a trained model."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
-    from undamped._base.errors import UndampedError
     from undamped.lab.tasks.characters import Characters
     from undamped.lab.training.run import Run
     from undamped.models.sequence_model import SequenceModel
@@ -18,121 +19,159 @@ if TYPE_CHECKING:
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    run: Annotated[Path, typer.Argument(help="The run folder.")],
     data: Annotated[
         Path | None,
         typer.Argument(
-            help="For a run on recordings: a file or folder such as it was trained on; a forecast "
-            "goes on from its end, and without it from the end of its own recordings. For a "
-            "system that moves: a file of states, whose first rows are followed. For others: "
-            "a .npy file, (time, features) or (sequences, time, features), or a .csv file with one "
-            "row per time step. Without it, the test part of the run's task."
+            help="For a run on recordings: a file or folder in the format it was trained on; a "
+            "forecast continues it, or by default the training recordings. For a physical "
+            "system: a file of states; trajectories start from the first row of each recording. "
+            "For others: a .npy file, (time, features) or (sequences, time, features), or a .csv "
+            "file with one row per time step. By default the test part of the run's task."
         ),
     ] = None,
     prompt: Annotated[
-        str | None, typer.Option(help="For character models: the text to go on from.")
+        str | None, typer.Option(help="For character models: the text to continue.")
     ] = None,
-    length: Annotated[int, typer.Option(min=1, help="How many characters to add.")] = 200,
+    length: Annotated[int, typer.Option(min=1, help="Number of characters to generate.")] = 200,
     temperature: Annotated[
-        float, typer.Option(min=1e-3, help="Below 1 the likeliest are preferred.")
+        float, typer.Option(min=1e-3, help="Sampling temperature; below 1 favours likely text.")
     ] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the drawing.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Write the answers to this CSV file.")] = None,
-    picture: Annotated[
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the predictions to this CSV file.")
+    ] = None,
+    figure: Annotated[
         Path | None,
         typer.Option(
-            help="For forecasts: draw what is to come, with its band, into this .png or .svg file. "
-            "For latent models on recordings: mean and band through the first series."
+            help="For forecasts: plot the forecast with its prediction interval to this .png or "
+            ".svg file. For latent models on recordings: mean and interval of the first series."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a script.")] = False,
 ) -> None:
-    """Answer with a trained model: on the test part, on a file, or by going on with a text.
+    """Predict with a trained model: on the test part, on a file, or by continuing a text.
 
     Example: `undamped predict runs/digits-unicornn-1`
     """
-    from undamped._base.errors import OptionError
     from undamped.lab.training.run import Run
+
+    opened = Run.open(run)
+    model = opened.model()
+    request = Request(data, prompt, length, temperature, seed, out, figure, as_json)
+    kind = _kind_of_prediction(opened, model, request)
+    _check_options(kind, request, opened.settings["task"]["name"])
+    _PREDICTORS[kind](opened, model, request)
+
+
+class Request(NamedTuple):
+    """The options of the command."""
+
+    data: Path | None
+    prompt: str | None
+    length: int
+    temperature: float
+    seed: int
+    out: Path | None
+    figure: Path | None
+    as_json: bool
+
+
+# The kinds of prediction that accept an option.
+_ACCEPTED = {
+    "prompt": ("text",),
+    "figure": ("recordings",),
+    "out": ("recordings", "trajectories"),
+}
+
+
+def _kind_of_prediction(run: Run, model: TaskModel, request: Request) -> str:
+    """Return the kind of prediction, a key of `_PREDICTORS`."""
+    from undamped._base.errors import OptionError
+    from undamped.lab.tasks import optional
     from undamped.models.physics.state_model import StateModel
     from undamped.models.relational.base import RelationalModel
     from undamped.models.sequence_model import SequenceModel
 
-    opened = Run.open(run)
-    model, preparation = opened.model(), opened.preparation()
-    if preparation is not None:
-        if prompt is not None:
-            raise _no_text(opened)
-        from undamped.lab.cli.predict_recordings import answer_recordings
-
-        answer_recordings(opened, model, preparation, data, out, as_json, picture)
-        return
-    if picture is not None:
-        raise OptionError(
-            f"--picture: expected a run on recordings, got one of "
-            f"'{opened.settings['task']['name']}'. The run's page has the picture of its task."
-        )
-    if isinstance(model, StateModel) and data is not None:
-        if prompt is not None:
-            raise _no_text(opened)
-        from undamped.lab.cli.predict_trajectories import follow_file
-
-        follow_file(opened, model, data, out, as_json)
-        return
-    if out is not None:
-        raise OptionError(
-            f"--out: expected a run on recordings, got one of '{opened.settings['task']['name']}'. "
-            "Use --json and a redirection."
-        )
-    task = opened.task()
-    if task.continues_text and isinstance(model, SequenceModel):
-        text = cast("Characters", task)  # or whatever else has a text, an encode and a decode
-        start = prompt or str(text.text)[:1]
-        _continue(model, text, start, length, temperature, seed, as_json)
-    elif prompt is not None:
-        raise _no_text(opened)
-    elif data is None:
-        _answer_test(opened, model, as_json)
-    elif isinstance(model, SequenceModel):
-        _answer_file(model, task.answer, data, as_json)
-    elif isinstance(model, RelationalModel):
-        from undamped.lab.cli.predict_pictures import answer_pictures
-
-        answer_pictures(opened, model, data, as_json)
-    else:
-        raise OptionError(
-            f"{data}: expected a run whose model reads sequences, got one that reads single "
-            "vectors. Load it with undamped.lab.training.Run and call its model."
-        )
-
-
-def _no_text(run: Run) -> UndampedError:
-    from undamped._base.errors import OptionError
-
-    return OptionError(
-        f"--prompt: expected a run of a character model, got one of "
-        f"'{run.settings['task']['name']}'. Leave --prompt out."
+    if run.preparation() is not None:
+        return "recordings"
+    if isinstance(model, StateModel) and request.data is not None:
+        return "trajectories"
+    if isinstance(model, SequenceModel) and optional.continues_text(run.task()):
+        return "text"
+    if request.data is None:
+        return "test"
+    if isinstance(model, SequenceModel):
+        return "sequences"
+    if isinstance(model, RelationalModel):
+        return "images"
+    raise OptionError(
+        f"{request.data}: the model of this run reads single vectors, not sequences. Load it with "
+        "undamped.lab.training.Run and call its model."
     )
 
 
-def _continue(
-    model: SequenceModel,
-    task: Characters,
-    prompt: str,
-    length: int,
-    temperature: float,
-    seed: int,
-    as_json: bool,
-) -> None:
+def _check_options(kind: str, request: Request, task: str) -> None:
+    """Raise an error for an option that this kind of prediction does not accept."""
+    from undamped._base.errors import OptionError
+
+    remedies = {
+        "prompt": "needs a run of a character model",
+        "figure": "needs a run on recordings; 'undamped diagnose' plots other tasks",
+        "out": "needs a run on recordings or trajectories; use --json and a redirection",
+    }
+    for name, kinds in _ACCEPTED.items():
+        if getattr(request, name) is not None and kind not in kinds:
+            raise OptionError(f"--{name} {remedies[name]}, got a run of '{task}'.")
+
+
+def _predict_recordings(run: Run, model: TaskModel, request: Request) -> None:
+    from undamped.lab.cli.predict_recordings import predict_recordings
+
+    preparation = run.preparation()
+    assert preparation is not None
+    data, out, figure = request.data, request.out, request.figure
+    predict_recordings(run, model, preparation, data, out, request.as_json, figure)
+
+
+def _predict_trajectories(run: Run, model: Any, request: Request) -> None:
+    from undamped.lab.cli.predict_files import predict_trajectories
+
+    assert request.data is not None
+    predict_trajectories(run, model, request.data, request.out, request.as_json)
+
+
+def _predict_images(run: Run, model: Any, request: Request) -> None:
+    from undamped.lab.cli.predict_files import predict_images
+
+    assert request.data is not None
+    predict_images(run, model, request.data, request.as_json)
+
+
+def _predict_sequences(run: Run, model: Any, request: Request) -> None:
+    from undamped.lab.cli.predict_files import predict_sequences
+
+    assert request.data is not None
+    predict_sequences(model, run.task().answer, request.data, request.as_json)
+
+
+def _continue_text(run: Run, model: Any, request: Request) -> None:
     import torch
 
     from undamped.lab.cli.screen import console, print_json
 
-    generator = torch.Generator().manual_seed(seed)
-    drawn = model.generate(
-        task.encode(prompt).unsqueeze(1), length, temperature=temperature, generator=generator
+    task = cast("Characters", run.task())  # or another task with text, encode and decode
+    prompt = request.prompt or str(task.text)[:1]
+    generator = torch.Generator().manual_seed(request.seed)
+    network: SequenceModel = model
+    symbols = network.generate(
+        task.encode(prompt).unsqueeze(1),
+        request.length,
+        temperature=request.temperature,
+        generator=generator,
     )
-    text = task.decode(drawn[:, 0])
-    if as_json:
+    text = task.decode(symbols[:, 0])
+    if request.as_json:
         print_json({"prompt": prompt, "text": text})
     else:
         from rich.text import Text
@@ -140,7 +179,8 @@ def _continue(
         console().print(Text(prompt, style="bold") + Text(text), soft_wrap=True)
 
 
-def _answer_test(run: Run, model: TaskModel, as_json: bool) -> None:
+def _predict_test(run: Run, model: TaskModel, request: Request) -> None:
+    """Print the score on the test part and ten examples."""
     import torch
 
     from undamped.lab.cli.screen import console, metric_name, number, print_json
@@ -151,80 +191,61 @@ def _answer_test(run: Run, model: TaskModel, as_json: bool) -> None:
     batch = task.batch("test", 0, size)
     with torch.no_grad():
         prediction = model(batch)
-    if task.answer == "density":  # a density: there is no truth to stand beside
-        shown = [
+    if task.answer == "density":  # there are no true values to compare with
+        examples = [
             {"point": point.tolist(), "log_density": value.item()}
             for point, value in zip(batch.inputs[:10], prediction[:10], strict=True)
         ]
-        guess, line = task.chance.guess, _density_line
+        baseline, line = task.chance.rule, _density_line
     else:
-        answers, truth = _readable(prediction, task.answer), batch.targets
+        answers, truth = readable(prediction, task.answer), batch.targets
         if task.readout == "every" or task.answer == "trajectory":
             answers, truth = answers.transpose(0, 1), truth.transpose(0, 1)
-        shown = [
+        examples = [
             {"answer": answers[i].tolist(), "truth": truth[i].tolist()}
             for i in range(min(10, len(truth)))
         ]
-        guess, line = "a guess", _answer_line
-    if as_json:
-        print_json({"loss": scores.loss, task.metric: scores.metric, "examples": shown})
+        baseline, line = "the naive baseline", _answer_line
+    if request.as_json:
+        print_json({"loss": scores.loss, task.metric: scores.metric, "examples": examples})
         return
     screen = console()
     screen.print(
         f"{metric_name(task)} on the test part: [bold]{number(scores.metric, task)}[/], "
-        f"{guess} has {number(task.chance.metric, task)}"
+        f"{baseline} has {number(task.chance.metric, task)}"
     )
     if batch.targets.dim() > 3:
-        screen.print(f"Answers are pictures: 'undamped diagnose {run.path}' draws them.")
+        screen.print(f"Predictions are images: 'undamped diagnose {run.path}' plots them.")
         return
-    for example in shown:
+    for example in examples:
         screen.print(line(example))
 
 
 def _answer_line(example: dict[str, Any]) -> str:
-    answer, true = _end(example["answer"]), _end(example["truth"])
-    return f"  {'✓' if answer == true else ' '} answer {answer}   truth {true}"
+    answer, truth = _last_values(example["answer"]), _last_values(example["truth"])
+    return f"  {'✓' if answer == truth else ' '} predicted {answer}   true {truth}"
 
 
 def _density_line(example: dict[str, Any]) -> str:
-    return f"  log-density {example['log_density']:.3f} at {_end(example['point'])}"
+    return f"  log-density {example['log_density']:.3f} at {_last_values(example['point'])}"
 
 
-def _end(values: Any) -> str:
+def _last_values(values: Any) -> str:
     if not isinstance(values, list):
         return str(values)
-    written = [f"{v:.3f}" if isinstance(v, float) else str(v) for v in values[-10:]]
-    return " ".join(written)
+    return " ".join(f"{v:.3f}" if isinstance(v, float) else str(v) for v in values[-10:])
 
 
-def _readable(prediction: Tensor, answer: str) -> Tensor:
+def readable(prediction: Tensor, answer: str) -> Tensor:
+    """Return predictions as a person reads them: the most probable class, or the values."""
     return prediction.argmax(-1) if answer == "class" else prediction
 
 
-def _answer_file(model: SequenceModel, answer: str, path: Path, as_json: bool) -> None:
-    import torch
-
-    from undamped.lab.cli.screen import console, print_json
-    from undamped.lab.data.recordings.sequences import read_sequences
-
-    symbols = model.input_kind == "symbols"
-    inputs = torch.from_numpy(read_sequences(path, model.input_size, symbols=symbols))
-    with torch.no_grad():
-        prediction = model(inputs)
-    answers = _readable(prediction, answer)
-    if model.readout == "every":
-        answers = answers.transpose(0, 1)
-    rows: list[dict[str, Any]] = []
-    for index, said in enumerate(answers):
-        row: dict[str, Any] = {"sequence": index, "answer": said.squeeze(-1).tolist()}
-        if answer == "class" and model.readout != "every":
-            row["probabilities"] = torch.softmax(prediction[index], -1).tolist()
-        rows.append(row)
-    if as_json:
-        print_json(rows)
-        return
-    for row in rows:
-        line = f"sequence {row['sequence']}: {row['answer']}"
-        if "probabilities" in row:
-            line += f"  (probability {max(row['probabilities']):.2f})"
-        console().print(line, soft_wrap=True)
+_PREDICTORS: dict[str, Callable[[Run, Any, Request], None]] = {
+    "recordings": _predict_recordings,
+    "trajectories": _predict_trajectories,
+    "text": _continue_text,
+    "test": _predict_test,
+    "sequences": _predict_sequences,
+    "images": _predict_images,
+}

@@ -39,7 +39,7 @@ def reproduce(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     with ticking(f"reproduce {name}") as tick:
-        result = run(**settings, tick=tick)
+        result = run(**settings, progress=tick)
     if out is not None:
         for title, figure in result.figures().items():
             figure.savefig(out / f"{title}.png", dpi=110)

@@ -18,8 +18,8 @@ def resume(
     """
     from undamped.lab.cli.verbs.train import report
     from undamped.lab.training import resume as go_on
-    from undamped.lab.training.crew import is_follower
+    from undamped.lab.training.process_group import is_secondary_rank
 
     trained = go_on(run)
-    if not is_follower():
+    if not is_secondary_rank():
         report(trained, None, as_json)

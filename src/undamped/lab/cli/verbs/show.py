@@ -24,7 +24,7 @@ def show(
         str | None,
         typer.Option(help="What it is, where a name stands for several: task, experiment, …"),
     ] = None,
-    picture: Annotated[
+    figure: Annotated[
         Path | None,
         typer.Option(help="For tasks of pictures: draw trials into this .png or .svg file."),
     ] = None,
@@ -37,14 +37,14 @@ def show(
     Example: `undamped show unicornn`
     """
     from undamped._base.describe import describe_member, find_members, registry_of
-    from undamped.lab.cli.picture import check_picture
+    from undamped.lab.cli.figures import check_figure
     from undamped.lab.cli.screen import print_json
 
-    check_picture(picture)
+    check_figure(figure)
     page = describe_member(name, None if kind is None else registry_of(kind))
-    task = _task_of_pictures(name, page["kind"], words or [], picture)
-    if picture is not None:
-        _draw(task, name, picture)
+    task = _task_of_pictures(name, page["kind"], words or [], figure)
+    if figure is not None:
+        _draw(task, name, figure)
     if as_json:
         print_json(page)
     else:
@@ -57,7 +57,7 @@ def show(
                 typer.echo(f"\nThe same name stands for {_a(registry.kind)} too: {again}")
 
 
-def _task_of_pictures(name: str, kind: str, words: list[str], picture: Path | None) -> Any:
+def _task_of_pictures(name: str, kind: str, words: list[str], figure: Path | None) -> Any:
     """Return the task whose trials are drawn, or None if there is nothing to draw."""
     from undamped._base.errors import OptionError, explain
     from undamped._base.options import settings_of
@@ -70,14 +70,14 @@ def _task_of_pictures(name: str, kind: str, words: list[str], picture: Path | No
         required = [n for n, option in settings_of(tasks[name]).items() if option.required]
         if all(n in settings for n in required):
             return tasks[name](**settings)
-    if words or picture is not None:
+    if words or figure is not None:
         got = "one whose data have to be named" if shows else f"{_a(kind)} of another kind"
         raise OptionError(
             explain(
                 name,
                 expected="a task of pictures, whose trials can be drawn",
                 got=got,
-                remedy="For example: undamped show rmts colours=joint --picture trials.png",
+                remedy="For example: undamped show rmts colours=joint --figure trials.png",
             )
         )
     return None
@@ -99,13 +99,13 @@ def _print_trials(task: Any) -> None:
         )
 
 
-def _draw(task: Any, name: str, picture: Path) -> None:
+def _draw(task: Any, name: str, path: Path) -> None:
     from undamped._base.files import write_atomically
     from undamped.lab.report.trials import some_trials, trials_figure
 
     figure = trials_figure(some_trials(task, TRIALS), f"{name}: trials, and their answers")
-    kind = picture.suffix.lstrip(".")
-    write_atomically(picture, lambda file: figure.savefig(file, format=kind, dpi=110))
+    kind = path.suffix.lstrip(".")
+    write_atomically(path, lambda file: figure.savefig(file, format=kind, dpi=110))
 
 
 def _print(name: str, page: dict[str, Any]) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 if TYPE_CHECKING:
-    from undamped.lab.export.live import LiveModel
-    from undamped.lab.export.sample_lines import SampleLines, TextLines
+    from undamped.lab.export.live import LiveModel, SampleLines, TextLines
 
 LONGEST = 1 << 20
 """Bytes of the longest line that is read, so that memory stays bounded whatever comes."""
@@ -25,7 +24,7 @@ def stream(
     time: Annotated[
         str | None,
         typer.Option(
-            help="For models trained with time stamps: the name of their column, if it is not "
+            help="For models trained with timestamps: the name of their column, if it is not "
             "that of the training data."
         ),
     ] = None,
@@ -53,8 +52,7 @@ def stream(
     from undamped._base.errors import DataError
     from undamped._base.files import refuse_folder
     from undamped.lab.export import subject_of
-    from undamped.lab.export.live import LiveModel
-    from undamped.lab.export.sample_lines import SampleLines, TextLines
+    from undamped.lab.export.live import LiveModel, SampleLines, TextLines
     from undamped.lab.training.run import Run
 
     refuse_folder(state)

@@ -64,11 +64,11 @@ def train(
         go_on(resume, as_json)
         return
     from undamped.lab.cli.live import live_page
-    from undamped.lab.training.crew import is_follower
+    from undamped.lab.training.process_group import is_secondary_rank
 
     with live_page(watch) as started:
         run, other = _train(words or [], out or Path("runs"), config, baseline, started)
-    if is_follower():
+    if is_secondary_rank():
         return
     report(run, other, as_json)
     if page:
@@ -159,7 +159,7 @@ def report(run: Run, other: Run | None, as_json: bool) -> None:
         typer.Exit: With code 130, where somebody stopped it.
     """
     from undamped.lab.cli.screen import print_json
-    from undamped.lab.training.crew import is_launched
+    from undamped.lab.training.process_group import is_launched
 
     if as_json:
         settings = run.settings
@@ -245,7 +245,7 @@ def _scores(
         )
         for place, part in enumerate(parts)
     ]
-    rows.append(("a guess", task.chance.metric, task.chance.guess))
+    rows.append(("a guess", task.chance.metric, task.chance.rule))
     if task.baseline is not None:
         rows.append(("a trivial rule", task.baseline.metric, task.baseline.rule))
     if other is not None and other.result is not None:

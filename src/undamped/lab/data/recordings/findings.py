@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 
 from undamped.lab.data.recordings.grid import in_units
-from undamped.lab.data.recordings.labels import as_labels, comparable, sorted_labels
+from undamped.lab.data.recordings.labels import (
+    as_labels,
+    comparable,
+    look_like_classes,
+    numeric_values,
+    sorted_labels,
+)
 from undamped.lab.data.recordings.series import SeriesSet
 from undamped.lab.data.recordings.suspicions import find_suspicions
-from undamped.lab.data.recordings.target_kinds import known_numbers, look_like_classes
 
 _FEW = 5
 
@@ -80,7 +85,7 @@ def _channels(series_set: SeriesSet) -> list[Channel]:
     width = len(series_set.channels)
     there, finite, total = np.zeros(width), np.zeros(width), 0
     low, high = np.full(width, np.inf), np.full(width, -np.inf)
-    for piece in series_set.each_piece():
+    for piece in series_set.each_block():
         part = np.asarray(piece, dtype=np.float64)
         known = np.isfinite(part)
         there += (~np.isnan(part)).sum(0)
@@ -150,7 +155,7 @@ def _say_targets(found: Findings, series_set: SeriesSet) -> None:
     if of.get(""):
         found.warnings.append(f"{of['']:,} targets are missing.")
     if not look_like_classes(array):
-        numbers = known_numbers(array)
+        numbers = numeric_values(array)
         found.target_range = (float(numbers.min()), float(numbers.max()))
         found.facts.append(f"A number per {per}, from {numbers.min():.6g} to {numbers.max():.6g}.")
         if numbers.min() == numbers.max():
@@ -179,7 +184,7 @@ def _say_times(found: Findings, series_set: SeriesSet) -> None:
     uneven = float((np.abs(gaps - typical) > 0.01 * typical).mean())
     span = in_units if series_set.columns.get("dates") else "{:.4g}".format
     found.facts.append(
-        f"Time stamps are {span(typical)} apart"
+        f"Timestamps are {span(typical)} apart"
         + (f"; {uneven:.1%} are not, the largest gap is {span(gaps.max())}." if uneven else ".")
     )
 

@@ -23,38 +23,38 @@ _Grid = tuple[str, Stamps, Callable[[int, np.ndarray], np.ndarray]]
 
 
 def fill_holes(series: list[np.ndarray], times: Stamps, notes: list[str]) -> tuple[Stamps, Stamps]:
-    """Return series and time stamps with a step of missing values for every missing date.
+    """Return series and timestamps with a step of missing values for every missing date.
 
     Where dates are on no grid, or more than a third of it would be holes, nothing is changed.
 
     Args:
         series: One array (time, channels) per recording.
-        times: Their time stamps, in seconds since 1970, rising.
+        times: Their timestamps, in seconds since 1970, rising.
         notes: Where to say so.
     """
     grid = _calendar_months(times) or _even_steps(times)
     if grid is None:
         return series, times
-    unit, index, stamps_at = grid
+    unit, index, timestamps_at = grid
     steps, rows = sum(int(one[-1]) + 1 for one in index), sum(len(one) for one in index)
     holes = steps - rows
     if not holes or holes > _MOST_HOLES * steps:
         return series, times
-    filled, stamps = [], []
+    filled, timestamps = [], []
     for number, (one, places) in enumerate(zip(series, index, strict=True)):
         values = np.full((int(places[-1]) + 1, one.shape[1]), np.nan, dtype=one.dtype)
         values[places] = one
         filled.append(values)
-        stamps.append(stamps_at(number, np.arange(len(values))))
+        timestamps.append(timestamps_at(number, np.arange(len(values))))
     notes.append(f"{holes:,} of {steps:,} {unit} are missing; they are kept as missing values.")
-    return filled, stamps
+    return filled, timestamps
 
 
-def stamps_ahead(times: Stamps, steps: int) -> Stamps | None:
-    """Return the time stamps of so many steps after each series; None where they are uneven.
+def future_timestamps(times: Stamps, steps: int) -> Stamps | None:
+    """Return the timestamps of so many steps after each series; None where they are uneven.
 
     Args:
-        times: The time stamps of the series, rising.
+        times: The timestamps of the series, rising.
         steps: How many.
     """
     if any(len(one) < 2 for one in times):
@@ -62,9 +62,9 @@ def stamps_ahead(times: Stamps, steps: int) -> Stamps | None:
     grid = _calendar_months(times) or _even_steps(times)
     if grid is None:
         return None
-    _, index, stamps_at = grid
+    _, index, timestamps_at = grid
     ahead = np.arange(1, steps + 1)
-    return [stamps_at(number, places[-1] + ahead) for number, places in enumerate(index)]
+    return [timestamps_at(number, places[-1] + ahead) for number, places in enumerate(index)]
 
 
 def in_units(seconds: float) -> str:
@@ -75,7 +75,7 @@ def in_units(seconds: float) -> str:
 
 
 def are_working_days(times: Stamps) -> bool:
-    """Whether time stamps are days from Monday to Friday, none of which is missing."""
+    """Whether timestamps are days from Monday to Friday, none of which is missing."""
     starts = np.concatenate([one % _DAY for one in times])
     if (starts != starts[0]).any():  # measured at any time of the day, as most that is uneven
         return False
@@ -107,11 +107,11 @@ def _working_days(times: Stamps) -> _Grid | None:
         return None
     index = [np.busday_count(one[0], one) for one in days]
 
-    def stamps(number: int, places: np.ndarray) -> np.ndarray:
+    def timestamps(number: int, places: np.ndarray) -> np.ndarray:
         dates = np.busday_offset(days[number][0], places)
         return dates.astype("datetime64[s]").astype(np.float64) + clock[0]
 
-    return "working days", index, stamps
+    return "working days", index, timestamps
 
 
 def _calendar_months(times: Stamps) -> _Grid | None:
@@ -130,7 +130,7 @@ def _calendar_months(times: Stamps) -> _Grid | None:
     step = math.gcd(*gaps.tolist())
     index = [(one - one[0]) // step for one in numbers]
 
-    def stamps(number: int, places: np.ndarray) -> np.ndarray:
+    def timestamps(number: int, places: np.ndarray) -> np.ndarray:
         month = months[number][0] + step * places
         if at_start:
             seconds = month.astype("datetime64[s]") + starts[0]
@@ -138,4 +138,4 @@ def _calendar_months(times: Stamps) -> _Grid | None:
             seconds = (month + 1).astype("datetime64[s]") - ends[0]
         return seconds.astype(np.float64)
 
-    return _MONTHS.get(step, "steps"), index, stamps
+    return _MONTHS.get(step, "steps"), index, timestamps

@@ -1,4 +1,4 @@
-"""Arrays that lie in files: mapped, not read, and sent to other processes as their place."""
+"""Memory-mapped arrays, which are sent to other processes as the location of their file."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import numpy as np
 
 
 def mapped_from(array: np.ndarray) -> np.memmap | None:
-    """Return the mapping of a file that an array is a view of; None if it lies in memory."""
-    found, below = None, array
-    while isinstance(below, np.ndarray):
-        found = below if isinstance(below, np.memmap) else found
-        below = below.base
-    return found
+    """Return the memory map that an array is a view of; None if it is in memory."""
+    mapping, base = None, array
+    while isinstance(base, np.ndarray):
+        mapping = base if isinstance(base, np.memmap) else mapping
+        base = base.base
+    return mapping
 
 
-def let_go(arrays: Iterable[np.ndarray]) -> None:
-    """Let the system take back the pages of files that were looked at.
+def release(arrays: Iterable[np.ndarray]) -> None:
+    """Release the pages of memory-mapped files, which are read again when they are needed.
 
-    They are read again when they are needed. Without this, a process that has looked through a file
-    seems to use as much memory as the file has, wherever there is so much.
+    Without this, a process that has read through a file seems to use as much memory as the file
+    has.
 
     Args:
-        arrays: Whatever was looked at; those in memory stay as they are.
+        arrays: The arrays that were read; those in memory are not changed.
     """
-    files = {id(file): file for one in arrays if (file := mapped_from(one)) is not None}
+    files = {id(file): file for array in arrays if (file := mapped_from(array)) is not None}
     for file in files.values():
         pages = file.base
         if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
@@ -36,20 +36,20 @@ def let_go(arrays: Iterable[np.ndarray]) -> None:
 
 
 def plain_view(array: np.ndarray) -> np.ndarray:
-    """Return the same numbers as an ordinary array: slices of a mapping carry a dictionary each."""
+    """Return the same data as an ordinary array: every slice of a memmap has a dictionary."""
     return array.view(np.ndarray)
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the numbers of an array lie: what is sent to another process instead of them.
+class FileArray:
+    """Where the data of an array is in a file, for sending it to another process.
 
     Args:
         file: The file.
-        offset: Bytes before the first number.
-        dtype: The type of the numbers.
-        shape: How many there are.
-        strides: Bytes between them.
+        offset: Bytes before the first element.
+        dtype: The type of the elements.
+        shape: The shape.
+        strides: Bytes between elements.
     """
 
     file: str
@@ -59,39 +59,44 @@ class Place:
     strides: tuple[int, ...]
 
 
-def as_places(arrays: Any) -> Any:
-    """Return a list of arrays, with the place of each that lies in a file instead of its numbers.
+def to_file_arrays(arrays: Any) -> Any:
+    """Return a list in which every memory-mapped array is replaced by its location in the file.
 
     Args:
-        arrays: A list of arrays; anything else is returned as it is.
+        arrays: A list of arrays; anything else is returned unchanged.
     """
-    return [_as_place(one) for one in arrays] if isinstance(arrays, list) else arrays
+    return [_to_file_array(array) for array in arrays] if isinstance(arrays, list) else arrays
 
 
-def as_arrays(places: Any) -> Any:
-    """Return what `as_places` was given; every file is mapped once.
+def from_file_arrays(locations: Any) -> Any:
+    """Return the argument of `to_file_arrays`; every file is mapped once.
 
     Args:
-        places: What it returned.
+        locations: The result of `to_file_arrays`.
     """
-    if not isinstance(places, list):
-        return places
+    if not isinstance(locations, list):
+        return locations
     files: dict[str, np.memmap] = {}
-    return [_as_array(one, files) if isinstance(one, Place) else one for one in places]
+    return [_from_file_array(x, files) if isinstance(x, FileArray) else x for x in locations]
 
 
-def _as_place(array: Any) -> Any:
+def _to_file_array(array: Any) -> Any:
     file = mapped_from(array) if isinstance(array, np.ndarray) else None
     if file is None or file.filename is None:
         return array
     before = array.__array_interface__["data"][0] - file.__array_interface__["data"][0]
     offset = int(file.offset) + before
-    return Place(str(file.filename), offset, array.dtype.str, array.shape, array.strides)
+    return FileArray(str(file.filename), offset, array.dtype.str, array.shape, array.strides)
 
 
-def _as_array(place: Place, files: dict[str, np.memmap]) -> np.ndarray:
-    if place.file not in files:
-        files[place.file] = np.memmap(place.file, dtype=np.uint8, mode="r")
+def _from_file_array(location: FileArray, files: dict[str, np.memmap]) -> np.ndarray:
+    path = location.file
+    if path not in files:
+        files[path] = np.memmap(path, dtype=np.uint8, mode="r")
     return np.ndarray(
-        place.shape, place.dtype, files[place.file], offset=place.offset, strides=place.strides
+        location.shape,
+        location.dtype,
+        files[path],
+        offset=location.offset,
+        strides=location.strides,
     )

@@ -1,7 +1,7 @@
-"""Preparation: from raw recordings to what a network reads, and from its answers back.
+"""Preparation: from raw recordings to the inputs of a network, and from its outputs back.
 
-Everything is fitted on the training part alone and is small enough to be stored in a run, so a
-model answers in original labels and units without the data it was trained on.
+It is fitted on the training split alone and stored in a run, so that a model answers in original
+labels and units without its training data.
 """
 
 from __future__ import annotations
@@ -13,56 +13,53 @@ from typing import Any, Literal
 
 import numpy as np
 
-from undamped._base.contract import Use
-from undamped._base.contract.clock import LONGEST_GAP
-from undamped._base.errors import DataError, OptionError, RunError, ShapeError, explain
+from undamped._base.contract import LONGEST_GAP, Use
+from undamped._base.errors import DataError, OptionError, RunError, ShapeError, shortened
 from undamped._base.options import check_fields, unknown_name
 from undamped.lab.data.recordings.alarm import Alarm
-from undamped.lab.data.recordings.gaps import hold, interpolate
 from undamped.lab.data.recordings.labels import as_labels, comparable, sorted_labels
-from undamped.lab.data.recordings.moments import (
-    channel_moments,
-    longest_span,
-    target_moments,
-    typical_gap,
+from undamped.lab.data.recordings.prepared import (
+    PreparedSamples,
+    PreparedSeries,
+    hold,
+    interpolate,
 )
-from undamped.lab.data.recordings.prepared import PreparedSamples, PreparedSeries
 from undamped.lab.data.recordings.series import SeriesSet
 
 Kind = Literal["classification", "regression", "steps", "step-regression", "forecast"]
 Missing = Literal["interpolate", "mask"]
+_RESTORE = "Restore run.json from a copy, or train the model again."
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """What was done to the data before a network saw it.
+    """How recordings become inputs of a network, and outputs become answers.
 
-    Features of a step are the standardised channels. With `missing="mask"` a model is told beside
-    them what was there, and with `stamps` when: times are counted from the first step of a series,
-    in usual gaps.
+    The inputs of a step are the standardised channels. With `missing="mask"` models also receive
+    which values were measured, and with `timestamps` the times, counted from the first step of a
+    series in typical gaps.
 
     Args:
-        kind: What is asked: one class or number per series, one per step, or the values to come.
-        raw_channels: The channels of a recording as it comes.
-        channels: Those that are used.
+        kind: The question: one class or number per series, one per step, or the values to come.
+        raw_channels: The channels of a raw recording.
+        channels: The channels that are used.
         mean: Mean of each used channel.
         std: Standard deviation of each used channel.
-        missing: What becomes of missing values: they are filled along a line between their
-            neighbours, or models are told that they are missing, and hold the last value.
-        stamps: Whether models are told when the steps were.
+        missing: What to do with missing values: interpolate them linearly, or hold the last value
+            and give models a mask.
+        timestamps: Whether models receive timestamps.
         typical_gap: The median time between steps.
-        span: How long the longest series lasts, in typical gaps.
+        span: The duration of the longest series, in typical gaps.
         classes: The labels, for classification.
-        target_mean: Mean of the target; for forecasts, of each channel that is predicted.
+        target_mean: Mean of the target; for forecasts, of each predicted channel.
         target_std: Its standard deviation.
-        horizon: How many values to come are predicted.
-        forecast: The channels that are predicted.
-        window: Steps of a window, where recordings were cut into such.
-        quantiles: The quantiles of values to come that networks answer with; empty where they
-            answer with one value.
-        each_window: Whether every window of a recording has an answer of its own; otherwise the
-            answers are averaged.
-        alarm: The class that is said from a threshold of its own on, as `Alarm` writes it down.
+        horizon: How many values are predicted.
+        forecast: The predicted channels.
+        window: Steps of a window, where recordings are cut into windows.
+        quantiles: The quantiles that networks predict; empty where they predict one value.
+        each_window: Whether every window of a recording has its answer; otherwise the answers are
+            averaged.
+        alarm: The class that has a threshold, as `Alarm.to_dict` returns it.
 
     Example:
         >>> import numpy as np
@@ -80,7 +77,7 @@ class Preparation:
     mean: list[float]
     std: list[float]
     missing: Missing = "interpolate"
-    stamps: bool = False
+    timestamps: bool = False
     typical_gap: float = 1.0
     span: float = 1.0
     classes: list[str] | None = None
@@ -101,46 +98,46 @@ class Preparation:
         kind: Kind,
         missing: Missing = "interpolate",
         standardise: bool = True,
-        stamps: bool = False,
+        timestamps: bool = False,
         classes: Sequence[str] | None = None,
         horizon: int = 0,
         forecast: Sequence[str] | None = None,
         window: int | None = None,
         quantiles: Sequence[float] = (),
     ) -> Preparation:
-        """Learn means, scales and labels from the training part.
+        """Return a preparation with means, scales and labels of the training split.
 
         Args:
-            training: The training part and nothing else.
-            kind: What is asked.
-            missing: What becomes of missing values.
-            standardise: Whether channels are brought to mean 0 and standard deviation 1.
-            stamps: Whether models are told when the steps were.
-            classes: All labels there are, should the training part lack some.
+            training: The training split.
+            kind: The question.
+            missing: What to do with missing values.
+            standardise: Whether channels are scaled to mean 0 and standard deviation 1.
+            timestamps: Whether models receive timestamps.
+            classes: All labels, in case the training split lacks some.
             horizon: For forecasts, how many values.
-            forecast: For forecasts, which channels; all if none are named.
+            forecast: For forecasts, which channels; all by default.
             window: Steps of the windows that recordings were cut into.
-            quantiles: For forecasts, which quantiles; the value itself if none are named.
+            quantiles: For forecasts, which quantiles; by default the value itself.
         """
         predicted = list(forecast or training.channels) if kind == "forecast" else []
         for name in predicted:
             if name not in training.channels:
                 raise unknown_name("channel", name, training.channels)
-        mean, std = channel_moments(training)
+        mean, std = _channel_moments(training)
         used = [i for i, n in enumerate(training.channels) if std[i] > 0 or n in predicted]
-        used = used or list(range(len(std)))  # constants only: better than nothing at all
+        used = used or list(range(len(std)))  # constants only, but a network needs an input
         scale = np.where(std > 0, std, 1.0)
         target_mean, target_std = np.zeros(1), np.ones(1)
         if kind in ("classification", "steps"):
             classes = sorted_labels(training.targets if classes is None else classes)
         elif kind == "forecast":
-            places = [training.channels.index(name) for name in predicted]
-            target_mean, target_std = mean[places], scale[places]
+            columns = [training.channels.index(name) for name in predicted]
+            target_mean, target_std = mean[columns], scale[columns]
         else:
-            target_mean, target_std = target_moments(training)
+            target_mean, target_std = _target_moments(training)
         if not standardise:
             mean, scale = np.zeros_like(mean), np.ones_like(scale)
-        gap = typical_gap(training) if stamps else 1.0
+        gap = _typical_gap(training) if timestamps else 1.0
         return cls(
             kind=kind,
             raw_channels=list(training.channels),
@@ -148,9 +145,9 @@ class Preparation:
             mean=[float(mean[i]) for i in used],
             std=[float(scale[i]) for i in used],
             missing=missing,
-            stamps=stamps,
+            timestamps=timestamps,
             typical_gap=gap,
-            span=longest_span(training) / gap if stamps else 1.0,
+            span=_longest_span(training) / gap if timestamps else 1.0,
             classes=list(classes) if classes is not None else None,
             target_mean=[float(v) for v in target_mean],
             target_std=[float(v) for v in target_std],
@@ -169,22 +166,22 @@ class Preparation:
 
     @property
     def needs(self) -> frozenset[Use]:
-        """What of a batch, beside its inputs, a model has to use."""
-        told: set[Use] = set()
-        if self.stamps:
-            told.add("times")
+        """The fields of a batch, besides its inputs, that a model has to use."""
+        needs: set[Use] = set()
+        if self.timestamps:
+            needs.add("times")
         if self.missing == "mask":
-            told.add("observed")
-        return frozenset(told)
+            needs.add("observed")
+        return frozenset(needs)
 
     @property
     def at_times(self) -> bool:
-        """Whether values to come are asked for by their times; otherwise by their steps."""
-        return self.kind == "forecast" and self.stamps
+        """Whether forecasts are requested at given times; otherwise at regular steps."""
+        return self.kind == "forecast" and self.timestamps
 
     @property
     def output_size(self) -> int:
-        """Numbers a network answers with."""
+        """Number of outputs of a network."""
         if self.classes is not None:
             return len(self.classes)
         if self.at_times:
@@ -197,36 +194,32 @@ class Preparation:
         return "every" if self.kind in ("steps", "step-regression") else "last"
 
     @property
-    def kept_alarm(self) -> Alarm | None:
-        """The class that has a threshold of its own, if one has."""
+    def stored_alarm(self) -> Alarm | None:
+        """The class that has a threshold, if there is one."""
         if self.alarm is None:
             return None
         return Alarm(**{**self.alarm, "series": tuple(self.alarm["series"])})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values, for run.json."""
+        """Return all fields as plain values, for run.json."""
         return {**asdict(self), "input_size": self.input_size, "output_size": self.output_size}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Preparation:
-        """Return what `to_dict` wrote down, checked: numbers are divided by some of it."""
+        """Return the preparation that `to_dict` describes, after checking it."""
         if values.get("input_size", 0) > len(values["channels"]):
             raise RunError(
-                explain(
-                    "preparation",
-                    expected="time stamps and missing values beside the channels",
-                    got="an older form, in which they were channels",
-                    remedy="Train the model again, or use the version of undamped that made it.",
-                )
+                "preparation: the run is from an older version, in which timestamps and masks were "
+                "channels. Train the model again, or use the version of undamped that made it."
             )
-        known = {one.name for one in fields(cls)}
-        prepared = cls(**{name: value for name, value in values.items() if name in known})
+        names = {entry.name for entry in fields(cls)}
+        prepared = cls(**{name: value for name, value in values.items() if name in names})
         check_fields("preparation", prepared)
         prepared._check_numbers()
         return prepared
 
     def _check_numbers(self) -> None:
-        """Refuse numbers that do not belong to the channels, and scales that are not positive."""
+        """Raise an error for lists of a wrong length, and scales that are not positive."""
         width = len(self.channels)
         targets = len(self.forecast) if self.kind == "forecast" else 1
         sizes = {
@@ -240,84 +233,65 @@ class Preparation:
             scale = name.endswith("std")
             if len(stored) != size or (scale and not min(stored, default=1.0) > 0):
                 raise RunError(
-                    explain(
-                        f"preparation.{name}",
-                        expected=f"{size} {'positive ' if scale else ''}numbers, one per channel",
-                        got=stored,
-                        remedy="Restore run.json from a copy, or train anew.",
-                    )
+                    f"preparation.{name} must be {size} {'positive ' if scale else ''}numbers, got "
+                    f"{shortened(stored)}. {_RESTORE}"
                 )
         missing = [name for name in (*self.channels, *self.forecast)
                    if name not in self.raw_channels]  # fmt: skip
         if missing or not self.typical_gap > 0 or self.classes == [] or self.horizon < 0:
-            raise RunError(
-                explain(
-                    "preparation",
-                    expected="channels of the recordings, a positive gap, labels and a horizon",
-                    got=f"the channel '{missing[0]}'" if missing else "other numbers",
-                    remedy="Restore run.json from a copy, or train anew.",
-                )
-            )
-        self.kept_alarm  # noqa: B018 (it is made of what was stored)
+            problem = "typical_gap, classes or horizon is invalid"
+            if missing:
+                problem = f"'{shortened(missing[0])}' is not a channel of the recordings"
+            raise RunError(f"preparation: {problem}. {_RESTORE}")
+        self.stored_alarm  # noqa: B018 (raises an error if it is invalid)
 
     # Towards the network
 
     def arrange(self, series_set: SeriesSet) -> SeriesSet:
-        """Return recordings with the channels this preparation knows, in its order.
+        """Return recordings with the channels of this preparation, in its order.
 
-        Channels are found by their names; a file without names has them in the order of training.
+        Channels are matched by name; those of a file without names must be in the order of
+        training.
         """
-        wanted, there = self.raw_channels, series_set.channels
-        if there == wanted:
+        expected, channels = self.raw_channels, series_set.channels
+        if channels == expected:
             return series_set
-        if set(wanted) <= set(there):
-            return series_set.select(wanted)
-        unnamed = [[f"{before}{i}" for i in range(len(there))] for before in ("", "channel ")]
-        if len(there) == len(wanted) and (there in [*unnamed, ["value"]] or wanted in unnamed):
+        if set(expected) <= set(channels):
+            return series_set.select(expected)
+        count = len(channels)
+        unnamed = [[f"{prefix}{i}" for i in range(count)] for prefix in ("", "channel ")]
+        if count == len(expected) and (channels in [*unnamed, ["value"]] or expected in unnamed):
             return series_set
         raise DataError(
-            explain(
-                series_set.source,
-                expected=f"{len(wanted)} channels ({', '.join(wanted)})",
-                got=f"{len(there)} ({', '.join(there)})",
-                remedy="Give the channels the model was trained on, by the same names.",
-            )
+            f"{series_set.source} has the channels {shortened(', '.join(channels))}, but the model "
+            f"was trained on {shortened(', '.join(expected))}."
         )
 
     def prepare(self, series: np.ndarray, times: np.ndarray | None = None) -> PreparedSeries:
-        """Return one raw series (time, channels) as a network takes it.
+        """Return the inputs of a network for one raw series (time, channels).
 
         Args:
             series: The series, NaN where a value is missing.
-            times: (time,) its stamps; needed where models are told them.
+            times: (time,) its timestamps; needed where models receive them.
         """
         values = self._standardised(np.asarray(series, dtype=np.float64))
-        there = ~np.isnan(values)
-        stamps = self._stamps(times, len(values)) if self.stamps else None
+        observed = ~np.isnan(values)
+        timestamps = self._timestamps(times, len(values)) if self.timestamps else None
         if self.missing == "mask":
-            filled = hold(values, there)
-        else:
-            filled = interpolate(values, there, stamps)
-        return PreparedSeries(
-            filled.astype(np.float32),
-            stamps,
-            there if self.missing == "mask" else None,
-        )
+            return PreparedSeries(hold(values, observed).astype(np.float32), timestamps, observed)
+        filled = interpolate(values, observed, timestamps)
+        return PreparedSeries(filled.astype(np.float32), timestamps)
 
     def transform(self, series: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
         """Return the features (time, channels) of one raw series (time, channels), float32."""
         return self.prepare(series, times).inputs
 
     def stream(self) -> Stream:
-        """Return the causal form: raw samples in, prepared samples out."""
+        """Return the streaming form, which prepares samples one after another."""
         if self.each_window:
             raise OptionError(
-                explain(
-                    "stream",
-                    expected="a model that has learnt whole series, or a label at every step",
-                    got=f"one that answers windows of {self.window} steps",
-                    remedy="Ask it with 'undamped predict', or train with kind=steps.",
-                )
+                f"The model answers windows of {self.window} steps and cannot be streamed. Use "
+                "'undamped predict', or train with kind=steps."
             )
         return Stream(self)
 
@@ -328,74 +302,63 @@ class Preparation:
                 values = values[..., [self.raw_channels.index(name) for name in self.channels]]
         elif width != len(self.channels):
             raise ShapeError(
-                explain(
-                    "sample",
-                    expected=f"{len(self.raw_channels)} channels ({', '.join(self.raw_channels)})",
-                    got=width,
-                    remedy="Give the channels the model was trained on.",
-                )
+                f"A sample must have {len(self.raw_channels)} channels "
+                f"({shortened(', '.join(self.raw_channels))}), got {width}."
             )
         if np.isinf(values).any():
-            raise DataError(
-                "sample: expected finite numbers, got an infinite one. Mark what is missing as NaN."
-            )
+            raise DataError("A sample has an infinite value. Mark missing values as NaN.")
         return (values - np.array(self.mean)) / np.array(self.std)
 
-    def _stamps(self, times: np.ndarray | None, steps: int) -> np.ndarray:
-        """Return stamps in usual gaps since the first one, float64."""
+    def _timestamps(self, times: np.ndarray | None, steps: int) -> np.ndarray:
+        """Return timestamps in typical gaps since the first one, float64."""
         if times is None:
             raise DataError(
-                "time stamps: expected one per step, since the model was trained with them, got "
-                "none. Name their column with time=."
+                "The model was trained with timestamps, but there are none. Name their column with "
+                "time=."
             )
-        stamps = np.asarray(times, dtype=np.float64)
-        gaps = np.diff(stamps)
-        if len(stamps) != steps or not (gaps > 0).all():
+        timestamps = np.asarray(times, dtype=np.float64)
+        gaps = np.diff(timestamps)
+        if len(timestamps) != steps or not (gaps > 0).all():
             raise DataError(
-                "time stamps: expected one per step, each later than the one before, got others. "
-                "Sort the rows and remove repeated stamps."
+                "There must be one timestamp per step, each later than the previous one. Sort the "
+                "rows and remove repeated timestamps."
             )
         longest = float(gaps.max(initial=0.0)) / self.typical_gap
         if longest > LONGEST_GAP:
             raise DataError(
-                explain(
-                    "time stamps",
-                    expected=f"gaps of up to {LONGEST_GAP:,.0f} times the usual one, "
-                    f"{self.typical_gap:.6g}",
-                    got=f"one of {longest:,.0f} times",
-                    remedy="Correct the stamp, give what comes after it an id of its own, or say "
-                    "stamps=false.",
-                )
+                f"A gap between timestamps is {longest:,.0f} times the typical one, "
+                f"{self.typical_gap:.6g}; at most {LONGEST_GAP:,.0f} times are possible. Correct "
+                "the timestamp, give the steps after it another id, or set timestamps=false."
             )
-        return (stamps - stamps[:1]) / self.typical_gap
+        return (timestamps - timestamps[:1]) / self.typical_gap
 
     # Targets, and the way back
 
     def encode(self, targets: np.ndarray) -> np.ndarray:
-        """Return labels as class numbers (-100 where missing), or numbers standardised."""
+        """Return labels as class indices (-100 where missing), or standardised numbers."""
         if self.classes is None:
             numbers = np.asarray(targets, dtype=np.float64)
             return ((numbers - self.target_mean[0]) / self.target_std[0]).astype(np.float32)
-        place = {label: number for number, label in enumerate(self.classes)}
+        index = {label: number for number, label in enumerate(self.classes)}
         kinds, numbers = np.unique(comparable(targets), return_inverse=True)
         labels = as_labels(kinds)
-        strange = [label for label in labels if label and label not in place]
-        if strange:
-            raise unknown_name("label", strange[0], self.classes)
-        return np.array([place.get(label, -100) for label in labels], dtype=np.int64)[numbers]
+        unknown = [label for label in labels if label and label not in index]
+        if unknown:
+            raise unknown_name("label", unknown[0], self.classes)
+        return np.array([index.get(label, -100) for label in labels], dtype=np.int64)[numbers]
 
     def answer(self, outputs: Any) -> list[dict[str, Any]]:
-        """Say in original labels or units what rows of outputs (n, output) mean.
+        """Return rows of outputs (n, output) as answers in original labels or units.
 
         Returns:
             One dictionary per row: "label" and "probabilities" for classes, "value" for a number,
-            "forecast" with the values to come of each channel.
+            "forecast" with the predicted values of each channel.
         """
         rows = np.asarray(outputs, dtype=np.float64)
         if self.classes is not None:
             rows = np.exp(rows - rows.max(-1, keepdims=True))
             rows = rows / rows.sum(-1, keepdims=True)
-            alarm = self.kept_alarm
+            alarm = self.stored_alarm
             return [
                 {
                     "label": self.classes[int(row.argmax())]
@@ -415,44 +378,44 @@ class Preparation:
         ]
 
     def ahead(self, rows: np.ndarray) -> np.ndarray:
-        """Return rows of outputs as values to come, standardised.
+        """Return rows of outputs as standardised forecasts.
 
         Returns:
-            (n, horizon, channels), and (n, horizon, channels, quantiles) of a model that answers
-            with those.
+            (n, horizon, channels), and (n, horizon, channels, quantiles) of a model that predicts
+            quantiles.
         """
         values = rows.reshape(len(rows), self.horizon, len(self.forecast), -1)
         return values[..., 0] if values.shape[-1] == 1 else values
 
     def middle(self, rows: np.ndarray) -> np.ndarray:
-        """Return the values (n, horizon, channels) that rows of outputs name as the likeliest."""
+        """Return forecasts (n, horizon, channels), the median where there are quantiles."""
         values = self.ahead(rows)
         return values if values.ndim == 3 else values[..., middle_of(self.quantiles)]
 
 
 def middle_of(quantiles: Sequence[float]) -> int:
-    """Return the place of the quantile that is nearest to the median."""
+    """Return the index of the quantile that is nearest to the median."""
     return int(np.argmin([abs(level - 0.5) for level in quantiles]))
 
 
 class Stream:
-    """Sample after sample: nothing of the future is used, so gaps are filled with the last value.
+    """Prepares samples one after another; gaps are filled with the last value.
 
-    With `missing="mask"`, or where nothing is missing, the rows are those of `prepare`.
+    With `missing="mask"`, or without missing values, the result is that of `prepare`.
 
     Args:
-        preparation: What to do to a sample.
+        preparation: The preparation.
     """
 
     def __init__(self, preparation: Preparation) -> None:
         self.preparation = preparation
-        self.held = np.zeros(len(preparation.channels))
-        """The last standardised value of each channel that was there."""
+        self.last = np.zeros(len(preparation.channels))
+        """The last observed, standardised value of each channel."""
         self.time: float | None = None
-        """When the last sample was taken, where models are told that."""
+        """The time of the last sample, where models receive timestamps."""
 
     def check(self, sample: np.ndarray) -> None:
-        """Refuse a raw sample (channels,) that cannot be prepared."""
+        """Raise an error for a raw sample (channels,) that cannot be prepared."""
         width = len(sample) if sample.ndim == 1 else 0
         fits = width in (len(self.preparation.raw_channels), len(self.preparation.channels))
         # A sum is finite unless a value is not, or all are huge.
@@ -460,27 +423,79 @@ class Stream:
             self.preparation._standardised(sample)
 
     def push(self, samples: Any, times: Any = None) -> PreparedSamples:
-        """Take raw samples; either all of them are taken, or none and a sentence says why.
+        """Prepare raw samples; after an error the stream is as before.
 
         Args:
             samples: (samples, channels).
-            times: (samples,) when they were taken, for models that are told it.
+            times: (samples,) their times, for models that receive timestamps.
         """
         prepared = self.preparation
         values = prepared._standardised(np.asarray(samples, dtype=np.float64))
-        there, dt = ~np.isnan(values), None
-        if prepared.stamps:
-            known = [] if self.time is None else [self.time]
-            stamps = np.concatenate([known, [] if times is None else times])
-            # Which refuses what it cannot take.
-            prepared._stamps(None if times is None else stamps, len(known) + len(values))
-            dt = np.diff(stamps, prepend=stamps[:1])[len(known) :] / prepared.typical_gap
-            self.time = float(stamps[-1])
-        if there.all():
-            filled = values
-        else:
-            before = np.concatenate([self.held[None], values])
-            filled = hold(before, np.concatenate([np.ones_like(there[:1]), there]))[1:]
-        self.held = filled[-1]
-        observed = there if prepared.missing == "mask" else None
-        return PreparedSamples(filled.astype(np.float32), dt, observed)
+        observed, dt = ~np.isnan(values), None
+        if prepared.timestamps:
+            before = [] if self.time is None else [self.time]
+            timestamps = np.concatenate([before, [] if times is None else times])
+            # Checks the timestamps; its result is not needed here.
+            prepared._timestamps(None if times is None else timestamps, len(before) + len(values))
+            dt = np.diff(timestamps, prepend=timestamps[:1])[len(before) :] / prepared.typical_gap
+            self.time = float(timestamps[-1])
+        filled = values
+        if not observed.all():
+            extended = np.concatenate([self.last[None], values])
+            filled = hold(extended, np.concatenate([np.ones_like(observed[:1]), observed]))[1:]
+        self.last = filled[-1]
+        mask = observed if prepared.missing == "mask" else None
+        return PreparedSamples(filled.astype(np.float32), dt, mask)
+
+
+def _channel_moments(training: SeriesSet) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation of every channel in two passes, block by block."""
+    width = len(training.channels)
+    count, total = np.zeros(width), np.zeros(width)
+    for block in training.each_block():
+        values = np.asarray(block, dtype=np.float64)
+        observed = ~np.isnan(values)
+        count += observed.sum(0)
+        total += np.where(observed, values, 0.0).sum(0)
+    for name, number, value in zip(training.channels, count, total, strict=True):
+        channel = f"{training.source}: channel '{name}'"
+        if number == 0:
+            raise DataError(
+                f"{channel} has only missing values in the training split. Leave it out with "
+                "channels=."
+            )
+        if not np.isfinite(value):
+            raise DataError(f"{channel} has an infinite value. Mark missing values as NaN.")
+    mean = total / count
+    squares = np.zeros(width)
+    for block in training.each_block():
+        deviation = np.asarray(block, dtype=np.float64) - mean
+        squares += np.where(np.isnan(deviation), 0.0, deviation * deviation).sum(0)
+    std = np.sqrt(squares / count)
+    # A deviation below the resolution of float32 is that of a constant.
+    return mean, np.where(std > 1e-6 * np.maximum(1e-30, np.abs(mean)), std, 0.0)
+
+
+def _target_moments(training: SeriesSet) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation of the targets; a deviation of 0 becomes 1."""
+    targets = training.targets
+    assert targets is not None
+    columns = targets if isinstance(targets, list) else [targets]
+    values = np.concatenate([np.asarray(c, dtype=np.float64).ravel() for c in columns])
+    values = values[~np.isnan(values)]
+    std = values.std()
+    return np.array([values.mean()]), np.array([std if std > 0 else 1.0])
+
+
+def _typical_gap(training: SeriesSet) -> float:
+    """Return the median time between two steps."""
+    assert training.times is not None
+    gaps = np.concatenate([np.diff(times) for times in training.times])
+    return float(np.median(gaps)) if len(gaps) else 1.0
+
+
+def _longest_span(training: SeriesSet) -> float:
+    """Return the duration of the longest series; a typical gap where all have one step."""
+    assert training.times is not None
+    longest = max(float(times[-1] - times[0]) for times in training.times)
+    return longest if longest > 0 else _typical_gap(training)

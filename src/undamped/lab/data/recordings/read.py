@@ -1,24 +1,23 @@
-"""Recordings of one's own, whatever file they come in."""
+"""Reading recordings from any supported file or folder."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
-from undamped._base.errors import DataError, OptionError, explain
-from undamped._base.options import check_against, options_in
+import numpy as np
+
+from undamped._base.errors import DataError, OptionError, shortened
+from undamped._base.options import options_in
 from undamped._base.registry import readers
+from undamped.lab.data.recordings.column_store import IN_MEMORY
 from undamped.lab.data.recordings.formats import folder, ucr
-from undamped.lab.data.recordings.formats.kept import IN_MEMORY
-from undamped.lab.data.recordings.options import ReadingOptions
+from undamped.lab.data.recordings.options import SYNTAX, ReadingOptions, complete_reading
 from undamped.lab.data.recordings.series import SeriesSet
 
-WRITTEN = ("decimal", "na", "dayfirst", "duplicates")
-"""Options of tables that say how values are written; a run reads later files in the same way."""
 
-
-def looks_like_data(word: str) -> bool:
+def is_data_path(word: str) -> bool:
     """Whether a word of a command line names a file or folder of recordings."""
     return Path(word).suffix.lower() in readers or "/" in word or _exists(Path(word))
 
@@ -26,7 +25,7 @@ def looks_like_data(word: str) -> bool:
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except (OSError, ValueError):  # longer than any name, or with a NUL in it
+    except (OSError, ValueError):  # too long for a name, or with a NUL in it
         return False
 
 
@@ -38,106 +37,112 @@ def read_recordings(
     in_memory: int = IN_MEMORY,
     **reading: Unpack[ReadingOptions],
 ) -> SeriesSet:
-    """Read recordings: a file whose ending has a reader, or a folder of tables.
+    """Read recordings from a file whose extension has a reader, or from a folder of tables.
 
     Args:
         path: The file or folder.
-        needs_target: Whether labels are looked for.
-        forecast: Whether values to come are asked for.
-        in_memory: What is larger than so many bytes is read in pieces and stays on disk.
-        reading: Which column is what, and how values are written: target, id, time, group,
-            channels, layout, decimal, na, dayfirst, duplicates; see
+        needs_target: Whether labels are needed.
+        forecast: Whether the task is a forecast.
+        in_memory: A file of more bytes is read in blocks and stays on disk.
+        reading: The roles of columns and the syntax of values: target, id, time, group, channels,
+            layout, decimal, na, dayfirst, duplicates; see
             `undamped.lab.data.recordings.options.ReadingOptions`.
 
     Example:
         >>> read_recordings("walks.csv", target="gait", id="walk").describe()  # doctest: +SKIP
         '60 series of 4,000 steps with 3 channels'
     """
-    asked = _complete(reading)
-    target, id, time, group = (asked[name] for name in ("target", "id", "time", "group"))
-    channels = asked["channels"]
+    options = complete_reading("read_recordings", reading)
+    channels = options["channels"]
     path = Path(path).expanduser()
     if not _exists(path):
-        raise DataError(
-            explain(str(path), expected="a file or folder", got="nothing", remedy="Check the path.")
-        )
+        raise DataError(f"No such file or folder: {shortened(path)}")
     if channels is not None and not len(channels):
-        raise OptionError(
-            explain(
-                "channels",
-                expected="one or more names",
-                got="an empty list",
-                remedy="Leave it out to take all.",
-            )
-        )
+        raise OptionError("channels is empty. Leave it out to use all channels.")
     suffix = path.suffix.lower()
     if ucr.find_training_file(path) is not None:
-        found = ucr.read_ucr(path)
+        series_set = ucr.read_ucr(path)
     elif path.is_dir():
-        _not_for_folders(path, id=id, group=group)
+        for name in ("id", "group"):
+            if options[name] is not None:
+                raise OptionError(
+                    f"{name} does not apply to a folder, in which every file is a series. List "
+                    f"groups in {path / folder.LIST}."
+                )
         return folder.read_folder(
             path,
-            target=target,
-            time=time,
-            channels=channels,
             needs_target=needs_target and not forecast,
             forecast=forecast,
             in_memory=in_memory,
-            **{name: asked[name] for name in WRITTEN},
+            **{name: options[name] for name in ("target", "time", "channels", *SYNTAX)},
         )
     elif suffix not in readers:
         raise DataError(
-            explain(
-                str(path),
-                expected=f"one of {', '.join(readers)} or a folder",
-                got=suffix or "no ending",
-                remedy="Convert it, for example to CSV.",
-            )
+            f"Cannot read {path}: expected a folder or one of {', '.join(readers)}. Convert it, "
+            "for example to CSV."
         )
     elif readers[suffix].columns:
         return readers[suffix].read(
-            path,
-            **asked,
-            needs_target=needs_target,
-            forecast=forecast,
-            in_memory=in_memory,
+            path, **options, needs_target=needs_target, forecast=forecast, in_memory=in_memory
         )
-    elif readers[suffix].in_pieces:
-        found = readers[suffix].read(path, in_memory=in_memory)
+    elif readers[suffix].lazy:
+        series_set = readers[suffix].read(path, in_memory=in_memory)
     else:
-        found = readers[suffix].read(path)
-    declared = options_in(ReadingOptions)
-    given = {"target": target, "id": id, "time": time, "group": group}
-    given |= {name: asked[name] for name in WRITTEN}
-    said = [name for name, value in given.items() if value != declared[name].default]
-    if said:
-        raise OptionError(
-            explain(
-                said[0],
-                expected=f"none, since {suffix or 'such'} files have no columns",
-                got=f"'{given[said[0]]}'",
-                remedy="Leave it out; the file says itself what is what.",
-            )
-        )
-    if forecast:
-        found = replace(found, targets=None)
-    return found if channels is None else found.select(channels)
-
-
-def _complete(reading: ReadingOptions) -> dict[str, Any]:
-    declared = options_in(ReadingOptions)
-    said = check_against("read_recordings", declared, reading)
-    return {name: said.get(name, option.default) for name, option in declared.items()}
-
-
-def _not_for_folders(path: Path, **given: str | None) -> None:
-    for name, value in given.items():
-        if value is not None:
+        series_set = readers[suffix].read(path)
+    for name in ("target", "id", "time", "group", *SYNTAX):
+        if options[name] != options_in(ReadingOptions)[name].default:
             raise OptionError(
-                explain(
-                    name,
-                    expected="none, since a file of the folder is a series",
-                    got=f"'{value}'",
-                    remedy=f"Put it into {path / folder.LIST} if it is a group.",
-                )
+                f"{name}={options[name]} does not apply to {suffix or 'such'} files, which have no "
+                "named columns."
             )
+    if forecast:
+        series_set = replace(series_set, targets=None)
+    return series_set if channels is None else series_set.select(channels)
+
+
+def read_sequences(path: Path, features: int, *, symbols: bool = False) -> np.ndarray:
+    """Read sequences as (time, sequences, features), or (time, sequences) of symbols.
+
+    They are for models that were not trained on recordings. A file of plain numbers (.npy, .csv)
+    holds one sequence, or several of one length; other files are read as recordings.
+
+    Args:
+        path: The file.
+        features: Numbers per time step.
+        symbols: Whether the sequences are of symbols: one integer per time step.
+    """
+    suffix = path.suffix.lower()
+    if not path.is_file():
+        raise DataError(f"No such file: {path}")
+    if suffix not in readers:
+        raise DataError(
+            f"Cannot read {path}: expected one of {', '.join(readers)}. Convert it to .npy or .csv."
+        )
+    reader = readers[suffix]
+    array = reader.array(path) if reader.array is not None else _stack(path, reader.read(path))
+    if symbols and array.ndim == 2 and suffix == ".csv" and array.shape[1] == 1:
+        array = array.T  # a column is one sequence
+    ndim = 1 if symbols else 2
+    if array.ndim == ndim:
+        array = array[None]
+    valid = array.ndim == ndim + 1 and array.size > 0 and array.dtype.kind in "biuf"
+    if not valid or (not symbols and array.shape[-1] != features):
+        shape = "([sequences,] time)" if symbols else f"([sequences,] time, {features})"
+        raise DataError(
+            f"{path} must hold numbers of shape {shape}, got {array.dtype} of shape {array.shape}."
+        )
+    if not np.isfinite(array).all():
+        raise DataError(f"{path} has missing or infinite values. Fill the gaps first.")
+    if symbols and (array != np.floor(array)).any():
+        raise DataError(f"{path} must hold symbols, numbered from 0, got other numbers.")
+    sequences = np.swapaxes(array, 0, 1)
+    return np.ascontiguousarray(sequences, dtype=np.int64 if symbols else np.float32)
+
+
+def _stack(path: Path, series_set: SeriesSet) -> np.ndarray:
+    lengths = sorted({len(series) for series in series_set.series})
+    if len(lengths) > 1:
+        raise DataError(
+            f"{path}: all sequences must have one length, got {lengths[0]} to {lengths[-1]} steps."
+        )
+    return np.stack([np.asarray(series) for series in series_set.series])

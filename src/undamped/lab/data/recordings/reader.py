@@ -38,14 +38,14 @@ class Reader:
     read: Callable[..., SeriesSet]
     columns: bool = False
     array: Callable[[Path], np.ndarray] | None = None
-    in_pieces: bool = False
+    lazy: bool = False
 
 
 def reads(
     *endings: str,
     columns: bool = False,
     array: Callable[[Path], np.ndarray] | None = None,
-    in_pieces: bool = False,
+    lazy: bool = False,
 ) -> Callable[[Read], Read]:
     """Return a decorator that enters a function as the reader of files with these endings.
 
@@ -58,7 +58,7 @@ def reads(
 
     def enter(read: Read) -> Read:
         for ending in endings:
-            readers.register(ending)(Reader(read, columns, array, in_pieces))
+            readers.register(ending)(Reader(read, columns, array, lazy))
         return read
 
     return enter

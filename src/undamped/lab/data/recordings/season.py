@@ -6,7 +6,7 @@ F statistic says whether those means explain more than chance, at a level that i
 number of candidates, and of the candidates that do, the criterion of Schwarz chooses. So noise that
 lasts, or wanders, has a season in few of a hundred series.
 
-Where time stamps follow the calendar, it names the candidates: a year of months or quarters, a week
+Where timestamps follow the calendar, it names the candidates: a year of months or quarters, a week
 or a year of days, a day or a week of hours. Otherwise every lag is one that is seen three times.
 
 Reference:
@@ -20,8 +20,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from undamped.lab.data.recordings.gaps import hold
 from undamped.lab.data.recordings.grid import are_working_days
+from undamped.lab.data.recordings.prepared import hold
 
 LEVEL = 0.01
 """How often noise may have a season, of any length."""
@@ -36,7 +36,7 @@ _WIDE = 2.0  # times the smallest value, for logarithms
 _EVERY_LAG = 300  # steps up to which all lags are tried; of longer seasons, peaks are
 _PEAKS = 30
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
-_FAR = 1e8  # seconds from 1970: stamps nearer to it with short gaps may count something else
+_FAR = 1e8  # seconds from 1970: timestamps nearer to it with short gaps may count something else
 _CALENDAR = (  # shortest and longest gap in seconds, and how many make a season
     (365 * _DAY, 366 * _DAY, ()),
     (90 * _DAY, 92 * _DAY, (4,)),
@@ -47,7 +47,7 @@ _CALENDAR = (  # shortest and longest gap in seconds, and how many make a season
 
 
 def calendar_seasons(times: Sequence[np.ndarray] | None) -> tuple[int, ...] | None:
-    """Return the seasons that stamps name, such as (7, 365) for days; None where they name none.
+    """Return the seasons that timestamps imply, such as (7, 365) for days; None if there are none.
 
     Args:
         times: Stamps of each series in seconds since 1970, or None.

@@ -1,4 +1,4 @@
-"""A set of recordings: series of unequal length, with what is known about each of them."""
+"""A set of recordings: series of unequal length with targets, groups and timestamps."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from undamped._base.errors import DataError, explain
+from undamped._base.errors import DataError
 from undamped.lab.data.recordings.on_disk import (
-    as_arrays,
-    as_places,
-    let_go,
+    from_file_arrays,
     mapped_from,
     plain_view,
+    release,
+    to_file_arrays,
 )
 from undamped.lab.data.recordings.resolution import Resolution
 
 Targets = np.ndarray | list[np.ndarray] | None
-_PIECE = 1 << 20  # numbers looked at in one go
-_LET_GO = 1 << 26  # bytes of a file that may stay in memory after they were looked at
+_BLOCK = 1 << 20  # numbers that are read at once
+_RELEASE = 1 << 26  # bytes of a file that may stay in memory after they were read
 _LISTS = ("series", "times", "targets")
 
 
@@ -31,19 +31,19 @@ class SeriesSet:
 
     Args:
         series: One float32 array (time, channels) per recording, NaN where a value is missing;
-            an array may lie on disk (`numpy.memmap`).
+            an array may be on disk (`numpy.memmap`).
         channels: The names of the channels.
         targets: One label or number per series (n,), or one array (time,) per series for labels at
             every step, or None.
-        ids: What the series are called.
-        groups: Whom or what each series belongs to (n,), such as a subject; or None.
-        times: Time stamps (time,) per series, or None where steps are evenly spaced.
+        ids: The names of the series.
+        groups: The group of each series (n,), such as a subject; or None.
+        times: Timestamps (time,) per series, or None where steps are evenly spaced.
         parts: "train", "valid" or "test" per series, or None where the source has no split.
-        source: Where it came from, for messages.
+        source: The file or object it was read from, for messages.
         origin: For windows: the recording they were cut from and their first step (n, 2).
         notes: What was done while reading, in sentences.
-        columns: Which column of a table was taken as what.
-        blurred: Channels whose values single precision cannot tell apart.
+        columns: The roles of the columns of a table.
+        blurred: Channels whose differences single precision cannot represent.
         warnings: What looked suspicious while reading, in sentences.
 
     Example:
@@ -70,7 +70,7 @@ class SeriesSet:
     def __post_init__(self) -> None:
         if not self.ids:
             object.__setattr__(self, "ids", [str(number) for number in range(len(self.series))])
-        beside = {
+        per_series = {
             "targets": self.targets,
             "ids": self.ids,
             "groups": self.groups,
@@ -78,39 +78,25 @@ class SeriesSet:
             "parts": self.parts,
             "origin": self.origin,
         }
-        for name, values in beside.items():
+        for name, values in per_series.items():
             if values is not None and len(values) != len(self.series):
                 raise DataError(
-                    explain(
-                        f"{self.source}: {name}",
-                        expected=f"one for each of the {len(self.series)} series",
-                        got=len(values),
-                        remedy="Give as many as there are series.",
-                    )
+                    f"{self.source}: there are {len(self.series)} series but {len(values)} {name}."
                 )
         self._check_shapes()
 
     def _check_shapes(self) -> None:
         for number, array in enumerate(self.series):
-            what = f"{self.source}: series '{self.ids[number]}'"
+            name = f"{self.source}: series '{self.ids[number]}'"
             if array.ndim != 2 or array.shape[1] != len(self.channels) or not len(array):
                 raise DataError(
-                    explain(
-                        what,
-                        expected=f"one or more steps of {len(self.channels)} channels",
-                        got=f"an array of shape {array.shape}",
-                        remedy="Arrange every series as (time, channels).",
-                    )
+                    f"{name} must have the shape (time, {len(self.channels)}) with at least one "
+                    f"step, got {array.shape}."
                 )
-            for name, values in (("labels", self.targets), ("time stamps", self.times)):
+            for kind, values in (("labels", self.targets), ("timestamps", self.times)):
                 if isinstance(values, list) and len(values[number]) != len(array):
                     raise DataError(
-                        explain(
-                            f"{what}, {name}",
-                            expected=f"{len(array)}, one per step",
-                            got=len(values[number]),
-                            remedy="Give one for every time step.",
-                        )
+                        f"{name} has {len(array)} steps but {len(values[number])} {kind}."
                     )
 
     @classmethod
@@ -124,33 +110,33 @@ class SeriesSet:
         times: Sequence[Any] | None = None,
         source: str = "data",
     ) -> SeriesSet:
-        """Make a set from arrays in memory.
+        """Return a set of arrays in memory.
 
         Args:
             series: (n, time, channels), (n, time), or a list of (time, channels) or (time,).
             targets: (n,) labels or numbers, a list of (time,) arrays, or None.
-            channels: Names of the channels; numbers if none are given.
-            groups: (n,) whom each series belongs to.
+            channels: Names of the channels; numbers by default.
+            groups: (n,) the group of each series.
             times: A list of (time,) arrays.
-            source: Where it came from, for messages.
+            source: A name for messages.
         """
         arrays, resolution = [], Resolution()
-        for number, one in enumerate(series):
-            array = as_numbers(one, f"{source}: series {number}")
+        for number, values in enumerate(series):
+            array = as_numbers(values, f"{source}: series {number}")
             array = array[:, None] if array.ndim == 1 else array
-            exact = np.asarray(one)
+            exact = np.asarray(values)
             if exact.dtype.kind in "iuf" and array.ndim == 2:
                 resolution.add(exact.reshape(array.shape), array)
             arrays.append(array)
         if not arrays:
-            raise DataError(f"{source}: expected at least one series, got none. Give some data.")
+            raise DataError(f"{source} has no series.")
         width = arrays[0].shape[-1]
         stepwise = isinstance(targets, list) and bool(targets) and np.ndim(targets[0]) == 1
         names = [str(name) for name in channels or range(width)]
         return cls(
             arrays,
             names,
-            [np.asarray(one) for one in targets]
+            [np.asarray(labels) for labels in targets]
             if stepwise
             else (None if targets is None else np.asarray(targets)),
             groups=None if groups is None else np.asarray(groups),
@@ -163,41 +149,41 @@ class SeriesSet:
         return len(self.series)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what another process is sent: of what lies on disk, only where."""
-        return {**self.__dict__, **{name: as_places(getattr(self, name)) for name in _LISTS}}
+        """Return the state for another process; arrays on disk are sent as their location."""
+        return {**self.__dict__, **{name: to_file_arrays(getattr(self, name)) for name in _LISTS}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Arrive in another process."""
-        self.__dict__.update({**state, **{name: as_arrays(state[name]) for name in _LISTS}})
+        """Restore the state in another process."""
+        self.__dict__.update({**state, **{name: from_file_arrays(state[name]) for name in _LISTS}})
 
     @property
     def on_disk(self) -> bool:
-        """Whether the recordings lie in a file, of which parts are read when they are needed."""
+        """Whether the recordings are memory-mapped."""
         return mapped_from(self.series[0]) is not None
 
     @property
     def nbytes(self) -> int:
         """How large the recordings are, in memory or on disk; windows that overlap count twice."""
-        return sum(one.nbytes for one in self.series)
+        return sum(series.nbytes for series in self.series)
 
     @property
     def lengths(self) -> np.ndarray:
         """Steps of every series (n,)."""
-        return np.array([len(one) for one in self.series], dtype=np.int64)
+        return np.array([len(series) for series in self.series], dtype=np.int64)
 
     @property
     def stepwise(self) -> bool:
-        """Whether every step has a label of its own."""
+        """Whether there is one target per step."""
         return isinstance(self.targets, list)
 
     def take(self, index: Sequence[int] | np.ndarray) -> SeriesSet:
         """Return the series with these numbers, in this order."""
-        chosen = [int(i) for i in index]
+        numbers = [int(i) for i in index]
 
         def some(values: Any) -> Any:
             if values is None:
                 return None
-            return [values[i] for i in chosen] if isinstance(values, list) else values[chosen]
+            return [values[i] for i in numbers] if isinstance(values, list) else values[numbers]
 
         return replace(
             self,
@@ -219,10 +205,10 @@ class SeriesSet:
                 raise unknown_name("channel", name, self.channels)
         if list(channels) == self.channels:
             return self
-        places = [self.channels.index(name) for name in channels]
+        columns = [self.channels.index(name) for name in channels]
         return replace(
             self,
-            series=[one[:, places] for one in self.series],
+            series=[series[:, columns] for series in self.series],
             channels=list(channels),
             blurred=tuple(name for name in self.blurred if name in channels),
         )
@@ -230,18 +216,18 @@ class SeriesSet:
     def windows(self, length: int, stride: int) -> SeriesSet:
         """Cut every series into windows of `length` steps, `stride` apart; views, not copies.
 
-        A series shorter than a window is left out; the windows remember where they lay, so that a
-        split keeps those of one recording together or parts them by time.
+        A series shorter than a window is left out. `origin` records where each window was, so that
+        a split keeps those of one recording together or splits them by time.
         """
         series, ids, origin, source = [], [], [], []
         recording = self.copies()  # identical recordings count as one
         times: list[np.ndarray] | None = None if self.times is None else []
         steps: list[np.ndarray] | None = [] if isinstance(self.targets, list) else None
-        for number, whole in enumerate(self.series):
-            one = plain_view(whole)
-            for start in range(0, len(one) - length + 1, stride):
+        for number, values in enumerate(self.series):
+            array = plain_view(values)
+            for start in range(0, len(array) - length + 1, stride):
                 stop = start + length
-                series.append(one[start:stop])
+                series.append(array[start:stop])
                 ids.append(f"{self.ids[number]}[{start}:{stop}]")
                 origin.append((recording[number], start))
                 source.append(number)
@@ -251,12 +237,8 @@ class SeriesSet:
                     steps.append(self.targets[number][start:stop])
         if not series:
             raise DataError(
-                explain(
-                    f"{self.source}: window",
-                    expected=f"at most {int(self.lengths.max())} steps, the longest series",
-                    got=length,
-                    remedy="Choose a shorter window.",
-                )
+                f"{self.source}: a window must have at most {int(self.lengths.max())} steps, the "
+                f"length of the longest series; got {length}."
             )
         labels = None if self.targets is None or steps is not None else self.targets
         return SeriesSet(
@@ -276,31 +258,31 @@ class SeriesSet:
 
     def copies(self) -> np.ndarray:
         """Return a number per series (n,), the same for series whose values are identical."""
-        seen: dict[bytes, int] = {}
-        prints = (fingerprint(one) for one in self._looked_through())
-        return np.array([seen.setdefault(one, len(seen)) for one in prints])
+        numbers: dict[bytes, int] = {}
+        digests = (fingerprint(series) for series in self._each_series())
+        return np.array([numbers.setdefault(digest, len(numbers)) for digest in digests])
 
-    def each_piece(self) -> Iterator[np.ndarray]:
-        """Give all values, some steps of a series (time, channels) at a time."""
-        for one in self._looked_through():
-            for piece in pieces(one):
-                yield one[piece]
+    def each_block(self) -> Iterator[np.ndarray]:
+        """Yield all values, some steps of a series (time, channels) at a time."""
+        for series in self._each_series():
+            for steps in time_slices(series):
+                yield series[steps]
 
-    def _looked_through(self) -> Iterator[np.ndarray]:
-        """Give the series one by one; what lies on disk is let go of as soon as it is much."""
-        seen: list[np.ndarray] = []
+    def _each_series(self) -> Iterator[np.ndarray]:
+        """Yield the series; pages of memory-mapped files are released after a while."""
+        pending: list[np.ndarray] = []
         size = 0
-        for one in self.series:
-            yield one
-            seen.append(one)
-            size += one.nbytes
-            if size > _LET_GO:
-                let_go(seen)
-                seen, size = [], 0
-        let_go(seen)
+        for series in self.series:
+            yield series
+            pending.append(series)
+            size += series.nbytes
+            if size > _RELEASE:
+                release(pending)
+                pending, size = [], 0
+        release(pending)
 
     def describe(self) -> str:
-        """Say in one line what this is."""
+        """Return number, length and channels of the series in one line."""
         lengths, count = self.lengths, len(self.channels)
         span = (
             f"{lengths.min():,}"
@@ -312,20 +294,16 @@ class SeriesSet:
         )
 
 
-def as_numbers(values: Any, what: str) -> np.ndarray:
-    """Return values as float32, or say why that cannot be; arrays on disk stay there."""
+def as_numbers(values: Any, name: str) -> np.ndarray:
+    """Return values as float32, or raise a `DataError`; float32 arrays on disk stay there."""
     try:
         if isinstance(values, np.ndarray) and values.dtype == np.float32:
             return values
         array = np.asarray(values)
         if array.dtype.kind == "c":
             raise DataError(
-                explain(
-                    what,
-                    expected="real numbers",
-                    got="complex ones",
-                    remedy="Give real and imaginary part as two channels.",
-                )
+                f"{name}: complex numbers are not supported. Give real and imaginary part as two "
+                "channels."
             )
         if array.dtype == object or array.dtype.kind in "OUSmM":
             array = np.asarray(values, dtype=np.float64)
@@ -335,33 +313,28 @@ def as_numbers(values: Any, what: str) -> np.ndarray:
         raise
     except (TypeError, ValueError):
         raise DataError(
-            explain(
-                what,
-                expected="numbers",
-                got="something else",
-                remedy="Turn text into numbers, or leave that channel out.",
-            )
+            f"{name} has values that are not numbers. Convert them, or leave that channel out."
         ) from None
 
 
-def pieces(array: np.ndarray) -> Iterator[slice]:
-    """Give slices over time that cover an array with a bounded number of values each.
+def time_slices(array: np.ndarray) -> Iterator[slice]:
+    """Yield slices over time that cover an array with a bounded number of values each.
 
-    Of a long one that lies on disk, what was looked at is let go of.
+    The pages of a long memory-mapped array are released after they were read.
     """
-    step = max(1, _PIECE // max(1, array.shape[1]))
-    often = max(1, _LET_GO // max(1, step * array.shape[1] * array.itemsize))
-    for place, start in enumerate(range(0, len(array), step), 1):
+    step = max(1, _BLOCK // max(1, array.shape[1]))
+    often = max(1, _RELEASE // max(1, step * array.shape[1] * array.itemsize))
+    for count, start in enumerate(range(0, len(array), step), 1):
         yield slice(start, start + step)
-        if place % often == 0:
-            let_go([array])
+        if count % often == 0:
+            release([array])
 
 
 def fingerprint(array: np.ndarray) -> bytes:
-    """Return a digest of the values of a series; missing values are all alike."""
+    """Return a digest of the values of a series; all missing values are the same."""
     digest = hashlib.sha256(repr(array.shape).encode())
-    for piece in pieces(array):
-        part = np.array(array[piece], dtype=np.float32)
-        part[np.isnan(part)] = np.nan
-        digest.update((part + 0.0).tobytes())  # -0.0 and 0.0 are the same value
+    for steps in time_slices(array):
+        values = np.array(array[steps], dtype=np.float32)
+        values[np.isnan(values)] = np.nan
+        digest.update((values + 0.0).tobytes())  # -0.0 and 0.0 are the same value
     return digest.digest()

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from undamped.lab.data.recordings.labels import as_labels, comparable
+from undamped.lab.data.recordings.labels import as_labels, comparable, look_like_classes
 from undamped.lab.data.recordings.series import SeriesSet
-from undamped.lab.data.recordings.target_kinds import look_like_classes
 
 if TYPE_CHECKING:
     from undamped.lab.data.recordings.preparation import Preparation

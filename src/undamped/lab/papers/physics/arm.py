@@ -1,16 +1,16 @@
 """An arm with two motors, learned by DeLaN and by LNN, then swung up by energy shaping.
 
-Motions under torques teach both models; what they learned of the potential is cancelled by the
-controller, which puts a bowl around upright in its place. The true arm is what it acts on. With a
-motor in the elbow alone the same is refused: energy shaping needs an input for every freedom.
+Both models learn from motions under torques. The controller cancels the learned potential energy
+and replaces it by a bowl around the target; it acts on the true arm. With a motor in the elbow
+alone energy shaping is refused: it needs an input for every degree of freedom.
 
-    undamped reproduce arm --out pictures/
+    undamped reproduce arm --out figures/
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,9 @@ from torch import Tensor
 from undamped._base.errors import OptionError
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.registry import experiments, models
-from undamped.lab.papers.physics.goals import Goal, short, table
-from undamped.lab.papers.physics.trained import trained
+from undamped.lab.papers.physics.experiment import Goal, goal_report, scientific, train_model
+from undamped.lab.report.charts import colour, label, panels
+from undamped.lab.report.table import Progress, Report, silent
 from undamped.models.physics.energy_shaping import EnergyShaping, control_loop
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -29,110 +30,31 @@ MODELS: dict[str, dict[str, Any]] = {
     "lnn": {},
 }
 UPRIGHT = (math.pi, 0.0)
-POINT = (math.pi / 2, math.pi / 4)
-"""A place to be held against gravity: the upper arm level, the elbow bent."""
-TARGETS = {"upright": UPRIGHT, "bent": POINT}
-STEP, LOOKS = 0.05, 200
+BENT = (math.pi / 2, math.pi / 4)
+"""A position that has to be held against gravity: the upper arm level, the elbow bent."""
+TARGETS = {"upright": UPRIGHT, "bent": BENT}
+STEP, CONTROL_STEPS = 0.05, 200
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ArmControl:
     """One model.
 
     Args:
         model: Its name.
-        loss: Mean squared error of rates on the test part.
-        paths: The arm under control for every target, (looks + 1, 4).
-        seconds: Of training.
+        loss: Mean squared error of rates on the test set.
+        distances: The larger distance of the two angles from the target over time, by target.
+        seconds: Duration of training.
     """
 
     model: str
     loss: float
-    paths: dict[str, Tensor]
+    distances: dict[str, list[float]]
     seconds: float
 
-    def away(self, target: str) -> Tensor:
-        """Return how far both angles are from a target over time, the larger one."""
-        apart = self.paths[target][:, :2] - torch.tensor(TARGETS[target]).double()
-        return torch.atan2(apart.sin(), apart.cos()).abs().amax(1)
-
-    def left(self, target: str) -> float:
+    def final_distance(self, target: str) -> float:
         """Return the largest distance over the last two of ten seconds."""
-        return self.away(target)[-round(2 / STEP) :].max().item()
-
-
-@dataclass(frozen=True)
-class ArmExperiment:
-    """Both models.
-
-    Args:
-        settings: How it was made.
-        outcomes: Of every model.
-        refused: What a controller of an arm with one motor says.
-    """
-
-    settings: dict[str, Any]
-    outcomes: tuple[Outcome, ...]
-    refused: str
-
-    @property
-    def goals(self) -> list[Goal]:
-        """What was to be reached: both angles near both targets."""
-        when = "angles off over the last 2 of 10 s"
-        return [
-            Goal(f"{one.model}, {target}: {when}", one.left(target), 0.05)
-            for one in self.outcomes
-            for target in TARGETS
-        ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        return {
-            "settings": self.settings,
-            "outcomes": [
-                {
-                    "model": one.model,
-                    "loss": one.loss,
-                    "seconds": one.seconds,
-                    "away": {target: one.away(target).tolist() for target in TARGETS},
-                }
-                for one in self.outcomes
-            ],
-            "refused": self.refused,
-            "goals": [goal.to_dict() for goal in self.goals],
-        }
-
-    def markdown(self) -> str:
-        """Return the table, and what a controller of an acrobot says."""
-        rows = [
-            (one.model, short(one.loss), *(short(one.left(target)) for target in TARGETS),
-             f"{one.seconds:.0f}")
-            for one in self.outcomes
-        ]  # fmt: skip
-        heads = ("", "test loss", *(f"off from {target}, radians" for target in TARGETS), "s")
-        goals = "\n".join(goal.line() for goal in self.goals)
-        refused = f"With one motor: *{self.refused}*"
-        return "\n\n".join([table(heads, rows), goals, refused])
-
-    def figures(self) -> dict[str, Any]:
-        """Return a picture: how far the angles are from their targets, over time."""
-        from matplotlib.figure import Figure
-
-        from undamped.analysis.core.figures import PALETTE
-
-        figure = Figure(figsize=(7, 3), layout="constrained")
-        panels = figure.subplots(1, len(TARGETS), sharey=True)
-        for panel, target in zip(panels, TARGETS, strict=True):
-            for colour, one in zip(PALETTE, self.outcomes, strict=False):
-                away = one.away(target).clamp_min(1e-5).numpy()
-                time = STEP * torch.arange(len(away)).numpy()
-                panel.plot(time, away, color=colour, label=one.model)
-            panel.set_yscale("log")
-            panel.set_title(f"to {target}", fontsize=9)
-            panel.set_xlabel("time (s)")
-        panels[0].set_ylabel("angles off (radians)")
-        panels[0].legend(fontsize=8)
-        return {"arm_control": figure}
+        return max(self.distances[target][-round(2 / STEP) :])
 
 
 @experiments.register("arm")
@@ -143,17 +65,17 @@ def run(
     hidden_size: PositiveInt = 64,
     seed: NonNegativeInt = 0,
     out: str = "runs",
-    tick: Callable[[str], None] | None = None,
-) -> ArmExperiment:
-    """An arm with two motors, swung up by energy shaping with what DeLaN and LNN learned.
+    progress: Progress = silent,
+) -> Report:
+    """An arm with two motors, swung up by energy shaping with learned DeLaN and LNN models.
 
     Args:
         steps: Updates of 256 states each.
         trajectories: Training trajectories of 20 states, each with two torques.
         hidden_size: Width of the perceptrons.
-        seed: Where random numbers come from.
+        seed: Seed of all random numbers.
         out: The folder for the runs.
-        tick: Called with a name after every training, for a progress bar.
+        progress: Called with a name after every training.
 
     Example:
         >>> result = run(steps=500)
@@ -162,12 +84,12 @@ def run(
         M. Lutter, J. Peters. Deep Lagrangian networks for end-to-end learning of energy-based
         control for under-actuated systems. IROS, 2019, for systems with all motors.
     """
-    outcomes = []
-    for model, own in MODELS.items():
-        found = trained(
-            model,
+    controls = []
+    for name, options in MODELS.items():
+        trained = train_model(
+            name,
             "acrobot",
-            model_options={"hidden_size": hidden_size, **own},
+            model_options={"hidden_size": hidden_size, **options},
             task_options={
                 "shoulder": True,
                 "torque": 10.0,
@@ -186,16 +108,18 @@ def run(
             out=out,
         )
         hanging = torch.zeros(1, 4).double()
-        paths = {}
-        for target, place in TARGETS.items():
+        distances = {}
+        for target, angles in TARGETS.items():
             control = EnergyShaping(
-                found.model, target=place, position_gain=30.0, damping_gain=15.0
+                trained.model, target=angles, position_gain=30.0, damping_gain=15.0
             )
-            states, _ = control_loop(found.task.system.field, control, hanging, STEP, LOOKS)
-            paths[target] = states[:, 0]
-        outcomes.append(Outcome(model, found.result["test"]["loss"], paths, found.seconds))
-        if tick is not None:
-            tick(model)
+            field = trained.task.system.field
+            states, _ = control_loop(field, control, hanging, STEP, CONTROL_STEPS)
+            distances[target] = _distance(states[:, 0], angles).tolist()
+        controls.append(
+            ArmControl(name, trained.result["test"]["loss"], distances, trained.seconds)
+        )
+        progress(name)
     settings = {
         "steps": steps,
         "trajectories": trajectories,
@@ -203,11 +127,40 @@ def run(
         "seed": seed,
         "torques": "five levels from −10 to 10 in each motor",
     }
-    return ArmExperiment(settings, tuple(outcomes), _refused())
+    goals = [
+        Goal(
+            f"{control.model}, {target}: angles off over the last 2 of 10 s",
+            control.final_distance(target),
+            0.05,
+        )
+        for control in controls
+        for target in TARGETS
+    ]
+    rows = [
+        (
+            control.model,
+            scientific(control.loss),
+            *(scientific(control.final_distance(target)) for target in TARGETS),
+            f"{control.seconds:.0f}",
+        )
+        for control in controls
+    ]
+    header = ("", "test loss", *(f"off from {target}, radians" for target in TARGETS), "s")
+    refusal = _underactuated_error()
+    plots = {"arm_control": lambda: _figure(controls)}
+    note = f"With one motor: *{refusal}*"
+    numbers = {"refused": refusal}
+    return goal_report(settings, controls, header, rows, goals, plots, note, numbers=numbers)
 
 
-def _refused() -> str:
-    """Return what energy shaping says to an arm that has a motor in the elbow alone."""
+def _distance(states: Tensor, target: tuple[float, float]) -> Tensor:
+    """Return the larger distance of both angles from a target, for every state."""
+    difference = states[:, :2] - torch.tensor(target).double()
+    return torch.atan2(difference.sin(), difference.cos()).abs().amax(1)
+
+
+def _underactuated_error() -> str:
+    """Return the error message of energy shaping for an arm with a motor in the elbow alone."""
     from undamped.lab.tasks.physics.acrobot import AcrobotSystem
 
     model = models["delan"](AcrobotSystem().space, hidden_size=4)
@@ -215,4 +168,17 @@ def _refused() -> str:
         EnergyShaping(model, target=UPRIGHT)
     except OptionError as error:
         return str(error)
-    raise AssertionError("an acrobot has an input too few")
+    raise AssertionError("an acrobot has fewer inputs than degrees of freedom")
+
+
+def _figure(controls: Sequence[ArmControl]) -> Any:
+    figure, all_axes = panels(7, 3, columns=len(TARGETS), sharey=True)
+    for axes, target in zip(all_axes, TARGETS, strict=True):
+        for index, control in enumerate(controls):
+            distances = [max(value, 1e-5) for value in control.distances[target]]
+            times = [STEP * k for k in range(len(distances))]
+            axes.plot(times, distances, color=colour(index), label=control.model)
+        first = axes is all_axes[0]
+        unit = "angles off (radians)" if first else ""
+        label(axes, "time (s)", unit, f"to {target}", log="y", legend=first)
+    return figure

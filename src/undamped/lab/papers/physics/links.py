@@ -1,15 +1,15 @@
-"""A pendulum of two links: what structure is worth, in the protocol of the CHNN paper.
+"""A pendulum of two links: the value of structure, in the protocol of the CHNN paper.
 
-800 pieces of five readings 0.03 apart teach every model; it is asked for three units of time from
-unseen starts. Errors are |a − b| / |a + b| in the plane, places and velocities together, and their
-geometric mean over times and trajectories, as the authors take it.
+Every model learns from 800 windows of five readings 0.03 apart, and predicts three units of time
+from new starts. Errors are |a − b| / |a + b| in the plane, positions and velocities together, and
+their geometric mean over times and trajectories, as in the paper.
 
-    undamped reproduce links --out pictures/
+    undamped reproduce links --out figures/
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any
@@ -17,10 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from undamped._base.options import PositiveInt, unknown_name
+from undamped._base.options import PositiveInt
 from undamped._base.registry import experiments
-from undamped.lab.papers.physics.goals import Goal, short, table
-from undamped.lab.papers.physics.trained import trained
+from undamped.lab.papers.physics.experiment import Goal, goal_report, scientific, train_model
+from undamped.lab.papers.runs import check_names, unique
+from undamped.lab.report.charts import BLACK_LINE, colour, label, panels
+from undamped.lab.report.table import Progress, Report, silent
 from undamped.lab.tasks.physics.links import plane_of
 
 STEP = 0.03
@@ -30,11 +32,11 @@ MODELS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "DeLaN": ("delan", {"activation": "silu"}, {}),
     "CHNN": ("chnn", {}, {"coordinates": "plane"}),
 }
-"""What they are called in the paper; model, its options, and options of the task."""
+"""By the name in the paper: model, its options, and options of the task."""
 RATES = {"NODE": 1e-2, "HNN with masses": 1e-2, "DeLaN": 1e-2, "CHNN": 3e-3}
-"""Learning rates. With tanh and 3e-3, as the authors have them for 8,000 updates, NODE and DeLaN
-have three times the error in validation after a few hundred updates."""
-PRINTED: dict[int, dict[str, float]] = {
+"""Learning rates. With tanh and 3e-3, the authors' choice for 8,000 updates, NODE and DeLaN have
+three times the validation error after a few hundred updates."""
+AUTHORS: dict[int, dict[str, float]] = {
     1: {"NODE": 3.8e-4, "HNN with masses": 1.2e-4, "DeLaN": 2.5e-4, "CHNN": 6.1e-5},
     2: {"NODE": 6.5e-2, "HNN with masses": 1.9e-3, "DeLaN": 1.3e-3, "CHNN": 1.2e-4},
     3: {"NODE": 0.27, "HNN with masses": 4.7e-2, "DeLaN": 4.1e-2, "CHNN": 3.4e-4},
@@ -44,16 +46,16 @@ GOAL = 5e-3
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One model from one seed.
+class LinkErrors:
+    """One model with one seed.
 
     Args:
-        model: What the paper calls it.
+        model: Its name in the paper.
         seed: The seed.
         error: Geometric mean of relative errors over three units of time.
         curve: The same at every time, (times,).
-        parameters: Trained numbers.
-        seconds: Of training.
+        parameters: Number of parameters.
+        seconds: Duration of training.
     """
 
     model: str
@@ -64,81 +66,6 @@ class Outcome:
     seconds: float
 
 
-@dataclass(frozen=True)
-class LinksExperiment:
-    """All models."""
-
-    settings: dict[str, Any]
-    outcomes: tuple[Outcome, ...]
-
-    def error(self, model: str) -> float:
-        """Return a model's geometric mean over seeds."""
-        return geometric_mean(one.error for one in self.outcomes if one.model == model)
-
-    @property
-    def models(self) -> list[str]:
-        """Those that were trained, in order."""
-        return list(dict.fromkeys(one.model for one in self.outcomes))
-
-    @property
-    def goals(self) -> list[Goal]:
-        """What was to be reached, with two links."""
-        if self.settings["links"] != 2:
-            return []
-        found = [Goal(f"error of {m}", self.error(m), GOAL) for m in self.models if m != "NODE"]
-        if "NODE" in self.models:
-            plain = self.error("NODE")
-            found += [
-                Goal(f"error of {m} over NODE's", self.error(m) / plain, 0.1)
-                for m in self.models
-                if m != "NODE"
-            ]
-        return found
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        return {
-            "settings": self.settings,
-            "outcomes": [vars(one) for one in self.outcomes],
-            "printed": PRINTED.get(self.settings["links"], {}),
-            "goals": [goal.to_dict() for goal in self.goals],
-        }
-
-    def markdown(self) -> str:
-        """Return the table beside the authors' numbers, and what was to be reached."""
-        printed = PRINTED.get(self.settings["links"], {})
-        rows = []
-        for model in self.models:
-            runs = [one for one in self.outcomes if one.model == model]
-            seconds = sum(one.seconds for one in runs) / len(runs)
-            rows.append(
-                (model, f"{runs[0].parameters:,}", short(self.error(model)),
-                 short(printed.get(model)), f"{seconds:.0f}")
-            )  # fmt: skip
-        heads = ("", "parameters", "relative error", "authors, 3 × 256", "s")
-        return "\n\n".join([table(heads, rows), "\n".join(g.line() for g in self.goals)])
-
-    def figures(self) -> dict[str, Any]:
-        """Return a picture: errors over time."""
-        from matplotlib.figure import Figure
-
-        from undamped.analysis.core.figures import PALETTE
-
-        figure = Figure(figsize=(6, 3.4), layout="constrained")
-        axis = figure.subplots()
-        for colour, model in zip(PALETTE, self.models, strict=False):
-            curves = [one.curve for one in self.outcomes if one.model == model]
-            mean = torch.tensor(curves, dtype=torch.float64).log().mean(0).exp().numpy()
-            times = STEP * torch.arange(1, len(mean) + 1).numpy()
-            axis.plot(times, mean, color=colour, label=model)
-        axis.axvline(4 * STEP, color="black", linestyle=":", linewidth=1)
-        axis.set_yscale("log")
-        axis.set_xlabel("time; training saw up to the dotted line")
-        axis.set_ylabel("relative error")
-        axis.legend(fontsize=8)
-        return {"links_errors": figure}
-
-
 @experiments.register("links")
 def run(
     *,
@@ -146,25 +73,25 @@ def run(
     links: PositiveInt = 2,
     seeds: tuple[int, ...] = (0,),
     steps: PositiveInt = 8000,
-    pieces: PositiveInt = 800,
+    windows: PositiveInt = 800,
     hidden_size: PositiveInt = 64,
     hidden_layers: PositiveInt = 3,
     out: str = "runs",
-    tick: Callable[[str], None] | None = None,
-) -> LinksExperiment:
+    progress: Progress = silent,
+) -> Report:
     """A pendulum of two links: NODE, HNN with masses, DeLaN and CHNN in the protocol of CHNN.
 
     Args:
-        models: Which, of NODE, HNN with masses, DeLaN and CHNN.
+        models: Names of models: NODE, HNN with masses, DeLaN, CHNN.
         links: Number of links.
         seeds: Seeds of the weights.
-        steps: Updates of 200 pieces each, as many as the authors make; all four models take half
-            an hour of one core.
-        pieces: Pieces of five readings to learn from.
+        steps: Updates of 200 windows each, as many as in the paper; all four models take half an
+            hour on one core.
+        windows: Training windows of five readings.
         hidden_size: Width of all networks; the authors have 256.
         hidden_layers: Their hidden layers.
         out: The folder for the runs.
-        tick: Called with a name after every training, for a progress bar.
+        progress: Called with a name after every training.
 
     Example:
         >>> result = run(models=("DeLaN", "CHNN"), steps=1000)
@@ -173,48 +100,71 @@ def run(
         M. Finzi, K. A. Wang, A. G. Wilson. Simplifying Hamiltonian and Lagrangian neural networks
         via explicit constraints. NeurIPS, 2020, and the authors' tables.
     """
-    for model in models:
-        if model not in MODELS:
-            raise unknown_name("model of this experiment", model, list(MODELS))
-    net = {"hidden_size": hidden_size, "hidden_layers": hidden_layers}
-    outcomes = []
+    check_names("model of this experiment", models, list(MODELS))
+    size = {"hidden_size": hidden_size, "hidden_layers": hidden_layers}
+    records: list[LinkErrors] = []
     for model in models:
         for seed in seeds:
-            outcomes.append(_train(model, links, seed, steps, pieces, net, out))
-            if tick is not None:
-                tick(f"{model}, seed {seed}")
+            records.append(_train(model, links, seed, steps, windows, size, out))
+            progress(f"{model}, seed {seed}")
     settings = {
         "links": links,
         "seeds": list(seeds),
         "steps": steps,
-        "pieces": pieces,
-        **net,
-        "data": "pieces of 5 readings 0.03 apart",
+        "windows": windows,
+        **size,
+        "data": "windows of 5 readings 0.03 apart",
         "rates": RATES,
-        "training": "Adam, cosine, 200 pieces a batch, L1, RK4 with steps of 0.03",
+        "training": "Adam, cosine, 200 windows a batch, L1, RK4 with steps of 0.03",
     }
-    return LinksExperiment(settings, tuple(outcomes))
+    groups = {name: [r for r in records if r.model == name] for name in unique(models)}
+    errors = {name: geometric_mean(r.error for r in group) for name, group in groups.items()}
+    authors = AUTHORS.get(links, {})
+    rows = [
+        (
+            name,
+            f"{group[0].parameters:,}",
+            scientific(errors[name]),
+            scientific(authors.get(name)),
+            f"{sum(r.seconds for r in group) / len(group):.0f}",
+        )
+        for name, group in groups.items()
+    ]
+    header = ("", "parameters", "relative error", "authors, 3 × 256", "s")
+    goals = _goals(errors) if links == 2 else []
+    plots = {"links_errors": lambda: _figure(groups)}
+    return goal_report(settings, records, header, rows, goals, plots, printed=authors)
+
+
+def _goals(errors: dict[str, float]) -> list[Goal]:
+    structured = [name for name in errors if name != "NODE"]
+    goals = [Goal(f"error of {name}", errors[name], GOAL) for name in structured]
+    if "NODE" in errors:
+        ratios = {name: errors[name] / errors["NODE"] for name in structured}
+        goals += [Goal(f"error of {name} over NODE's", r, 0.1) for name, r in ratios.items()]
+    return goals
 
 
 def _train(
-    model: str, links: int, seed: int, steps: int, pieces: int, net: dict[str, Any], out: str
-) -> Outcome:
-    name, own, of_task = MODELS[model]
-    found = trained(
+    model: str, links: int, seed: int, steps: int, windows: int, size: dict[str, Any], out: str
+) -> LinkErrors:
+    name, model_options, task_options = MODELS[model]
+    solver = {"method": "rk4", "step_size": STEP, "gradient": "backprop"}
+    trained = train_model(
         name,
         "links",
-        model_options={**net, **own, "method": "rk4", "step_size": STEP, "gradient": "backprop"},
+        model_options={**size, **model_options, **solver},
         task_options={
             "links": links,
-            "trajectories": pieces,
+            "trajectories": windows,
             "form": "trajectory",
             "error": "absolute",
             "horizon": 1.0,
-            **of_task,
+            **task_options,
         },
         train={
             "steps": steps,
-            "batch_size": min(200, pieces),
+            "batch_size": min(200, windows),
             "learning_rate": RATES[model],
             "schedule": "cosine",
             "validate_every": max(1, steps // 20),
@@ -222,7 +172,7 @@ def _train(
         seed=seed,
         out=out,
     )
-    task, network = found.task, found.model.double()
+    task, network = trained.task, trained.model.double()
     starts = task.data("test")[0][:100]
     times = STEP * torch.arange(1, 101).double()
     true = task.system.simulate(starts, torch.cat((torch.zeros(1).double(), times)))[1:]
@@ -230,20 +180,32 @@ def _train(
     network.flow.rtol = network.flow.atol = 1e-7  # type: ignore[union-attr]
     with torch.no_grad():
         path = network.trajectory(starts, times, on_failure="return")
-    if not of_task:
+    if not task_options:
         path, true = plane_of(path), plane_of(true)
-    errors = _relative(path, true)
-    return Outcome(
+    errors = _relative_error(path, true)
+    return LinkErrors(
         model,
         seed,
         errors.log().mean().exp().item(),
         tuple(errors.log().mean(1).exp().tolist()),
         sum(p.numel() for p in network.parameters()),
-        found.seconds,
+        trained.seconds,
     )
 
 
-def _relative(found: Tensor, true: Tensor) -> Tensor:
-    """Return |a − b| / |a + b|, (times, batch); 1 where something could not be followed."""
-    error = (found - true).norm(dim=-1) / (found + true).norm(dim=-1)
+def _relative_error(predicted: Tensor, true: Tensor) -> Tensor:
+    """Return |a − b| / |a + b|, (times, batch); 1 where a trajectory could not be followed."""
+    error = (predicted - true).norm(dim=-1) / (predicted + true).norm(dim=-1)
     return error.nan_to_num(nan=1.0, posinf=1.0) + 1e-8
+
+
+def _figure(groups: dict[str, list[LinkErrors]]) -> Any:
+    figure, (axes,) = panels(6, 3.4)
+    for index, (name, group) in enumerate(groups.items()):
+        curves = torch.tensor([record.curve for record in group], dtype=torch.float64)
+        mean = curves.log().mean(0).exp().numpy()
+        times = STEP * torch.arange(1, len(mean) + 1).numpy()
+        axes.plot(times, mean, color=colour(index), label=name)
+    axes.axvline(4 * STEP, **BLACK_LINE)
+    label(axes, "time; training windows end at the dotted line", "relative error", log="y")
+    return figure

@@ -1,17 +1,18 @@
-"""NSSNN on ½(q² + 1)(p² + 1): is the true energy kept over 10,000 steps?
+"""NSSNN on ½(q² + 1)(p² + 1): conservation of the true energy over 10,000 steps.
 
-Both networks see the same pairs of states. NSSNN learns through Tao's steps; HNN learns rates, had
-as differences of the pairs, and is followed with Runge and Kutta's steps of the same size. The
-step is ten times that of the data: at the data's own step either method is near exact, and only
-the learned energy is seen.
+Both networks learn from the same pairs of states. NSSNN learns through Tao's steps; HNN learns
+rates from differences of the pairs and is solved by Runge–Kutta steps of the same size. The step is
+ten times that of the data: at the step of the data either method is nearly exact, and only the
+learned energy matters.
 
-    undamped reproduce nssnn --out pictures/
+    undamped reproduce nssnn --out figures/
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
@@ -19,113 +20,35 @@ from torch import Tensor
 
 from undamped._base.options import PositiveFloat, PositiveInt
 from undamped._base.registry import experiments
-from undamped.lab.papers.physics.goals import Goal, table
-from undamped.lab.papers.physics.trained import trained
+from undamped.lab.papers.physics.experiment import Goal, goal_report, scientific, train_model
+from undamped.lab.report.charts import BLACK_LINE, colour, label, panels
+from undamped.lab.report.table import Progress, Report, silent
 from undamped.models.physics.base import MotionModel
 
 START = (0.0, -3.0)
-MODELS = ("nssnn", "hnn")
+MODELS = {"nssnn": "nssnn, tao", "hnn": "hnn, rk4"}
+"""Both models, and their names in the figure."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One model from one seed.
+class EnergyDrift:
+    """One model with one seed.
 
     Args:
         model: Its name.
         seed: The seed.
+        drift: Distance of the mean energy of the last tenth of the steps from that of the first.
+        amplitude: Half the difference of the largest and the smallest energy.
+        seconds: Duration of training.
         energy: True energy of the predicted states, (steps + 1,).
-        seconds: Of training.
     """
 
     model: str
     seed: int
-    energy: Tensor
+    drift: float
+    amplitude: float
     seconds: float
-
-    @property
-    def drift(self) -> float:
-        """How far the mean energy of the last tenth of the steps lies from that of the first."""
-        tenth = len(self.energy) // 10
-        moved = (self.energy[-tenth:].mean() - self.energy[:tenth].mean()).abs()
-        return moved.nan_to_num(nan=torch.inf).item()
-
-    @property
-    def amplitude(self) -> float:
-        """Half of the way between the largest and the smallest energy."""
-        return ((self.energy.max() - self.energy.min()) / 2).nan_to_num(nan=torch.inf).item()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the numbers for JSON."""
-        return {
-            "model": self.model,
-            "seed": self.seed,
-            "drift": self.drift,
-            "amplitude": self.amplitude,
-            "seconds": self.seconds,
-        }
-
-
-@dataclass(frozen=True)
-class NSSNNExperiment:
-    """Both models, all seeds."""
-
-    settings: dict[str, Any]
-    outcomes: tuple[Outcome, ...]
-
-    def of(self, model: str) -> list[Outcome]:
-        """Return the outcomes of a model."""
-        return [one for one in self.outcomes if one.model == model]
-
-    @property
-    def goals(self) -> list[Goal]:
-        """What was to be reached."""
-        ours, theirs = self.of("nssnn"), self.of("hnn")
-        share = max(one.drift / one.amplitude for one in ours)
-        ratio = max(a.drift / b.drift for a, b in zip(ours, theirs, strict=True))
-        return [
-            Goal("NSSNN: drift over amplitude, worst seed (no trend)", share, 0.1),
-            Goal("NSSNN: drift over that of HNN with rk4, worst seed", ratio, 0.1),
-        ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything but curves for JSON."""
-        rows = [one.to_dict() for one in self.outcomes]
-        goals = [goal.to_dict() for goal in self.goals]
-        return {"settings": self.settings, "outcomes": rows, "goals": goals}
-
-    def markdown(self) -> str:
-        """Return the table."""
-        rows = [
-            (f"{one.model}, seed {one.seed}", f"{one.drift:.2e}", f"{one.amplitude:.2e}",
-             f"{one.seconds:.0f}")
-            for one in self.outcomes
-        ]  # fmt: skip
-        text = (
-            f"True energy (5 at the start) of {self.settings['predicted']:,} predicted steps of "
-            f"{self.settings['step_size']:g} from (0, −3); drift: mean of the last tenth less mean "
-            "of the first."
-        )
-        heads = ("", "drift", "amplitude", "s")
-        return "\n\n".join([table(heads, rows), text, "\n".join(g.line() for g in self.goals)])
-
-    def figures(self) -> dict[str, Any]:
-        """Return a picture: energy over the steps."""
-        from matplotlib.figure import Figure
-
-        from undamped.analysis.core.figures import PALETTE
-
-        figure = Figure(figsize=(7, 3.2), layout="constrained")
-        axes = figure.add_subplot()
-        for k, model in enumerate(MODELS):
-            for one in self.of(model)[:1]:
-                label = "nssnn, tao" if model == "nssnn" else "hnn, rk4"
-                axes.plot(one.energy.numpy(), color=PALETTE[k], linewidth=0.6, label=label)
-        axes.axhline(5.0, color="black", linestyle=":", label="true")
-        axes.set_xlabel("step")
-        axes.set_ylabel("true energy of the predicted state")
-        axes.legend(fontsize="x-small")
-        return {"nssnn_energy": figure}
+    energy: Tensor
 
 
 @experiments.register("nssnn")
@@ -137,18 +60,18 @@ def run(
     step_size: PositiveFloat = 0.1,
     predicted: PositiveInt = 10_000,
     out: str = "runs",
-    tick: Callable[[str], None] | None = None,
-) -> NSSNNExperiment:
-    """NSSNN beside HNN on an energy that does not split: 10,000 steps from (0, −3).
+    progress: Progress = silent,
+) -> Report:
+    """NSSNN beside HNN on a non-separable energy: 10,000 steps from (0, −3).
 
     Args:
         seeds: Seeds of weights and data.
         pairs: Pairs of states 0.01 apart, from [−4, 4]².
         steps: Updates.
         step_size: Of the predicted steps.
-        predicted: How many of them.
+        predicted: Number of predicted steps.
         out: The folder for the runs.
-        tick: Called with a name after every training, for a progress bar.
+        progress: Called with a name after every training.
 
     Example:
         >>> result = run(seeds=(0,))
@@ -156,12 +79,10 @@ def run(
     Reference:
         S. Xiong and others. Nonseparable symplectic neural networks. ICLR, 2021.
     """
-    outcomes = []
-    for seed in seeds:
-        for model in MODELS:
-            outcomes.append(_learn(model, seed, pairs, steps, (step_size, predicted), out))
-            if tick is not None:
-                tick(f"{model}, seed {seed}")
+    records: list[EnergyDrift] = []
+    for seed, model in product(seeds, MODELS):
+        records.append(_train(model, seed, pairs, steps, step_size, predicted, out))
+        progress(f"{model}, seed {seed}")
     settings = {
         "seeds": list(seeds),
         "pairs": pairs,
@@ -169,20 +90,42 @@ def run(
         "step_size": step_size,
         "predicted": predicted,
     }
-    return NSSNNExperiment(settings, tuple(outcomes))
+    nssnn, hnn = ([r for r in records if r.model == model] for model in MODELS)
+    trend = max(record.drift / record.amplitude for record in nssnn)
+    ratio = max(ours.drift / theirs.drift for ours, theirs in zip(nssnn, hnn, strict=True))
+    goals = [
+        Goal("NSSNN: drift over amplitude, worst seed (no trend)", trend, 0.1),
+        Goal("NSSNN: drift over that of HNN with rk4, worst seed", ratio, 0.1),
+    ]
+    rows = [
+        (
+            f"{record.model}, seed {record.seed}",
+            scientific(record.drift),
+            scientific(record.amplitude),
+            f"{record.seconds:.0f}",
+        )
+        for record in records
+    ]
+    note = (
+        f"True energy (5 at the start) of {predicted:,} predicted steps of {step_size:g} from "
+        "(0, −3); drift: mean of the last tenth minus mean of the first."
+    )
+    plots = {"nssnn_energy": lambda: _figure([nssnn[0], hnn[0]])}
+    header = ("", "drift", "amplitude", "s")
+    return goal_report(settings, records, header, rows, goals, plots, note)
 
 
-def _learn(
-    model: str, seed: int, pairs: int, steps: int, followed: tuple[float, int], out: str
-) -> Outcome:
-    options = {"hidden_size": 64, "hidden_layers": 3}
-    own = {} if model == "nssnn" else {"method": "rk4", "step_size": 0.01}
-    own["gradient"] = "backprop"
-    found = trained(
+def _train(
+    model: str, seed: int, pairs: int, steps: int, step_size: float, predicted: int, out: str
+) -> EnergyDrift:
+    options: dict[str, Any] = {"hidden_size": 64, "hidden_layers": 3, "gradient": "backprop"}
+    if model == "hnn":
+        options |= {"method": "rk4", "step_size": 0.01}
+    trained = train_model(
         model,
         "nonseparable",
-        model_options={**options, **own},
-        # Both learn from pairs alone: HNN by one step of rk4, whose error is far below the rest.
+        model_options=options,
+        # Both learn from pairs alone: HNN by one step of rk4, whose error is comparatively small.
         task_options={
             "form": "trajectory",
             "error": "absolute",
@@ -198,12 +141,26 @@ def _learn(
         seed=seed,
         out=out,
     )
-    step_size, predicted = followed
-    assert isinstance(found.model, MotionModel)
-    found.model.flow.step_size = step_size
+    assert isinstance(trained.model, MotionModel)
+    trained.model.flow.step_size = step_size
     times = step_size * torch.arange(1, predicted + 1).double()
     start = torch.tensor([START])
     with torch.no_grad():
-        path = found.model.trajectory(start, times, on_failure="return")
+        path = trained.model.trajectory(start, times, on_failure="return")
     states = torch.cat((start.unsqueeze(0), path)).double()[:, 0]
-    return Outcome(model, seed, found.task.system.energy(states), found.seconds)
+    energy = trained.task.system.energy(states)
+    tenth = len(energy) // 10
+    drift = (energy[-tenth:].mean() - energy[:tenth].mean()).abs()
+    amplitude = (energy.max() - energy.min()) / 2
+    drift, amplitude = (v.nan_to_num(nan=torch.inf).item() for v in (drift, amplitude))
+    return EnergyDrift(model, seed, drift, amplitude, trained.seconds, energy)
+
+
+def _figure(records: Sequence[EnergyDrift]) -> Any:
+    figure, (axes,) = panels(7, 3.2)
+    for index, record in enumerate(records):
+        name = MODELS[record.model]
+        axes.plot(record.energy.numpy(), color=colour(index), linewidth=0.6, label=name)
+    axes.axhline(5.0, label="true", **BLACK_LINE)
+    label(axes, "step", "true energy of the predicted state")
+    return figure

@@ -1,112 +1,44 @@
-"""SSINN on Hénon and Heiles' star: is the equation found, term by term?
+"""SSINN on the Hénon–Heiles system: the identified equation, term by term.
 
-undamped reproduce ssinn --out pictures/
+undamped reproduce ssinn --out figures/
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from undamped._base.options import NonNegativeFloat, PositiveInt
 from undamped._base.registry import experiments
-from undamped.lab.papers.physics.goals import Goal, table
-from undamped.lab.papers.physics.trained import trained
+from undamped.lab.papers.physics.experiment import Goal, goal_report, train_model
+from undamped.lab.papers.runs import unique
+from undamped.lab.report.charts import colour, label, panels
+from undamped.lab.report.table import Progress, Report, silent
 from undamped.models.physics.ssinn import SSINN
 
 TRUE = {"px²": 0.5, "py²": 0.5, "x²": 0.5, "y²": 0.5, "x² y": 1.0, "y³": -1 / 3}
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was found from one seed.
+class Equation:
+    """The equation that was identified with one seed.
 
     Args:
         seed: The seed.
         terms: Terms and their coefficients.
-        library: How many terms there were to choose from.
-        seconds: Of training.
+        library: Number of candidate terms.
+        stray: Terms that are superfluous or missing.
+        error: The largest error of a coefficient.
+        seconds: Duration of training.
     """
 
     seed: int
     terms: dict[str, float]
     library: int
+    stray: list[str]
+    error: float
     seconds: float
-
-    @property
-    def stray(self) -> list[str]:
-        """Terms that are too many, or missing."""
-        return sorted(set(self.terms) ^ set(TRUE))
-
-    @property
-    def error(self) -> float:
-        """The largest error of a coefficient."""
-        return max(abs(self.terms.get(term, 0.0) - true) for term, true in TRUE.items())
-
-
-@dataclass(frozen=True)
-class SSINNExperiment:
-    """All seeds."""
-
-    settings: dict[str, Any]
-    found: tuple[Found, ...]
-
-    @property
-    def goals(self) -> list[Goal]:
-        """What was to be reached."""
-        stray = max(len(one.stray) for one in self.found)
-        error = max(one.error for one in self.found)
-        return [
-            Goal("terms too many or missing, worst seed", float(stray), 0.0),
-            Goal("largest error of a coefficient, worst seed", error, 1e-2),
-        ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        rows = [{**vars(one), "stray": one.stray, "error": one.error} for one in self.found]
-        return {
-            "settings": self.settings,
-            "true": TRUE,
-            "found": rows,
-            "goals": [goal.to_dict() for goal in self.goals],
-        }
-
-    def markdown(self) -> str:
-        """Return the coefficients beside the true ones."""
-        seen = list(dict.fromkeys([*TRUE, *(t for one in self.found for t in one.terms)]))
-        rows = []
-        for term in seen:
-            true = f"{TRUE[term]:.4f}" if term in TRUE else "0"
-            each = [f"{one.terms[term]:.4f}" if term in one.terms else "0" for one in self.found]
-            rows.append((term, true, *each))
-        heads = ("term", "true", *(f"seed {one.seed}" for one in self.found))
-        first = self.found[0]
-        text = (
-            f"Chosen among {first.library} terms, from {self.settings['pairs']:,} pairs of states "
-            f"0.1 apart; {first.seconds:.0f} s."
-        )
-        return "\n\n".join([table(heads, rows), text, "\n".join(g.line() for g in self.goals)])
-
-    def figures(self) -> dict[str, Any]:
-        """Return a picture: found coefficients against true ones."""
-        from matplotlib.figure import Figure
-
-        from undamped.analysis.core.figures import PALETTE
-
-        figure = Figure(figsize=(6, 3), layout="constrained")
-        axes = figure.add_subplot()
-        seen = list(dict.fromkeys([*TRUE, *(t for one in self.found for t in one.terms)]))
-        places = range(len(seen))
-        true = [TRUE.get(term, 0.0) for term in seen]
-        axes.bar(places, true, color="#D0D0D0", label="true")
-        for k, one in enumerate(self.found):
-            values = [one.terms.get(term, 0.0) for term in seen]
-            axes.plot(places, values, "o", color=PALETTE[k], label=f"seed {one.seed}")
-        axes.set_xticks(list(places), seen)
-        axes.set_ylabel("coefficient")
-        axes.legend(fontsize="x-small")
-        return {"ssinn_coefficients": figure}
 
 
 @experiments.register("ssinn")
@@ -117,9 +49,9 @@ def run(
     steps: PositiveInt = 1500,
     noise: NonNegativeFloat = 0.0,
     out: str = "runs",
-    tick: Callable[[str], None] | None = None,
-) -> SSINNExperiment:
-    """SSINN on Hénon–Heiles: the equation found, beside the true one.
+    progress: Progress = silent,
+) -> Report:
+    """SSINN on Hénon–Heiles: the identified equation beside the true one.
 
     Args:
         seeds: Seeds of the weights and of the data.
@@ -127,7 +59,7 @@ def run(
         steps: Updates.
         noise: Standard deviation of the noise on states.
         out: The folder for the runs.
-        tick: Called with a name after every training, for a progress bar.
+        progress: Called with a name after every training.
 
     Example:
         >>> result = run(seeds=(0,))
@@ -136,9 +68,9 @@ def run(
         D. M. DiPietro, S. Xiong, B. Zhu. Sparse symplectically integrated neural networks. NeurIPS,
         2020.
     """
-    found = []
+    equations: list[Equation] = []
     for seed in seeds:
-        one = trained(
+        trained = train_model(
             "ssinn",
             "henon-heiles",
             model_options={"step_size": 0.05},
@@ -155,11 +87,49 @@ def run(
             seed=seed,
             out=out,
         )
-        assert isinstance(one.model, SSINN)
-        field = one.model.library
+        assert isinstance(trained.model, SSINN)
+        field, terms = trained.model.library, trained.model.terms()
         library = len(field.of_momenta) + len(field.of_positions)
-        found.append(Found(seed, one.model.terms(), library, one.seconds))
-        if tick is not None:
-            tick(f"seed {seed}")
-    settings = {"seeds": list(seeds), "pairs": pairs, "steps": steps, "noise": noise}
-    return SSINNExperiment(settings, tuple(found))
+        error = max(abs(terms.get(term, 0.0) - true) for term, true in TRUE.items())
+        stray = sorted(set(terms) ^ set(TRUE))
+        equations.append(Equation(seed, terms, library, stray, error, trained.seconds))
+        progress(f"seed {seed}")
+    stray_terms = float(max(len(equation.stray) for equation in equations))
+    largest_error = max(equation.error for equation in equations)
+    goals = [
+        Goal("terms too many or missing, worst seed", stray_terms, 0.0),
+        Goal("largest error of a coefficient, worst seed", largest_error, 1e-2),
+    ]
+    terms = unique([*TRUE, *(term for equation in equations for term in equation.terms)])
+    columns = [TRUE, *(equation.terms for equation in equations)]
+    rows = [
+        (term, *(f"{column[term]:.4f}" if term in column else "0" for column in columns))
+        for term in terms
+    ]
+    first = equations[0]
+    note = (
+        f"Selected among {first.library} terms, from {pairs:,} pairs of states 0.1 apart; "
+        f"{first.seconds:.0f} s."
+    )
+    return goal_report(
+        {"seeds": list(seeds), "pairs": pairs, "steps": steps, "noise": noise},
+        equations,
+        ("term", "true", *(f"seed {equation.seed}" for equation in equations)),
+        rows,
+        goals,
+        {"ssinn_coefficients": lambda: _figure(terms, equations)},
+        note,
+        numbers={"true": TRUE},
+    )
+
+
+def _figure(terms: Sequence[str], equations: Sequence[Equation]) -> Any:
+    figure, (axes,) = panels(6, 3)
+    true = [TRUE.get(term, 0.0) for term in terms]
+    axes.bar(range(len(terms)), true, color="#D0D0D0", label="true")
+    for index, equation in enumerate(equations):
+        values = [equation.terms.get(term, 0.0) for term in terms]
+        axes.plot(values, "o", color=colour(index), label=f"seed {equation.seed}")
+    axes.set_xticks(range(len(terms)), terms)
+    label(axes, "", "coefficient")
+    return figure

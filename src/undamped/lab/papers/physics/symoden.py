@@ -1,10 +1,10 @@
 """SymODEN on a pendulum with a torque, its angle by cosine and sine; then a controller from it.
 
-The error is the authors': squared, summed over 40 readings and all features, the mean over
-trajectories without torque. Theirs start from training starts; these start from unseen ones. Then
+The error is that of the authors: squared, summed over 40 readings and all features, averaged over
+trajectories without torque. The authors start from training states; here starts are new. Then
 energy shaping with the learned potential brings the true pendulum from hanging to upright.
 
-    undamped reproduce symoden --out pictures/
+    undamped reproduce symoden --out figures/
 """
 
 from __future__ import annotations
@@ -20,110 +20,42 @@ from torch import Tensor
 
 from undamped._base.options import NonNegativeInt, PositiveInt
 from undamped._base.registry import experiments
-from undamped.lab.instruments.motion_picture import MotionPicture
-from undamped.lab.papers.physics.goals import Goal, short, table
-from undamped.lab.papers.physics.trained import trained
+from undamped.lab.instruments.motion_paths import MotionPaths
+from undamped.lab.papers.physics.experiment import (
+    Goal,
+    TrainedModel,
+    goal_report,
+    scientific,
+    train_model,
+)
+from undamped.lab.report.charts import BLACK_LINE, colour, label, panels
+from undamped.lab.report.table import Progress, Report, silent
 from undamped.models.physics.energy_shaping import EnergyShaping, control_loop
 
 MODELS = ("symoden", "plain-ode")
-PRINTED = {"symoden": 0.0948, "plain-ode": 221.0}
+AUTHORS = {"symoden": 0.0948, "plain-ode": 221.0}
 """The authors' prediction error with windows of 5, and that of their naive baseline."""
 READINGS = 40
 STEP = 0.05
 STARTS = 64
 POSITION_GAIN, DAMPING_GAIN = 5.0, 2.0
-LOOKS = 200
-"""Looks of the controller, so that it acts for ten seconds."""
+CONTROL_STEPS = 200
+"""The controller acts for ten seconds."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PredictionError:
     """One model.
 
     Args:
         model: Its name.
         error: Summed squared error over 40 readings.
-        seconds: Of training.
+        seconds: Duration of training.
     """
 
     model: str
     error: float
     seconds: float
-
-
-@dataclass(frozen=True)
-class SymODENExperiment:
-    """Predictions of all models, and the pendulum under control.
-
-    Args:
-        settings: How it was made.
-        outcomes: Of every model.
-        states: The pendulum under control, (looks + 1, 3).
-        torques: What the controller did, (looks,).
-        picture: The pendulum under control, beside one whose controller knows the true potential.
-    """
-
-    settings: dict[str, Any]
-    outcomes: tuple[Outcome, ...]
-    states: Tensor
-    torques: Tensor
-    picture: MotionPicture
-
-    @property
-    def tilt(self) -> Tensor:
-        """The angle from upright, (looks + 1,)."""
-        angle = torch.atan2(self.states[:, 1], self.states[:, 0]) - math.pi
-        return torch.atan2(angle.sin(), angle.cos())
-
-    @property
-    def goals(self) -> list[Goal]:
-        """What was to be reached."""
-        at_the_end = self.tilt[-round(2 / STEP) :].abs().max().item()
-        return [
-            Goal("summed error over 40 readings", self.outcomes[0].error, 1.0),
-            Goal("|angle from upright| over the last 2 of 10 s", at_the_end, 0.05),
-        ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        return {
-            "settings": self.settings,
-            "outcomes": [vars(one) for one in self.outcomes],
-            "printed": PRINTED,
-            "tilt": self.tilt.tolist(),
-            "torques": self.torques.tolist(),
-            "goals": [goal.to_dict() for goal in self.goals],
-        }
-
-    def markdown(self) -> str:
-        """Return the table beside the authors' numbers."""
-        rows = [
-            (one.model, short(one.error), short(PRINTED[one.model]), f"{one.seconds:.0f}")
-            for one in self.outcomes
-        ]
-        heads = ("", "summed error", "authors", "s")
-        return "\n\n".join([table(heads, rows), "\n".join(g.line() for g in self.goals)])
-
-    def figures(self) -> dict[str, Any]:
-        """Return a picture: the angle and the torque under control."""
-        from matplotlib.figure import Figure
-
-        from undamped.analysis.core.figures import PALETTE
-
-        figure = Figure(figsize=(6, 3.6), layout="constrained")
-        above, below = figure.subplots(2, 1, sharex=True)
-        time = STEP * torch.arange(len(self.states)).numpy()
-        above.plot(time, self.tilt.numpy(), color=PALETTE[0])
-        above.axhline(0, color="black", linestyle=":")
-        above.set_ylabel("angle from upright")
-        below.step(time[:-1], self.torques.numpy(), color=PALETTE[1], where="post")
-        below.set_ylabel("torque")
-        below.set_xlabel("time (s)")
-        return {"symoden_control": figure}
-
-    def animations(self) -> dict[str, dict[str, MotionPicture]]:
-        """Return what moves: the pendulum, its controller one that knows it or one that learned."""
-        return {"symoden_control": {"learned": self.picture}}
 
 
 @experiments.register("symoden")
@@ -136,19 +68,19 @@ def run(
     baseline: bool = True,
     seed: NonNegativeInt = 0,
     out: str = "runs",
-    tick: Callable[[str], None] | None = None,
-) -> SymODENExperiment:
+    progress: Progress = silent,
+) -> Report:
     """SymODEN on an embedded pendulum with torque; then upright by energy shaping.
 
     Args:
         steps: Updates.
         trajectories: Training trajectories of 20 readings, each with a torque of −2, …, 2.
-        window: Readings of a training window, its start among them.
+        window: Readings of a training window, including its start.
         hidden_size: Width of all perceptrons.
         baseline: Whether to train the plain network too.
-        seed: Where random numbers come from.
+        seed: Seed of all random numbers.
         out: The folder for the runs.
-        tick: Called with a name after every training, for a progress bar.
+        progress: Called with a name after every training.
 
     Example:
         >>> result = run(steps=500, baseline=False)
@@ -157,63 +89,30 @@ def run(
         Y. D. Zhong, B. Dey, A. Chakraborty. Symplectic ODE-net: learning Hamiltonian dynamics with
         control. ICLR, 2020, and the authors' notebooks.
     """
-    outcomes, shaped = [], None
-    for model in MODELS if baseline else MODELS[:1]:
-        found = trained(
-            model,
-            "pendulum",
-            model_options={
-                "hidden_size": hidden_size,
-                "method": "rk4",
-                "step_size": STEP,
-                "gradient": "backprop",
-            },
-            task_options={
-                "coordinates": "embedded",
-                "torques": (-2.0, -1.0, 0.0, 1.0, 2.0),
-                "kinetic": 1.5,
-                "gravity": 5.0,
-                "form": "trajectory",
-                "trajectories": trajectories,
-                "readings": 20,
-                "span": 19 * STEP,
-                "window": window - 1,
-                "horizon": 1.0,
-            },
-            train={"steps": steps, "batch_size": 256, "learning_rate": 3e-3},
-            seed=seed,
-            out=out,
-        )
-        system = found.task.system
-        starts = system.starts(STARTS, torch.Generator().manual_seed(1000 + seed))
-        starts[:, -1] = 0.0
-        times = STEP * torch.arange(READINGS).double()
-        true = system.simulate(starts, times)
-        with torch.no_grad():
-            given = starts.float()
-            path = found.model.trajectory(given[:, :3], times, given[:, 3:], on_failure="return")
-        error = (path.double() - true).square().sum((0, 2)).nan_to_num(nan=torch.inf)
-        outcomes.append(Outcome(model, error.mean().item(), found.seconds))
-        shaped = shaped or (found.model, system)
-        if tick is not None:
-            tick(model)
-    assert shaped is not None
-    model, system = shaped
+    errors, first = [], None
+    for name in MODELS if baseline else MODELS[:1]:
+        trained = _train(name, steps, trajectories, window, hidden_size, seed, out)
+        errors.append(PredictionError(name, _summed_error(trained, seed), trained.seconds))
+        first = first or trained
+        progress(name)
+    assert first is not None
+    system = first.task.system
     control = EnergyShaping(
-        model, target=[math.pi], position_gain=POSITION_GAIN, damping_gain=DAMPING_GAIN
+        first.model, target=[math.pi], position_gain=POSITION_GAIN, damping_gain=DAMPING_GAIN
     )
     hanging = torch.tensor([[1.0, 0.0, 0.0]]).double()
-    states, torques = control_loop(system.field, control, hanging, STEP, LOOKS)
-    known, _ = control_loop(system.field, _knowing(system.field.b), hanging, STEP, LOOKS)
-    true, learned = (system.picture(path[:, 0]) for path in (known, states))
-    picture = MotionPicture(
-        STEP * np.arange(LOOKS + 1),
-        true.bodies.numpy(),
-        learned.bodies.numpy(),
-        true.rods,
-        (true.x, true.y),
-        true.equal,
-    )
+    states, torques = control_loop(system.field, control, hanging, STEP, CONTROL_STEPS)
+    tilt, torques = _tilt(states[:, 0]), torques[:, 0, 0]
+    reference = _exact_control(system.field.b)
+    exact, _ = control_loop(system.field, reference, hanging, STEP, CONTROL_STEPS)
+    goals = [
+        Goal("summed error over 40 readings", errors[0].error, 1.0),
+        Goal(
+            "|angle from upright| over the last 2 of 10 s",
+            tilt[-round(2 / STEP) :].abs().max().item(),
+            0.05,
+        ),
+    ]
     settings = {
         "steps": steps,
         "trajectories": trajectories,
@@ -221,15 +120,103 @@ def run(
         "hidden_size": hidden_size,
         "seed": seed,
     }
-    return SymODENExperiment(settings, tuple(outcomes), states[:, 0], torques[:, 0, 0], picture)
+    rows = [
+        (e.model, scientific(e.error), scientific(AUTHORS[e.model]), f"{e.seconds:.0f}")
+        for e in errors
+    ]
+    return goal_report(
+        settings,
+        errors,
+        ("", "summed error", "authors", "s"),
+        rows,
+        goals,
+        {"symoden_control": lambda: _figure(tilt, torques)},
+        printed=AUTHORS,
+        numbers={"tilt": tilt.tolist(), "torques": torques.tolist()},
+        motions={"symoden_control": {"learned": _motion(system, exact, states)}},
+    )
 
 
-def _knowing(gravity: float) -> Callable[[float, Tensor], Tensor]:
-    """Return the same controller for a pendulum whose potential is known."""
+def _train(
+    name: str, steps: int, trajectories: int, window: int, hidden_size: int, seed: int, out: str
+) -> TrainedModel:
+    return train_model(
+        name,
+        "pendulum",
+        model_options={
+            "hidden_size": hidden_size,
+            "method": "rk4",
+            "step_size": STEP,
+            "gradient": "backprop",
+        },
+        task_options={
+            "coordinates": "embedded",
+            "torques": (-2.0, -1.0, 0.0, 1.0, 2.0),
+            "kinetic": 1.5,
+            "gravity": 5.0,
+            "form": "trajectory",
+            "trajectories": trajectories,
+            "readings": 20,
+            "span": 19 * STEP,
+            "window": window - 1,
+            "horizon": 1.0,
+        },
+        train={"steps": steps, "batch_size": 256, "learning_rate": 3e-3},
+        seed=seed,
+        out=out,
+    )
+
+
+def _summed_error(trained: TrainedModel, seed: int) -> float:
+    """Return the error over 40 readings from new starts without torque."""
+    system = trained.task.system
+    starts = system.starts(STARTS, torch.Generator().manual_seed(1000 + seed))
+    starts[:, -1] = 0.0
+    times = STEP * torch.arange(READINGS).double()
+    true = system.simulate(starts, times)
+    states, torques = starts.float()[:, :3], starts.float()[:, 3:]
+    with torch.no_grad():
+        path = trained.model.trajectory(states, times, torques, on_failure="return")
+    error = (path.double() - true).square().sum((0, 2)).nan_to_num(nan=torch.inf)
+    return error.mean().item()
+
+
+def _tilt(states: Tensor) -> Tensor:
+    """Return the angle from upright of every state."""
+    angle = torch.atan2(states[:, 1], states[:, 0]) - math.pi
+    return torch.atan2(angle.sin(), angle.cos())
+
+
+def _exact_control(gravity: float) -> Callable[[float, Tensor], Tensor]:
+    """Return the same controller with the true potential energy."""
 
     def control(t: float, states: Tensor) -> Tensor:
         cosine, sine, speed = states.unbind(-1)
-        away = torch.atan2(-sine, -cosine)  # from upright, by the shorter way
-        return (gravity * sine - POSITION_GAIN * away - DAMPING_GAIN * speed).unsqueeze(-1)
+        angle = torch.atan2(-sine, -cosine)  # from upright, in (−π, π]
+        return (gravity * sine - POSITION_GAIN * angle - DAMPING_GAIN * speed).unsqueeze(-1)
 
     return control
+
+
+def _motion(system: Any, exact: Tensor, learned: Tensor) -> MotionPaths:
+    """Return both controlled pendulums for an animation."""
+    true, predicted = (system.picture(path[:, 0]) for path in (exact, learned))
+    return MotionPaths(
+        STEP * np.arange(CONTROL_STEPS + 1),
+        true.bodies.numpy(),
+        predicted.bodies.numpy(),
+        true.rods,
+        (true.x, true.y),
+        true.equal,
+    )
+
+
+def _figure(tilt: Tensor, torques: Tensor) -> Any:
+    figure, (upper, lower) = panels(6, 3.6, rows=2, sharex=True)
+    times = STEP * torch.arange(len(tilt)).numpy()
+    upper.plot(times, tilt.numpy(), color=colour(0))
+    upper.axhline(0, **BLACK_LINE)
+    label(upper, "", "angle from upright")
+    lower.step(times[:-1], torques.numpy(), color=colour(1), where="post")
+    label(lower, "time (s)", "torque")
+    return figure

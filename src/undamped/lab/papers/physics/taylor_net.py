@@ -1,27 +1,30 @@
-"""Taylor-net from a handful of pairs of states: pendulum and Hénon–Heiles.
+"""Taylor-net from a small number of pairs of states: pendulum and Hénon–Heiles.
 
-The loss is the mean absolute error of the state 0.01 later. A state that stays where it is errs by
-what is printed beside it; energies over a thousand steps say what the step is worth.
+The loss is the mean absolute error of the state 0.01 later. The error of a constant state is
+printed beside it; the energy over a thousand steps shows the quality of the step.
 
-    undamped reproduce taylor-net --out pictures/
+    undamped reproduce taylor-net --out figures/
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from statistics import mean
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from undamped._base.options import PositiveInt, unknown_name
+from undamped._base.options import PositiveInt
 from undamped._base.registry import experiments
-from undamped.lab.papers.physics.goals import Goal, short, table
-from undamped.lab.papers.physics.trained import trained
+from undamped.lab.papers.physics.experiment import Goal, goal_report, scientific, train_model
+from undamped.lab.papers.runs import check_names, unique
+from undamped.lab.report.charts import colour, label, panels
+from undamped.lab.report.table import Progress, Report, silent
 
-PRINTED = {"pendulum": 1.39e-4, "henon-heiles": 9.44e-6}
+AUTHORS = {"pendulum": 1.39e-4, "henon-heiles": 9.44e-6}
 LIMITS = {"pendulum": 2e-4, "henon-heiles": 2e-5}
 SYSTEMS: dict[str, dict[str, Any]] = {
     "pendulum": {"kinetic": 0.5, "gravity": 1.0},
@@ -31,97 +34,27 @@ STEP = 0.01
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One system, one seed.
+class StepErrors:
+    """One system with one seed.
 
     Args:
         system: The system.
         seed: The seed.
-        loss: Mean absolute error of the next state, on unseen pairs.
-        still: The same for a state that stays where it is.
-        energy: Largest error of the true energy over a thousand steps, as a share of its spread;
-            infinite where a trajectory could not be followed.
-        path: Energies of a few unseen starts over time, (times, starts).
-        seconds: Of training.
+        loss: Mean absolute error of the next state, on new pairs.
+        constant: The same for a state that does not change.
+        energy: Largest error of the true energy over a thousand steps, relative to its standard
+            deviation; infinite where a trajectory could not be followed.
+        path: Energies of a few new starts over time, (times, starts).
+        seconds: Duration of training.
     """
 
     system: str
     seed: int
     loss: float
-    still: float
+    constant: float
     energy: float
     path: Tensor
     seconds: float
-
-
-@dataclass(frozen=True)
-class TaylorExperiment:
-    """All systems, all seeds."""
-
-    settings: dict[str, Any]
-    outcomes: tuple[Outcome, ...]
-
-    def of(self, system: str) -> list[Outcome]:
-        """Return the outcomes of a system."""
-        return [one for one in self.outcomes if one.system == system]
-
-    @property
-    def goals(self) -> list[Goal]:
-        """What was to be reached."""
-        systems = dict.fromkeys(one.system for one in self.outcomes)
-        return [
-            Goal(f"{name}, test error", mean(o.loss for o in self.of(name)), LIMITS[name])
-            for name in systems
-        ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything but curves for JSON."""
-        rows = [{k: v for k, v in vars(one).items() if k != "path"} for one in self.outcomes]
-        goals = [goal.to_dict() for goal in self.goals]
-        return {"settings": self.settings, "outcomes": rows, "printed": PRINTED, "goals": goals}
-
-    def markdown(self) -> str:
-        """Return the table beside the authors' numbers."""
-        rows = []
-        for name in dict.fromkeys(one.system for one in self.outcomes):
-            own = self.of(name)
-            rows.append(
-                (
-                    name,
-                    short(mean(o.loss for o in own)),
-                    short(PRINTED[name]),
-                    short(own[0].still),
-                    short(max(o.energy for o in own)),
-                    f"{mean(o.seconds for o in own):.0f}",
-                )
-            )
-        heads = (
-            "",
-            "test error",
-            "authors",
-            "stays",
-            f"energy error, {self.settings['later']} steps",
-            "s",
-        )
-        return "\n\n".join([table(heads, rows), "\n".join(g.line() for g in self.goals)])
-
-    def figures(self) -> dict[str, Any]:
-        """Return a picture: true energies of predicted trajectories."""
-        from matplotlib.figure import Figure
-
-        from undamped.analysis.core.figures import PALETTE
-
-        names = list(dict.fromkeys(one.system for one in self.outcomes))
-        figure = Figure(figsize=(4.2 * len(names), 3.2), layout="constrained")
-        for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-            energies = self.of(name)[0].path
-            time = STEP * torch.arange(len(energies)).numpy()
-            for k in range(energies.shape[1]):
-                axes.plot(time, energies[:, k].numpy(), color=PALETTE[k % len(PALETTE)])
-            axes.set_title(name, fontsize=10)
-            axes.set_xlabel("time")
-            axes.set_ylabel("true energy of the predicted state")
-        return {"taylor_net_energy": figure}
 
 
 @experiments.register("taylor-net")
@@ -133,18 +66,18 @@ def run(
     steps: PositiveInt = 2000,
     later: PositiveInt = 1000,
     out: str = "runs",
-    tick: Callable[[str], None] | None = None,
-) -> TaylorExperiment:
-    """Taylor-net from a handful of pairs: pendulum and Hénon–Heiles.
+    progress: Progress = silent,
+) -> Report:
+    """Taylor-net from a small number of pairs: pendulum and Hénon–Heiles.
 
     Args:
-        systems: Which, of pendulum and henon-heiles.
+        systems: Names of systems: pendulum, henon-heiles.
         seeds: Seeds of weights and data.
-        pairs: Pairs of states 0.01 apart to learn from.
+        pairs: Training pairs of states 0.01 apart.
         steps: Updates, with all pairs in every batch.
-        later: Steps over which energy is looked at.
+        later: Number of predicted steps over which energies are compared.
         out: The folder for the runs.
-        tick: Called with a name after every training, for a progress bar.
+        progress: Called with a name after every training.
 
     Example:
         >>> result = run(systems=("pendulum",), seeds=(0,))
@@ -153,22 +86,38 @@ def run(
         Y. Tong and others. Symplectic neural networks in Taylor series form for Hamiltonian
         systems. Journal of Computational Physics, 2021.
     """
-    for name in systems:
-        if name not in SYSTEMS:
-            raise unknown_name("system of this experiment", name, list(SYSTEMS))
-    outcomes = []
-    for name in systems:
-        for seed in seeds:
-            outcomes.append(_learn(name, seed, pairs, steps, later, out))
-            if tick is not None:
-                tick(f"{name}, seed {seed}")
-    settings = {"seeds": list(seeds), "pairs": pairs, "steps": steps, "later": later}
-    return TaylorExperiment(settings, tuple(outcomes))
+    check_names("system of this experiment", systems, list(SYSTEMS))
+    records: list[StepErrors] = []
+    for name, seed in product(systems, seeds):
+        records.append(_train(name, seed, pairs, steps, later, out))
+        progress(f"{name}, seed {seed}")
+    groups = {name: [r for r in records if r.system == name] for name in unique(systems)}
+    losses = {name: mean(record.loss for record in group) for name, group in groups.items()}
+    rows = [
+        (
+            name,
+            scientific(losses[name]),
+            scientific(AUTHORS[name]),
+            scientific(group[0].constant),
+            scientific(max(record.energy for record in group)),
+            f"{mean(record.seconds for record in group):.0f}",
+        )
+        for name, group in groups.items()
+    ]
+    return goal_report(
+        {"seeds": list(seeds), "pairs": pairs, "steps": steps, "later": later},
+        records,
+        ("", "test error", "authors", "constant state", f"energy error, {later} steps", "s"),
+        rows,
+        [Goal(f"{name}, test error", loss, LIMITS[name]) for name, loss in losses.items()],
+        {"taylor_net_energy": lambda: _figure({n: group[0].path for n, group in groups.items()})},
+        printed=AUTHORS,
+    )
 
 
-def _learn(name: str, seed: int, pairs: int, steps: int, later: int, out: str) -> Outcome:
+def _train(name: str, seed: int, pairs: int, steps: int, later: int, out: str) -> StepErrors:
     data = {"readings": 2, "span": STEP, "window": 1, "horizon": 100.0, "data_seed": seed}
-    found = trained(
+    trained = train_model(
         "taylor-net",
         name,
         model_options={"step_size": STEP},
@@ -177,22 +126,32 @@ def _learn(name: str, seed: int, pairs: int, steps: int, later: int, out: str) -
         seed=seed,
         out=out,
     )
-    # More unseen pairs than the task holds back, so that the number is one.
-    task = found.task
-    starts = task.system.starts(1000, torch.Generator().manual_seed(1000 + seed))
+    # More new pairs than the test set of the task has, for a precise mean.
+    system = trained.task.system
+    starts = system.starts(1000, torch.Generator().manual_seed(1000 + seed))
     times = STEP * torch.arange(later + 1).double()
-    true = task.system.simulate(starts, times[:2])[1]
+    true = system.simulate(starts, times[:2])[1]
     with torch.no_grad():
-        after = found.model.trajectory(starts.float(), [STEP])[0].double()
-        path = found.model.trajectory(starts[:8].float(), times, on_failure="return").double()
-    energy = task.system.energy(path)
-    spread = task.system.energy(starts).std()
-    return Outcome(
+        predicted = trained.model.trajectory(starts.float(), [STEP])[0].double()
+        path = trained.model.trajectory(starts[:8].float(), times, on_failure="return").double()
+    energy = system.energy(path)
+    deviation = system.energy(starts).std()
+    return StepErrors(
         name,
         seed,
-        (after - true).abs().mean().item(),
+        (predicted - true).abs().mean().item(),
         (starts - true).abs().mean().item(),
-        ((energy - energy[:1]).abs().nan_to_num(nan=torch.inf).max() / spread).item(),
+        ((energy - energy[:1]).abs().nan_to_num(nan=torch.inf).max() / deviation).item(),
         energy,
-        found.seconds,
+        trained.seconds,
     )
+
+
+def _figure(energies: dict[str, Tensor]) -> Any:
+    figure, all_axes = panels(4.2 * len(energies), 3.2, columns=len(energies))
+    for axes, (name, paths) in zip(all_axes, energies.items(), strict=True):
+        times = STEP * torch.arange(len(paths)).numpy()
+        for k in range(paths.shape[1]):
+            axes.plot(times, paths[:, k].numpy(), color=colour(k))
+        label(axes, "time", "true energy of the predicted state", name)
+    return figure

@@ -1,6 +1,6 @@
-"""Reinforcement learning with any of the recurrent networks as an agent's memory: PPO on MiniGrid.
+"""Reinforcement learning with a recurrent network as the memory of an agent: PPO on MiniGrid.
 
-torch-ac and sb3-contrib were looked at first. Both hold an agent's memory in tensors of fixed size
-and go through time step by step while they learn; a MemLSTM's memory grows, and our networks take
-whole episodes in one pass. So here is PPO itself, in four short files.
+torch-ac and sb3-contrib store the memory of an agent in tensors of fixed size and learn step by
+step in time; the memory of a MemLSTM grows, and our networks read whole episodes in one pass.
+Therefore PPO is implemented here, in four short files.
 """

@@ -1,4 +1,4 @@
-"""An agent: it looks, remembers with any recurrent network, acts, and guesses what it will get."""
+"""An agent: an image encoder, a recurrent memory, an actor and a critic."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ FEATURES = 64
 
 
 class Agent(nn.Module):
-    """Eyes, memory, an actor and a critic.
+    """An image encoder, a memory, an actor and a critic.
 
     Args:
         network: Registry name of the recurrent network that is the memory.
-        actions: How many actions there are.
+        actions: Number of actions.
         options: Options of the network.
     """
 
     def __init__(self, network: str, actions: int, **options: Any) -> None:
         super().__init__()
+        # The attribute names are keys of stored checkpoints.
         self.eyes = nn.Sequential(
             nn.Conv2d(CHANNELS, 32, 2),
             nn.ReLU(),
@@ -37,23 +38,23 @@ class Agent(nn.Module):
         )
         self.memory = models.build(network, input_size=FEATURES + WORDS, **options)
         size = self.memory.output_size + FEATURES + WORDS
-        self.actor = _head(size, actions, 0.01)  # a policy that prefers nothing yet
+        self.actor = _head(size, actions, 0.01)  # initially nearly uniform
         self.critic = _head(size, 1, 1.0)
 
     def features(self, view: View) -> Tensor:
-        """Turn what is seen (n, …) into vectors (n, features)."""
+        """Return the feature vectors (n, features) of observations (n, …)."""
         return torch.cat((self.eyes(view.cells), view.words), dim=-1)
 
-    def judge(self, remembered: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities of actions and the expected return, for rows of vectors."""
-        both = torch.cat((remembered, features), dim=-1)
-        return F.log_softmax(self.actor(both), dim=-1), self.critic(both).squeeze(-1)
+    def evaluate(self, memories: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities of actions and the expected return, for each row."""
+        inputs = torch.cat((memories, features), dim=-1)
+        return F.log_softmax(self.actor(inputs), dim=-1), self.critic(inputs).squeeze(-1)
 
     def step(self, view: View, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """Take one look; return log-probabilities, the expected return and the new state."""
+        """Process one observation; return log-probabilities, expected return and new state."""
         features = self.features(view)
-        remembered, state = self.memory.step(features, state)
-        return *self.judge(remembered, features), state
+        memories, state = self.memory.step(features, state)
+        return *self.evaluate(memories, features), state
 
 
 def _head(size: int, outputs: int, scale: float) -> nn.Sequential:

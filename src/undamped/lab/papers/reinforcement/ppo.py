@@ -1,4 +1,4 @@
-"""Proximal policy optimisation (Schulman et al., 2017) with a memory."""
+"""Proximal policy optimisation (Schulman et al., 2017) with a recurrent memory."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from undamped.lab.papers.reinforcement.rollout import Episodes, Rollout, episode
 
 @dataclass(frozen=True)
 class PPO:
-    """How an agent learns.
+    """Hyperparameters of PPO; their names are part of the hash of a training folder.
 
     Args:
-        learning_rate: Adam's step size.
-        epochs: How often every rollout is gone through.
-        group: How many environments make an update.
-        clip: How far the chance of an action may move in one rollout.
-        entropy: How much undecided policies are preferred.
-        value: How much the critic's error counts.
-        largest_gradient: Largest norm of the whole gradient.
+        learning_rate: Learning rate of Adam.
+        epochs: Passes over every rollout.
+        group: Environments per update.
+        clip: Largest change of the probability ratio of an action.
+        entropy: Weight of the entropy of the policy.
+        value: Weight of the error of the critic.
+        largest_gradient: Largest norm of the gradient.
     """
 
     learning_rate: float = 1e-3
@@ -45,18 +45,19 @@ def learn(
     """Learn from a rollout; return the mean loss.
 
     Args:
-        agent: Who learns; it is changed.
-        optimizer: Changes the weights.
-        rollout: What it has lived through.
-        settings: How it learns.
-        generator: Where the order of environments comes from.
+        agent: The agent; its weights are changed.
+        optimizer: The optimiser of its weights.
+        rollout: Frames of all environments.
+        settings: Hyperparameters.
+        generator: Source of the order of environments.
     """
     losses = []
     count = rollout.actions.shape[1]
     for _ in range(settings.epochs):
         order = torch.randperm(count, generator=generator)
-        for some in order.split(settings.group):
-            loss = ppo_loss(agent, rollout, episodes_of(rollout.starts, some), settings)
+        for environments in order.split(settings.group):
+            episodes = episodes_of(rollout.starts, environments)
+            loss = ppo_loss(agent, rollout, episodes, settings)
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(agent.parameters(), settings.largest_gradient)
@@ -66,32 +67,32 @@ def learn(
 
 
 def ppo_loss(agent: Agent, rollout: Rollout, episodes: Episodes, settings: PPO) -> Tensor:
-    """Return the loss of some episodes: clipped surrogate, critic's error, entropy."""
-    at = (episodes.frames, episodes.environments)
+    """Return the loss of some episodes: clipped surrogate, error of the critic, entropy."""
+    index = (episodes.frames, episodes.environments)
     inside = episodes.inside
-    seen = agent.features(rollout.views[at][inside])
-    padded = seen.new_zeros(*inside.shape, seen.shape[1])
-    padded[inside] = seen
-    remembered, _ = agent.memory(padded, _first_states(agent, rollout, episodes), episodes.lengths)
-    chances, value = agent.judge(remembered[inside], seen)
-    actions, before, advantages, returns = (
-        part[at][inside]
-        for part in (rollout.actions, rollout.chances, rollout.advantages, rollout.returns)
+    features = agent.features(rollout.views[index][inside])
+    padded = features.new_zeros(*inside.shape, features.shape[1])
+    padded[inside] = features
+    memories, _ = agent.memory(padded, _first_states(agent, rollout, episodes), episodes.lengths)
+    log_probs, value = agent.evaluate(memories[inside], features)
+    actions, old_log_probs, advantages, returns = (
+        tensor[index][inside]
+        for tensor in (rollout.actions, rollout.log_probs, rollout.advantages, rollout.returns)
     )
     advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-    ratio = (chances.gather(1, actions.unsqueeze(1)).squeeze(1) - before).exp()
-    limited = ratio.clamp(1 - settings.clip, 1 + settings.clip)
-    surrogate = torch.minimum(ratio * advantages, limited * advantages).mean()
-    undecided = -(chances.exp() * chances).sum(1).mean()
+    ratio = (log_probs.gather(1, actions.unsqueeze(1)).squeeze(1) - old_log_probs).exp()
+    clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip)
+    surrogate = torch.minimum(ratio * advantages, clipped * advantages).mean()
+    entropy = -(log_probs.exp() * log_probs).sum(1).mean()
     error = (value - returns).square().mean()
-    return settings.value * error - surrogate - settings.entropy * undecided
+    return settings.value * error - surrogate - settings.entropy * entropy
 
 
 def _first_states(agent: Agent, rollout: Rollout, episodes: Episodes) -> Any:
-    """Return the memory with which each episode begins."""
+    """Return the initial memory of each episode."""
     state = rollout.state
     if isinstance(state, Tensor):
-        chosen: Any = state[:, episodes.environments]
+        initial: Any = state[:, episodes.environments]
     else:
-        chosen = tuple(part[:, episodes.environments] for part in state)
-    return agent.memory.restart(chosen, episodes.fresh)
+        initial = tuple(tensor[:, episodes.environments] for tensor in state)
+    return agent.memory.restart(initial, episodes.fresh)

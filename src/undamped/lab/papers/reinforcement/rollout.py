@@ -1,4 +1,4 @@
-"""What agents live through, cut into episodes that a network takes in one pass."""
+"""Rollouts of agents, split into episodes that a network reads in one pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from undamped.lab.papers.reinforcement.environments import Environments, View, s
 from undamped.lab.papers.reinforcement.policy import Agent
 
 DISCOUNT, TRACE = 0.99, 0.95
-"""How much less a reward of the next step counts, and λ of the generalised advantage."""
+"""Discount factor γ, and λ of the generalised advantage estimate."""
 
 
 @dataclass(frozen=True)
@@ -20,18 +20,18 @@ class Rollout:
     """Some frames of all environments, (frames, environments) each.
 
     Args:
-        views: What was seen.
-        actions: What was done.
-        chances: Its log-probability then.
-        advantages: How much better it went than expected.
-        returns: What was earned from there on.
-        starts: One where an episode began with this frame.
+        views: Observations.
+        actions: Actions.
+        log_probs: Log-probabilities of the actions.
+        advantages: Generalised advantages.
+        returns: Estimated returns.
+        starts: 1 where an episode starts with this frame.
         state: The memory before the first frame.
     """
 
     views: View
     actions: Tensor
-    chances: Tensor
+    log_probs: Tensor
     advantages: Tensor
     returns: Tensor
     starts: Tensor
@@ -39,24 +39,24 @@ class Rollout:
 
 
 @dataclass
-class Life:
-    """Where all environments stand.
+class Progression:
+    """The present state of all environments.
 
     Args:
-        view: What is seen.
+        view: Observations.
         state: The memory.
-        begun: One where an episode begins now.
-        earned: What the present episodes have earned.
+        starts: 1 where an episode starts now.
+        returns: Rewards of the present episodes until now.
     """
 
     view: View
     state: Any
-    begun: Tensor
-    earned: Tensor
+    starts: Tensor
+    returns: Tensor
 
     @classmethod
-    def begin(cls, agent: Agent, environments: Environments, seed: list[int]) -> Life:
-        """Start new episodes everywhere, with an empty memory."""
+    def start(cls, agent: Agent, environments: Environments, seed: list[int]) -> Progression:
+        """Start new episodes in all environments, with an empty memory."""
         view = environments.start(seed)
         count = len(view.words)
         state = agent.memory.initial_state(count)
@@ -67,37 +67,37 @@ class Life:
 def collect(
     agent: Agent,
     environments: Environments,
-    life: Life,
+    current: Progression,
     frames: int,
     generator: torch.Generator | None = None,
 ) -> tuple[Rollout, list[float]]:
-    """Live for some frames; return them, and what the episodes that ended have earned.
+    """Act for some frames; return them, and the returns of the episodes that ended.
 
     Args:
-        agent: Who acts.
-        environments: Where.
-        life: Where they stand; it is changed.
-        frames: For how long.
-        generator: Where actions come from.
+        agent: The agent.
+        environments: Its environments.
+        current: The present state; it is changed.
+        frames: Number of frames.
+        generator: Source of random actions.
     """
-    first = life.state
+    first = current.state
     rows, views, finished = [], [], []
     for _ in range(frames):
-        chances, value, state = agent.step(life.view, life.state)
-        actions = torch.multinomial(chances.exp(), 1, generator=generator)
-        taken = chances.gather(1, actions).squeeze(1)
+        all_log_probs, value, state = agent.step(current.view, current.state)
+        actions = torch.multinomial(all_log_probs.exp(), 1, generator=generator)
+        log_probs = all_log_probs.gather(1, actions).squeeze(1)
         view, rewards, ended = environments.step(actions.squeeze(1))
-        views.append(life.view)
-        rows.append((actions.squeeze(1), taken, value, rewards, ended, life.begun))
-        earned = life.earned + rewards
-        finished += earned[ended > 0].tolist()
-        life.view, life.begun, life.earned = view, ended, earned * (1 - ended)
-        life.state = agent.memory.restart(state, ended)
-    actions, taken, values, rewards, ends, starts = map(torch.stack, zip(*rows, strict=True))
-    _, last, _ = agent.step(life.view, life.state)
+        views.append(current.view)
+        rows.append((actions.squeeze(1), log_probs, value, rewards, ended, current.starts))
+        returns = current.returns + rewards
+        finished += returns[ended > 0].tolist()
+        current.view, current.starts, current.returns = view, ended, returns * (1 - ended)
+        current.state = agent.memory.restart(state, ended)
+    actions, log_probs, values, rewards, ends, starts = map(torch.stack, zip(*rows, strict=True))
+    _, last, _ = agent.step(current.view, current.state)
     advantages = _advantages(values, last, rewards, ends)
     rollout = Rollout(
-        stacked(views), actions, taken, advantages, advantages + values, starts, first
+        stacked(views), actions, log_probs, advantages, advantages + values, starts, first
     )
     return rollout, finished
 
@@ -106,22 +106,22 @@ def _advantages(values: Tensor, last: Tensor, rewards: Tensor, ends: Tensor) -> 
     """Return the generalised advantages (frames, environments)."""
     following = torch.cat((values[1:], last.unsqueeze(0)))
     errors = rewards + DISCOUNT * following * (1 - ends) - values
-    found, carried = torch.empty_like(values), torch.zeros_like(last)
+    advantages, advantage = torch.empty_like(values), torch.zeros_like(last)
     for t in reversed(range(len(values))):
-        carried = errors[t] + DISCOUNT * TRACE * (1 - ends[t]) * carried
-        found[t] = carried
-    return found
+        advantage = errors[t] + DISCOUNT * TRACE * (1 - ends[t]) * advantage
+        advantages[t] = advantage
+    return advantages
 
 
 @dataclass(frozen=True)
 class Episodes:
-    """Stretches without an end in between, one beside the other.
+    """Segments of a rollout within one episode, padded to the same length.
 
     Args:
-        frames: (time, stretches), which frame of the rollout, and 0 beyond a stretch's end.
-        environments: (stretches,), whose.
-        lengths: (stretches,).
-        fresh: (stretches,), one where the memory is empty at the beginning.
+        frames: (time, segments), indices of frames in the rollout, 0 in the padding.
+        environments: (segments,), indices of environments.
+        lengths: (segments,).
+        fresh: (segments,), 1 where the memory is empty at the start.
     """
 
     frames: Tensor
@@ -131,34 +131,34 @@ class Episodes:
 
     @property
     def inside(self) -> Tensor:
-        """(time, stretches), whether a frame belongs to a stretch."""
+        """(time, segments), whether a frame belongs to a segment."""
         return torch.arange(len(self.frames)).unsqueeze(1) < self.lengths
 
 
 def episodes_of(starts: Tensor, environments: Tensor) -> Episodes:
-    """Cut the frames of some environments where episodes begin.
+    """Split the frames of some environments where episodes start.
 
     Args:
         starts: (frames, all environments).
-        environments: Which ones.
+        environments: Indices of environments.
     """
     frames = len(starts)
-    cuts = [
-        (int(one), begin, end, bool(starts[begin, one]))
-        for one in environments
-        for begin, end in _stretches(starts[:, one].nonzero().squeeze(1).tolist(), frames)
+    segments = [
+        (int(number), begin, end, bool(starts[begin, number]))
+        for number in environments
+        for begin, end in _segments(starts[:, number].nonzero().squeeze(1).tolist(), frames)
     ]
-    lengths = torch.tensor([end - begin for _, begin, end, _ in cuts])
+    lengths = torch.tensor([end - begin for _, begin, end, _ in segments])
     steps = torch.arange(int(lengths.max())).unsqueeze(1)
-    begins = torch.tensor([begin for _, begin, _, _ in cuts])
+    begins = torch.tensor([begin for _, begin, _, _ in segments])
     return Episodes(
         frames=torch.where(steps < lengths, begins + steps, 0),
-        environments=torch.tensor([one for one, *_ in cuts]),
+        environments=torch.tensor([number for number, *_ in segments]),
         lengths=lengths,
-        fresh=torch.tensor([float(fresh) for *_, fresh in cuts]),
+        fresh=torch.tensor([float(fresh) for *_, fresh in segments]),
     )
 
 
-def _stretches(begins: list[int], frames: int) -> list[tuple[int, int]]:
-    places = sorted({0, *begins})
-    return list(zip(places, [*places[1:], frames], strict=True))
+def _segments(starts: list[int], frames: int) -> list[tuple[int, int]]:
+    begins = sorted({0, *starts})
+    return list(zip(begins, [*begins[1:], frames], strict=True))

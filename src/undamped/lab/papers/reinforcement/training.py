@@ -1,8 +1,8 @@
-"""Training an agent from the first frame to the last, with a place to go on from.
+"""Training of an agent, with checkpoints from which it is resumed.
 
-Whatever is random in a rollout is a function of the seed and the rollout's number. Environments
-cannot be written down, so that at every checkpoint they begin new episodes; then a training that
-was stopped ends with the same numbers as one that was not.
+All random numbers of a rollout are a function of the seed and the number of the rollout.
+Environments cannot be stored, so that new episodes start at every checkpoint; a resumed training
+ends with the same numbers as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,30 +21,32 @@ from undamped._base.files import write_json
 from undamped.lab.papers.reinforcement.environments import Environments
 from undamped.lab.papers.reinforcement.policy import Agent
 from undamped.lab.papers.reinforcement.ppo import PPO, learn
-from undamped.lab.papers.reinforcement.rollout import Life, collect
+from undamped.lab.papers.reinforcement.rollout import Progression, collect
+from undamped.lab.report.table import Progress as Callback
+from undamped.lab.report.table import silent
 from undamped.lab.training.checkpoint import Checkpoint, load_checkpoint, restore, save_checkpoint
 from undamped.lab.training.progress import Progress
 
 LAST_EPISODES = 100
-"""The mean return is that of so many last episodes."""
+"""Number of episodes of the mean return."""
 CHECKPOINT_EVERY = 10
 TRAINING, TESTING = 0, 1
-"""What a seed is for."""
+"""Purposes of a seed."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is trained, where and how.
+    """The settings of a training; their names are part of the hash of its folder.
 
     Args:
         environment: Of MiniGrid, without "MiniGrid-" and version.
         network: Registry name of the memory.
         options: Its options.
-        frames: How many steps of all environments together.
-        copies: How many environments side by side.
+        frames: Steps of all environments together.
+        copies: Number of environments.
         rollout: Frames of each between two rounds of learning.
-        ppo: How the agent learns.
-        seed: Where all random numbers come from.
+        ppo: Hyperparameters of PPO.
+        seed: Seed of all random numbers.
     """
 
     environment: str
@@ -59,27 +60,27 @@ class Plan:
 
     @property
     def rounds(self) -> int:
-        """How many rollouts there are."""
+        """Number of rollouts."""
         return -(-self.frames // (self.copies * self.rollout))
 
     @property
     def folder(self) -> str:
-        """A name that no other plan has."""
+        """A unique name of the plan."""
         digest = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
         return f"minigrid-{self.environment}-{self.network}-{digest[:8]}"
 
 
 @dataclass(frozen=True)
-class Learnt:
+class TrainedAgent:
     """A trained agent.
 
     Args:
-        plan: How it was trained.
+        plan: The settings of the training.
         agent: The agent.
         frames: Frames after each rollout.
-        returns: The mean return of the last episodes then.
-        cpu_seconds: How long training took, of all threads.
-        parameters: How many the agent has.
+        returns: The mean return of the last episodes after each rollout.
+        cpu_seconds: CPU time of training, all threads together.
+        parameters: Number of parameters of the agent.
     """
 
     plan: Plan
@@ -90,13 +91,13 @@ class Learnt:
     parameters: int
 
 
-def train(plan: Plan, out: str | Path, tell: Callable[[str], None] | None = None) -> Learnt:
-    """Train an agent, or go on with it, or take it if it is there already.
+def train(plan: Plan, out: str | Path, report: Callback = silent) -> TrainedAgent:
+    """Train an agent, resume its training, or load it if training is finished.
 
     Args:
-        plan: What to do.
-        out: The folder in which the training has a folder of its own.
-        tell: Told how it goes.
+        plan: The settings.
+        out: The folder in which the training has a folder.
+        report: Called with a line of text after every rollout.
     """
     environments = Environments(plan.environment, plan.copies)
     with torch.random.fork_rng():
@@ -106,40 +107,39 @@ def train(plan: Plan, out: str | Path, tell: Callable[[str], None] | None = None
     folder = Path(out) / plan.folder
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "plan.json", asdict(plan))
-    place, progress = folder / "checkpoint.safetensors", Progress()
-    lately: list[float] = []
-    if place.exists():
-        checkpoint = load_checkpoint(place)
-        restore(checkpoint, agent, optimizer, str(place))
+    path, progress = folder / "checkpoint.safetensors", Progress()
+    recent: list[float] = []
+    if path.exists():
+        checkpoint = load_checkpoint(path)
+        restore(checkpoint, agent, optimizer, str(path))
         progress = checkpoint.progress
-        kept = checkpoint.carried[0] if checkpoint.carried else None
-        lately = [] if kept is None else kept[0].tolist()
+        stored = checkpoint.carried[0] if checkpoint.carried else None
+        recent = [] if stored is None else stored[0].tolist()
     clock = time.process_time() - progress.cpu_seconds
-    life: Life | None = None
+    current: Progression | None = None
     while progress.step < plan.rounds:
-        if life is None:
-            life = Life.begin(agent, environments, [plan.seed, TRAINING, progress.step])
+        if current is None:
+            current = Progression.start(agent, environments, [plan.seed, TRAINING, progress.step])
         generator = _generator(plan.seed, progress.step)
-        rollout, finished = collect(agent, environments, life, plan.rollout, generator)
+        rollout, finished = collect(agent, environments, current, plan.rollout, generator)
         learn(agent, optimizer, rollout, plan.ppo, generator)
         progress.step += 1
-        lately = [*lately, *finished][-LAST_EPISODES:]
+        recent = [*recent, *finished][-LAST_EPISODES:]
         frames = progress.step * plan.copies * plan.rollout
-        mean = float(np.mean(lately)) if lately else 0.0
+        mean = float(np.mean(recent)) if recent else 0.0
         progress.rows.append({"frames": frames, "return": mean})
-        if tell is not None:
-            tell(f"{100 * progress.step / plan.rounds:.0f} %  mean return {mean:.2f}")
+        report(f"{100 * progress.step / plan.rounds:.0f} %  mean return {mean:.2f}")
         if progress.step % CHECKPOINT_EVERY == 0 or progress.step == plan.rounds:
             progress.cpu_seconds = time.process_time() - clock
-            last = (torch.tensor(lately, dtype=torch.float64),)
+            last = (torch.tensor(recent, dtype=torch.float64),)
             save_checkpoint(
-                place,
+                path,
                 Checkpoint(
                     agent.state_dict(), optimizer.state_dict()["state"], progress, {}, [last]
                 ),
             )
-            life = None
-    return Learnt(
+            current = None
+    return TrainedAgent(
         plan,
         agent,
         [int(row["frames"]) for row in progress.rows],
@@ -154,28 +154,28 @@ def play(agent: Agent, environment: str, episodes: int, copies: int, seed: int) 
 
     Args:
         agent: The agent.
-        environment: Where it plays.
-        episodes: How many episodes are counted: the first of every copy, then the second, …
-        copies: How many environments side by side.
-        seed: Where all random numbers come from.
+        environment: The name of the environment.
+        episodes: Number of episodes: the first of every copy, then the second, …
+        copies: Number of environments.
+        seed: Seed of all random numbers.
     """
     environments = Environments(environment, copies)
-    life = Life.begin(agent, environments, [seed, TESTING])
+    current = Progression.start(agent, environments, [seed, TESTING])
     generator = _generator(seed, -1)
-    returns: list[list[float]] = [[] for _ in range(copies)]
-    wanted = -(-episodes // copies)
-    while any(len(own) < wanted for own in returns):
+    finished: list[list[float]] = [[] for _ in range(copies)]
+    count = -(-episodes // copies)
+    while any(len(values) < count for values in finished):
         with torch.no_grad():
-            chances, _, state = agent.step(life.view, life.state)
-        actions = torch.multinomial(chances.exp(), 1, generator=generator).squeeze(1)
-        life.view, rewards, ended = environments.step(actions)
-        earned = life.earned + rewards
-        for own, value, end in zip(returns, earned.tolist(), ended.tolist(), strict=True):
-            if end and len(own) < wanted:
-                own.append(value)
-        life.earned = earned * (1 - ended)
-        life.state = agent.memory.restart(state, ended)
-    return float(np.mean([value for own in returns for value in own]))
+            log_probs, _, state = agent.step(current.view, current.state)
+        actions = torch.multinomial(log_probs.exp(), 1, generator=generator).squeeze(1)
+        current.view, rewards, ended = environments.step(actions)
+        returns = current.returns + rewards
+        for values, value, end in zip(finished, returns.tolist(), ended.tolist(), strict=True):
+            if end and len(values) < count:
+                values.append(value)
+        current.returns = returns * (1 - ended)
+        current.state = agent.memory.restart(state, ended)
+    return float(np.mean([value for values in finished for value in values]))
 
 
 def _generator(seed: int, number: int) -> torch.Generator:

@@ -1,30 +1,47 @@
-"""Contestants in cases: what each scores, over seeds, as a table and a picture."""
+"""Models on relational tasks over several seeds, as a table and a figure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, pstdev
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
-from undamped._base.registry import tasks
-from undamped.lab.papers.drawing import line_of
-from undamped.lab.papers.kept_runs import kept_fit
+from undamped._base.options import Default, PositiveInt, unknown_name
+from undamped._base.registry import models, tasks
+from undamped.lab.papers.runs import fit_once, prefixed, unique
+from undamped.lab.report.charts import label, line_style, panels
+from undamped.lab.report.table import Progress, Report, Table, silent
+from undamped.lab.tasks import optional
 
-Tick = Callable[..., None]
-"""Told what goes on, and the share of all that is done."""
-Printed = Mapping[tuple[str, str, str], str]
-"""Numbers of the literature, by group, case and contestant."""
+Paper = Mapping[tuple[str, str, str], str]
+"""Published numbers, by group, case and model."""
+
+
+class GridOptions(TypedDict, total=False):
+    """Options that experiments about relations share."""
+
+    steps: Annotated[PositiveInt, Default(500, "Updates of each model; the thesis has 5,000.")]
+    seeds: Annotated[PositiveInt, Default(2, "Trainings of each model; the thesis has 10.")]
+    full: Annotated[
+        bool, Default(False, "Use the budget of the thesis, which takes days on two cores.")
+    ]
+    out: Annotated[
+        str, Default("runs", "Folder for the runs; finished trainings in it are reused.")
+    ]
+    progress: Annotated[
+        Progress, Default(silent, "Called with a line of text and the finished fraction.")
+    ]
 
 
 @dataclass(frozen=True)
-class Contestant:
-    """A model with options of its own.
+class ModelVariant:
+    """A model with its options.
 
     Args:
-        name: What it is called in tables.
-        model: Its registry name.
-        options: Its options.
+        name: Its name in tables.
+        model: Registry name.
+        options: Options of the model.
     """
 
     name: str
@@ -32,52 +49,103 @@ class Contestant:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+VARIANTS = {
+    variant.name: variant
+    for variant in (
+        ModelVariant("CoRelNet", "corelnet"),
+        ModelVariant("CoRelNet, frozen", "corelnet", {"encoder": "frozen"}),
+        ModelVariant("CoRelNet-T", "corelnet-t"),
+        ModelVariant("ESBN", "esbn"),
+        ModelVariant("PrediNet", "predinet"),
+        ModelVariant("Transformer", "picture-transformer"),
+        ModelVariant("LSTM", "picture-rnn"),
+        ModelVariant("RN", "relation-net"),
+        ModelVariant("NTM", "ntm"),
+        ModelVariant("MNM", "mnm"),
+        ModelVariant("CoRelNet, sensory", "corelnet", {"sensory": True}),
+        ModelVariant("CoRelNet-T, sensory", "corelnet-t", {"sensory": True}),
+        ModelVariant("ESBN, sensory", "esbn", {"sensory": True}),
+        ModelVariant("CoRelNet, asymmetric", "corelnet", {"similarity": "asymmetric"}),
+        ModelVariant("CoRelNet-T, asymmetric", "corelnet-t", {"similarity": "asymmetric"}),
+        ModelVariant("ESBN, asymmetric", "esbn", {"similarity": "asymmetric"}),
+        ModelVariant("CoRelNet-T, frozen", "corelnet-t", {"encoder": "frozen"}),
+        ModelVariant("ESBN, frozen", "esbn", {"encoder": "frozen"}),
+        ModelVariant("CoRelNet-diff", "corelnet-diff"),
+        ModelVariant("CoRelNet-mix", "corelnet-mix"),
+    )
+}
+"""The ten models of the thesis, and variants of three of them."""
+
+
+def variants(names: Sequence[str]) -> list[ModelVariant]:
+    """Return models by name.
+
+    Args:
+        names: Of `VARIANTS`, where a plus may stand for the comma ("CoRelNet+frozen"), or registry
+            names of recurrent networks, for example "unicornn".
+    """
+    from undamped.nn.recurrent import Recurrent
+
+    selected = []
+    for name in names:
+        full = name.replace("+", ", ")
+        if full in VARIANTS:
+            selected.append(VARIANTS[full])
+        elif name in models and issubclass(models[name], Recurrent):
+            selected.append(ModelVariant(name, "picture-rnn", {"head": name, "hidden_size": 128}))
+        else:
+            raise unknown_name("contestant", name, [n.replace(", ", "+") for n in VARIANTS])
+    return selected
+
+
 @dataclass(frozen=True)
 class Case:
     """A task with its options.
 
     Args:
-        group: The part of the picture it belongs to.
-        name: What it is called there.
-        task: Its registry name.
-        options: Its options.
-        parts: Test parts that are read, and what they are called; the case itself if not said.
+        group: The panel of the figure it belongs to.
+        name: Its name in the panel.
+        task: Registry name of the task.
+        options: Options of the task.
+        splits: Test splits that are reported, and their names; the split "test" by default.
     """
 
     group: str
     name: str
     task: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    parts: Mapping[str, str] = field(default_factory=dict)
+    splits: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Score:
-    """What a contestant scored in a case.
+    """The accuracies of a model in a case; tuples have a value for every seed.
 
     Args:
         group: The group of the case.
-        case: The case, or its part.
-        contestant: Who.
-        accuracies: In the test, one for each seed.
-        seen: On objects and rules of training, one for each seed.
-        valid: In validation, whose trials are like those of training, one for each seed.
+        case: The case, or its test split.
+        contestant: The model.
+        accuracies: In the test.
+        training: On objects and rules of training.
+        valid: In validation, whose trials are like those of training.
         updates: Of one training.
         cpu_seconds: Of one training, the mean.
-        parameters: How many are trained.
-        baseline: What the best trivial rule scores in the test.
+        parameters: Number of parameters.
+        baseline: The test accuracy of the best trivial rule.
+        printed: The published number.
     """
 
     group: str
     case: str
     contestant: str
     accuracies: tuple[float, ...]
-    seen: tuple[float, ...]
+    training: tuple[float, ...]
     valid: tuple[float, ...]
     updates: int
     cpu_seconds: float
     parameters: int
     baseline: float | None = None
+    printed: str | None = None
 
     @property
     def mean(self) -> float:
@@ -89,154 +157,126 @@ class Score:
         """The standard deviation over seeds."""
         return pstdev(self.accuracies)
 
+    def cell(self) -> str:
+        """Return percent correct, the deviation, and in brackets the published number."""
+        text = f"{100 * self.mean:.1f}"
+        if len(self.accuracies) > 1:
+            text += f" ± {100 * self.deviation:.1f}"
+        return f"{text} ({self.printed})" if self.printed else text
+
 
 @dataclass(frozen=True)
 class Grid:
-    """All scores of an experiment.
+    """Scores of models (columns) in cases (rows).
 
     Args:
-        name: What the picture is called.
-        title: One sentence about what was done.
-        scores: What was found.
-        chances: What a guess scores, by group.
-        printed: Numbers of the literature.
-        settings: What the experiment was told.
+        scores: All scores.
+        chances: The accuracy of random answers, by group.
     """
 
-    name: str
-    title: str
-    scores: tuple[Score, ...]
-    chances: dict[str, float]
-    printed: Printed
-    settings: dict[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        return {
-            "settings": self.settings,
-            "chances": self.chances,
-            "scores": [
-                {
-                    **vars(score),
-                    "mean": score.mean,
-                    "deviation": score.deviation,
-                    "printed": self.printed.get((score.group, score.case, score.contestant)),
-                }
-                for score in self.scores
-            ],
-        }
+    scores: Sequence[Score]
+    chances: Mapping[str, float]
 
     @property
     def contestants(self) -> list[str]:
-        """Everybody, in the order of training."""
-        return list(dict.fromkeys(score.contestant for score in self.scores))
+        """All models, in the order of training."""
+        return unique(score.contestant for score in self.scores)
 
     @property
     def rows(self) -> list[tuple[str, str]]:
         """Groups and cases, in the order of training."""
-        return list(dict.fromkeys((score.group, score.case) for score in self.scores))
+        return unique((score.group, score.case) for score in self.scores)
 
-    def of(self, group: str, case: str, contestant: str) -> Score | None:
-        """Return a score, or None if that was not tried."""
-        wanted = (group, case, contestant)
-        return next((s for s in self.scores if (s.group, s.case, s.contestant) == wanted), None)
+    def score(self, group: str, case: str, contestant: str) -> Score | None:
+        """Return a score, or None if that model was not trained."""
+        key = (group, case, contestant)
+        return next((s for s in self.scores if (s.group, s.case, s.contestant) == key), None)
 
-    def markdown(self) -> str:
-        """Return the table: percent right, and in brackets what the thesis prints."""
-        lines = [
-            self.title,
-            "",
-            f"| | a guess | trivial rule | {' | '.join(self.contestants)} |",
-            "|---|---:|---:|" + "---:|" * len(self.contestants),
-        ]
+    def cell(self, group: str, case: str, contestant: str) -> str:
+        """Return the cell of a table."""
+        score = self.score(group, case, contestant)
+        return "" if score is None else score.cell()
+
+    def table(self, title: str) -> Table:
+        """Return the table: percent correct, and in brackets the published numbers."""
+        rows = []
         for group, case in self.rows:
-            cells = [self._cell(group, case, contestant) for contestant in self.contestants]
-            label = f"{group}, {case}" if case else group
-            first = next(s for s in self.scores if (s.group, s.case) == (group, case))
-            rule = "" if first.baseline is None else f"{100 * first.baseline:.0f}"
-            guess = f"{100 * self.chances[group]:.0f}"
-            lines.append(f"| {label} | {guess} | {rule} | {' | '.join(cells)} |")
-        return "\n".join(lines) + "\n"
+            baseline = next(s.baseline for s in self.scores if (s.group, s.case) == (group, case))
+            rows.append(
+                (
+                    f"{group}, {case}" if case else group,
+                    f"{100 * self.chances[group]:.0f}",
+                    "" if baseline is None else f"{100 * baseline:.0f}",
+                    *(self.cell(group, case, contestant) for contestant in self.contestants),
+                )
+            )
+        return Table(("", "chance", "trivial rule", *self.contestants), rows, title)
 
-    def _cell(self, group: str, case: str, contestant: str) -> str:
-        score = self.of(group, case, contestant)
-        if score is None:
-            return ""
-        said = f"{100 * score.mean:.1f}"
-        if len(score.accuracies) > 1:
-            said += f" ± {100 * score.deviation:.1f}"
-        printed = self.printed.get((group, case, contestant))
-        return f"{said} ({printed})" if printed else said
-
-    def figures(self) -> dict[str, Any]:
-        """Return the picture: a frame for each group, a line for each contestant."""
-        from matplotlib.figure import Figure
-
-        groups = list(dict.fromkeys(group for group, _ in self.rows))
+    def figure(self) -> Any:
+        """Return the figure: a panel for each group, a line for each model."""
+        groups = unique(group for group, _ in self.rows)
         columns = min(4, len(groups))
         lines = -(-len(groups) // columns)
-        figure = Figure(figsize=(3.1 * columns + 0.6, 2.7 * lines + 0.7), layout="constrained")
-        axes = figure.subplots(lines, columns, squeeze=False).ravel()
-        for axis, group in zip(axes, groups, strict=False):
-            self._draw(axis, group)
-        for axis in axes[len(groups) :]:
-            axis.set_axis_off()
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=6, fontsize=8)
-        return {self.name: figure}
+        figure, all_axes = panels(3.1 * columns + 0.6, 2.7 * lines + 0.7, columns, lines)
+        for axes, group in zip(all_axes, groups, strict=False):
+            self._draw(axes, group)
+        for axes in all_axes[len(groups) :]:
+            axes.set_axis_off()
+        handles, names = all_axes[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=6, fontsize=8)
+        return figure
 
-    def _draw(self, axis: Any, group: str) -> None:
-        cases = [case for of, case in self.rows if of == group]
+    def _draw(self, axes: Any, group: str) -> None:
+        cases = [case for row_group, case in self.rows if row_group == group]
         for index, contestant in enumerate(self.contestants):
-            found = [self.of(group, case, contestant) for case in cases]
-            # Beside each other, so that equal ones are seen.
+            pairs = [(x, self.score(group, case, contestant)) for x, case in enumerate(cases)]
+            scores = [(x, score) for x, score in pairs if score is not None]
+            # Shifted, so that equal scores do not cover each other.
             shift = 0.05 * (index - (len(self.contestants) - 1) / 2)
-            places = [place + shift for place, score in enumerate(found) if score is not None]
-            scores = [score for score in found if score is not None]
-            axis.errorbar(
-                places,
-                [100 * score.mean for score in scores],
-                [100 * score.deviation for score in scores],
+            axes.errorbar(
+                [x + shift for x, _ in scores],
+                [100 * score.mean for _, score in scores],
+                [100 * score.deviation for _, score in scores],
                 marker="o",
                 markersize=4,
                 linewidth=1,
                 capsize=2,
                 label=contestant,
-                **line_of(index),
+                **line_style(index),
             )
-        axis.axhline(100 * self.chances[group], color="0.5", linewidth=0.8, linestyle=":")
-        axis.set_xticks(range(len(cases)), [case or group for case in cases], fontsize=7)
-        axis.set_xlim(-0.5, len(cases) - 0.5)
-        axis.set_ylim(0, 103)
-        axis.set_title(group, fontsize=9)
-        axis.set_ylabel("right in the test (%)", fontsize=8)
+        axes.axhline(100 * self.chances[group], color="0.5", linewidth=0.8, linestyle=":")
+        label(axes, "", "correct in the test (%)", group, legend=False)
+        axes.set_xticks(range(len(cases)), [case or group for case in cases], fontsize=7)
+        axes.set_xlim(-0.5, len(cases) - 0.5)
+        axes.set_ylim(0, 103)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return all scores with means and deviations, for JSON."""
+        return [
+            {**vars(score), "mean": score.mean, "deviation": score.deviation}
+            for score in self.scores
+        ]
 
 
-def play(
+def train_grid(
     cases: Sequence[Case],
-    contestants: Sequence[Contestant],
-    *,
-    seeds: int,
-    train: Mapping[str, Any],
-    out: str,
-    tick: Tick | None = None,
-) -> tuple[tuple[Score, ...], dict[str, float]]:
-    """Train every contestant in every case, once for each seed, and test it.
-
-    Trainings that are in the folder already are not made again; one that was stopped goes on.
+    contestants: Sequence[ModelVariant],
+    budget: Mapping[str, Any],
+    paper: Paper | None = None,
+    **train: Any,
+) -> Grid:
+    """Train every model in every case, once for each seed, and test it.
 
     Args:
         cases: The tasks.
         contestants: The models.
-        seeds: How many times, from seed 0 on.
-        train: Options of training; batch size and learning rate are those of the task's recipe.
-        out: The folder for the runs.
-        tick: Told how it goes, for a progress bar.
-
-    Returns:
-        The scores, and what a guess scores by group.
+        budget: All options of `GridOptions`; seeds are counted from 0.
+        paper: Published numbers.
+        train: Further options of training; others are those of the task's recipe.
     """
-    total, done = len(cases) * len(contestants) * seeds, 0
+    steps, seeds, progress = budget["steps"], budget["seeds"], budget["progress"]
+    total, count = len(cases) * len(contestants) * seeds, 0
+    train = {"steps": steps, **train, "validate_every": max(1, steps // 10)}
     scores: list[Score] = []
     chances: dict[str, float] = {}
     for case in cases:
@@ -244,55 +284,57 @@ def play(
         for contestant in contestants:
             runs = []
             for seed in range(seeds):
-                label = f"{done + 1} of {total}, {case.group} {case.name}, {contestant.name}"
+                line = f"{count + 1} of {total}, {case.group} {case.name}, {contestant.name}"
                 runs.append(
-                    kept_fit(
+                    fit_once(
                         contestant.model,
                         case.task,
                         model_options=contestant.options,
                         task_options=case.options,
                         train=train,
                         seed=seed,
-                        out=out,
-                        tell=_teller(tick, label, done / total),
+                        out=budget["out"],
+                        progress=prefixed(progress, line, count / total),
                     )
                 )
-                done += 1
-                if tick is not None:
-                    tick(label, done / total)
-            scores += _scores(case, contestant, [run.result or {} for run in runs], runs)
-    return tuple(scores), chances
+                count += 1
+                progress(line, count / total)
+            scores += _scores(case, contestant, runs, paper or {})
+    return Grid(scores, chances)
 
 
-def _teller(tick: Tick | None, label: str, share: float) -> Callable[[str], None] | None:
-    return None if tick is None else lambda line: tick(f"{label}: {line}", share)
-
-
-def _baselines(case: Case) -> dict[str, float]:
-    """Return what the best trivial rule scores, by part of the test."""
-    parts = tasks[case.task](**case.options).test_parts()
-    found = {name: part.baseline for name, part in parts.items()}
-    return {name: one.metric for name, one in found.items() if one is not None}
-
-
-def _scores(
-    case: Case, contestant: Contestant, results: list[dict[str, Any]], runs: list[Any]
-) -> list[Score]:
-    seen_part, rules = tasks[case.task].seen_part, _baselines(case)
-    seen = tuple(r.get(seen_part, r["valid"])["accuracy"] for r in results)
+def _scores(case: Case, contestant: ModelVariant, runs: Sequence[Any], paper: Paper) -> list[Score]:
+    results = [run.result for run in runs]
+    test_splits = tasks[case.task](**case.options).test_parts()
+    rules = {name: split.baseline for name, split in test_splits.items()}
+    training_split = optional.seen_part(tasks[case.task])
     return [
         Score(
-            case.group,
-            name,
-            contestant.name,
-            tuple(result[part]["accuracy"] for result in results),
-            seen,
-            tuple(result["valid"]["accuracy"] for result in results),
-            results[0]["steps"],
-            mean(result.get("cpu_seconds", result["seconds"]) for result in results),
-            runs[0].settings["model"]["parameters"],
-            rules.get(part),
+            group=case.group,
+            case=name,
+            contestant=contestant.name,
+            accuracies=tuple(result[split]["accuracy"] for result in results),
+            training=tuple(r.get(training_split, r["valid"])["accuracy"] for r in results),
+            valid=tuple(result["valid"]["accuracy"] for result in results),
+            updates=results[0]["steps"],
+            cpu_seconds=mean(r.get("cpu_seconds", r["seconds"]) for r in results),
+            parameters=runs[0].settings["model"]["parameters"],
+            baseline=None if (rule := rules.get(split)) is None else rule.metric,
+            printed=paper.get((case.group, name, contestant.name)),
         )
-        for part, name in (case.parts or {"test": case.name}).items()
-        if part in results[0]
+        for split, name in (case.splits or {"test": case.name}).items()
+        if split in results[0]
     ]
+
+
+def grid_report(name: str, title: str, grid: Grid, settings: Mapping[str, Any]) -> Report:
+    """Return the report of a grid.
+
+    Args:
+        name: The name of the figure.
+        title: A sentence about what was trained.
+        grid: The scores.
+        settings: Tasks and budget.
+    """
+    numbers = {"chances": grid.chances}
+    return Report(settings, grid.records(), [grid.table(title)], {name: grid.figure}, numbers)

@@ -1,30 +1,33 @@
-"""Colours that mean nothing: figures 5.6, C.3 and C.4 of the thesis, and what can be done.
+"""Spurious colours: figures 5.6, C.3 and C.4 of the thesis, and remedies.
 
-An untrained encoder tells pictures of one shape in two colours apart so well that every picture is
-like none but itself, to the last bit: R is the identity, and no gradient comes through its softmax.
-So a frozen encoder guesses, and a learned one has nothing to begin with. Remedies let something
-through: a penalty, a temperature, a scale, similarities without a softmax. Which of them is best is
-decided on validation trials; that one, and the frozen encoder without any, are then trained with
-further seeds, and the test says what the remedy is worth.
+An untrained encoder separates images of one shape in two colours so well that every image is
+similar only to itself, to the last bit: R is the identity, and no gradient passes its softmax. So a
+frozen encoder answers at random, and a learned one receives no gradient. The remedies let a
+gradient through: a penalty, a temperature, a scale, similarities without a softmax. The best one is
+selected on validation trials; it and the frozen encoder without a remedy are then trained with
+further seeds and tested.
 
-    undamped reproduce spurious --out pictures/
+    undamped reproduce spurious --out figures/
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from statistics import mean
-from typing import Any
+from typing import Annotated, Any, Unpack
 
-from undamped._base.options import PositiveInt, unknown_name
+from undamped._base.options import Default, PositiveInt
 from undamped._base.registry import experiments
-from undamped.lab.papers.relational.grid import Case, Contestant, Grid, Score, Tick, play
+from undamped.lab.papers.relational.grid import Case, Grid, GridOptions, ModelVariant, train_grid
+from undamped.lab.papers.runs import check_names, complete, unique
+from undamped.lab.report.charts import colour, label, panels
+from undamped.lab.report.table import Report, Table
 from undamped.models.for_task import model_options
 
-PLAIN = "as it is"
+UNCHANGED = "as it is"
+UNCHANGED_FROZEN = f"frozen, {UNCHANGED}"
 REMEDIES: dict[str, dict[str, Any]] = {
-    PLAIN: {},
+    UNCHANGED: {},
     "L1 on weights": {"l1": 0.001},
     "L1 on weights, thesis": {"l1": 1.0},
     "L1 on codes": {"l1": 1.0, "l1_on": "representations"},
@@ -45,6 +48,20 @@ CASES = {
 }
 
 
+class SpuriousOptions(GridOptions, total=False):
+    """Options of training, and of the seeds that confirm the best remedy."""
+
+    seeds: Annotated[PositiveInt, Default(1, "Trainings of each; the thesis has 10.")]
+    confirm: Annotated[
+        PositiveInt,
+        Default(
+            3,
+            "Trainings of the best remedy in validation, and of the frozen encoder without a "
+            "remedy, if more.",
+        ),
+    ]
+
+
 @experiments.register("spurious")
 def run(
     *,
@@ -52,36 +69,24 @@ def run(
     encoders: Sequence[str] = ("learned", "frozen", "random"),
     remedies: Sequence[str] | None = None,
     model: str = "corelnet",
-    steps: PositiveInt = 500,
     batch_size: PositiveInt = 96,
-    seeds: PositiveInt = 1,
-    confirm: PositiveInt = 3,
-    full: bool = False,
-    out: str = "runs",
-    tick: Tick | None = None,
-) -> SpuriousGrid:
-    """Follow a rule about shapes on grounds of colours that mean nothing.
-
-    Trainings that are in the folder already are not made again; one that was stopped goes on.
+    **options: Unpack[SpuriousOptions],
+) -> Report:
+    """Learn a rule about shapes whose images have irrelevant colours.
 
     Args:
-        tasks: Which ones: same-different, rmts, distribution-of-n, identity-rules with a colour in
-            every picture; "same-different+separated" and "rmts+separated" with colours in
-            pictures of their own.
-        encoders: Which ones: learned, frozen, random.
-        remedies: Which ones, a comma within a name may be a plus; all that the model has, if none
-            are given. Only corelnet and corelnet-t do without a softmax.
+        tasks: Names of tasks: same-different, rmts, distribution-of-n, identity-rules with a colour
+            in every image; "same-different+separated" and "rmts+separated" with colours in
+            separate images.
+        encoders: Names of encoders: learned, frozen, random.
+        remedies: Names of remedies, in which a plus may stand for a comma; by default all that the
+            model has. Only corelnet and corelnet-t work without a softmax.
         model: corelnet, corelnet-t or esbn.
-        steps: Updates of each; the thesis has 5,000.
-        batch_size: Trials per update. There are 500 different pictures to learn from, each encoded
-            once: many trials cost little more than a few, and leave the plateau sooner.
-        seeds: Trainings of each; the thesis has 10.
-        confirm: Trainings of the remedy that is best in validation, and of the frozen encoder
-            without a remedy, if more.
-        full: The budget of the thesis: all tasks, 5,000 updates of 96 trials, 10 seeds. Days on
+        batch_size: Trials per update. There are 500 different training images, each encoded once:
+            many trials cost little more than a few, and leave the plateau sooner.
+        full: Use the budget of the thesis: all tasks, 5,000 updates of 96 trials, 10 seeds. Days on
             two cores.
-        out: The folder for the runs.
-        tick: Told how it goes, for a progress bar.
+        options: Budget; see `GridOptions`.
 
     Example:
         >>> result = run(remedies=("as it is", "cosine"), steps=200)
@@ -90,134 +95,117 @@ def run(
         G. Kerg and others. On neural architecture inductive biases for relational tasks. 2022,
         figure 6. It prints no numbers. Temperature and scale are ours.
     """
-    if full:
-        tasks, steps, batch_size, seeds = tuple(CASES), 5000, 96, 10
-    cases = []
-    for name in (task.replace("+", ", ") for task in tasks):
-        if name not in CASES:
-            raise unknown_name("task of this experiment", name, list(CASES))
-        task, colours = CASES[name]
-        cases.append(Case(name, "", task, {"colours": colours}))
+    budget = complete("spurious", SpuriousOptions, options)
+    if budget["full"]:
+        tasks, batch_size = tuple(CASES), 96
+        budget |= {"steps": 5000, "seeds": 10}
+    names = [task.replace("+", ", ") for task in tasks]
+    check_names("task of this experiment", names, list(CASES))
     if remedies is None:
-        known = model_options(model)
-        remedies = [name for name, options in REMEDIES.items() if set(options) <= set(known)]
-    players = []
-    for encoder in encoders:
-        for name in (remedy.replace("+", ", ") for remedy in remedies):
-            if name not in REMEDIES:
-                raise unknown_name("remedy", name, list(REMEDIES))
-            options = {"encoder": encoder, **REMEDIES[name]}
-            players.append(Contestant(f"{encoder}, {name}", model, options))
-    train = {"steps": steps, "batch_size": batch_size, "validate_every": max(1, steps // 10)}
-    scores: list[Score] = []
-    chances: dict[str, float] = {}
-    best: dict[str, str] = {}
-    for case in cases:
-        found, chance = play([case], players, seeds=seeds, train=train, out=out, tick=tick)
-        chances |= chance
-        best[case.group] = max(found, key=lambda score: mean(score.valid)).contestant
-        if confirm > seeds:
-            plain = Contestant(f"frozen, {PLAIN}", model, {"encoder": "frozen"})
-            again = [p for p in players if p.name in (best[case.group], plain.name)]
-            again += [] if plain in again else [plain]
-            more, _ = play([case], again, seeds=confirm, train=train, out=out, tick=tick)
-            found = {score.contestant: score for score in (*found, *more)}.values()
-        scores += found
-    title = (
-        f"{model} with spurious colours: right with shapes that training never saw (%), after "
-        f"{steps:,} updates of {batch_size} trials; mean and deviation where there are several "
-        f"seeds; in brackets right in validation, with shapes of training."
-    )
-    settings = {
-        "model": model,
-        "steps": steps,
-        "batch_size": batch_size,
-        "seeds": seeds,
-        "confirm": confirm,
-    }
-    return SpuriousGrid("spurious", title, tuple(scores), chances, {}, settings, best)
-
-
-@dataclass(frozen=True)
-class SpuriousGrid(Grid):
-    """The same, with remedies as rows and encoders as columns.
-
-    Args:
-        best: Who was best in validation, by group.
-    """
-
-    best: dict[str, str]
-
-    def sentence(self, group: str, case: str) -> str:
-        """Say which remedy validation chose, and what it is worth in the test."""
-        chosen = self.of(group, case, self.best[group])
-        assert chosen is not None
-        said = (
-            f"Best in validation: {chosen.contestant}, {100 * mean(chosen.valid):.1f}; in the test "
-            f"{self._cell(group, case, chosen.contestant)} with {len(chosen.accuracies)} seeds"
-        )
-        plain = self.of(group, case, f"frozen, {PLAIN}")
-        if plain is None:
-            return f"{said}."
-        more = 100 * (chosen.mean - plain.mean)
-        return f"{said}, {more:+.1f} points beside the frozen encoder {PLAIN}."
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        return {**super().to_dict(), "best_in_validation": self.best}
-
-    def _cell(self, group: str, case: str, contestant: str) -> str:
-        score = self.of(group, case, contestant)
-        said = super()._cell(group, case, contestant)
-        return f"{said} ({100 * mean(score.valid):.1f})" if score is not None else said
-
-    def markdown(self) -> str:
-        """Return a table for each task."""
-        parts = [self.title, ""]
-        for group, case in self.rows:
-            pairs = [name.partition(", ")[::2] for name in self.contestants]
-            encoders = list(dict.fromkeys(encoder for encoder, _ in pairs))
-            parts += [
-                f"{group} (a guess: {100 * self.chances[group]:.0f})",
-                "",
-                f"| remedy | {' | '.join(encoders)} |",
-                "|---|" + "---:|" * len(encoders),
+        declared = set(model_options(model))
+        remedies = [name for name, changes in REMEDIES.items() if set(changes) <= declared]
+    remedies = [remedy.replace("+", ", ") for remedy in remedies]
+    check_names("remedy", remedies, list(REMEDIES))
+    players = [
+        ModelVariant(f"{encoder}, {remedy}", model, {"encoder": encoder, **REMEDIES[remedy]})
+        for encoder in encoders
+        for remedy in remedies
+    ]
+    unchanged = ModelVariant(UNCHANGED_FROZEN, model, {"encoder": "frozen"})
+    grid, best = Grid([], {}), {}
+    for name in names:
+        task, colours = CASES[name]
+        cases = [Case(name, "", task, {"colours": colours})]
+        trained = train_grid(cases, players, budget, batch_size=batch_size)
+        scores = {score.contestant: score for score in trained.scores}
+        best[name] = max(scores.values(), key=lambda score: mean(score.valid)).contestant
+        if budget["confirm"] > budget["seeds"]:
+            confirmed_players = [
+                player for player in players if player.name in (best[name], unchanged.name)
             ]
-            for remedy in dict.fromkeys(remedy for _, remedy in pairs):
-                cells = [self._cell(group, case, f"{encoder}, {remedy}") for encoder in encoders]
-                parts.append(f"| {remedy} | {' | '.join(cells)} |")
-            parts += ["", self.sentence(group, case), ""]
-        return "\n".join(parts)
+            confirmed_players += [] if unchanged in confirmed_players else [unchanged]
+            more_seeds = {**budget, "seeds": budget["confirm"]}
+            confirmed = train_grid(cases, confirmed_players, more_seeds, batch_size=batch_size)
+            scores |= {score.contestant: score for score in confirmed.scores}
+        grid = Grid([*grid.scores, *scores.values()], {**grid.chances, **trained.chances})
+    title = (
+        f"{model} with spurious colours: correct with shapes that are not in the training set (%), "
+        f"after {budget['steps']:,} updates of {batch_size} trials; mean and deviation where there "
+        "are several seeds; in brackets correct in validation, with shapes of training."
+    )
+    return Report(
+        {
+            "model": model,
+            "batch_size": batch_size,
+            **{name: budget[name] for name in ("steps", "seeds", "confirm")},
+        },
+        grid.records(),
+        [Table((), (), title), *_tables(grid, best)],
+        {"spurious": lambda: _figure(grid)},
+        {"chances": grid.chances, "best_in_validation": best},
+    )
 
-    def figures(self) -> dict[str, Any]:
-        """Return the picture: remedies from top to bottom, a mark for each encoder."""
-        from matplotlib.figure import Figure
 
-        from undamped.lab.papers.drawing import line_of
+def _cell(grid: Grid, group: str, contestant: str) -> str:
+    score = grid.score(group, "", contestant)
+    return "" if score is None else f"{score.cell()} ({100 * mean(score.valid):.1f})"
 
-        pairs = [name.partition(", ")[::2] for name in self.contestants]
-        encoders = list(dict.fromkeys(encoder for encoder, _ in pairs))
-        remedies = list(dict.fromkeys(remedy for _, remedy in pairs))
-        size = (3.4 * len(self.rows) + 2, 0.33 * len(remedies) + 1.6)
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(1, len(self.rows), squeeze=False, sharey=True)[0]
-        places = list(range(len(remedies)))[::-1]
-        for axis, (group, case) in zip(axes, self.rows, strict=True):
-            for index, encoder in enumerate(encoders):
-                found = [self.of(group, case, f"{encoder}, {remedy}") for remedy in remedies]
-                axis.errorbar(
-                    [100 * score.mean if score else float("nan") for score in found],
-                    [place + 0.12 * (1 - index) for place in places],
-                    xerr=[100 * score.deviation if score else 0.0 for score in found],
-                    fmt="osD"[index % 3],
-                    color=line_of(index)["color"],
-                    label=f"{encoder} encoder",
-                )
-            axis.axvline(100 * self.chances[group], color="0.5", linewidth=0.8, linestyle=":")
-            axis.set_yticks(places, remedies)
-            axis.set_xlim(0, 103)
-            axis.set_xlabel("right with new shapes (%)")
-            axis.set_title(group, fontsize=9)
-            axis.grid(axis="y", alpha=0.3)
-        axes[0].legend(fontsize=7)
-        return {self.name: figure}
+
+def _axes_of(grid: Grid) -> tuple[list[str], list[str]]:
+    """Return the encoders and the remedies of a grid."""
+    pairs = [name.partition(", ")[::2] for name in grid.contestants]
+    return unique(encoder for encoder, _ in pairs), unique(remedy for _, remedy in pairs)
+
+
+def _tables(grid: Grid, best: Mapping[str, str]) -> list[Table]:
+    """Return a table for each task: remedies as rows, encoders as columns."""
+    encoders, remedies = _axes_of(grid)
+    return [
+        Table(
+            ("remedy", *encoders),
+            [(r, *(_cell(grid, group, f"{e}, {r}") for e in encoders)) for r in remedies],
+            f"{group} (chance: {100 * grid.chances[group]:.0f})",
+            [_sentence(grid, group, best[group])],
+        )
+        for group, _ in grid.rows
+    ]
+
+
+def _sentence(grid: Grid, group: str, contestant: str) -> str:
+    """Return which remedy was selected in validation, and its score in the test."""
+    selected = grid.score(group, "", contestant)
+    assert selected is not None
+    text = (
+        f"Best in validation: {contestant}, {100 * mean(selected.valid):.1f}; in the test "
+        f"{_cell(grid, group, contestant)} with {len(selected.accuracies)} seeds"
+    )
+    unchanged = grid.score(group, "", UNCHANGED_FROZEN)
+    if unchanged is None:
+        return f"{text}."
+    gain = 100 * (selected.mean - unchanged.mean)
+    return f"{text}, {gain:+.1f} points more than the frozen encoder {UNCHANGED}."
+
+
+def _figure(grid: Grid) -> Any:
+    encoders, remedies = _axes_of(grid)
+    groups = [group for group, _ in grid.rows]
+    size = (3.4 * len(groups) + 2, 0.33 * len(remedies) + 1.6)
+    figure, all_axes = panels(*size, columns=len(groups), sharey=True)
+    heights = list(range(len(remedies)))[::-1]
+    for axes, group in zip(all_axes, groups, strict=True):
+        for index, encoder in enumerate(encoders):
+            scores = [grid.score(group, "", f"{encoder}, {remedy}") for remedy in remedies]
+            axes.errorbar(
+                [100 * score.mean if score else float("nan") for score in scores],
+                [height + 0.12 * (1 - index) for height in heights],
+                xerr=[100 * score.deviation if score else 0.0 for score in scores],
+                fmt="osD"[index % 3],
+                color=colour(index),
+                label=f"{encoder} encoder",
+            )
+        axes.axvline(100 * grid.chances[group], color="0.5", linewidth=0.8, linestyle=":")
+        axes.set_yticks(heights, remedies)
+        axes.set_xlim(0, 103)
+        axes.grid(axis="y", alpha=0.3)
+        label(axes, "correct with new shapes (%)", title=group, legend=axes is all_axes[0])
+    return figure

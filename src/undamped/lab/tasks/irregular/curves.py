@@ -132,10 +132,10 @@ class CurveTask(ArrayTask):
             for c in range(guess.shape[-1]):
                 seen = batch.inputs[:, b, c].numpy()
                 if self.ask == "all":
-                    asked, stamps = batch.target_times[:, b], batch.times[:, b]
-                    guess[:, b, c] = np.interp(asked, stamps, seen)
+                    asked, timestamps = batch.target_times[:, b], batch.times[:, b]
+                    guess[:, b, c] = np.interp(asked, timestamps, seen)
                 else:
                     guess[:, b, c] = seen.mean()
         error = float(np.square(guess - batch.targets.numpy()).mean())
         said = "lines between what was seen" if self.ask == "all" else "the mean of what was seen"
-        return Chance(loss=error, metric=error, guess=said)
+        return Chance(loss=error, metric=error, rule=said)

@@ -112,14 +112,16 @@ class SporadicTask(ArrayTask):
         wide = place.unsqueeze(-1).expand(-1, -1, 2)
         mask = seen.gather(1, wide) & there.unsqueeze(-1)
         last = times.gather(1, known.unsqueeze(1) - 1)
-        stamps = torch.where(torch.arange(longest) < known.unsqueeze(1), times[:, :longest], last)
+        timestamps = torch.where(
+            torch.arange(longest) < known.unsqueeze(1), times[:, :longest], last
+        )
         # What was not measured must not be seen, so it is not even a number.
         inputs = values[:, :longest].masked_fill(~seen[:, :longest], torch.nan)
         return Batch(
             inputs.transpose(0, 1),
             values.gather(1, wide).transpose(0, 1),
             known,
-            times=stamps.T,
+            times=timestamps.T,
             observed=seen[:, :longest].transpose(0, 1),
             target_times=times.gather(1, place).T,
             target_mask=mask.transpose(0, 1),
@@ -145,4 +147,4 @@ class SporadicTask(ArrayTask):
         guess = torch.where(last >= 0, held, mean)
         mask = batch.target_mask[0]
         error = float((guess - batch.targets[0])[mask].double().square().mean())
-        return Chance(loss=error, metric=error, guess="the last value")
+        return Chance(loss=error, metric=error, rule="the last value")

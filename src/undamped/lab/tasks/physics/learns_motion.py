@@ -87,4 +87,4 @@ class LearnsMotion(ArrayTask):
         error = (guess - test.targets).double()
         squared = error.square().mean().item()
         loss = error.abs().mean().item() if self.absolute else squared
-        return Chance(loss=loss, metric=squared, guess=words)
+        return Chance(loss=loss, metric=squared, rule=words)

@@ -168,7 +168,7 @@ class PendulumPictures(_Seen):
         mean = draw(self.states("train")[:, :200, 0], self.size).mean((0, 1))
         films = draw(self.states("test")[..., 0], self.size)
         error = (films - mean).double().square().mean().item()
-        return Chance(loss=error, metric=error, guess="always the mean picture")
+        return Chance(loss=error, metric=error, rule="always the mean picture")
 
     def test_parts(self) -> dict[str, Task]:
         """Films as long as those of training, and longer ones."""

@@ -12,7 +12,7 @@ from undamped._base.contract import StateSpace
 from undamped._base.errors import DataError, SolveError, explain
 from undamped.lab.tasks.physics.drawing import Drawing, in_phase_plane
 from undamped.models.physics.fields.coordinates import split_inputs
-from undamped.models.physics.fields.ports import Driven
+from undamped.models.physics.fields.ports import Forced
 from undamped.ode import solve
 
 FieldT = TypeVar("FieldT", bound=nn.Module)
@@ -98,7 +98,7 @@ def follow(
     """
     parts = []
     for number, part in enumerate(start.split(_TOGETHER)):
-        driven = field if u is None else Driven(field, u.split(_TOGETHER)[number])
+        driven = field if u is None else Forced(field, u.split(_TOGETHER)[number])
         try:
             parts.append(solve(driven, part, times.double(), **TIGHT).values)
         except SolveError as error:

@@ -47,7 +47,7 @@ class VortexField(HamiltonianField):
     def _pairs(self, q: Tensor, p: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         x, y = self.places(q, p)
         across, up = (c.unsqueeze(-1) - c.unsqueeze(-2) for c in (x, y))
-        itself = torch.eye(self.freedoms, dtype=torch.bool, device=q.device)
+        itself = torch.eye(self.dof, dtype=torch.bool, device=q.device)
         square = torch.where(itself, torch.inf, across.square() + up.square())
         strength = self.strengths.to(q.dtype)
         return across, up, square, strength.unsqueeze(-1) * strength
@@ -101,7 +101,7 @@ class VortexSystem(System[VortexField]):
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw places from [−1, 1]², no two of them close."""
-        number = self.field.freedoms
+        number = self.field.dof
         kept = torch.empty(0, 2 * number, dtype=torch.float64)
         root = self.field.strengths.abs().sqrt()
         while len(kept) < count:

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Unpack
 
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, explain
-from undamped._base.options import NonNegativeInt, Range
+from undamped._base.checked import checked
+from undamped._base.errors import OptionError
+from undamped._base.options import Range
 from undamped._base.registry import tasks
 from undamped.lab.tasks.relations.trials import (
-    OURS,
-    Colours,
-    RelationTask,
+    ColouredRelationTask,
+    ColouredTrialOptions,
     without_replacement,
 )
 from undamped.lab.tasks.relations.trivial import Rule, choices
 
 LAST = 3
-"""Objects at the end of a row that restricted permutations move among themselves alone."""
+"""Objects at the end of a row that restricted permutations permute among themselves."""
 
 
 @tasks.register("distribution-of-n")
-class DistributionOfN(RelationTask):
+class DistributionOfN(ColouredRelationTask):
     """Say which object is missing in the second row, which has those of the first in another order.
 
     The first row has n objects, the second n − 1, the third all of them and one more to choose
@@ -34,12 +34,6 @@ class DistributionOfN(RelationTask):
         permutations: All of them; or restricted, then training has those that keep the first
             n − 3 objects of a row among themselves and the test has the others, as printed; or
             the other way round, as in the authors' program.
-        holdout: How many of the objects (m) are kept for the test; if none is given, all but five
-            for n = 3, and all but n + 1 for more.
-        glyphs: "dejavu", or a folder of pictures, or an .npz file with an array `pictures`.
-        colours: Whether the ground of every picture has a random colour that means nothing, and
-            whether it is in the same picture or in one of its own behind it.
-        seed: Where the random numbers of the data come from, and which objects are kept.
 
     Example:
         >>> build("distribution-of-n", n=10, permutations="restricted")
@@ -52,25 +46,16 @@ class DistributionOfN(RelationTask):
 
     fewest_seen = 5
 
+    @checked
     def __init__(
         self,
         n: Annotated[int, Range(low=2, high=100)] = 3,
         *,
         permutations: Literal["all", "restricted", "restricted-as-coded"] = "all",
-        holdout: NonNegativeInt | None = None,
-        glyphs: str = OURS,
-        colours: Colours = "none",
-        seed: NonNegativeInt = 0,
+        **options: Unpack[ColouredTrialOptions],
     ) -> None:
         if permutations != "all" and n <= LAST:
-            raise OptionError(
-                explain(
-                    "n",
-                    expected=f"more than {LAST} with restricted permutations, or none is left",
-                    got=n,
-                    remedy="For example n=10.",
-                )
-            )
+            raise OptionError(f"n must be > {LAST} with restricted permutations, got {n}.")
         self.n, self.permutations = n, permutations
         self.new_relations = permutations != "all"
         self.fewest_seen = max(5, n + 1)
@@ -79,10 +64,10 @@ class DistributionOfN(RelationTask):
         self.segments = (3 * n,)
         self.rows = (n, n - 1, n + 1)
         self.answer_names = tuple(f"place {i + 1} below" for i in range(n + 1))
-        super().__init__(holdout, glyphs, colours, seed)
+        self._set_up(**options)
 
     def trials(self, size: int, new: bool, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """A permutation for the second row, and one for what there is to choose from."""
+        """Return trials with a random permutation of the second row and of the choices."""
         n = self.n
         order = self._orders(size, new, generator)
         offered = without_replacement(size, n + 1, n + 1, generator)
@@ -92,19 +77,19 @@ class DistributionOfN(RelationTask):
         return slots, (offered == missing).long().argmax(1)
 
     def _orders(self, size: int, new: bool, generator: torch.Generator) -> Tensor:
-        """Return permutations (size, n), of those that belong to training or to the test."""
+        """Return permutations (size, n) of training or of the test."""
         n = self.n
         if self.permutations == "all":
             return without_replacement(size, n, n, generator)
-        kept = n - LAST
+        fixed = n - LAST
         if new == (self.permutations == "restricted-as-coded"):
-            first = without_replacement(size, kept, kept, generator)
-            return torch.cat([first, without_replacement(size, LAST, LAST, generator) + kept], 1)
-        found = without_replacement(size, n, n, generator)
-        while (stays := (found[:, :kept] < kept).all(1)).any():
-            found[stays] = without_replacement(int(stays.sum()), n, n, generator)
-        return found
+            first = without_replacement(size, fixed, fixed, generator)
+            return torch.cat([first, without_replacement(size, LAST, LAST, generator) + fixed], 1)
+        orders = without_replacement(size, n, n, generator)
+        while (rejected := (orders[:, :fixed] < fixed).all(1)).any():
+            orders[rejected] = without_replacement(int(rejected.sum()), n, n, generator)
+        return orders
 
     def trivial_rules(self) -> dict[str, Rule]:
-        """Return rules that do without the first row."""
+        """Return rules that do not use the first row."""
         return {**super().trivial_rules(), **choices((self.n, self.n - 1, self.n + 1))}

@@ -27,33 +27,33 @@ LEAST_DISTANCE = 11.0
 SIDE = 32
 """Rows and columns of a glyph."""
 MARGIN = 3
-_DRAWN = 208  # drawn large and averaged, so that no hinting of small letters has a say
+_FONT_SIZE = 208  # rendered large and averaged, so that hinting has no effect
 
 
 @cache
-def glyph_pictures(size: int = SIDE - 2 * MARGIN) -> Tensor:
+def glyph_images(size: int = SIDE - 2 * MARGIN) -> Tensor:
     """Return the glyphs, black on white: (100, 3, 32, 32) with pixels between 0 and 1.
 
     Args:
         size: Rows or columns that a glyph covers, whichever is more.
     """
     require("glyphs", "PIL", "matplotlib")
-    return torch.from_numpy(np.stack([_rendered(glyph, size) for glyph in GLYPHS]))
+    return torch.from_numpy(np.stack([_render(glyph, size) for glyph in GLYPHS]))
 
 
-def _rendered(glyph: str, size: int) -> NDArray[np.float32]:
+def _render(glyph: str, size: int) -> NDArray[np.float32]:
     from PIL import Image, ImageDraw, ImageFont
 
-    font = ImageFont.truetype(_font(), _DRAWN, layout_engine=ImageFont.Layout.BASIC)
+    font = ImageFont.truetype(_font(), _FONT_SIZE, layout_engine=ImageFont.Layout.BASIC)
     left, top, right, bottom = map(int, font.getbbox(glyph))
     large = Image.new("L", (right - left, bottom - top), 255)
     ImageDraw.Draw(large).text((-left, -top), glyph, font=font, fill=0)
     scale = size / max(large.size)
     fitted = tuple(max(1, round(side * scale)) for side in large.size)
-    picture = Image.new("L", (SIDE, SIDE), 255)
-    place = ((SIDE - fitted[0]) // 2, (SIDE - fitted[1]) // 2)
-    picture.paste(large.resize(fitted, Image.Resampling.BOX), place)  # type: ignore[arg-type]
-    light = np.asarray(picture, dtype=np.float32) / np.float32(255)
+    image = Image.new("L", (SIDE, SIDE), 255)
+    corner = ((SIDE - fitted[0]) // 2, (SIDE - fitted[1]) // 2)
+    image.paste(large.resize(fitted, Image.Resampling.BOX), corner)  # type: ignore[arg-type]
+    light = np.asarray(image, dtype=np.float32) / np.float32(255)
     return np.stack([light, light, light])
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Unpack
 
 import torch
 from torch import Tensor
 
-from undamped._base.options import NonNegativeInt
+from undamped._base.checked import checked
 from undamped._base.registry import tasks
 from undamped.lab.tasks.relations.trials import (
-    OURS,
-    Colours,
+    ColouredRelationTask,
     RelationTask,
+    TrialOptions,
     in_turn,
     slots_of,
     without_replacement,
@@ -37,7 +37,7 @@ def completed(
         patterns: The patterns, as words of one length.
         choices: Objects to choose from, which are all that the trial has.
         size: How many trials.
-        generator: Where the random numbers come from.
+        generator: The random number generator.
     """
     first = slots_of(patterns)
     second = first + torch.tensor([[len(set(word))] for word in patterns])
@@ -48,15 +48,8 @@ def completed(
 
 
 @tasks.register("identity-rules")
-class IdentityRules(RelationTask):
+class IdentityRules(ColouredRelationTask):
     """Say which object ends the second row, which has the pattern of the first: AAA, ABA or ABB.
-
-    Args:
-        holdout: How many of the objects (m) are kept for the test; if none is given, all but five.
-        glyphs: "dejavu", or a folder of pictures, or an .npz file with an array `pictures`.
-        colours: Whether the ground of every picture has a random colour that means nothing, and
-            whether it is in the same picture or in one of its own behind it.
-        seed: Where the random numbers of the data come from, and which objects are kept.
 
     Example:
         >>> build("identity-rules", holdout=95)
@@ -73,22 +66,12 @@ class IdentityRules(RelationTask):
     rows = (3, 2, 4)
     answer_names = tuple(f"place {i + 1} below" for i in range(4))
 
-    def __init__(
-        self,
-        *,
-        holdout: NonNegativeInt | None = None,
-        glyphs: str = OURS,
-        colours: Colours = "none",
-        seed: NonNegativeInt = 0,
-    ) -> None:
-        super().__init__(holdout, glyphs, colours, seed)
-
     def trials(self, size: int, new: bool, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """As many of every pattern."""
+        """Return equally many trials of every pattern."""
         return completed(PATTERNS, 4, size, generator)
 
     def trivial_rules(self) -> dict[str, Rule]:
-        """Return rules that do without the first row."""
+        """Return rules that do not use the first row."""
         return {**super().trivial_rules(), **choices((3, 2, 4))}
 
 
@@ -101,9 +84,6 @@ class IdentityRules4(RelationTask):
     Args:
         variant: "plain"; "missing": training sees neither ABAA nor ABAB; "flipped": training and
             test change places; "flipped-missing": and training does not see ABCA.
-        holdout: How many of the objects (m) are kept for the test; if none is given, all but six.
-        glyphs: "dejavu", or a folder of pictures, or an .npz file with an array `pictures`.
-        seed: Where the random numbers of the data come from, and which objects are kept.
 
     Example:
         >>> build("identity-rules-4", variant="missing")
@@ -121,19 +101,18 @@ class IdentityRules4(RelationTask):
     rows = (4, 3, 6)
     answer_names = tuple(f"place {i + 1} below" for i in range(6))
 
+    @checked
     def __init__(
         self,
         *,
         variant: Literal["plain", "missing", "flipped", "flipped-missing"] = "plain",
-        holdout: NonNegativeInt | None = None,
-        glyphs: str = OURS,
-        seed: NonNegativeInt = 0,
+        **options: Unpack[TrialOptions],
     ) -> None:
         self.variant = variant
-        super().__init__(holdout, glyphs, "none", seed)
+        self._set_up(**options)
 
     def trials(self, size: int, new: bool, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """As many of every pattern."""
+        """Return equally many trials of every pattern."""
         flipped = self.variant.startswith("flipped")
         patterns = THREE_OBJECTS if new != flipped else TWO_OBJECTS
         if not new and self.variant.endswith("missing"):
@@ -141,5 +120,5 @@ class IdentityRules4(RelationTask):
         return completed(patterns, 6, size, generator)
 
     def trivial_rules(self) -> dict[str, Rule]:
-        """Return rules that do without the first row."""
+        """Return rules that do not use the first row."""
         return {**super().trivial_rules(), **choices((4, 3, 6))}

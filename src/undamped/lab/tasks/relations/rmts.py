@@ -8,9 +8,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from undamped._base.options import NonNegativeInt
 from undamped._base.registry import tasks
-from undamped.lab.tasks.relations.trials import OURS, Colours, RelationTask, in_turn, slots_of
+from undamped.lab.tasks.relations.trials import (
+    ColouredRelationTask,
+    RelationTask,
+    in_turn,
+    slots_of,
+)
 from undamped.lab.tasks.relations.trivial import Rule, pairs
 
 PAIRS = (("aa", "bb", "cd"), ("ab", "cd", "ee"))
@@ -34,7 +38,7 @@ def matches(
     Args:
         rules: Sources, targets that match, and targets that do not.
         size: How many trials.
-        generator: Where the random numbers come from.
+        generator: The random number generator.
     """
     first = [source + match + other for source, match, other in rules]
     second = [source + other + match for source, match, other in rules]
@@ -43,15 +47,8 @@ def matches(
 
 
 @tasks.register("rmts")
-class RMTS(RelationTask):
+class RMTS(ColouredRelationTask):
     """Say which of two pairs matches a first one: both have equal objects, or both different.
-
-    Args:
-        holdout: How many of the objects (m) are kept for the test; if none is given, all but five.
-        glyphs: "dejavu", or a folder of pictures, or an .npz file with an array `pictures`.
-        colours: Whether the ground of every picture has a random colour that means nothing, and
-            whether it is in the same picture or in one of its own behind it.
-        seed: Where the random numbers of the data come from, and which objects are kept.
 
     Example:
         >>> build("rmts", holdout=95, colours="joint")
@@ -68,22 +65,12 @@ class RMTS(RelationTask):
     rows = (2, 2, 2)
     answer_names = ("the second row", "the third row")
 
-    def __init__(
-        self,
-        *,
-        holdout: NonNegativeInt | None = None,
-        glyphs: str = OURS,
-        colours: Colours = "none",
-        seed: NonNegativeInt = 0,
-    ) -> None:
-        super().__init__(holdout, glyphs, colours, seed)
-
     def trials(self, size: int, new: bool, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """As many sources of equal objects as of different ones."""
+        """Return equally many sources of equal and of different objects."""
         return matches(PAIRS, size, generator)
 
     def trivial_rules(self) -> dict[str, Rule]:
-        """Return rules that do without the relation."""
+        """Return rules that do not use the relation."""
         return {**super().trivial_rules(), **pairs(6)}
 
 
@@ -92,11 +79,6 @@ class RMTS3(RelationTask):
     """Say which of two triplets has the structure of a first one; those of the test are new.
 
     Training has AAA, ABA and ABB; the test has AAB against ABC.
-
-    Args:
-        holdout: How many of the objects (m) are kept for the test; if none is given, all but six.
-        glyphs: "dejavu", or a folder of pictures, or an .npz file with an array `pictures`.
-        seed: Where the random numbers of the data come from, and which objects are kept.
 
     Example:
         >>> build("rmts-3", holdout=94)
@@ -114,19 +96,10 @@ class RMTS3(RelationTask):
     rows = (3, 3, 3)
     answer_names = ("the second row", "the third row")
 
-    def __init__(
-        self,
-        *,
-        holdout: NonNegativeInt | None = None,
-        glyphs: str = OURS,
-        seed: NonNegativeInt = 0,
-    ) -> None:
-        super().__init__(holdout, glyphs, "none", seed)
-
     def trials(self, size: int, new: bool, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """As many trials of every rule, and of every order of the targets."""
+        """Return equally many trials of every rule and every order of the targets."""
         return matches(NEW_TRIPLETS if new else TRIPLETS, size, generator)
 
     def trivial_rules(self) -> dict[str, Rule]:
-        """Return rules that do without the relation."""
+        """Return rules that do not use the relation."""
         return {**super().trivial_rules(), **pairs(9)}

@@ -7,22 +7,19 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from undamped._base.options import NonNegativeInt
 from undamped._base.registry import tasks
-from undamped.lab.tasks.relations.trials import OURS, Colours, RelationTask, in_turn, slots_of
+from undamped.lab.tasks.relations.trials import (
+    ColouredRelationTask,
+    RelationTask,
+    in_turn,
+    slots_of,
+)
 from undamped.lab.tasks.relations.trivial import Rule, ink, pairs
 
 
 @tasks.register("same-different")
-class SameDifferent(RelationTask):
+class SameDifferent(ColouredRelationTask):
     """Say whether two objects are the same.
-
-    Args:
-        holdout: How many of the objects (m) are kept for the test; if none is given, all but two.
-        glyphs: "dejavu", or a folder of pictures, or an .npz file with an array `pictures`.
-        colours: Whether the ground of every picture has a random colour that means nothing, and
-            whether it is in the same picture or in one of its own behind it.
-        seed: Where the random numbers of the data come from, and which objects are kept.
 
     Example:
         >>> build("same-different", holdout=98)
@@ -39,24 +36,14 @@ class SameDifferent(RelationTask):
     rows = (2,)
     answer_names = ("same", "different")
 
-    def __init__(
-        self,
-        *,
-        holdout: NonNegativeInt | None = None,
-        glyphs: str = OURS,
-        colours: Colours = "none",
-        seed: NonNegativeInt = 0,
-    ) -> None:
-        super().__init__(holdout, glyphs, colours, seed)
-
     def trials(self, size: int, new: bool, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """As many pairs of one kind as of the other."""
+        """Return equally many pairs of both kinds."""
         different = in_turn(size, 2, generator)
         return torch.stack([torch.zeros_like(different), different], 1), different
 
     def trivial_rules(self) -> dict[str, Rule]:
-        """Return rules that do without the relation; to count pictures would be the relation."""
-        return ink(self.pictures)
+        """Return rules that do not use the relation; counting images would be the relation."""
+        return ink(self.images)
 
 
 SAME = ("aaaaaa", "abbabb", "abaaba")
@@ -67,15 +54,10 @@ NEW_DIFFERENT = ("aaaaab", "aabaaa", "aabbaa", "baaaab", "aababa", "abaaab")
 
 @tasks.register("same-different-6")
 class SameDifferent6(RelationTask):
-    """Say whether two triplets of objects are the same; one kind of triplet comes in the test only.
+    """Say whether two triplets of objects are the same; one kind of triplet is in the test only.
 
-    A triplet has at most two objects. Training has AAA, ABA and BAA, and in every trial of the test
-    there is an AAB.
-
-    Args:
-        holdout: How many of the objects (m) are kept for the test; if none is given, all but two.
-        glyphs: "dejavu", or a folder of pictures, or an .npz file with an array `pictures`.
-        seed: Where the random numbers of the data come from, and which objects are kept.
+    A triplet has at most two objects. Training has AAA, ABA and BAA; every trial of the test has
+    an AAB.
 
     Example:
         >>> build("same-different-6", holdout=98)
@@ -93,17 +75,8 @@ class SameDifferent6(RelationTask):
     rows = (3, 3)
     answer_names = ("same", "different")
 
-    def __init__(
-        self,
-        *,
-        holdout: NonNegativeInt | None = None,
-        glyphs: str = OURS,
-        seed: NonNegativeInt = 0,
-    ) -> None:
-        super().__init__(holdout, glyphs, "none", seed)
-
     def trials(self, size: int, new: bool, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """As many of one answer as of the other, and within it of every rule."""
+        """Return equally many trials of both answers, and of every rule of an answer."""
         same, different = (NEW_SAME, NEW_DIFFERENT) if new else (SAME, DIFFERENT)
         repeated = same * (len(different) // len(same))
         rules = slots_of([*repeated, *different])
@@ -111,5 +84,5 @@ class SameDifferent6(RelationTask):
         return rules[kind], (kind >= len(repeated)).long()
 
     def trivial_rules(self) -> dict[str, Rule]:
-        """Return rules that do without the relation: one pair of places tells much of it."""
+        """Return rules that do not use the relation but a pair of positions."""
         return {**super().trivial_rules(), **pairs(6)}

@@ -1,8 +1,8 @@
-"""Trials: objects chosen at random, put into the places that a rule gives them.
+"""Trials: objects chosen at random, arranged by a rule.
 
-A rule is a table of slots: row by row which object of the trial stands where. `aa` and `ab` are
-the rules of same and different. Which glyphs the objects are has nothing to do with it, so
-training and test can have different ones.
+A rule is a table of slots: which object of the trial is at each position. `aa` and `ab` are the
+rules of same and different. A rule does not depend on which glyphs the objects are, so training
+and test can have different ones.
 """
 
 from __future__ import annotations
@@ -12,31 +12,73 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypedDict, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.checked import checked
+from undamped._base.errors import OptionError
+from undamped._base.options import Default, NonNegativeInt
 from undamped.lab.data.pictures.objects import read_objects
-from undamped.lab.tasks.held_out import cut_from_blocks
-from undamped.lab.tasks.relations.glyphs import glyph_pictures
+from undamped.lab.tasks.relations.glyphs import glyph_images
 from undamped.lab.tasks.relations.trivial import TRIALS, Rule, best_rule, distinct, ink
-from undamped.lab.tasks.task import Baseline, Batch, Chance, GeneratedTask, Split, Task
+from undamped.lab.tasks.task import (
+    Baseline,
+    Batch,
+    Chance,
+    GeneratedTask,
+    Split,
+    Task,
+    cut_from_blocks,
+)
 
 Colours = Literal["none", "joint", "separated"]
-OURS = "dejavu"
-"""What the set of glyphs is called that is rendered here."""
+DEJAVU = "dejavu"
+"""The name of the set of glyphs that is rendered here."""
 COLOURS = 100
 
 
+class TrialOptions(TypedDict, total=False):
+    """Options of all relation tasks."""
+
+    holdout: Annotated[
+        NonNegativeInt | None,
+        Default(
+            None,
+            "How many objects (m) only the test has, by default as many as possible; with 0, "
+            "training and test have the same.",
+        ),
+    ]
+    glyphs: Annotated[
+        str,
+        Default(DEJAVU, '"dejavu", or a folder of images, or an .npz file with `pictures`.'),
+    ]
+    seed: Annotated[
+        NonNegativeInt, Default(0, "Seed of the data, and of which objects are held out.")
+    ]
+
+
+class ColouredTrialOptions(TrialOptions, total=False):
+    """Options of relation tasks whose images may have coloured backgrounds."""
+
+    colours: Annotated[
+        Colours,
+        Default(
+            "none",
+            "Whether every image has a background of a random colour that is irrelevant, in the "
+            'same image ("joint") or in another image after it ("separated").',
+        ),
+    ]
+
+
 class Trials(NamedTuple):
-    """What a batch shows, before it is pictures.
+    """The objects of a batch.
 
     Args:
-        objects: (time, batch) numbers of the pictures.
-        colours: (time, batch) numbers of the colours, if there are any.
+        objects: (time, batch) indices of the images.
+        colours: (time, batch) indices of the colours, if there are any.
         targets: (batch,) the answers.
     """
 
@@ -46,16 +88,7 @@ class Trials(NamedTuple):
 
 
 class RelationTask(GeneratedTask):
-    """A rule about a few objects; the objects of the test were never seen in training.
-
-    Args:
-        holdout: How many of the objects (m) are kept for the test; if none is given, as many as
-            possible; with 0, training and test have the same.
-        glyphs: "dejavu", or a folder of pictures, or an .npz file with an array `pictures`.
-        colours: Whether the ground of every picture has a random colour that means nothing, and
-            whether it is in the same picture or in one of its own behind it.
-        seed: Where the random numbers of the data come from, and which objects are kept.
-    """
+    """A rule about a few objects; the test has objects that training does not have."""
 
     input_kind = "pictures"
     held_out: ClassVar = {"valid": 960, "test": 4800}
@@ -64,58 +97,66 @@ class RelationTask(GeneratedTask):
     }
     seen_part = "seen"
     fewest_seen: int
-    """How many objects training keeps where nobody says how many are held out."""
+    """How many objects training has by default."""
     objects_in_trial: tuple[int, int]
     """Objects of a trial, in training and in the test."""
     new_relations: bool = False
-    """Whether the rules of the test are not those of training."""
+    """Whether the test has other rules than training."""
 
-    def __init__(self, holdout: int | None, glyphs: str, colours: Colours, seed: int) -> None:
+    @checked
+    def __init__(self, **options: Unpack[TrialOptions]) -> None:
+        self._set_up(**options)
+
+    def _set_up(
+        self,
+        *,
+        holdout: int | None = None,
+        glyphs: str = DEJAVU,
+        colours: Colours = "none",
+        seed: int = 0,
+    ) -> None:
         super().__init__(seed)
         self.glyphs, self.colours = glyphs, colours
         self.familiar = False
         count = self.object_count
         self.holdout = max(0, count - self.fewest_seen) if holdout is None else holdout
-        self._refuse_too_few(count)
+        self._check_count(count)
         order = np.random.default_rng([seed, 1]).permutation(count)
-        self.unseen = torch.from_numpy(order[: self.holdout] if self.holdout else order)
-        self.seen = torch.from_numpy(order[self.holdout :])
-        _, channels, height, width = self.pictures.shape
+        self.test_objects = torch.from_numpy(order[: self.holdout] if self.holdout else order)
+        self.train_objects = torch.from_numpy(order[self.holdout :])
+        _, channels, height, width = self.images.shape
         self.picture_shape = (channels, height, width)
         self.input_size = channels * height * width
         if colours == "separated":
             self.rows = tuple(2 * row for row in self.rows)
-            self.segments = tuple(2 * part for part in self.segments)
+            self.segments = tuple(2 * length for length in self.segments)
 
     @property
     def object_count(self) -> int:
-        """How many objects there are to choose from."""
-        return len(self.pictures)
+        """The number of objects."""
+        return len(self.images)
 
     @cached_property
-    def pictures(self) -> Tensor:
+    def images(self) -> Tensor:
         """The objects: (objects, 3, height, width) with pixels between 0 and 1."""
-        if self.glyphs == OURS:
-            return glyph_pictures()
+        if self.glyphs == DEJAVU:
+            return glyph_images()
         return torch.from_numpy(read_objects(self.glyphs))
 
-    def _refuse_too_few(self, count: int) -> None:
+    def _check_count(self, count: int) -> None:
         train, test = self.objects_in_trial
         needed = test if self.holdout else max(train, test)
         most = count - train
-        if not (self.holdout <= most and (self.holdout or count) >= needed):
-            few = count < train + test and count < needed
+        if self.holdout <= most and (self.holdout or count) >= needed:
+            return
+        if count < train + test and count < needed:
             raise OptionError(
-                explain(
-                    f"{self.glyphs}, objects" if few else "holdout",
-                    expected=f"at least {needed}, for a trial has as many"
-                    if few
-                    else f"0, or from {test} to {most} of the {count} objects, since a trial of "
-                    f"training has {train} and one of the test {test}",
-                    got=count if few else self.holdout,
-                    remedy="Add pictures." if few else "Choose a number within.",
-                )
+                f"{self.glyphs} has {count} objects, but a trial has {needed}. Add images."
             )
+        raise OptionError(
+            f"holdout must be 0, or from {test} to {most} of the {count} objects, since a trial of "
+            f"training has {train} and one of the test {test}; got {self.holdout}."
+        )
 
     @abstractmethod
     def trials(self, size: int, new: bool, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -124,11 +165,11 @@ class RelationTask(GeneratedTask):
         Args:
             size: How many trials.
             new: Whether the rules are those of the test.
-            generator: Where the random numbers come from.
+            generator: The random number generator.
         """
 
     def shown(self, split: Split, number: int, size: int) -> Trials:
-        """Return what batch `number` of a split shows.
+        """Return the trials of batch `number` of a split.
 
         Args:
             split: The split.
@@ -137,59 +178,61 @@ class RelationTask(GeneratedTask):
         """
         new = split == "test" and not self.familiar
 
-        def draw(drawn: int, count: int) -> Trials:
-            return self.drawn(count, new, self.generator(split, drawn))
+        def draw(block: int, count: int) -> Trials:
+            return self.draw_trials(count, new, self.generator(split, block))
 
         if split == "train":
             return draw(number, size)
         total = self.held_out[split]
-        parts = cut_from_blocks(draw, number, size, total=total, axes=(1, 1, 0))
-        return Trials(*parts)  # type: ignore[arg-type]
+        fields = cut_from_blocks(draw, number, size, total=total, axes=(1, 1, 0))
+        return Trials(*fields)  # type: ignore[arg-type]
 
-    def drawn(self, size: int, new: bool, generator: torch.Generator) -> Trials:
-        """Draw trials, of the rules and the objects of the test or of those of training.
+    def draw_trials(self, size: int, new: bool, generator: torch.Generator) -> Trials:
+        """Draw trials with rules and objects of the test or of training.
 
         Args:
             size: How many trials.
             new: Whether they are those of the test.
-            generator: Where the random numbers come from.
+            generator: The random number generator.
         """
-        known = self.unseen if new else self.seen
+        pool = self.test_objects if new else self.train_objects
         slots, targets = self.trials(size, new, generator)
-        drawn = known[without_replacement(size, len(known), self.objects_in_trial[new], generator)]
-        objects = drawn.gather(1, slots).T
+        count = self.objects_in_trial[new]
+        objects = pool[without_replacement(size, len(pool), count, generator)].gather(1, slots).T
         if self.colours == "none":
             return Trials(objects, None, targets)
         colours = torch.randint(COLOURS, objects.shape, generator=generator)
         return Trials(objects, colours, targets)
 
     def batch(self, split: Split, number: int, size: int) -> Batch:
-        """Make the trials of batch `number`; each of their pictures is there once."""
+        """Return batch `number` as indices of its distinct images."""
         objects, colours, targets = self.shown(split, number, size)
         if colours is None:
-            return Batch(objects.contiguous(), targets, distinct=self.pictures)
+            return Batch(objects.contiguous(), targets, distinct=self.images)
         if self.colours == "separated":
-            numbers = torch.stack([objects, colours + len(self.pictures)], 1).flatten(0, 1)
-            return Batch(numbers, targets, distinct=self._pictures_and_grounds)
+            numbers = torch.stack([objects, colours + len(self.images)], 1).flatten(0, 1)
+            return Batch(numbers, targets, distinct=self._images_and_backgrounds)
         pairs, numbers = torch.unique(objects * COLOURS + colours, return_inverse=True)
-        grounds = colour_table()[pairs % COLOURS, :, None, None]
-        return Batch(numbers, targets, distinct=self.pictures[pairs // COLOURS] * grounds)
+        backgrounds = colour_table()[pairs % COLOURS, :, None, None]
+        return Batch(numbers, targets, distinct=self.images[pairs // COLOURS] * backgrounds)
 
     @cached_property
-    def _pictures_and_grounds(self) -> Tensor:
-        plain = colour_table()[:, :, None, None].expand(-1, *self.pictures.shape[1:])
-        return torch.cat([self.pictures, plain])
+    def _images_and_backgrounds(self) -> Tensor:
+        plain = colour_table()[:, :, None, None].expand(-1, *self.images.shape[1:])
+        return torch.cat([self.images, plain])
 
     def draw(self, size: int, generator: torch.Generator) -> Batch:
-        """A batch of its own has no number; `batch` makes them."""
+        """Not used: `batch` draws the trials."""
         raise NotImplementedError
 
     def attributes(self, split: Split, number: int, size: int) -> dict[str, Tensor]:
-        """Return what the pictures of a batch show, (time, batch) each."""
-        found = self.shown(split, number, size)
-        if found.colours is None or self.colours == "separated":
-            return {} if found.colours is not None else {"shape": found.objects}
-        return {"shape": found.objects, "colour": found.colours}
+        """Return shape and colour of the images of a batch, (time, batch) each."""
+        trials = self.shown(split, number, size)
+        if trials.colours is None:
+            return {"shape": trials.objects}
+        if self.colours == "separated":
+            return {}
+        return {"shape": trials.objects, "colour": trials.colours}
 
     @property
     def chance(self) -> Chance:
@@ -198,51 +241,57 @@ class RelationTask(GeneratedTask):
         return Chance(math.log(classes), 1 / classes, f"one of {classes} at random")
 
     def trivial_rules(self) -> dict[str, Rule]:
-        """Return rules that do without the relation, by what they look at."""
-        return {"the number of distinct pictures": distinct, **ink(self.pictures)}
+        """Return rules that do not use the relation, by what they use."""
+        return {"the number of distinct pictures": distinct, **ink(self.images)}
 
     @property
     def baseline(self) -> Baseline | None:
-        """The best trivial rule that can be learnt from training, on the trials of the test."""
-        counted = self.drawn(TRIALS, False, self.generator("train", 0))
-        asked = self.shown("test", 0, self.held_out["test"])
+        """The best trivial rule, fitted on training, on the trials of the test."""
+        train = self.draw_trials(TRIALS, False, self.generator("train", 0))
+        test = self.shown("test", 0, self.held_out["test"])
         return best_rule(
-            self.trivial_rules(),
-            (counted.objects, counted.targets),
-            (asked.objects, asked.targets),
+            self.trivial_rules(), (train.objects, train.targets), (test.objects, test.targets)
         )
 
     def test_parts(self) -> dict[str, Task]:
-        """Objects and rules that are new, and those of training again."""
+        """Return the test with new objects and rules, and one with those of training."""
         if not self.holdout and not self.new_relations:
             return {"test": self}
         return {"test": self, "seen": self.as_in_training()}
 
     def as_in_training(self) -> Self:
         """Return the same task, tested on objects and rules of training."""
-        again = copy.copy(self)
-        again.familiar = True
-        return again
+        task = copy.copy(self)
+        task.familiar = True
+        return task
 
     def harder(self) -> dict[str, Any]:
-        """Colours that mean nothing."""
+        """Return coloured backgrounds."""
         return {"colours": "joint"} if self.colours == "none" else {}
 
 
-def without_replacement(size: int, count: int, drawn: int, generator: torch.Generator) -> Tensor:
-    """Return numbers below `count`, (size, drawn), no two alike in a row.
+class ColouredRelationTask(RelationTask):
+    """A relation task whose images may have coloured backgrounds."""
+
+    @checked
+    def __init__(self, **options: Unpack[ColouredTrialOptions]) -> None:
+        self._set_up(**options)
+
+
+def without_replacement(size: int, count: int, columns: int, generator: torch.Generator) -> Tensor:
+    """Return integers below `count`, (size, columns), that differ within each row.
 
     Args:
         size: How many rows.
-        count: How many there are to draw from.
-        drawn: How many are drawn.
-        generator: Where the random numbers come from.
+        count: The upper bound.
+        columns: How many are drawn for each row.
+        generator: The random number generator.
     """
-    return torch.rand(size, count, generator=generator).topk(drawn, dim=1).indices
+    return torch.rand(size, count, generator=generator).topk(columns, dim=1).indices
 
 
 def in_turn(size: int, kinds: int, generator: torch.Generator) -> Tensor:
-    """Return numbers below `kinds`, (size,), as many of each as can be, in random order."""
+    """Return integers below `kinds`, (size,), equally many of each, in random order."""
     return (torch.randperm(size, generator=generator)) % kinds
 
 
@@ -252,6 +301,6 @@ def slots_of(words: Sequence[str]) -> Tensor:
 
 
 def colour_table() -> Tensor:
-    """Return the colours of grounds, (100, 3): those of the authors' program."""
-    drawn = np.random.RandomState(0).uniform(size=(COLOURS, 3))
-    return torch.from_numpy(drawn.astype(np.float32))
+    """Return the colours of backgrounds, (100, 3): those of the authors' program."""
+    colours = np.random.RandomState(0).uniform(size=(COLOURS, 3))
+    return torch.from_numpy(colours.astype(np.float32))

@@ -9,14 +9,13 @@ import torch
 
 from undamped._base.contract import Batch
 from undamped._base.errors import UndampedError
-from undamped.lab.baselines.learns_at_once import LearnsAtOnce
+from undamped.lab.baselines.learns_at_once import ClosedFormModel
+from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import ArrayTask, Task
-from undamped.lab.training.at_once import TaskPart, refuse_data
-from undamped.lab.training.evaluation import evaluate
+from undamped.lab.training.at_once import TaskPart, check_data
+from undamped.lab.training.evaluation import evaluate, with_full_history
 from undamped.lab.training.options import TrainOptions
-from undamped.lab.training.past import as_seen_by
-from undamped.lab.training.portfolio.attempt import Attempt
-from undamped.lab.training.portfolio.clock import Clock
+from undamped.lab.training.portfolio.attempt import Attempt, Clock
 from undamped.lab.training.recipes import merged
 from undamped.models.for_task import check_options, model_for
 
@@ -71,13 +70,13 @@ def try_at_once(name: str, task: Task, train: dict[str, Any], seed: int, clock: 
         clock: The time that is left.
     """
     begun = time.perf_counter()
-    task = as_seen_by(name, task)
-    settings = merged(task, name, {"train": train}, task.suggest(name))
+    task = with_full_history(name, task)
+    settings = merged(task, name, {"train": train}, optional.suggest(task, name))
     options = TrainOptions(**settings["train"])
     draws = _draws_of(task)
     try:
         model = _built(name, task, settings["model"], options)
-        refuse_data(name, task, options)
+        check_data(name, task, options)
         if clock.timed and name not in ALWAYS:
             if clock.left < _FIRST_LOOK:
                 return Attempt(name, why_not="there was no time left for it.")
@@ -88,7 +87,7 @@ def try_at_once(name: str, task: Task, train: dict[str, Any], seed: int, clock: 
             draws = max(1, min(draws, int(clock.left / 4 / max(price, 1e-9))))
         found = []
         for number in range(draws):
-            drawn = task if number == 0 else task.redrawn(number)
+            drawn = task if number == 0 else optional.redrawn(task, number)
             if drawn is None:
                 break
             model = _built(name, drawn, settings["model"], options)
@@ -110,17 +109,17 @@ def try_at_once(name: str, task: Task, train: dict[str, Any], seed: int, clock: 
 
 def _draws_of(task: Task) -> int:
     few = task.count("valid", 1) or 0
-    return DRAWS if 0 < few < _ENOUGH and task.redrawn(1) is not None else 1
+    return DRAWS if 0 < few < _ENOUGH and optional.redrawn(task, 1) is not None else 1
 
 
-def _built(name: str, task: Task, options: dict[str, Any], train: TrainOptions) -> LearnsAtOnce:
+def _built(name: str, task: Task, options: dict[str, Any], train: TrainOptions) -> ClosedFormModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model: Any = model_for(task.task_shape, name, check_options(name, options))
     return model.double() if train.precision == "64-true" else model
 
 
-def _learn(model: LearnsAtOnce, task: Task, options: TrainOptions, seed: int) -> None:
+def _learn(model: ClosedFormModel, task: Task, options: TrainOptions, seed: int) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model.learn(TaskPart(task, "train", options))

@@ -10,11 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from undamped._base.errors import OptionError, UndampedError, explain, printable
+from undamped.lab.tasks import optional
 from undamped.lab.tasks.task import Task
 from undamped.lab.training.portfolio import at_once_members, networks
 from undamped.lab.training.portfolio.at_once_members import try_at_once
-from undamped.lab.training.portfolio.attempt import Attempt, better, in_short, standard_error
-from undamped.lab.training.portfolio.clock import Clock, without_budget
+from undamped.lab.training.portfolio.attempt import (
+    Attempt,
+    Clock,
+    better,
+    in_short,
+    standard_error,
+    without_budget,
+)
 from undamped.lab.training.portfolio.networks import try_networks
 from undamped.lab.training.run import Run
 
@@ -64,7 +71,7 @@ def fit_best(
     if progress is True and task.notes():  # what the data were taken for, before minutes go by
         sys.stderr.write(printable("\n".join(task.notes()) + "\n"))
     clock, said = Clock.of(train), without_budget(train)
-    if task.too_short:
+    if optional.too_short(task):
         tried, winner = [], Attempt(at_once_members.FORECASTERS[0])
         why = f"There are too few values to compare models; {winner.model} needs no comparison."
     else:
@@ -211,7 +218,7 @@ def _valid_count(task: Task) -> int:
 
 
 def _check_validation(task: Task) -> None:
-    if task.validates_on_training and not task.too_short:
+    if optional.validates_on_training(task) and not optional.too_short(task):
         raise OptionError(
             explain(
                 "auto",

@@ -12,8 +12,7 @@ from typing import Any
 from undamped._base.errors import UndampedError
 from undamped._base.registry import models
 from undamped.lab.tasks.task import Task
-from undamped.lab.training.portfolio.attempt import Attempt, better
-from undamped.lab.training.portfolio.clock import Clock
+from undamped.lab.training.portfolio.attempt import Attempt, Clock, better
 
 _MEMBERS = ("unicornn", "linoss", "gru")
 LONGER = 3

@@ -1,27 +1,24 @@
-"""Fields with a law: Hamiltonian and Lagrangian ones, their ports, and a baseline without."""
+"""Contracts of Hamiltonian and Lagrangian fields, their ports, and the parts they are built of.
 
-from undamped.models.physics.fields.coordinates import Coordinates
-from undamped.models.physics.fields.energies import PerceptronHamiltonian, PerceptronSeparable
+The field of a model is in the module of that model.
+"""
+
+from undamped.models.physics.fields.coordinates import Coordinates, PositionFeatures
 from undamped.models.physics.fields.hamiltonian import HamiltonianField, SeparableField
 from undamped.models.physics.fields.lagrangian import LagrangianField
-from undamped.models.physics.fields.mass_lagrangian import MassLagrangian
-from undamped.models.physics.fields.perceptron_lagrangian import PerceptronLagrangian
-from undamped.models.physics.fields.plain import PlainField
-from undamped.models.physics.fields.ports import ConstantInput, Driven, Ports
+from undamped.models.physics.fields.ports import ConstantInput, Forced, Ports
+from undamped.models.physics.fields.positive_matrix import PositiveMatrix
 from undamped.models.physics.fields.smooth_perceptron import SmoothPerceptron
 
 __all__ = [
     "ConstantInput",
     "Coordinates",
-    "Driven",
+    "Forced",
     "HamiltonianField",
     "LagrangianField",
-    "MassLagrangian",
-    "PerceptronHamiltonian",
-    "PerceptronLagrangian",
-    "PerceptronSeparable",
-    "PlainField",
     "Ports",
+    "PositionFeatures",
+    "PositiveMatrix",
     "SeparableField",
     "SmoothPerceptron",
 ]

@@ -1,4 +1,4 @@
-"""The contract of Hamiltonian fields: an energy H(q, p), and the motion that keeps it."""
+"""The contract of Hamiltonian fields: an energy H(q, p), and the motion that conserves it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from undamped.models.physics.fields.ports import Mechanics, Ports
-from undamped.ode.methods.symplectic.phase import split
+from undamped.models.physics.fields.ports import Mechanics, PortField, Ports
+from undamped.ode.methods.phase_space import split
 
 
-class HamiltonianField(nn.Module, ABC):
-    """A field that is the symplectic gradient of an energy, perhaps with ports.
+class HamiltonianField(PortField, ABC):
+    """A field that is the symplectic gradient of an energy, with or without ports.
 
-    A subclass gives `hamiltonian`, and for speed `gradient` in closed form; without it autograd
-    takes the gradient, which works in every mode of the solvers too. A state holds positions
-    first and momenta second.
+    A subclass defines `hamiltonian` and, for speed, `gradient` in closed form; by default autograd
+    computes the gradient, in every mode of the solvers. A state holds positions first and momenta
+    second.
 
     Equation:
         q̇ = ∂H/∂p,  ṗ = −∂H/∂q + g(q) u − D(q) q̇
@@ -26,7 +26,7 @@ class HamiltonianField(nn.Module, ABC):
         q positions, p momenta, H energy, u inputs, g and D as in `Ports`.
 
     Args:
-        freedoms: Positions; as many momenta.
+        dof: Positions; as many momenta.
         ports: Inputs and friction, if there are any.
 
     Example:
@@ -38,17 +38,7 @@ class HamiltonianField(nn.Module, ABC):
     """
 
     splits: bool = False
-    """Whether H = T(p) + V(q): then `velocity` and `force` need one half of the state each."""
-
-    def __init__(self, freedoms: int, ports: Ports | None = None) -> None:
-        super().__init__()
-        self.freedoms = freedoms
-        self.ports = ports
-
-    @property
-    def size(self) -> int:
-        """Numbers of a state."""
-        return 2 * self.freedoms
+    """Whether H = T(p) + V(q), so that `velocity` and `force` need one half of the state each."""
 
     @property
     def separable(self) -> bool:
@@ -57,19 +47,19 @@ class HamiltonianField(nn.Module, ABC):
 
     @abstractmethod
     def hamiltonian(self, t: Any, q: Tensor, p: Tensor) -> Tensor:
-        """Return H, (…,), of positions and momenta (…, freedoms)."""
+        """Return H, (…,), of positions and momenta (…, dof)."""
 
     def gradient(self, t: Any, q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ∂H/∂q and ∂H/∂p, each (…, freedoms)."""
+        """Return ∂H/∂q and ∂H/∂p, each (…, dof)."""
         by_q, by_p = by_autograd(lambda q, p: self.hamiltonian(t, q, p), q, p)
         return by_q, by_p
 
     def forward(self, t: Any, state: Any, u: Tensor | None = None) -> Any:
-        """Return (q̇, ṗ), in the form the state came in.
+        """Return (q̇, ṗ), in the form of the state.
 
         Args:
             t: Time.
-            state: (…, 2 × freedoms), or a pair (q, p).
+            state: (…, 2 × dof), or a pair (q, p).
             u: Inputs, (…, inputs).
         """
         q, p = state if isinstance(state, tuple) else split(state)
@@ -78,7 +68,7 @@ class HamiltonianField(nn.Module, ABC):
         return (by_p, rate) if isinstance(state, tuple) else torch.cat((by_p, rate), dim=-1)
 
     def energy(self, state: Tensor) -> Tensor:
-        """Return H of states (…, 2 × freedoms) at time zero."""
+        """Return H of states (…, 2 × dof) at time zero."""
         return self.hamiltonian(0.0, *split(state))
 
     def supplied(self, state: Tensor, u: Tensor | None) -> Tensor:
@@ -89,17 +79,16 @@ class HamiltonianField(nn.Module, ABC):
         return self.ports.supplied(q, self.gradient(0.0, q, p)[1], u)
 
     def mechanics(self, state: Tensor) -> Mechanics:
-        """Return positions, velocities, the slope of H at rest, and how inputs act."""
+        """Return positions, velocities, the gradient of H at rest, and the input matrix."""
         q, p = split(state)
-        acting = None if self.ports is None or self.ports.inputs is None else self.ports.inputs(q)
         at_rest = self.gradient(0.0, q, torch.zeros_like(p))[0]
-        return Mechanics(q, self.gradient(0.0, q, p)[1], at_rest, acting)
+        return Mechanics(q, self.gradient(0.0, q, p)[1], at_rest, self.input_matrix(q))
 
 
 class SeparableField(HamiltonianField):
-    """A Hamiltonian field with H = T(p) + V(q); subclasses give the four parts.
+    """A Hamiltonian field with H = T(p) + V(q); subclasses define the four parts.
 
-    Symplectic methods evaluate only the half they need.
+    Symplectic methods evaluate only the half that they need.
 
     Equation:
         q̇ = ∂T/∂p,  ṗ = −∂V/∂q + g(q) u
@@ -116,11 +105,11 @@ class SeparableField(HamiltonianField):
         """Return V, (…,)."""
 
     def kinetic_gradient(self, p: Tensor) -> Tensor:
-        """Return ∂T/∂p, (…, freedoms)."""
+        """Return ∂T/∂p, (…, dof)."""
         return by_autograd(self.kinetic, p)[0]
 
     def potential_gradient(self, q: Tensor) -> Tensor:
-        """Return ∂V/∂q, (…, freedoms)."""
+        """Return ∂V/∂q, (…, dof)."""
         return by_autograd(self.potential, q)[0]
 
     def hamiltonian(self, t: Any, q: Tensor, p: Tensor) -> Tensor:
@@ -132,20 +121,20 @@ class SeparableField(HamiltonianField):
         return self.potential_gradient(q), self.kinetic_gradient(p)
 
     def velocity(self, t: Any, p: Tensor) -> Tensor:
-        """Return q̇, which depends on the momenta alone."""
+        """Return q̇, which depends only on the momenta."""
         return self.kinetic_gradient(p)
 
     def force(self, t: Any, q: Tensor, u: Tensor | None = None) -> Tensor:
-        """Return ṗ, which depends on the positions and the inputs alone."""
+        """Return ṗ, which depends only on the positions and the inputs."""
         slope = self.potential_gradient(q)
-        return -slope if self.ports is None else self.ports.driven(q, u) - slope
+        return -slope if self.ports is None else self.ports.input_force(q, u) - slope
 
 
 class PairField(SeparableField):
-    """T(p) + V(q) by two modules, each of which has a value and a closed `gradient`.
+    """T(p) + V(q) by two modules, each with a value and a `gradient` in closed form.
 
     Args:
-        freedoms: Positions; as many momenta.
+        dof: Positions; as many momenta.
         of_momenta: T.
         of_positions: V.
         ports: Inputs, if there are any.
@@ -153,12 +142,12 @@ class PairField(SeparableField):
 
     def __init__(
         self,
-        freedoms: int,
+        dof: int,
         of_momenta: nn.Module,
         of_positions: nn.Module,
         ports: Ports | None = None,
     ) -> None:
-        super().__init__(freedoms, ports)
+        super().__init__(dof, ports)
         self.of_momenta, self.of_positions = of_momenta, of_positions
 
     def kinetic(self, p: Tensor) -> Tensor:
@@ -179,24 +168,24 @@ class PairField(SeparableField):
 
 
 def by_autograd(function: Any, *points: Tensor) -> tuple[Tensor, ...]:
-    """Return the gradients of a function (…,) of points (…, n), differentiable where that is asked.
+    """Return the gradients of a function (…,) of points (…, n), differentiable in grad mode.
 
-    Works without gradients and in inference mode, where a solver evaluates fields.
+    It also works under `no_grad` and in inference mode, in which solvers evaluate fields.
     """
     recording = torch.is_grad_enabled()
     with torch.inference_mode(False), torch.enable_grad():
-        seen = [seen_by_autograd(x, recording) for x in points]
-        value = function(*seen)
-        return torch.autograd.grad(value.sum(), seen, create_graph=recording)
+        leaves = [differentiable_point(x, recording) for x in points]
+        value = function(*leaves)
+        return torch.autograd.grad(value.sum(), leaves, create_graph=recording)
 
 
-def seen_by_autograd(x: Tensor, recording: bool) -> Tensor:
-    """Return a point whose gradient can be asked for.
+def differentiable_point(x: Tensor, recording: bool) -> Tensor:
+    """Return a point with respect to which autograd can differentiate.
 
-    A view of what is already in a graph keeps its place in it; anything else is a new leaf.
+    A point that is part of a graph stays connected to it; any other becomes a new leaf.
 
     Args:
         x: The point.
-        recording: Whether somebody will differentiate what is made of the gradient.
+        recording: Whether the gradient itself will be differentiated.
     """
     return x.view_as(x) if recording and x.requires_grad else x.clone().requires_grad_()

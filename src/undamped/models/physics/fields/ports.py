@@ -1,4 +1,4 @@
-"""Ports: where a system meets the world, by inputs that do work and by friction that takes it."""
+"""Ports of a system: inputs, which do work on it, and friction, which dissipates energy."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor, nn
 
 
 class Ports(nn.Module):
-    """What acts on the momenta of a system besides its own energy.
+    """Forces on the momenta of a system besides those of its energy.
 
     Equation:
         F = g(q) u − D(q) q̇
 
     Symbols:
-        u inputs, g(q) where they act, D(q) friction, positive semi-definite.
+        u inputs, g(q) input matrix, D(q) friction matrix, positive semi-definite.
 
     Args:
-        inputs: g, a module from positions to (…, freedoms, inputs); None without inputs.
-        friction: D, a module from positions to (…, freedoms, freedoms); None without friction.
+        inputs: g, a module from positions to (…, dof, inputs); None without inputs.
+        friction: D, a module from positions to (…, dof, dof); None without friction.
     """
 
     def __init__(self, inputs: nn.Module | None = None, friction: nn.Module | None = None) -> None:
@@ -28,66 +28,89 @@ class Ports(nn.Module):
         self.inputs = inputs
         self.friction = friction
 
-    def driven(self, q: Tensor, u: Tensor | None) -> Tensor | float:
-        """Return g(q) u, (…, freedoms); 0 without inputs."""
+    def input_force(self, q: Tensor, u: Tensor | None) -> Tensor | float:
+        """Return g(q) u, (…, dof); 0 without inputs."""
         return 0.0 if self.inputs is None or u is None else times(self.inputs(q), u)
 
     def force(self, q: Tensor, velocity: Tensor, u: Tensor | None) -> Tensor | float:
-        """Return F, (…, freedoms); 0 where nothing acts."""
+        """Return F, (…, dof); 0 where nothing acts."""
         if self.friction is None:
-            return self.driven(q, u)
-        return self.driven(q, u) - times(self.friction(q), velocity)
+            return self.input_force(q, u)
+        return self.input_force(q, u) - times(self.friction(q), velocity)
 
     def supplied(self, q: Tensor, velocity: Tensor, u: Tensor | None) -> Tensor:
         """Return the power that the inputs supply, q̇ᵀ g u, (…,)."""
-        return (velocity * self.driven(q, u)).sum(-1)
+        return (velocity * self.input_force(q, u)).sum(-1)
 
 
 class Mechanics(NamedTuple):
-    """What a controller has to know about a state, sample by sample."""
+    """Quantities of a state that a controller needs."""
 
-    place: Tensor
-    """Positions q, (…, freedoms)."""
-    speed: Tensor
-    """Velocities q̇, (…, freedoms)."""
+    position: Tensor
+    """Positions q, (…, dof)."""
+    velocity: Tensor
+    """Velocities q̇, (…, dof)."""
     slope: Tensor
-    """∂V/∂q, the slope of the energy at rest, (…, freedoms)."""
-    acting: Tensor | None
-    """g(q), (…, freedoms, inputs); None without inputs."""
+    """∂V/∂q, the gradient of the energy at rest, (…, dof)."""
+    input_matrix: Tensor | None
+    """g(q), (…, dof, inputs); None without inputs."""
+
+
+class PortField(nn.Module):
+    """A field of positions and as many momenta or velocities, with or without ports.
+
+    Args:
+        dof: Number of positions.
+        ports: Inputs and friction, if there are any.
+    """
+
+    def __init__(self, dof: int, ports: Ports | None = None) -> None:
+        super().__init__()
+        self.dof = dof
+        self.ports = ports
+
+    @property
+    def size(self) -> int:
+        """Size of a state."""
+        return 2 * self.dof
+
+    def input_matrix(self, q: Tensor) -> Tensor | None:
+        """Return g(q), (…, dof, inputs); None without inputs."""
+        inputs = None if self.ports is None else self.ports.inputs
+        return None if inputs is None else inputs(q)
 
 
 class ConstantInput(nn.Module):
-    """Inputs that act on some of the momenta, one each: g is a fixed matrix of zeros and ones.
+    """Inputs that act on one momentum each: g is a constant matrix of zeros and ones.
 
     Args:
-        freedoms: Number of momenta.
+        dof: Number of momenta.
         acts_on: Which of them the inputs act on.
     """
 
     matrix: Tensor
 
-    def __init__(self, freedoms: int, acts_on: tuple[int, ...]) -> None:
+    def __init__(self, dof: int, acts_on: tuple[int, ...]) -> None:
         super().__init__()
-        matrix = torch.zeros(freedoms, len(acts_on), dtype=torch.float64)
+        matrix = torch.zeros(dof, len(acts_on), dtype=torch.float64)
         for column, row in enumerate(acts_on):
             matrix[row, column] = 1
         self.register_buffer("matrix", matrix, persistent=False)
 
     def forward(self, q: Tensor) -> Tensor:
-        """Return g, (…, freedoms, inputs)."""
+        """Return g, (…, dof, inputs)."""
         return self.matrix.to(q.dtype).expand(*q.shape[:-1], *self.matrix.shape)
 
 
-class Driven(nn.Module):
+class Forced(nn.Module):
     """A field with its inputs, for one solve.
 
     Args:
         field: A field with ports, called with (t, state, u).
-        control: The inputs: a tensor (…, inputs) that stays as it is, or a function of
-            (t, state).
+        control: The inputs: a constant tensor (…, inputs), or a function of (t, state).
 
     Example:
-        >>> solve(Driven(field, torch.ones(5, 1)), start, [0.0, 1.0])
+        >>> solve(Forced(field, torch.ones(5, 1)), start, [0.0, 1.0])
     """
 
     def __init__(self, field: nn.Module, control: Tensor | Callable[[Any, Tensor], Tensor]) -> None:
@@ -96,12 +119,12 @@ class Driven(nn.Module):
         self.control = control
 
     def context_tensors(self) -> list[Tensor]:
-        """Name what gradients must reach besides the parameters."""
+        """Return the tensors besides the parameters that gradients have to reach."""
         return [self.control] if isinstance(self.control, Tensor) else []
 
     @property
     def separable(self) -> bool:
-        """Whether positions and momenta can be stepped in turn: inputs must not see the state."""
+        """Whether the field is separable and the inputs do not depend on the state."""
         return bool(getattr(self.field, "separable", False)) and isinstance(self.control, Tensor)
 
     def velocity(self, t: Any, p: Tensor) -> Tensor:
@@ -118,42 +141,42 @@ class Driven(nn.Module):
         return self.field(t, state, control if isinstance(control, Tensor) else control(t, state))
 
 
-class Paced(nn.Module):
-    """A field in which every sample has a clock of its own, for one solve.
+class TimeScaled(nn.Module):
+    """A field whose time is scaled by one factor per sample, for one solve.
 
     Equation:
-        dz/ds = T f(z), so that s = 1 is a time of T
+        dz/ds = T f(z), so that s = 1 is the time T
 
     Args:
         field: A field that does not change with time.
-        pace: T, (batch, 1).
+        scale: T, (batch, 1).
     """
 
-    def __init__(self, field: nn.Module, pace: Tensor) -> None:
+    def __init__(self, field: nn.Module, scale: Tensor) -> None:
         super().__init__()
-        self.field, self.pace = field, pace
+        self.field, self.scale = field, scale
 
     def context_tensors(self) -> list[Tensor]:
-        """Name what gradients must reach besides the parameters."""
+        """Return the tensors besides the parameters that gradients have to reach."""
         inner = getattr(self.field, "context_tensors", list)
-        return [self.pace, *inner()]
+        return [self.scale, *inner()]
 
     @property
     def separable(self) -> bool:
-        """Whether the field is; a pace changes nothing."""
+        """Whether the field is separable."""
         return bool(getattr(self.field, "separable", False))
 
     def velocity(self, t: Any, p: Tensor) -> Tensor:
         """Return dq/ds of a separable field."""
-        return self.pace * self.field.velocity(t, p)  # type: ignore[operator]
+        return self.scale * self.field.velocity(t, p)  # type: ignore[operator]
 
     def force(self, t: Any, q: Tensor) -> Tensor:
         """Return dp/ds of a separable field."""
-        return self.pace * self.field.force(t, q)  # type: ignore[operator]
+        return self.scale * self.field.force(t, q)  # type: ignore[operator]
 
     def forward(self, t: Any, state: Tensor) -> Tensor:
         """Return dz/ds."""
-        return self.pace * self.field(t, state)
+        return self.scale * self.field(t, state)
 
 
 def times(matrix: Tensor, vector: Tensor) -> Tensor:

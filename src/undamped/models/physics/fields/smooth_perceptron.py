@@ -1,8 +1,8 @@
-"""Perceptrons with closed derivatives: slopes are written out, so that no graph is needed for them.
+"""Perceptrons with derivatives in closed form, which need no autograd graph.
 
-A field made of the gradient of a network is evaluated thousands of times in a solve. Written out,
-the gradient is a few more products, works under `no_grad` and in inference mode, and training
-back-propagates through it once, where a gradient of a gradient would build the graph of a graph.
+A field that is the gradient of a network is evaluated thousands of times in a solve. In closed form
+the gradient costs a few more products, works under `no_grad` and in inference mode, and training
+backpropagates through it once, where autograd would differentiate a graph of a graph.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from undamped._base.checked import checked
 from undamped._base.options import PositiveInt
 
 SmoothActivation = Literal["tanh", "softplus", "sigmoid", "silu"]
-"""Activations with two derivatives; an energy of straight pieces would have forces that jump."""
+"""Activations with two derivatives; a piecewise linear energy would have forces that jump."""
 
 
 class Curve(NamedTuple):
-    """An activation; its slope, from input and value; its second derivative, from slope too."""
+    """An activation; its slope, of input and value; its second derivative, also of the slope."""
 
     value: Callable[[Tensor], Tensor]
     slope: Callable[[Tensor, Tensor], Tensor]
@@ -50,7 +50,7 @@ CURVES: dict[str, Curve] = {
 
 
 class SmoothPerceptron(nn.Module):
-    """A perceptron that also gives its value's derivatives, forward and backward.
+    """A perceptron with products of its Jacobian in closed form, forward and backward.
 
     Equation:
         y = W_n σ(W_{n−1} … σ(W₁ x + b₁) …) + b_n
@@ -61,13 +61,13 @@ class SmoothPerceptron(nn.Module):
         hidden_size: Width of the hidden layers.
         hidden_layers: Their number.
         activation: σ.
-        orthogonal: Whether weights start orthogonal; otherwise as PyTorch's linear layers do.
+        orthogonal: Whether weights are initialised orthogonal; otherwise as in `torch.nn.Linear`.
         readout_bias: Whether the last layer has a bias; an energy needs none.
 
     Example:
         >>> net = SmoothPerceptron(3, 1)
         >>> at = net.linearise(torch.randn(5, 3))
-        >>> at.value.shape, at.pull(torch.ones(5, 1)).shape
+        >>> at.value.shape, at.vjp(torch.ones(5, 1)).shape
         (torch.Size([5, 1]), torch.Size([5, 3]))
     """
 
@@ -100,7 +100,7 @@ class SmoothPerceptron(nn.Module):
         return self.readout(x)
 
     def linearise(self, x: Tensor) -> Linearised:
-        """Return value and slopes at x, from one forward pass."""
+        """Return value and slopes at x from one forward pass."""
         curve, slopes = CURVES[self.activation], []
         for layer in self.hidden:
             before = layer(x)
@@ -110,7 +110,7 @@ class SmoothPerceptron(nn.Module):
 
 
 class Linearised:
-    """A perceptron at a place: its value, and products with its Jacobian D = ∂y/∂x.
+    """A perceptron at a point: its value, and products with its Jacobian D = ∂y/∂x.
 
     Args:
         net: The perceptron.
@@ -123,22 +123,95 @@ class Linearised:
         self._readout = net.readout.weight
         self.slopes, self.value = slopes, value
 
-    def pull(self, cotangent: Tensor) -> Tensor:
+    def vjp(self, cotangent: Tensor) -> Tensor:
         """Return cotangent · D, (…, input), for a cotangent (…, output)."""
-        return self._pull_hidden(cotangent @ self._readout)
+        return self._hidden_vjp(cotangent @ self._readout)
 
     def gradient(self) -> Tensor:
-        """Return the gradient of a single output, (…, input): `pull` of ones, one product less."""
+        """Return the gradient of a single output, (…, input): `vjp` of ones, faster."""
         assert self._readout.shape[0] == 1, "several outputs have several gradients"
-        return self._pull_hidden(self._readout[0])
+        return self._hidden_vjp(self._readout[0])
 
-    def _pull_hidden(self, pulled: Tensor) -> Tensor:
+    def _hidden_vjp(self, cotangent: Tensor) -> Tensor:
         for weight, slope in zip(reversed(self._weights), reversed(self.slopes), strict=True):
-            pulled = (pulled * slope) @ weight  # type: ignore[operator]
-        return pulled
+            cotangent = (cotangent * slope) @ weight  # type: ignore[operator]
+        return cotangent
 
-    def push(self, tangent: Tensor) -> Tensor:
+    def jvp(self, tangent: Tensor) -> Tensor:
         """Return D · tangent, (…, output), for a tangent (…, input)."""
         for weight, slope in zip(self._weights, self.slopes, strict=True):
             tangent = (tangent @ weight.T) * slope  # type: ignore[union-attr]
         return tangent @ self._readout.T
+
+
+class Curvature:
+    """A perceptron with one output at a point: value, gradient, second derivatives.
+
+    The input z of a layer is linear in the layer before, so that only activations have curvature:
+    the Hessian of y is a sum over layers of Jᵀ diag(c) J, with J the Jacobian of z and c the
+    curvature of the layer times the gradient of y behind it. Tangents are propagated forward once,
+    and no tangent needs a backward pass.
+
+    Equation:
+        ∂²y/∂a∂b = Σ_k (∂z_k/∂a)ᵀ diag(σ''(z_k) ∘ ∂y/∂h_k) ∂z_k/∂b
+
+    Symbols:
+        z_k input of hidden layer k, h_k = σ(z_k), a and b directions.
+
+    Args:
+        net: The perceptron.
+        x: The point, (…, input).
+
+    Example:
+        >>> at = Curvature(SmoothPerceptron(3, 1), torch.randn(5, 3))
+        >>> at.value.shape, at.gradient.shape, at.along(at.enter(torch.eye(3))).shape
+        (torch.Size([5]), torch.Size([5, 3]), torch.Size([5, 3, 3]))
+    """
+
+    def __init__(self, net: SmoothPerceptron, x: Tensor) -> None:
+        curve = CURVES[net.activation]
+        self._weights = [layer.weight for layer in net.hidden]
+        self._slopes, bends = [], []
+        for layer in net.hidden:
+            z = layer(x)
+            x = curve.value(z)
+            self._slopes.append(curve.slope(z, x))
+            bends.append(curve.bend(z, x, self._slopes[-1]))
+        self.value = net.readout(x).squeeze(-1)
+        """y, (…,)."""
+        back: Tensor = net.readout.weight[0]
+        self._curvatures: list[Tensor] = []  # from the last layer to the first
+        for weight, slope, bend in zip(
+            reversed(self._weights), reversed(self._slopes), reversed(bends), strict=True
+        ):
+            self._curvatures.append(bend * back)
+            back = (back * slope) @ weight  # type: ignore[operator]
+        self.gradient = back
+        """∂y/∂x, (…, input)."""
+
+    def enter(self, tangents: Tensor, features: slice = slice(None)) -> Tensor:
+        """Return the change of the first layer's input along tangents, (…, hidden).
+
+        Args:
+            tangents: Directions (…, features) at the point.
+            features: Which features the tangents have; all by default.
+        """
+        return tangents @ self._weights[0][:, features].T  # type: ignore[index]
+
+    def along(self, tangents: Tensor) -> Tensor:
+        """Return the second derivatives along each pair of some directions, (…, k, k).
+
+        Args:
+            tangents: Changes of the first layer's input along them, (…, k, hidden).
+        """
+        total: Tensor | None = None
+        last = len(self._slopes) - 1
+        for layer, (slope, curvature) in enumerate(
+            zip(self._slopes, reversed(self._curvatures), strict=True)
+        ):
+            term = (tangents * curvature.unsqueeze(-2)) @ tangents.mT
+            total = term if total is None else total + term
+            if layer < last:
+                tangents = (tangents * slope.unsqueeze(-2)) @ self._weights[layer + 1].T  # type: ignore[union-attr]
+        assert total is not None
+        return total

@@ -60,3 +60,41 @@ class RK4(RungeKutta):
         ((0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)),
         (1 / 6, 1 / 3, 1 / 3, 1 / 6),
     )
+
+
+@register_solver("heun2")
+class Heun2(RungeKutta):
+    """Heun's method, order two, without a companion."""
+
+    order = 2
+    tableau = Tableau((0.0, 1.0), ((1.0,),), (0.5, 0.5))
+
+
+@register_solver("heun3")
+class Heun3(RungeKutta):
+    """Heun's method of order three."""
+
+    order = 3
+    tableau = Tableau(
+        (0.0, 1 / 3, 2 / 3),
+        ((1 / 3,), (0.0, 2 / 3)),
+        (1 / 4, 0.0, 3 / 4),
+    )
+
+
+@register_solver("fehlberg2")
+class Fehlberg2(RungeKutta):
+    """Fehlberg 2(1): the first evaluation at the end of a step serves the estimate only.
+
+    Reference:
+        E. Fehlberg. Low-order classical Runge-Kutta formulas with stepsize control. NASA, 1969.
+    """
+
+    order = 2
+    error_order = 1
+    tableau = Tableau(
+        (0.0, 1 / 2, 1.0),
+        ((1 / 2,), (1 / 256, 255 / 256)),
+        (1 / 512, 255 / 256, 1 / 512),
+        (-1 / 512, 0.0, 1 / 512),
+    )

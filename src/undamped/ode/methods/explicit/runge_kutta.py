@@ -13,17 +13,110 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from undamped._base.errors import OptionError
+from undamped._base.registry import solvers
+from undamped._base.torch_internals import forward_mode_open
+from undamped.kernels.dispatch import implementation
 from undamped.ode.loop.norm import ErrorNorm
 from undamped.ode.methods.combine import Terms, combine, combine_terms
-from undamped.ode.methods.explicit.compiled_sums import compiled_sums
 from undamped.ode.methods.explicit.tableau import Tableau
-from undamped.ode.methods.solver import Field, Number, Solver, SolverState, Stepper
+from undamped.ode.methods.solver import Field, Number, Solver, SolverState, Stepper, StepResult
 from undamped.ode.methods.stage_times import StageClock, stage_times
+
+if TYPE_CHECKING:
+    from undamped.kernels.runge_kutta_sums import WeightedSums
+    from undamped.ode.loop.norm import ErrorNorm
+
+
+def compiled_sums(y: Tensor) -> CompiledSums | None:
+    """Return the sums for states like y, or None where no kernel takes them."""
+    if torch.compiler.is_compiling() or implementation(y) != "numba" or not y.is_contiguous():
+        return None
+    if forward_mode_open():  # a kernel would lose the tangents
+        return None
+    from undamped.kernels.runge_kutta_sums import WeightedSums
+
+    return CompiledSums(WeightedSums(y))
+
+
+class CompiledSums:
+    """Stage values and error norms of the steps of one solve.
+
+    Every value of the field is checked: a step with one of another type, or that is not contiguous,
+    is summed by torch, as is every step with a graph.
+
+    Args:
+        kernel: The sums.
+    """
+
+    def __init__(self, kernel: WeightedSums) -> None:
+        self._kernel = kernel
+        self._fit, self._count = True, 0
+
+    def __call__(self, y: Tensor, h: Any, terms: Terms, stages: list[Tensor]) -> Tensor:
+        """Return y + h Σ a_j k_j without a graph; called after every stage."""
+        count = len(stages)
+        if count == 1:
+            self._count = 0
+        if self._fit and 0 < self._count == count - 1:
+            # The stage before this one fitted: all in one call.
+            self._count, total = count, self._kernel.add(h, terms.row, stages[-1])
+            self._fit = total is not None
+            if total is not None:
+                return total
+        elif self._look(y, stages):
+            return self._kernel.add(h, terms.row)
+        return combine_terms(y, h, terms, stages)
+
+    def restart(self) -> None:
+        """Begin a step whose stages are added up elsewhere."""
+        self._count = 0
+
+    def _look(self, y: Tensor, stages: Sequence[Tensor]) -> bool:
+        """Take what is new; return whether everything in this step has fitted."""
+        if not self._count:
+            self._fit = self._kernel.begin(y)
+        while self._fit and self._count < len(stages):
+            self._fit = self._kernel.take(stages[self._count])
+            self._count += 1
+        return self._fit
+
+    def error(
+        self, y: Tensor, y1: Tensor, h: Any, terms: Terms, stages: Sequence[Tensor], norm: ErrorNorm
+    ) -> float | None:
+        """Return the norm of the error of a step; None if torch has to find it.
+
+        Args:
+            y: What the step started from.
+            y1: What it arrived at.
+            h: Its size.
+            terms: Of the error estimate.
+            stages: Its stages.
+            norm: The tolerance.
+        """
+        if not self._look(y, stages) or not norm.compiled:
+            return None
+        return self._kernel.error(y1, h, terms.row, *norm.uniform, norm.leading)
+
+    def measure(
+        self, norm: ErrorNorm, y: Tensor, terms: Terms, parts: Sequence[Tensor]
+    ) -> float | None:
+        """Return the norm of Σ a_j part_j at y, between steps; None if torch has to find it."""
+        self._count = 0
+        if not self._look(y, parts) or not norm.compiled:
+            return None
+        return self._kernel.error(y, 1.0, terms.row, *norm.uniform, norm.leading)
+
+    def length(self, y: Tensor, y1: Tensor, terms: Terms, stages: Sequence[Tensor]) -> float | None:
+        """Return the root mean square of Σ a_j k_j of a step; None as for `error`."""
+        if not self._look(y, stages):
+            return None
+        return self._kernel.error(y1, 1.0, terms.row, 0.0, 1.0)
 
 
 class RungeKutta(Solver):
@@ -52,45 +145,43 @@ class RungeKutta(Solver):
             h: Step size, of the same kind as t.
             y: Value at the start.
             first: f(t, y), where it is known.
-            last: Whether f at the end is wanted too.
+            last: Whether to evaluate f at the end too.
             add: What adds up stage values; `combine_terms` by default.
             clock: What makes the times of the stages, for `all_nodes` of the tableau.
         """
         tableau, add = self.tableau, add or combine_terms
         times = clock(t, h) if clock else stage_times(t, h, tableau.all_nodes, y)
-        taken = [field(times[0], y) if first is None else first]
+        slopes = [field(times[0], y) if first is None else first]
         for terms, time in zip(tableau.row_terms, times[1:], strict=False):
-            taken.append(field(time, add(y, h, terms, taken)))
-        y1 = add(y, h, tableau.weight_terms, taken)
+            slopes.append(field(time, add(y, h, terms, slopes)))
+        y1 = add(y, h, tableau.weight_terms, slopes)
         if last and tableau.reuses_last:
-            taken.append(field(times[-1], y1))
-        return y1, taken
+            slopes.append(field(times[-1], y1))
+        return y1, slopes
 
-    def step(
-        self, field: Field, t: Number, h: Number, state: SolverState
-    ) -> tuple[SolverState, Tensor | None]:
+    def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
         """Step, with an error estimate where the tableau has one."""
-        y1, taken = self.stages(field, t, h, state[0], last=True)
-        return (y1,), self.estimate(h, taken)
+        y1, stages = self.stages(field, t, h, state[0], last=True)
+        return (y1,), self.estimate(h, stages)
 
     def increment(self, field: Field, t: Number, h: Number, y: Tensor) -> Tensor:
         """Return y' − y without adding it up: what a reversible wrapper needs."""
-        _, taken = self.stages(field, t, h, y)
-        return combine(None, h, self.tableau.weights, taken)
+        _, stages = self.stages(field, t, h, y)
+        return combine(None, h, self.tableau.weights, stages)
 
-    def estimate(self, h: Number, taken: Sequence[Tensor]) -> Tensor | None:
+    def estimate(self, h: Number, stages: Sequence[Tensor]) -> Tensor | None:
         """Return the error estimate of a step from its stages."""
         terms = self.tableau.error_terms
-        return combine_terms(None, h, terms, taken) if terms else None
+        return combine_terms(None, h, terms, stages) if terms else None
 
     def replay(
         self, field: Field, t: Number, h: Number, state: SolverState, inside: Sequence[float] = ()
     ) -> tuple[SolverState, list[Tensor]]:
         """Repeat a step, without the evaluation that only the estimate needed."""
         y = state[0]
-        y1, taken = self.stages(field, t, h, y, last=bool(inside))
+        y1, stages = self.stages(field, t, h, y, last=bool(inside))
         weights = [self.tableau.inside_weights(fraction) for fraction in inside]
-        return (y1,), [combine(y, h, row, taken) for row in weights]
+        return (y1,), [combine(y, h, row, stages) for row in weights]
 
     def repeat(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
         """Repeat a step with the sums that the stepper takes."""
@@ -103,6 +194,22 @@ class RungeKutta(Solver):
         return RungeKuttaStepper(self, field, y, first)
 
 
+def explicit_base(owner: str, name: str) -> RungeKutta:
+    """Return the explicit method that another method is built on.
+
+    Args:
+        owner: Name of the other method.
+        name: Registry name of the explicit one.
+    """
+    method = solvers[name]
+    if not (isinstance(method, type) and issubclass(method, RungeKutta)):
+        raise OptionError(
+            f"base of '{owner}' must be an explicit Runge–Kutta method such as 'midpoint' or "
+            f"'rk4', got '{name}'."
+        )
+    return method()
+
+
 class RungeKuttaStepper(Stepper):
     """Runge–Kutta during one solve: the last evaluation of a step is the first of the next."""
 
@@ -111,7 +218,7 @@ class RungeKuttaStepper(Stepper):
     def __init__(self, solver: RungeKutta, field: Field, y: Tensor, first: Tensor | None) -> None:
         self.solver, self.field, self.state = solver, field, (y,)
         self._first = first
-        self._taken: list[Tensor] = []
+        self._stages: list[Tensor] = []
         self._proposed = (y,)
         self._reuses = solver.tableau.reuses_last
         self._size: Number = 0.0
@@ -121,17 +228,17 @@ class RungeKuttaStepper(Stepper):
     @property
     def first_slope(self) -> Tensor:
         """f where the last attempt began."""
-        return self._taken[0]
+        return self._stages[0]
 
     def attempt(self, t: Number, h: Number) -> Tensor:
         """Attempt a step."""
-        # Let go of the last step's stages, or two steps would hold theirs at once.
-        self._taken = []
+        # Release the last step's stages, or two steps would hold theirs at once.
+        self._stages = []
         add = self._sums
         if add is not None and torch.is_grad_enabled():
             add.restart()
             add = None
-        y1, taken = self.solver.stages(
+        y1, stages = self.solver.stages(
             self.field,
             t,
             h,
@@ -142,51 +249,50 @@ class RungeKuttaStepper(Stepper):
             clock=self._clock,
         )
         # A step that is refused and tried again starts from the same first evaluation.
-        self._first, self._taken, self._proposed, self._size = taken[0], taken, (y1,), h
+        self._first, self._stages, self._proposed, self._size = stages[0], stages, (y1,), h
         return y1
 
     @torch.no_grad()
     def error(self) -> Tensor:
         """Return the error estimate: it steers step sizes, which are taken as given."""
-        found = self.solver.estimate(self._size, self._taken)
-        assert found is not None
-        return found
+        estimate = self.solver.estimate(self._size, self._stages)
+        assert estimate is not None
+        return estimate
 
     def error_norm(self, norm: ErrorNorm) -> float:
         """Return the same in units of the tolerance."""
-        found = self._compiled(self.solver.tableau.error_terms, norm)
-        return super().error_norm(norm) if found is None else found
+        ratio = None
+        if self._sums is not None:
+            terms, y, y1 = self.solver.tableau.error_terms, self.state[0], self._proposed[0]
+            ratio = self._sums.error(y, y1, self._size, terms, self._stages, norm)
+        return super().error_norm(norm) if ratio is None else ratio
 
     def movement(self, norm: ErrorNorm, y1: Tensor) -> float:
         """Return how far the last attempt went in units of the tolerance."""
-        found = self._compiled(self.solver.tableau.weight_terms, norm)
-        return super().movement(norm, y1) if found is None else found
-
-    def _compiled(self, terms: Terms, norm: ErrorNorm) -> float | None:
-        """Return the norm of h Σ a_j k_j by a kernel; None if torch has to find it."""
-        if self._sums is None:
-            return None
-        y, y1 = self.state[0], self._proposed[0]
-        return self._sums.error(y, y1, self._size, terms, self._taken, norm)
+        size = None
+        if self._sums is not None:
+            terms, y, end = self.solver.tableau.weight_terms, self.state[0], self._proposed[0]
+            size = self._sums.error(y, end, self._size, terms, self._stages, norm)
+        return super().movement(norm, y1) if size is None else size
 
     def accept(self) -> None:
         """Keep the attempt."""
         self.state = self._proposed
-        self._first = self._taken[-1] if self._reuses else None
+        self._first = self._stages[-1] if self._reuses else None
 
     def restart(self) -> None:
-        """Evaluate the first stage anew."""
+        """Evaluate the first stage again."""
         self._first = None
 
     def inside(self, h: float, fraction: float) -> Tensor:
         """Return the value at a fraction of the step."""
         row = self.solver.tableau.inside_weights(fraction)
-        return combine(self.state[0], h, row, self._taken)
+        return combine(self.state[0], h, row, self._stages)
 
     def measure(self, norm: ErrorNorm, y: Tensor, terms: Terms, parts: Sequence[Tensor]) -> float:
         """Return the size of Σ a_j part_j in units of the tolerance at y."""
-        found = None if self._sums is None else self._sums.measure(norm, y, terms, parts)
-        return super().measure(norm, y, terms, parts) if found is None else found
+        size = None if self._sums is None else self._sums.measure(norm, y, terms, parts)
+        return super().measure(norm, y, terms, parts) if size is None else size
 
     @torch.no_grad()
     def fastest_rate(self) -> float | None:
@@ -199,10 +305,10 @@ class RungeKuttaStepper(Stepper):
 
     def _length(self, terms: Terms) -> float:
         """Return the root mean square of Σ a_j k_j."""
-        found = None
+        length = None
         if self._sums is not None:
-            found = self._sums.length(self.state[0], self._proposed[0], terms, self._taken)
-        if found is not None:
-            return found
-        total = combine_terms(None, 1.0, terms, self._taken)
+            length = self._sums.length(self.state[0], self._proposed[0], terms, self._stages)
+        if length is not None:
+            return length
+        total = combine_terms(None, 1.0, terms, self._stages)
         return torch.linalg.vector_norm(total).item() / math.sqrt(max(total.numel(), 1))

@@ -1,8 +1,8 @@
-"""A method for fields of which nobody knows whether they are stiff: explicit until they are.
+"""A method for fields that may be stiff or not: explicit until they are.
 
-After every explicit step two stages at one time say how fast the field changes. Where the step is
-held at the limit of stability, again and again, accuracy would allow longer ones: an implicit
-method goes on. It hands back where the derivative says that explicit steps of its size are stable.
+After every explicit step two stages at one time show how fast the field changes. Where stability
+limits the step repeatedly, accuracy would allow longer ones, and an implicit method takes over. The
+explicit one resumes where the derivative shows that explicit steps of that size are stable.
 
 Reference:
     E. Hairer, G. Wanner. Solving ordinary differential equations II, section IV.2.
@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.registry import solvers
 from undamped.ode.gradients.transforms import transformed
 from undamped.ode.loop.control import ControlMemory, StepControl
@@ -23,10 +23,18 @@ from undamped.ode.loop.norm import ErrorNorm
 from undamped.ode.methods.explicit.runge_kutta import RungeKutta
 from undamped.ode.methods.implicit.method import ImplicitMethod
 from undamped.ode.methods.implicit.stepper import ImplicitStepper
-from undamped.ode.methods.solver import Field, Number, Solver, SolverState, Stepper, register_solver
+from undamped.ode.methods.solver import (
+    Field,
+    Number,
+    Solver,
+    SolverState,
+    Stepper,
+    StepResult,
+    register_solver,
+)
 
 LIMIT = 2.8
-"""h·rate above which an explicit step is held back by stability."""
+"""h·rate above which stability limits an explicit step."""
 STIFF_STEPS, MILD_STEPS = 12, 6
 """Such steps before the field counts as stiff, less one for every few that are not."""
 STABLE = 1.0
@@ -54,10 +62,14 @@ class Auto(Solver):
     def __init__(self, explicit: str = "tsit5", implicit: str = "radau5") -> None:
         mild, stiff = solvers[explicit](), solvers[implicit]()
         if not (isinstance(mild, RungeKutta) and mild.adaptive and mild.tableau.end_pair):
-            raise _unfit("explicit", "an explicit method that notices stiffness", explicit, "tsit5")
+            raise OptionError(
+                "explicit of 'auto' must be an explicit method that detects stiffness, such as "
+                f"'tsit5', got '{explicit}'."
+            )
         if not (isinstance(stiff, ImplicitMethod) and stiff.adaptive):
-            raise _unfit(
-                "implicit", "an implicit method that chooses its steps", implicit, "radau5"
+            raise OptionError(
+                "implicit of 'auto' must be an implicit method with step control, such as "
+                f"'radau5', got '{implicit}'."
             )
         self.mild, self.stiff = mild, stiff
         self.order = min(mild.order, stiff.order)
@@ -65,26 +77,20 @@ class Auto(Solver):
 
     def note(self, t: Number, stiff: bool) -> None:
         """Remember by which method the step from t is taken."""
-        known = self._stiff_at.setdefault(float(t), stiff)
-        if known is not stiff:  # another solve with the same object went another way
+        if self._stiff_at.setdefault(float(t), stiff) is not stiff:
+            # Another solve with the same object took the step by the other method.
             self._stiff_at[float(t)] = None
 
     def _method(self, t: Number) -> Solver:
         stiff = self._stiff_at.get(float(t), False)
         if stiff is None:
             raise OptionError(
-                explain(
-                    "method",
-                    expected="an Auto() of its own for every solve whose gradient is wanted",
-                    got="one that several solves used, each in its own way",
-                    remedy="Write method='auto', which makes one each time.",
-                )
+                "Several solves with gradients used the same Auto() object and switched at "
+                "different times. Write method='auto', which makes a new one for each solve."
             )
         return self.stiff if stiff else self.mild
 
-    def step(
-        self, field: Field, t: Number, h: Number, state: SolverState
-    ) -> tuple[SolverState, Tensor | None]:
+    def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
         """Step by the method of the step from t; by the explicit one where there was none."""
         return self._method(t).step(field, t, h, state)
 
@@ -115,7 +121,7 @@ class AutoStepper(Stepper):
         self.using: Stepper = solver.mild.stepper(field, t, y, first)
         self._memory: ControlMemory | None = None
         self._before: ControlMemory | None = None
-        self._asked: tuple[StepControl, ErrorNorm] | None = None
+        self._control: tuple[StepControl, ErrorNorm] | None = None
         self._stiff = self._mild = 0
         self._measured = False
         self._step: tuple[Number, Number] = 0.0, 0.0
@@ -142,13 +148,13 @@ class AutoStepper(Stepper):
         return self.using.jacobians if isinstance(self.using, ImplicitStepper) else 0
 
     def memory(self, control: StepControl, norm: ErrorNorm) -> ControlMemory:
-        """Return what asks the memory of the method in use."""
-        self._asked = control, norm
+        """Return a memory that delegates to that of the method in use."""
+        self._control = control, norm
         self._memory = self.using.memory(control, norm)
         return _AutoMemory(control, 0, stepper=self)
 
     def next_factor(self, error: float, accepted: bool) -> float:
-        """Ask the memory of the method that made the last attempt."""
+        """Return the factor from the memory of the method that made the last attempt."""
         memory = self._before or self._memory
         assert memory is not None
         self._before = None
@@ -165,7 +171,7 @@ class AutoStepper(Stepper):
         return self.using.error()
 
     def error_norm(self, norm: ErrorNorm) -> float:
-        """Return the same in units of the tolerance."""
+        """Return the error estimate in units of the tolerance."""
         self._measured = True
         return self.using.error_norm(norm)
 
@@ -196,7 +202,7 @@ class AutoStepper(Stepper):
             if self._mild >= BACK:
                 self._switch(self.solver.mild, t + h)
             return
-        # A step whose error nobody asked for, as fixed ones, says nothing about what holds it back.
+        # A fixed step, whose error is not measured, says nothing about what limits its size.
         rate = self.using.fastest_rate() if self._measured else None
         self.using.accept()
         rate = max(rate or 0.0, self._tangent_rate or 0.0)
@@ -206,7 +212,7 @@ class AutoStepper(Stepper):
                 self._stiff, self._mild = 0, 0
             return
         self._stiff, self._mild = self._stiff + 1, 0
-        # A transform sees through explicit steps alone: slow ones are better than wrong ones.
+        # Transforms support explicit steps only: slow ones are better than wrong ones.
         if self._stiff >= STIFF_STEPS and not transformed(self.using.state[0]):
             self._switch(self.solver.stiff, t + h)
 
@@ -217,10 +223,10 @@ class AutoStepper(Stepper):
     def _switch(self, solver: Solver, t: Number) -> None:
         self.using = solver.stepper(self.field, t, self.using.state[0], None)
         self._stiff = self._mild = 0
-        if self._asked is not None:
-            # The size of the next step is still up to the method of this one.
+        if self._control is not None:
+            # The size of the next step is chosen by the method of this one.
             self._before = self._memory
-            self._memory = self.using.memory(*self._asked)
+            self._memory = self.using.memory(*self._control)
 
 
 class _AutoMemory(ControlMemory):
@@ -233,14 +239,3 @@ class _AutoMemory(ControlMemory):
     def next_factor(self, error: Any, accepted: Any) -> Any:
         """Return the factor for the next step."""
         return self._stepper.next_factor(error, accepted)
-
-
-def _unfit(name: str, expected: str, got: str, instead: str) -> OptionError:
-    return OptionError(
-        explain(
-            f"option '{name}' of 'auto'",
-            expected=expected,
-            got=f"'{got}'",
-            remedy=f"Use '{instead}'.",
-        )
-    )

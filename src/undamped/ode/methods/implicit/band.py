@@ -1,8 +1,8 @@
-"""Derivatives of which only some diagonals are not zero: taken, kept and solved as these.
+"""Derivatives with few nonzero diagonals: computed, stored and solved as a band.
 
-Grids in one dimension have such derivatives, each point seeing a few neighbours. A few products
-instead of one for every number find them, and their systems are solved by LAPACK's band routines in
-time and memory proportional to the number of points.
+Grids in one dimension have such derivatives, since each point depends on a few neighbors. A few
+products instead of one per number compute them, and their systems are solved by LAPACK's band
+routines in time and memory proportional to the number of points.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError, shortened
 
 WORTH_IT = 64
 """Numbers of a system below which a full matrix costs no more."""
@@ -38,15 +38,11 @@ class Band(NamedTuple):
         """Return a band as a user gave it."""
         if value is None:
             return None
-        whole = isinstance(value, Sequence) and all(isinstance(one, int) for one in value)
-        if not whole or len(value) != 2 or min(value) < 0:
+        integers = isinstance(value, Sequence) and all(isinstance(count, int) for count in value)
+        if not integers or len(value) != 2 or min(value) < 0:
             raise OptionError(
-                explain(
-                    "band",
-                    expected="two numbers, of diagonals below and above the main one",
-                    got=value,
-                    remedy="Write band=(1, 1) for neighbours in one dimension.",
-                )
+                "band must be the numbers of diagonals below and above the main one, such as "
+                f"(1, 1), got {shortened(value)}."
             )
         return cls(*value)
 
@@ -61,7 +57,7 @@ class Band(NamedTuple):
 
     @property
     def width(self) -> int:
-        """How many diagonals there are."""
+        """How many diagonals exists are."""
         return self.lower + 1 + self.upper
 
     def joined(self, other: Band | None) -> Band:
@@ -70,8 +66,8 @@ class Band(NamedTuple):
             return self
         return Band(max(self.lower, other.lower), max(self.upper, other.upper))
 
-    def pays(self, size: int, like: Tensor) -> bool:
-        """Whether systems of a size had better be solved by it."""
+    def pays_off(self, size: int, like: Tensor) -> bool:
+        """Whether systems of a size are solved faster by it."""
         return size >= WORTH_IT and NARROW * self.width <= size and can_solve(like)
 
     def groups(self, size: int, like: Tensor) -> Tensor:
@@ -82,9 +78,9 @@ class Band(NamedTuple):
 
     def from_products(self, products: Tensor) -> Tensor:
         """Return the stored band from Jᵀ times each of the groups, (width, systems, size)."""
-        rows, there = self._rows(products.shape[2], products.device)
+        rows, exists = self._rows(products.shape[2], products.device)
         group = (rows % self.width).unsqueeze(1).expand_as(products)
-        return (products.gather(0, group) * there.unsqueeze(1)).transpose(0, 1)
+        return (products.gather(0, group) * exists.unsqueeze(1)).transpose(0, 1)
 
     def from_differences(self, changes: Tensor, moves: Tensor) -> Tensor:
         """Return the stored band from what moving each of the groups of columns changed.
@@ -94,20 +90,20 @@ class Band(NamedTuple):
             moves: How far every number was moved, (systems, size).
         """
         size = moves.shape[1]
-        rows, there = self._rows(size, moves.device)
+        rows, exists = self._rows(size, moves.device)
         group = torch.arange(size, device=moves.device) % self.width
-        found = changes[group, :, rows.clamp(0, size - 1)]  # (width, size, systems)
-        return (found * there.unsqueeze(2)).permute(2, 0, 1) / moves.unsqueeze(1)
+        entries = changes[group, :, rows.clamp(0, size - 1)]  # (width, size, systems)
+        return (entries * exists.unsqueeze(2)).permute(2, 0, 1) / moves.unsqueeze(1)
 
     def stored(self, matrix: Tensor) -> Tensor:
         """Return the stored band of full matrices, (systems, size, size)."""
         size = matrix.shape[-1]
-        rows, there = self._rows(size, matrix.device)
+        rows, exists = self._rows(size, matrix.device)
         columns = torch.arange(size, device=matrix.device)
-        return matrix[:, rows.clamp(0, size - 1), columns] * there
+        return matrix[:, rows.clamp(0, size - 1), columns] * exists
 
     def _rows(self, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return the row of every stored entry, and whether there is one, (width, size)."""
+        """Return the row of every stored entry, and whether exists is one, (width, size)."""
         offsets = torch.arange(-self.upper, self.lower + 1, device=device).unsqueeze(1)
         rows = torch.arange(size, device=device) + offsets
         return rows, (rows >= 0) & (rows < size)
@@ -115,8 +111,8 @@ class Band(NamedTuple):
     def product(self, stored: Tensor, v: Tensor) -> Tensor:
         """Return Jv for every system, (systems, size)."""
         size = v.shape[1]
-        rows, there = self._rows(size, v.device)
-        terms = (stored * v.unsqueeze(1) * there).flatten(1)
+        rows, exists = self._rows(size, v.device)
+        terms = (stored * v.unsqueeze(1) * exists).flatten(1)
         return torch.zeros_like(v).index_add(1, rows.clamp(0, size - 1).flatten(), terms)
 
     def transposed_product(self, stored: Tensor, w: Tensor) -> Tensor:
@@ -143,15 +139,15 @@ class BandSystem:
         from scipy.linalg import get_lapack_funcs
 
         self.band = band
-        # LAPACK wants room for what pivoting fills in.
-        room = np.zeros((band.lower + band.width, stored.shape[1]), stored.dtype, order="F")
-        room[band.lower :] = stored
-        factor, self._solve = get_lapack_funcs(("gbtrf", "gbtrs"), (room,))
-        self._factors, self._pivots, _ = factor(room, band.lower, band.upper, overwrite_ab=True)
+        # LAPACK needs space for what pivoting fills in.
+        buffer = np.zeros((band.lower + band.width, stored.shape[1]), stored.dtype, order="F")
+        buffer[band.lower :] = stored
+        factor, self._solve = get_lapack_funcs(("gbtrf", "gbtrs"), (buffer,))
+        self._factors, self._pivots, _ = factor(buffer, band.lower, band.upper, overwrite_ab=True)
 
     def solve(self, right: np.ndarray, *, transposed: bool = False) -> np.ndarray:
         """Return the solution for a right side (size,)."""
-        found, _ = self._solve(
+        solution, _ = self._solve(
             self._factors,
             self.band.lower,
             self.band.upper,
@@ -159,7 +155,7 @@ class BandSystem:
             self._pivots,
             trans=1 if transposed else 0,
         )
-        return found
+        return solution
 
 
 class BandFactors:
@@ -171,40 +167,37 @@ class BandFactors:
 
     def __init__(self, band: Band) -> None:
         self.band = band
-        self._known: list[list[BandSystem]] = []
+        self._systems: list[list[BandSystem]] = []
 
-    def renew(self, scaled: Tensor, shifts: Sequence[complex], chosen: Tensor | None) -> None:
+    def renew(self, scaled: Tensor, shifts: Sequence[complex], indices: Tensor | None) -> None:
         """Factor some systems, or all.
 
         Args:
             scaled: Their −h J, stored.
             shifts: The μ.
-            chosen: Their numbers; None for all.
+            indices: Their indices; None for all.
         """
-        if chosen is None:
-            self._known = [[] for _ in shifts]
-        for number, shift in enumerate(shifts):
+        if indices is None:
+            self._systems = [[] for _ in shifts]
+        for index, shift in enumerate(shifts):
             array = scaled.numpy().astype(np.result_type(scaled.numpy(), np.complex64(0)))
             array = array if isinstance(shift, complex) else scaled.numpy().copy()
             array[:, self.band.upper] += shift
-            systems = [BandSystem(one, self.band) for one in array]
-            if chosen is None:
-                self._known[number] = systems
+            systems = [BandSystem(stored, self.band) for stored in array]
+            if indices is None:
+                self._systems[index] = systems
             else:
-                for place, system in zip(chosen.tolist(), systems, strict=True):
-                    self._known[number][place] = system
+                for row, system in zip(indices.tolist(), systems, strict=True):
+                    self._systems[index][row] = system
 
-    def solve(self, number: int, right: Tensor) -> Tensor:
-        """Return the solutions for the μ of a number, (systems, size)."""
-        found = [
-            system.solve(one)
-            for system, one in zip(self._known[number], right.numpy(), strict=True)
-        ]
-        return torch.from_numpy(np.stack(found))
+    def solve(self, index: int, right: Tensor) -> Tensor:
+        """Return the solutions for the μ of an index, (systems, size)."""
+        pairs = zip(self._systems[index], right.numpy(), strict=True)
+        return torch.from_numpy(np.stack([system.solve(row) for system, row in pairs]))
 
 
 def solve_stages(
-    stored: Sequence[Tensor],
+    jacobians: Sequence[Tensor],
     h: float | Tensor,
     matrix: Sequence[Sequence[float]],
     band: Band,
@@ -212,10 +205,10 @@ def solve_stages(
 ) -> Tensor:
     """Solve (I − h (a_ij J_j))ᵀ w = r for all stages of a step together, (stages, systems, size).
 
-    The stages of a number stand side by side, so that the whole has a band again.
+    The stages of a number stand side by side, so that the matrix of all of them has a band again.
 
     Args:
-        stored: The J_j at every stage, stored, (systems, width, size).
+        jacobians: The J_j at every stage, stored, (systems, width, size).
         h: Step size, a number or one for every system, (systems, 1, 1).
         matrix: The a.
         band: Of the J.
@@ -223,17 +216,17 @@ def solve_stages(
     """
     stages, systems, size = right.shape
     wide = Band((band.lower + 1) * stages - 1, (band.upper + 1) * stages - 1)
-    whole = right.new_zeros(systems, wide.width, size, stages)
-    whole[:, wide.upper] = 1.0
-    for j, part in enumerate(stored):
-        scaled = h * part
+    matrices = right.new_zeros(systems, wide.width, size, stages)
+    matrices[:, wide.upper] = 1.0
+    for j, jacobian in enumerate(jacobians):
+        scaled = h * jacobian
         for i, row in enumerate(matrix):
-            # Row (p, i) and column (q, j) of the whole, for p − q from −upper to lower.
+            # Row (p, i) and column (q, j) of the matrix, for p − q from −upper to lower.
             first = wide.upper - band.upper * stages + i - j
-            whole[:, first : first + band.width * stages : stages, :, j] -= row[j] * scaled
+            matrices[:, first : first + band.width * stages : stages, :, j] -= row[j] * scaled
     columns = right.permute(1, 2, 0).reshape(systems, -1).numpy()
-    found = [
-        BandSystem(one, wide).solve(column, transposed=True)
-        for one, column in zip(whole.flatten(2).numpy(), columns, strict=True)
+    solutions = [
+        BandSystem(stored, wide).solve(column, transposed=True)
+        for stored, column in zip(matrices.flatten(2).numpy(), columns, strict=True)
     ]
-    return torch.from_numpy(np.stack(found)).view(systems, size, stages).permute(2, 0, 1)
+    return torch.from_numpy(np.stack(solutions)).view(systems, size, stages).permute(2, 0, 1)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from undamped.ode.methods.combine import Row, Terms, combine_terms, terms_of
-from undamped.ode.methods.implicit.band import Band
-from undamped.ode.methods.implicit.lanes import some
-from undamped.ode.methods.implicit.method import Attempt, ImplicitMethod
-from undamped.ode.methods.implicit.stability import A_STABLE, L_STABLE
-from undamped.ode.methods.implicit.stage_equations import StageEquations
-from undamped.ode.methods.solver import Field, Number, register_solver
-from undamped.ode.methods.stage_times import stage_times
+from undamped.ode.methods.implicit.convergence import some
+from undamped.ode.methods.implicit.method import A_STABLE, L_STABLE, Attempt, ImplicitMethod
+from undamped.ode.methods.solver import register_solver
 
 
 class DiagonallyImplicit(ImplicitMethod):
@@ -29,7 +26,6 @@ class DiagonallyImplicit(ImplicitMethod):
 
     gamma: ClassVar[float]
     lower: ClassVar[tuple[Row, ...]]
-    weights: ClassVar[Row]
     error_weights: ClassVar[Row | None] = None
     shifts = (1.0,)
     lower_terms: ClassVar[tuple[Terms, ...]]
@@ -45,6 +41,7 @@ class DiagonallyImplicit(ImplicitMethod):
             cls.lower_terms = tuple(terms_of(row) for row in cls.lower)
             cls.weight_terms = terms_of(cls.weights)
             cls.error_terms = terms_of(cls.error_weights or ())
+            cls.stiffly_accurate = cls.weights == (*cls.lower[-1], cls.gamma)
 
     @property
     def explicit_first(self) -> bool:
@@ -53,39 +50,36 @@ class DiagonallyImplicit(ImplicitMethod):
 
     def solve_stages(self, attempt: Attempt, start: Tensor | None) -> Tensor:
         """Solve the stages one after another."""
-        found: list[Tensor] = []
-        taken: list[Tensor] = []
+        stages: list[Tensor] = []
+        increments: list[Tensor] = []
         times = attempt.times(self.nodes)
-        for number, (time, terms) in enumerate(zip(times, self.lower_terms, strict=True)):
-            if number == 0 and self.explicit_first:
-                found.append(torch.zeros_like(attempt.rows))
-                taken.append(attempt.first_slope() * attempt.row_h)
+        for index, (time, terms) in enumerate(zip(times, self.lower_terms, strict=True)):
+            if index == 0 and self.explicit_first:
+                stages.append(torch.zeros_like(attempt.rows))
+                increments.append(attempt.first_slope() * attempt.row_h)
                 continue
-            base = self._sum(terms, taken, attempt.rows)
+            base = self._sum(terms, increments, attempt.rows)
             if start is not None:
-                z = start[number]
-            elif taken:
-                z = torch.add(base, taken[-1], alpha=self.gamma)
+                z = start[index]
+            elif increments:
+                z = torch.add(base, increments[-1], alpha=self.gamma)
             else:
-                z = self._guess(attempt)
-            z = self._stage(attempt, time, base, z)
-            found.append(z)
-            taken.append((z - base) / self.gamma)
+                z = self._extrapolate(attempt)
+            z = self._solve_stage(attempt, time, base, z)
+            stages.append(z)
+            increments.append((z - base) / self.gamma)
             if not some(attempt.ok):
-                found += [z] * (len(self.nodes) - len(found))
+                stages += [z] * (len(self.nodes) - len(stages))
                 break
-        return torch.stack(found)
+        return torch.stack(stages)
 
-    def _stage(self, attempt: Attempt, time: Tensor, base: Tensor, z: Tensor) -> Tensor:
-        seen = attempt.corrections()
-        while seen.under_way:
-            right = attempt.slope(time, z) * attempt.row_h + (base - z) / self.gamma
-            correction = attempt.line.solve(0, right)
-            z = attempt.added(seen.look(correction), z, correction)
-        attempt.finish(seen)
-        return z
+    def _solve_stage(self, attempt: Attempt, time: Tensor, base: Tensor, z: Tensor) -> Tensor:
+        def residual(z: Tensor) -> Tensor:
+            return attempt.slope(time, z) * attempt.row_h + (base - z) / self.gamma
 
-    def _guess(self, attempt: Attempt) -> Tensor:
+        return attempt.correct(z, residual, lambda right: attempt.line.solve(0, right))
+
+    def _extrapolate(self, attempt: Attempt) -> Tensor:
         """Continue the line through the step before."""
         last, ratio = attempt.last, attempt.ratio
         if last is None or ratio is None:
@@ -93,64 +87,38 @@ class DiagonallyImplicit(ImplicitMethod):
         scale = torch.from_numpy(ratio).to(last.device, last.dtype).unsqueeze(1)
         return last[-1] * (scale * (self.nodes[0] / self.nodes[-1]))
 
-    def end(
+    def combine(
         self,
-        field: Field,
-        t: Number,
-        h: Number,
         y: Tensor,
         stages: Tensor,
-        band: Band | None = None,
+        first: Callable[[], Tensor],
+        attach: Callable[[Tensor, int, tuple[Row, ...], Tensor | None], Tensor],
     ) -> Tensor:
-        """Combine the stages."""
-        graph = torch.is_grad_enabled()
-        if not graph and self.weights == (*self.lower[-1], self.gamma):
-            return y + stages[-1]
-        times = stage_times(t, h, self.nodes, y)
-        if isinstance(h, Tensor):  # in double precision, whatever the state is in
-            h = h.to(y.dtype)
-        taken: list[Tensor] = []
-        for number, (z, terms) in enumerate(zip(stages.unbind(), self.lower_terms, strict=True)):
-            if number == 0 and self.explicit_first:
-                taken.append(field(times[0], y) * h)
+        """Add up the increments of the stages."""
+        increments: list[Tensor] = []
+        for index, (z, terms) in enumerate(zip(stages.unbind(), self.lower_terms, strict=True)):
+            if index == 0 and self.explicit_first:
+                increments.append(first())
                 continue
-            base = self._sum(terms, taken, z)
-            if graph:
-                equations = StageEquations(
-                    field,
-                    times[number : number + 1],
-                    h,
-                    ((self.gamma,),),
-                    base,
-                    y,
-                    self.algebra,
-                    band,
-                )
-                z = equations.attach(z.unsqueeze(0))[0]
-            taken.append((z - base) / self.gamma)
-        return combine_terms(y, 1.0, self.weight_terms, taken)
+            base = self._sum(terms, increments, z)
+            z = attach(z.unsqueeze(0), index, ((self.gamma,),), base)[0]
+            increments.append((z - base) / self.gamma)
+        return combine_terms(y, 1.0, self.weight_terms, increments)
 
     @staticmethod
-    def _sum(terms: Terms, taken: list[Tensor], like: Tensor) -> Tensor:
-        return combine_terms(None, 1.0, terms, taken) if terms else torch.zeros_like(like)
-
-    def points(self, y: Tensor, stages: Tensor) -> list[tuple[float, float, Tensor]]:
-        """Return the stages with their weights."""
-        states = [y + z for z in stages.unbind()]
-        return [
-            point for point in zip(self.weights, self.nodes, states, strict=True) if point[0] != 0
-        ]
+    def _sum(terms: Terms, increments: list[Tensor], like: Tensor) -> Tensor:
+        return combine_terms(None, 1.0, terms, increments) if terms else torch.zeros_like(like)
 
     def _increments(self, attempt: Attempt, stages: Tensor) -> list[Tensor]:
         """Return the k of solved stages."""
-        taken: list[Tensor] = []
-        for number, (z, terms) in enumerate(zip(stages.unbind(), self.lower_terms, strict=True)):
-            if number == 0 and self.explicit_first:
-                taken.append(attempt.first_slope() * attempt.row_h)
+        increments: list[Tensor] = []
+        for index, (z, terms) in enumerate(zip(stages.unbind(), self.lower_terms, strict=True)):
+            if index == 0 and self.explicit_first:
+                increments.append(attempt.first_slope() * attempt.row_h)
                 continue
-            before = combine_terms(None, 1.0, terms, taken) if terms else None
-            taken.append((z if before is None else z - before) / self.gamma)
-        return taken
+            before = combine_terms(None, 1.0, terms, increments) if terms else None
+            increments.append((z if before is None else z - before) / self.gamma)
+        return increments
 
     def last_slope(self, attempt: Attempt, stages: Tensor) -> Tensor | None:
         """Return the last k, for a method whose next step begins with it."""

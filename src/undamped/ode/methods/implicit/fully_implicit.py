@@ -6,6 +6,8 @@ of the state's own size, real ones and complex ones (Butcher; Bickart).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -14,13 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.ode.methods.implicit.band import Band
-from undamped.ode.methods.implicit.method import Attempt, ImplicitMethod
-from undamped.ode.methods.implicit.stage_equations import StageEquations
-from undamped.ode.methods.solver import Field, Number
-from undamped.ode.methods.stage_times import stage_times
+from undamped.ode.methods.combine import Row
+from undamped.ode.methods.implicit.method import A_STABLE, L_STABLE, Attempt, ImplicitMethod
+from undamped.ode.methods.solver import register_solver
 
-Matrix = tuple[tuple[float, ...], ...]
+Matrix = tuple[Row, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Diagonal:
         back = np.linalg.inv(change)
         return cls(tuple(shifts), change, back, back @ inverse @ change)
 
-    @lru_cache(maxsize=8)  # noqa: B019 there is one of these for a method, for as long as it is
+    @lru_cache(maxsize=8)  # noqa: B019 there is one of these for a method, for as long as it lives
     def on(self, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
         """Return T, T⁻¹ and D as tensors."""
         parts = self.change, self.back, self.blocks
@@ -74,9 +74,8 @@ class FullyImplicit(ImplicitMethod):
     """
 
     matrix: ClassVar[Matrix]
-    weights: ClassVar[tuple[float, ...]]
     diagonal: ClassVar[Diagonal]
-    last: ClassVar[tuple[float, ...]]
+    last: ClassVar[Row]
     """The d."""
     continuation: ClassVar[np.ndarray]
 
@@ -85,22 +84,23 @@ class FullyImplicit(ImplicitMethod):
         cls.diagonal = Diagonal.of(cls.matrix)
         cls.shifts = cls.diagonal.shifts
         cls.continuation = _continuation(cls.nodes, cls.diagonal.back)
-        if cls.weights == cls.matrix[-1]:  # stiffly accurate: the last stage is the end
+        cls.stiffly_accurate = cls.weights == cls.matrix[-1]
+        if cls.stiffly_accurate:
             cls.last = (*(0.0 for _ in cls.weights[1:]), 1.0)
         else:
             cls.last = tuple(np.linalg.solve(np.array(cls.matrix).T, cls.weights).tolist())
 
     def solve_stages(self, attempt: Attempt, start: Tensor | None) -> Tensor:
-        """Solve the stages together, each eigenvalue a system of its own."""
+        """Solve the stages together, with one system per eigenvalue."""
         h, y, line = attempt.row_h, attempt.y, attempt.line
         change, back, blocks = self.diagonal.on(y.dtype, y.device)
         stages = len(self.nodes)
         shape, states_shape = (stages, *attempt.rows.shape), (stages, *y.shape)
-        # The stages of all systems are combined alike, so that one product does it for all.
-        w = self._guess(attempt) if start is None else back @ start.flatten(1)
         times, flat = attempt.times(self.nodes), y.reshape(-1)
-        seen = attempt.corrections()
-        while seen.under_way:
+
+        # The stages of all systems are combined alike, so that one product does it for all.
+        def residual(transformed: Tensor) -> Tensor:
+            w = transformed.flatten(1)
             states = torch.mm(change, w).add_(flat).view(states_shape).unbind()
             slopes = [line.field(time, state) for time, state in zip(times, states, strict=True)]
             slopes = torch.stack(slopes).view(stages, -1)
@@ -108,12 +108,13 @@ class FullyImplicit(ImplicitMethod):
                 right = ((back @ slopes).view(shape) * h).view(w.shape) - blocks @ w
             else:
                 right = torch.addmm(torch.mm(blocks, w), back, slopes, beta=-1, alpha=h)
-            correction = line.solve_all(right.view(shape))
-            w = attempt.added(seen.look(correction), w.view(shape), correction).flatten(1)
-        attempt.finish(seen)
-        return torch.mm(change, w).view(shape)
+            return right.view(shape)
 
-    def _guess(self, attempt: Attempt) -> Tensor:
+        w = self._extrapolate(attempt) if start is None else back @ start.flatten(1)
+        w = attempt.correct(w.view(shape), residual, line.solve_all)
+        return torch.mm(change, w.flatten(1)).view(shape)
+
+    def _extrapolate(self, attempt: Attempt) -> Tensor:
         """Continue the polynomial of the step before: T⁻¹ z, (stages, numbers)."""
         last, ratio, rows = attempt.last, attempt.ratio, attempt.rows
         if last is None or ratio is None:
@@ -125,34 +126,22 @@ class FullyImplicit(ImplicitMethod):
             return torch.mm(weights[0], last.flatten(1))
         return torch.bmm(weights, last.transpose(0, 1)).transpose(0, 1).flatten(1)
 
-    def end(
+    def combine(
         self,
-        field: Field,
-        t: Number,
-        h: Number,
         y: Tensor,
         stages: Tensor,
-        band: Band | None = None,
+        first: Callable[[], Tensor],
+        attach: Callable[[Tensor, int, Matrix, Tensor | None], Tensor],
     ) -> Tensor:
-        """Combine the stages."""
-        if torch.is_grad_enabled():
-            times = stage_times(t, h, self.nodes, y)
-            if isinstance(h, Tensor):  # in double precision, whatever the state is in
-                h = h.to(y.dtype)
-            equations = StageEquations(field, times, h, self.matrix, None, y, self.algebra, band)
-            stages = equations.attach(stages)
+        """Add the stages by the d."""
+        stages = attach(stages, 0, self.matrix, None)
         for weight, stage in zip(self.last, stages.unbind(), strict=True):
             if weight:
                 y = torch.add(y, stage, alpha=weight)
         return y
 
-    def points(self, y: Tensor, stages: Tensor) -> list[tuple[float, float, Tensor]]:
-        """Return the stages with their weights."""
-        states = [y + z for z in stages.unbind()]
-        return list(zip(self.weights, self.nodes, states, strict=True))
 
-
-def _continuation(nodes: tuple[float, ...], back: np.ndarray) -> np.ndarray:
+def _continuation(nodes: Row, back: np.ndarray) -> np.ndarray:
     """Return T⁻¹ times the weights of the last stages in the next, by powers of a ratio.
 
     The stages of a step lie on a polynomial that begins at zero; the next step's are its values
@@ -160,11 +149,130 @@ def _continuation(nodes: tuple[float, ...], back: np.ndarray) -> np.ndarray:
     without a constant: (stages, stages²), the power first.
     """
     points = np.array((0.0, *nodes))
-    found = np.zeros((len(nodes), len(nodes), len(nodes)))  # power, stage, last stage
+    weights = np.zeros((len(nodes), len(nodes), len(nodes)))  # power, stage, last stage
     for j in range(1, len(points)):
-        others = np.delete(points, j)
-        lagrange = np.polynomial.Polynomial.fromroots(others) / (points[j] - others).prod()
+        roots = np.delete(points, j)
+        lagrange = np.polynomial.Polynomial.fromroots(roots) / (points[j] - roots).prod()
         for i, node in enumerate(nodes):
             ahead = lagrange(np.polynomial.Polynomial((1.0, node)))
-            found[:, i, j - 1] = ahead.coef[1:]
-    return (back @ found).reshape(len(nodes), -1)
+            weights[:, i, j - 1] = ahead.coef[1:]
+    return (back @ weights).reshape(len(nodes), -1)
+
+
+_THREE, _FIFTEEN, _SIX = math.sqrt(3), math.sqrt(15), math.sqrt(6)
+
+
+@register_solver("gauss4")
+class Gauss4(FullyImplicit):
+    """Two Gauss points: order four, symmetric, symplectic for every Hamiltonian.
+
+    Promise:
+        A-stable; fast modes are turned around, not damped.
+
+    Reference:
+        E. Hairer, C. Lubich, G. Wanner. Geometric numerical integration, table II.1.1.
+    """
+
+    aliases = ("gl4",)
+    promises = A_STABLE
+    order = 4
+    symmetric = True
+    symplectic = True
+    nodes = (1 / 2 - _THREE / 6, 1 / 2 + _THREE / 6)
+    matrix = ((1 / 4, 1 / 4 - _THREE / 6), (1 / 4 + _THREE / 6, 1 / 4))
+    weights = (1 / 2, 1 / 2)
+
+
+@register_solver("gauss6")
+class Gauss6(FullyImplicit):
+    """Three Gauss points: order six, symmetric, symplectic for every Hamiltonian.
+
+    Promise:
+        A-stable; fast modes are turned around, not damped.
+
+    Reference:
+        E. Hairer, C. Lubich, G. Wanner. Geometric numerical integration, table II.1.1.
+    """
+
+    aliases = ("gl6",)
+    promises = A_STABLE
+    order = 6
+    symmetric = True
+    symplectic = True
+    nodes = (1 / 2 - _FIFTEEN / 10, 1 / 2, 1 / 2 + _FIFTEEN / 10)
+    matrix = (
+        (5 / 36, 2 / 9 - _FIFTEEN / 15, 5 / 36 - _FIFTEEN / 30),
+        (5 / 36 + _FIFTEEN / 24, 2 / 9, 5 / 36 - _FIFTEEN / 24),
+        (5 / 36 + _FIFTEEN / 30, 2 / 9 + _FIFTEEN / 15, 5 / 36),
+    )
+    weights = (5 / 18, 4 / 9, 5 / 18)
+
+
+@register_solver("radau3")
+class Radau3(FullyImplicit):
+    """Radau IIA of order three, for fixed steps.
+
+    Promise:
+        A-stable and L-stable; stiffly accurate.
+
+    Reference:
+        E. Hairer, G. Wanner. Solving ordinary differential equations II, table IV.5.5.
+    """
+
+    aliases = ("radauiia3",)
+    promises = L_STABLE
+    order = 3
+    nodes = (1 / 3, 1.0)
+    matrix = ((5 / 12, -1 / 12), (3 / 4, 1 / 4))
+    weights = (3 / 4, 1 / 4)
+
+
+@register_solver("radau5")
+class Radau5(FullyImplicit):
+    """Radau IIA of order five: the choice for stiff fields and tight tolerances.
+
+    Equation:
+        z_i = h Σ_j a_ij f(t + c_j h, y + z_j),  y' = y + z_3
+
+    Promise:
+        A-stable and L-stable; stiffly accurate.
+
+    Reference:
+        E. Hairer, G. Wanner. Solving ordinary differential equations II, section IV.8.
+    """
+
+    aliases = ("radauiia5",)
+    promises = L_STABLE
+    order = 5
+    error_order = 3
+    nodes = ((4 - _SIX) / 10, (4 + _SIX) / 10, 1.0)
+    matrix = (
+        ((88 - 7 * _SIX) / 360, (296 - 169 * _SIX) / 1800, (-2 + 3 * _SIX) / 225),
+        ((296 + 169 * _SIX) / 1800, (88 + 7 * _SIX) / 360, (-2 - 3 * _SIX) / 225),
+        ((16 - _SIX) / 36, (16 + _SIX) / 36, 1 / 9),
+    )
+    weights = ((16 - _SIX) / 36, (16 + _SIX) / 36, 1 / 9)
+    looks_twice = True
+
+    def estimate(self, attempt: Attempt, stages: Tensor, change: Tensor | None) -> Tensor:
+        """Compare with a method of order three, filtered by the stiff part of the field.
+
+        Unfiltered, every stiff mode would look like an error.
+        """
+        weights = _error_weights(stages.dtype, stages.device)
+        if change is None:
+            slope = attempt.first_slope()
+        else:
+            slope = attempt.slope(attempt.times((0.0,))[0], change)
+        raw = slope * attempt.row_h + torch.mm(weights, stages.flatten(1)).view(slope.shape)
+        return attempt.line.solve(0, raw)
+
+
+# Hairer and Wanner's error weights.
+_ERROR = ((-13 - 7 * _SIX) / 3, (-13 + 7 * _SIX) / 3, -1 / 3)
+
+
+@lru_cache(maxsize=8)
+def _error_weights(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return the weights of the error estimate as a row."""
+    return torch.tensor([_ERROR], dtype=dtype, device=device)

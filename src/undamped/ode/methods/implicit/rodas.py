@@ -9,13 +9,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from undamped._base.errors import OptionError, explain
+from undamped._base.errors import OptionError
 from undamped._base.options import PositiveInt
 from undamped.ode.methods.combine import combine
 from undamped.ode.methods.implicit.local_field import CoupledError, LocalField
-from undamped.ode.methods.implicit.stability import L_STABLE
+from undamped.ode.methods.implicit.method import L_STABLE
 from undamped.ode.methods.implicit.systems import Systems
-from undamped.ode.methods.solver import Field, Number, Solver, SolverState, Stepper, register_solver
+from undamped.ode.methods.solver import (
+    Field,
+    Number,
+    Solver,
+    SolverState,
+    Stepper,
+    StepResult,
+    register_solver,
+)
 from undamped.ode.methods.stage_times import stage_times
 
 _GAMMA = 0.21193756319429014
@@ -35,7 +43,7 @@ _LAST = (
     -0.18268767659942256,
     0.030198172008377946,
 )
-_PLACES = (
+_POINTS = (
     (),
     (3.0,),
     (2.849394379747939, 0.45842242204463923),
@@ -110,12 +118,12 @@ _INSIDE = (
     ),
 )
 _SHIFT_IN_TIME = 1e-5
-"""Part of a step over which the field is differenced in time."""
+"""Fraction of a step over which the field is differenced in time."""
 
 
 @dataclass
-class _Place:
-    """Where a step begins: f, its derivative, and how rows fall into systems."""
+class _Start:
+    """f and its derivative where a step begins, and how rows are divided into systems."""
 
     slope: Tensor
     matrix: Tensor
@@ -130,12 +138,12 @@ class Rodas5P(Solver):
         (1/γ − h J) u_i = h f(t + α_i h, y + Σ_{j<i} a_ij u_j) + Σ_{j<i} c_ij u_j + γ_i h² ∂f/∂t,
         y' = y + Σ m_i u_i
 
-    The derivative J is taken in every step and has to be right: there is nothing that would correct
-    it. Gradients differentiate it in turn, exactly, and can be taken any number of times.
+    The derivative J is computed in every step and has to be exact, since no iteration corrects it.
+    Gradients differentiate it in turn, exactly, and can be taken any number of times.
 
     Args:
-        dense_size: Largest system for which the derivative is formed as a matrix; there is no way
-            without one.
+        dense_size: Largest system for which the derivative is formed as a matrix, which
+            this method always needs.
 
     Promise:
         A-stable and L-stable; stiffly accurate.
@@ -154,111 +162,92 @@ class Rodas5P(Solver):
     def __init__(self, dense_size: PositiveInt = 512) -> None:
         self.dense_size = dense_size
 
-    def begin(self, field: Field, t: Number, h: Number, y: Tensor) -> _Place:
-        """Take the derivative where a step begins."""
+    def begin(self, field: Field, t: Number, h: Number, y: Tensor) -> _Start:
+        """Compute the derivative where a step begins."""
         systems, time = Systems.by_row(y), stage_times(t, h, (0.0,), y)[0]
-        # Where nothing has a gradient, the place that the derivative is taken at has none either.
+        # Where nothing has a gradient, the derivative has no graph either.
         graph = torch.is_grad_enabled() and (y.requires_grad or field(time, y).requires_grad)
-        place = LocalField(field, time, y, create_graph=graph)
+        local = LocalField(field, time, y, create_graph=graph)
         try:
             self._check(systems)
-            matrix = place.jacobian(systems)
+            matrix = local.jacobian(systems)
         except CoupledError:
-            if isinstance(h, Tensor):
-                raise OptionError(
-                    explain(
-                        "a step size for every sample",
-                        expected="a field that treats the samples of a batch apart",
-                        got="one in which they depend on each other",
-                        remedy="Use steps='batch', with one step size for all.",
-                    )
-                ) from None
-            systems = systems.together()
+            systems = systems.joined()
             self._check(systems)
-            matrix = place.jacobian(systems)
-        slope = place.value if graph else place.value.detach()
-        return _Place(slope, matrix.to(y.dtype), systems)
+            matrix = local.jacobian(systems)
+        slope = local.value if graph else local.value.detach()
+        return _Start(slope, matrix.to(y.dtype), systems)
 
     def _check(self, systems: Systems) -> None:
         if systems.size > self.dense_size:
             raise OptionError(
-                explain(
-                    f"the state of '{self.name}'",
-                    expected=f"systems of at most {self.dense_size} numbers, since a matrix is "
-                    "formed",
-                    got=f"{systems.size}",
-                    remedy="Use 'radau5', which needs none, or Rodas5P(dense_size=…).",
-                )
+                f"'{self.name}' forms a matrix and takes systems of at most {self.dense_size} "
+                f"numbers, got {systems.size}. Use 'radau5', which needs none, or "
+                "Rodas5P(dense_size=…)."
             )
 
     def stages(
-        self, field: Field, t: Number, h: Number, y: Tensor, place: _Place | None = None
+        self, field: Field, t: Number, h: Number, y: Tensor, start: _Start | None = None
     ) -> list[Tensor]:
         """Return the u, differentiably."""
-        place = self.begin(field, t, h, y) if place is None else place
-        systems, rows = place.systems, place.systems.rows
+        if not y.numel():
+            return [torch.zeros_like(y) for _ in _NODES]
+        start = self.begin(field, t, h, y) if start is None else start
+        systems, rows = start.systems, start.systems.rows
         times = stage_times(t, h, _NODES, y)
-        row_h = h.reshape(-1, 1).to(y.dtype) if isinstance(h, Tensor) else h
-        scaled = place.matrix * (row_h.unsqueeze(2) if isinstance(row_h, Tensor) else row_h)
         shift = torch.eye(systems.size, dtype=y.dtype, device=y.device) / _GAMMA
-        factors, pivots, _ = torch.linalg.lu_factor_ex(shift - scaled)
-        drift = self._drift(field, t, h, y, place.slope)
-        taken: list[Tensor] = []
-        for number, time in enumerate(times):
-            if number == 0:
-                slope = place.slope
+        factors, pivots, _ = torch.linalg.lu_factor_ex(shift - start.matrix * h)
+        drift = self._drift(field, t, h, y, start.slope)
+        stages: list[Tensor] = []
+        for index, time in enumerate(times):
+            if index == 0:
+                slope = start.slope
             else:
-                slope = field(time, systems.state(combine(rows(y), 1.0, _PLACES[number], taken)))
-            right = rows(slope) * row_h
-            if number:
-                right = right + combine(None, 1.0, _COUPLING[number], taken)
-            if drift is not None and number < len(_TIME_WEIGHTS):
-                right = right + (_TIME_WEIGHTS[number] * row_h) * rows(drift)
-            taken.append(torch.linalg.lu_solve(factors, pivots, right.unsqueeze(2)).squeeze(2))
-        return [systems.state(u) for u in taken]
+                slope = field(time, systems.state(combine(rows(y), 1.0, _POINTS[index], stages)))
+            right = rows(slope) * h
+            if index:
+                right = right + combine(None, 1.0, _COUPLING[index], stages)
+            if drift is not None and index < len(_TIME_WEIGHTS):
+                right = right + (_TIME_WEIGHTS[index] * h) * rows(drift)
+            stages.append(torch.linalg.lu_solve(factors, pivots, right.unsqueeze(2)).squeeze(2))
+        return [systems.state(u) for u in stages]
 
     def _drift(self, field: Field, t: Number, h: Number, y: Tensor, slope: Tensor) -> Tensor | None:
         """Return h ∂f/∂t, or None where the field does not depend on time."""
-        ahead, behind = stage_times(t, h, (_SHIFT_IN_TIME, -_SHIFT_IN_TIME), y)
+        ahead, backward = stage_times(t, h, (_SHIFT_IN_TIME, -_SHIFT_IN_TIME), y)
         later = field(ahead, y)
         if torch.equal(later.detach(), slope.detach()):
             return None
-        return (later - field(behind, y)) / (2 * _SHIFT_IN_TIME)
+        return (later - field(backward, y)) / (2 * _SHIFT_IN_TIME)
 
-    def step(
-        self, field: Field, t: Number, h: Number, state: SolverState
-    ) -> tuple[SolverState, Tensor | None]:
+    def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
         """Step; the last stage is the error estimate."""
-        if not state[0].numel():
-            return (state[0].clone(),), torch.zeros_like(state[0])
-        taken = self.stages(field, t, h, state[0])
-        return (combine(state[0], 1.0, _WEIGHTS, taken),), taken[-1]
+        stages = self.stages(field, t, h, state[0])
+        return (combine(state[0], 1.0, _WEIGHTS, stages),), stages[-1]
 
     def replay(
         self, field: Field, t: Number, h: Number, state: SolverState, inside: Sequence[float] = ()
     ) -> tuple[SolverState, list[Tensor]]:
         """Repeat a step."""
-        if not state[0].numel():
-            return (state[0].clone(),), [state[0].clone() for _ in inside]
-        taken = self.stages(field, t, h, state[0])
-        y1 = combine(state[0], 1.0, _WEIGHTS, taken)
-        return (y1,), [_inside(state[0], y1, taken, fraction) for fraction in inside]
+        stages = self.stages(field, t, h, state[0])
+        y1 = combine(state[0], 1.0, _WEIGHTS, stages)
+        return (y1,), [_inside(state[0], y1, stages, fraction) for fraction in inside]
 
-    def points(self, y: Tensor, taken: Sequence[Tensor]) -> list[tuple[float, float, Tensor]]:
+    def points(self, y: Tensor, stages: Sequence[Tensor]) -> list[tuple[float, float, Tensor]]:
         """Return Gauss's three points of a step, from the polynomial inside it."""
-        y1 = combine(y, 1.0, _WEIGHTS, taken)
+        y1 = combine(y, 1.0, _WEIGHTS, stages)
         far = math.sqrt(3 / 5) / 2
         nodes = ((5 / 18, 0.5 - far), (4 / 9, 0.5), (5 / 18, 0.5 + far))
-        return [(weight, node, _inside(y, y1, taken, node)) for weight, node in nodes]
+        return [(weight, node, _inside(y, y1, stages, node)) for weight, node in nodes]
 
     def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:
-        """Return the stepper that keeps the derivative of a step that is tried again."""
+        """Return the stepper that keeps the derivative when a step is rejected."""
         return RosenbrockStepper(self, field, t, y)
 
 
-def _inside(y: Tensor, y1: Tensor, taken: Sequence[Tensor], fraction: float) -> Tensor:
+def _inside(y: Tensor, y1: Tensor, stages: Sequence[Tensor], fraction: float) -> Tensor:
     """Return the value at a fraction of a step."""
-    first, second, third = (combine(None, 1.0, row, taken) for row in _INSIDE)
+    first, second, third = (combine(None, 1.0, row, stages) for row in _INSIDE)
     rest = first + fraction * (second + fraction * third)
     return (1 - fraction) * y + fraction * (y1 + (1 - fraction) * rest)
 
@@ -270,34 +259,31 @@ class RosenbrockStepper(Stepper):
 
     def __init__(self, solver: Rodas5P, field: Field, t: Number, y: Tensor) -> None:
         super().__init__(solver, field, t, y)
-        self._place: _Place | None = None
-        self._taken: list[Tensor] = []
+        self._start: _Start | None = None
+        self._stages: list[Tensor] = []
         self.jacobians = 0
 
     def attempt(self, t: Number, h: Number) -> Tensor:
         """Attempt a step."""
         (y,) = self.state
-        if not y.numel():
-            self._proposed, self._error = (y.clone(),), torch.zeros_like(y)
-            return self._proposed[0]
-        if self._place is None:
-            self._place = self.solver.begin(self.field, t, h, y)
+        if self._start is None and y.numel():
+            self._start = self.solver.begin(self.field, t, h, y)
             self.jacobians += 1
-        taken = self.solver.stages(self.field, t, h, y, self._place)
-        self._proposed, self._error = (combine(y, 1.0, _WEIGHTS, taken),), taken[-1]
-        self._taken = taken
+        stages = self.solver.stages(self.field, t, h, y, self._start)
+        self._proposed, self._error = (combine(y, 1.0, _WEIGHTS, stages),), stages[-1]
+        self._stages = stages
         return self._proposed[0]
 
     def accept(self) -> None:
         """Keep the attempt."""
         super().accept()
-        self._place = None
+        self._start = None
 
     @property
     def points(self) -> list[tuple[float, float, Tensor]]:
         """Weights, nodes and states by which the method integrates along the last attempt."""
-        return self.solver.points(self.state[0], self._taken)
+        return self.solver.points(self.state[0], self._stages)
 
     def inside(self, h: float, fraction: float) -> Tensor:
         """Return the value at a fraction of the step."""
-        return _inside(self.state[0], self._proposed[0], self._taken, fraction)
+        return _inside(self.state[0], self._proposed[0], self._stages, fraction)

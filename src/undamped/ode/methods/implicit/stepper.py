@@ -1,35 +1,45 @@
-"""An implicit method during one solve.
+"""An implicit method during one solve, and the control of its step sizes.
 
-The derivative of the field is kept over steps and taken anew only when corrections shrink slowly;
-its factors are kept while the step size stays; corrections stop at a part of the step's tolerance.
-Where there is no tolerance, with fixed steps or when a step is repeated for its gradient, they go
-on to rounding.
+The derivative of the field is kept over steps and computed again only when corrections shrink
+slowly; its factors are kept while the step size stays; corrections stop at a fraction of the step's
+tolerance. Where there is no tolerance, with fixed steps or when a step is repeated for its
+gradient, they continue to rounding.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from undamped.ode.loop.control import ControlMemory, StepControl
+from undamped.ode.loop.control import (
+    SMALLEST_ERROR,
+    ControlMemory,
+    StepControl,
+    choose,
+    clip,
+    finite,
+)
 from undamped.ode.loop.norm import ErrorNorm
-from undamped.ode.methods.implicit.control import PredictiveMemory
-from undamped.ode.methods.implicit.convergence import allowed
-from undamped.ode.methods.implicit.lanes import every, some
+from undamped.ode.methods.implicit.convergence import allowed, every, some
 from undamped.ode.methods.implicit.linearization import Linearization
 from undamped.ode.methods.implicit.method import Attempt, ImplicitMethod
 from undamped.ode.methods.solver import Field, Number, Stepper
 from undamped.ode.methods.stage_times import stage_times
 
 ROUNDS = 6
-"""Times that the derivative is taken anew for a step that has to be solved to rounding."""
+"""How often the derivative is computed for a step that has to be solved to rounding."""
 PATIENCE = 40
 """Corrections allowed between two derivatives there."""
 SLOW = 1e-3
 """A rate of corrections above which a new derivative pays."""
+WORTH_IT = 1.2
+"""Growth below which new factors cost more than a longer step saves."""
+GROW = 10.0
 
 
 class ImplicitStepper(Stepper):
@@ -39,7 +49,7 @@ class ImplicitStepper(Stepper):
         solver: The method.
         field: The field.
         y: State at the start.
-        first: f at the start, where it is known.
+        first: f at the start, where it is available.
     """
 
     solver: ImplicitMethod
@@ -50,21 +60,20 @@ class ImplicitStepper(Stepper):
         self.solver, self.field, self.state, self.proposed = solver, field, (y,), (y,)
         self.norm: ErrorNorm | None = None
         self.line: Linearization | None = None
-        self.made: Attempt | None = None
+        self.current: Attempt | None = None
         self._trusted = np.zeros(1, dtype=bool)
-        """Lanes whose last attempt was accepted: a second look at an error is not worth it then."""
+        """Lanes whose last attempt was accepted: a second error estimate is not worth it then."""
         self._slope = None if first is None else first.detach()
-        """f where the next step begins, once it is known; evaluated once however often that is
-        attempted."""
+        """f where the next step begins, once it was evaluated; kept when a step is rejected."""
         self.stages = y.new_zeros(0)
         self._last: Tensor | None = None
         self.sizes = np.full(1, np.nan)
         """Step sizes of the last attempt, one for each lane."""
-        self.wanted = np.ones(1, dtype=bool)
-        """Lanes whose next attempt takes the derivative anew, and so needs new factors anyway."""
-        self._known = self._sizes_before = np.zeros(1)
+        self.stale = np.ones(1, dtype=bool)
+        """Lanes whose next attempt computes the derivative again and needs new factors anyway."""
+        self._factor = self._sizes_before = np.zeros(1)
         self._kappa = 0.0
-        """Part of the tolerance that the equations may leave, once there is one."""
+        """Fraction of the tolerance that the equations may leave, once there is one."""
 
     def memory(self, control: StepControl, norm: ErrorNorm) -> ControlMemory:
         """Take the tolerance from here on, and return what chooses step sizes."""
@@ -80,6 +89,11 @@ class ImplicitStepper(Stepper):
         return 0 if self.line is None else self.line.count
 
     @property
+    def converged(self) -> bool:
+        """Whether the equations of the last attempt were solved in all lanes."""
+        return self.current is not None and bool(self.current.ok.all())
+
+    @property
     def points(self) -> list[tuple[float, float, Tensor]]:
         """Weights, nodes and states by which the method integrates along the last attempt."""
         return self.solver.points(self.state[0], self.stages)
@@ -88,69 +102,69 @@ class ImplicitStepper(Stepper):
         """Attempt a step."""
         y = self.state[0]
         if not y.numel():
-            self.made = self._begin(t, h, y.detach(), self._linearization(y, 1))
+            self.current = self._begin(t, h, y.detach(), self._linearization(y, 1))
             self.proposed = (y.clone(),)
             return self.proposed[0]
         with torch.no_grad():
-            made, stages = self._solve(t, h, y.detach())
-        self.made, self.stages = made, stages.reshape(len(stages), *y.shape)
-        if not some(made.ok):
+            current, stages = self._solve(t, h, y.detach())
+        self.current, self.stages = current, stages.reshape(len(stages), *y.shape)
+        if not some(current.ok):
             y1 = torch.full_like(y, math.nan)
         else:
-            lost = None
-            if not every(made.ok):
+            failed = None
+            if not every(current.ok):
                 # What did not converge must not be in the graph: zero times infinity is not
                 # zero.
-                lost = torch.from_numpy(~made.ok).to(y.device).view(-1, *(1,) * (y.dim() - 1))
-                self.stages = self.stages.masked_fill(lost, 0.0)
-            y1 = self.solver.end(self.field, t, h, y, self.stages, made.line.band)
-            if lost is not None:
-                y1 = y1.masked_fill(lost, math.nan)
+                failed = torch.from_numpy(~current.ok).to(y.device).view(-1, *(1,) * (y.dim() - 1))
+                self.stages = self.stages.masked_fill(failed, 0.0)
+            y1 = self.solver.end(self.field, t, h, y, self.stages, current.line.band)
+            if failed is not None:
+                y1 = y1.masked_fill(failed, math.nan)
         self.proposed = (y1,)
         return y1
 
     def _solve(self, t: Number, h: Number, y: Tensor) -> tuple[Attempt, Tensor]:
-        """Solve the stages; take the derivative anew where that may help."""
+        """Solve the stages; compute the derivative again where that may help."""
         if isinstance(h, Tensor):
             sizes = h.detach().double().reshape(-1).cpu().numpy()
         else:
             sizes = np.array([h])
         line = self._linearization(y, len(sizes))
-        if some(self.wanted):
-            self._take(t, h, y, self.wanted)
+        if some(self.stale):
+            self._take(t, h, y, self.stale)
         self.sizes = sizes
         start: Tensor | None = None
         rounds = ROUNDS if self.norm is None else 2
         while True:
             rounds -= 1
-            made = self._begin(t, h, y, line)
-            line.met = True
-            line.prepare(made.row_h, sizes)
-            stages = self.solver.solve_stages(made, start)
-            self._slope = made.initial
-            if not line.met:
-                made.ok[:] = False
-            self._known = made.known
-            if every(made.ok) or not rounds:
-                return made, stages
-            stale = ~made.ok & ~line.fresh
+            current = self._begin(t, h, y, line)
+            line.converged = True
+            line.prepare(current.row_h, sizes)
+            stages = self.solver.solve_stages(current, start)
+            self._slope = current.initial
+            if not line.converged:
+                current.ok[:] = False
+            self._factor = current.factor
+            if every(current.ok) or not rounds:
+                return current, stages
+            outdated = ~current.ok & ~line.fresh
             if self.norm is None:
-                # Whatever it takes: the derivative where the solution seems to be, and on from it.
+                # The derivative near the solution, from which the corrections continue.
                 start = torch.nan_to_num(stages, nan=0.0, posinf=0.0, neginf=0.0)
-                near = line.systems.state(made.rows + start[-1])
-                line.take(stage_times(t, h, self.solver.nodes[-1:], y)[0], near, ~made.ok)
+                near = line.systems.state(current.rows + start[-1])
+                line.take(stage_times(t, h, self.solver.nodes[-1:], y)[0], near, ~current.ok)
                 line.fresh[:] = False
                 start = start.reshape(len(start), line.systems.count, line.systems.size)
-            elif stale.any():
-                self._take(t, h, y, stale)
+            elif outdated.any():
+                self._take(t, h, y, outdated)
             else:
-                return made, stages
+                return current, stages
 
     def _linearization(self, y: Tensor, lanes: int) -> Linearization:
         if self.line is None or self.line.lanes != lanes:
             self.line = Linearization(self.field, y, self.solver.shifts, self.solver.algebra, lanes)
-            self.wanted = np.ones(lanes, dtype=bool)
-            self._known = np.ones(lanes)
+            self.stale = np.ones(lanes, dtype=bool)
+            self._factor = np.ones(lanes)
             self._last = None
         return self.line
 
@@ -159,12 +173,13 @@ class ImplicitStepper(Stepper):
         value = self.line.take(stage_times(t, h, (0.0,), y)[0], y, lanes)
         if self._slope is None:
             self._slope = value
-        self.wanted = np.zeros_like(lanes)
+        self.stale = np.zeros_like(lanes)
 
     def _begin(self, t: Number, h: Number, y: Tensor, line: Linearization) -> Attempt:
         rows = line.systems.rows(y)
         if self.norm is None:
-            # Simplified corrections shrink by a factor each: their rounding is not to be reached.
+            # Simplified corrections shrink by a factor each: they cannot be expected to reach
+            # rounding.
             weights = 1 / (1 + rows.abs())
             kappa, most = torch.finfo(y.dtype).eps ** 0.75, PATIENCE
         else:
@@ -175,50 +190,50 @@ class ImplicitStepper(Stepper):
             last = self._last.reshape(len(self._last), *rows.shape)
             ratio = np.zeros_like(self.sizes)
             np.divide(self.sizes, self._sizes_before, out=ratio, where=self._sizes_before != 0)
-        return Attempt(t, h, y, line, weights, kappa, most, self._known, self._slope, last, ratio)
+        return Attempt(t, h, y, line, weights, kappa, most, self._factor, self._slope, last, ratio)
 
     @torch.no_grad()
     def error(self, change: Tensor | None = None) -> Tensor:
         """Return the error estimate of the last attempt."""
-        made = self.made
-        assert made is not None
-        y = made.y
+        current = self.current
+        assert current is not None
+        y = current.y
         if not y.numel():
             return torch.zeros_like(y)
-        if not some(made.ok):
+        if not some(current.ok):
             return torch.full_like(y, math.nan)
-        systems = made.line.systems
+        systems = current.line.systems
         stages = self.stages.reshape(-1, systems.count, systems.size)
-        again = None if change is None else systems.rows(change)
-        found = self.solver.estimate(made, stages, again)
-        assert found is not None
-        self._slope = made.initial
-        return systems.state(found)
+        first = None if change is None else systems.rows(change)
+        estimate = self.solver.estimate(current, stages, first)
+        assert estimate is not None
+        self._slope = current.initial
+        return systems.state(estimate)
 
     def error_norm(self, norm: ErrorNorm) -> float:
         """Return the error in units of the tolerance."""
         before, after = self.state[0].detach(), self.proposed[0].detach()
         error = self.error()
-        found = norm(error, before, after)
-        if found > 1 and self.solver.looks_twice and not every(self._trusted):
+        ratio = norm(error, before, after)
+        if ratio > 1 and self.solver.looks_twice and not every(self._trusted):
             # A fast transient looks like an error unless it is damped twice (Hairer and Wanner).
-            found = norm(self.error(error), before, after)
-        self._trusted = np.array([found <= 1])
-        return found
+            ratio = norm(self.error(error), before, after)
+        self._trusted = np.array([ratio <= 1])
+        return ratio
 
     def error_norms(self, norm: ErrorNorm) -> Tensor:
-        """Return the same for every lane, in double precision."""
+        """Return the error in units of the tolerance for every lane, in double precision."""
         before, after = self.state[0].detach(), self.proposed[0].detach()
         error = self.error()
-        found = norm.each(error, before, after)
+        ratio = norm.each(error, before, after)
         if self.solver.looks_twice:
-            doubted = found > 1
-            if len(self._trusted) == len(found):
-                doubted &= ~torch.from_numpy(self._trusted).to(found.device)
+            doubted = ratio > 1
+            if len(self._trusted) == len(ratio):
+                doubted &= ~torch.from_numpy(self._trusted).to(ratio.device)
             if bool(doubted.any()):
-                found = torch.where(doubted, norm.each(self.error(error), before, after), found)
-        self._trusted = (found <= 1).cpu().numpy()
-        return found
+                ratio = torch.where(doubted, norm.each(self.error(error), before, after), ratio)
+        self._trusted = (ratio <= 1).cpu().numpy()
+        return ratio
 
     def accept(self) -> None:
         """Keep the attempt."""
@@ -226,36 +241,85 @@ class ImplicitStepper(Stepper):
 
     def accept_lanes(self, lanes: np.ndarray) -> None:
         """Keep the attempt of some lanes."""
-        made, line = self.made, self.line
-        assert made is not None
-        if not some(lanes) or line is None or not made.y.numel():
+        current, line = self.current, self.line
+        assert current is not None
+        if not some(lanes) or line is None or not current.y.numel():
             self.state = self.proposed
             return
-        slow = (made.used > 2) & (made.rate > SLOW)
-        self._slope = self._next_slope(made, lanes)
+        slow = (current.used > 2) & (current.rate > SLOW)
+        self._slope = self._next_slope(current, lanes)
         if every(lanes):
-            self.wanted = slow
+            self.stale = slow
             line.fresh[:] = False
             self.state, self._last, self._sizes_before = self.proposed, self.stages, self.sizes
             return
-        self.wanted = np.where(lanes, slow, self.wanted)
+        self.stale = np.where(lanes, slow, self.stale)
         line.fresh &= ~lanes
-        mask = torch.from_numpy(lanes).to(made.y.device)
-        column = mask.view(-1, *(1,) * (made.y.dim() - 1))
+        mask = torch.from_numpy(lanes).to(current.y.device)
+        column = mask.view(-1, *(1,) * (current.y.dim() - 1))
         self.state = (torch.where(column, self.proposed[0], self.state[0]),)
-        known = torch.zeros_like(self.stages) if self._last is None else self._last
-        self._last = torch.where(column, self.stages, known)
+        last = torch.zeros_like(self.stages) if self._last is None else self._last
+        self._last = torch.where(column, self.stages, last)
         self._sizes_before = np.where(lanes, self.sizes, self._sizes_before)
 
     @torch.no_grad()
-    def _next_slope(self, made: Attempt, lanes: np.ndarray) -> Tensor | None:
+    def _next_slope(self, current: Attempt, lanes: np.ndarray) -> Tensor | None:
         """Return f where the next step begins, if the stages of this one say what it is."""
-        systems = made.line.systems
+        systems = current.line.systems
         stages = self.stages.reshape(-1, systems.count, systems.size)
-        found = self.solver.last_slope(made, stages)
-        if found is None:
+        increment = self.solver.last_slope(current, stages)
+        if increment is None:
             return None
         if every(lanes):
-            return systems.state(found / made.row_h)
-        mask = torch.from_numpy(lanes).to(found.device).unsqueeze(1)
-        return systems.state(torch.where(mask, found / made.row_h, made.first_slope()))
+            return systems.state(increment / current.row_h)
+        mask = torch.from_numpy(lanes).to(increment.device).unsqueeze(1)
+        return systems.state(torch.where(mask, increment / current.row_h, current.first_slope()))
+
+
+@dataclass
+class PredictiveMemory(ControlMemory):
+    """Predicts the step sizes of an implicit method from two errors, for one lane or for several.
+
+    Sizes are kept where that saves new factors.
+
+    Equation:
+        factor = safety · e_n^{−1/k} · min(1, h_n/h_{n−1} · (e_{n−1}/e_n)^{1/k}),
+        safety = s (2m + 1)/(2m + i)
+
+    Symbols:
+        e errors in units of the tolerance, h step sizes, k order of the estimate plus one, m
+        corrections allowed, i corrections needed, s the usual safety.
+
+    Reference:
+        K. Gustafsson. Control-theoretic techniques for stepsize selection in implicit Runge–Kutta
+        methods. ACM Transactions on Mathematical Software 20 (1994); E. Hairer, G. Wanner. Solving
+        ordinary differential equations II, section IV.8.
+    """
+
+    stepper: ImplicitStepper | None = None
+    size_before: Any = math.nan
+
+    def next_factor(self, error: Any, accepted: Any) -> Any:
+        """Return what step sizes are multiplied by: one where a change would not pay."""
+        stepper = self.stepper
+        assert stepper is not None and stepper.current is not None
+        current, control, k = stepper.current, self.control, self.order + 1
+        parts = stepper.sizes, current.used, current.ok, stepper.stale
+        if isinstance(error, Tensor):
+            size, used, solved, stale = (torch.from_numpy(x).to(error.device) for x in parts)
+        else:
+            size, used, solved, stale = (x.item(0) for x in parts)
+        size = abs(size)
+        counted = choose(error > SMALLEST_ERROR, error, SMALLEST_ERROR)
+        trend = size / self.size_before * (self.before / counted) ** (1 / k)
+        trend = choose(trend < 1, trend, 1.0)
+        safety = control.safety * (2 * current.iterations + 1) / (2 * current.iterations + used)
+        factor = safety * counted ** (-1 / k) * trend
+        onward = clip(factor, control.shrink, choose(self.rejected, 1.0, GROW))
+        onward = choose(stale, onward, choose(onward < WORTH_IT, 1.0, onward))
+        retry = clip(factor, control.shrink, 0.9)
+        retry = choose(solved, choose(finite(error), retry, 0.5), 0.5)
+        self.before = choose(accepted, choose(counted > 1e-2, counted, 1e-2), self.before)
+        self.size_before = choose(accepted, size, self.size_before)
+        self.rejected = ~accepted if isinstance(accepted, Tensor) else not accepted
+        return choose(accepted, onward, retry)

@@ -1,8 +1,8 @@
-"""How a state falls into systems of equations that know nothing of each other.
+"""How a state is divided into independent systems of equations.
 
-Rows of a batch are usually samples, each with equations of its own; rows of a graph, a matrix or a
-grid are not. A derivative taken row by row would be wrong for the latter, so whether rows are
-coupled is never assumed: a random direction shows it.
+Rows of a batch are usually samples, each with its own equations; rows of a graph, a matrix or a
+grid are not. A derivative computed row by row would be wrong for the latter, so whether rows are
+coupled is never assumed: it is tested with a random direction.
 
 Equation:
     (Jᵀw)_i = Σ_k J_kiᵀ w_k, which is (Σ_k J_kiᵀ) w_i for every w only if J_ki = 0 for all k ≠ i
@@ -20,7 +20,7 @@ _SEED = 20_230_111
 
 @dataclass(frozen=True)
 class Systems:
-    """So many systems of so many numbers each.
+    """The number of systems and their size.
 
     Args:
         count: How many systems.
@@ -43,7 +43,7 @@ class Systems:
         count = y.shape[0] if y.dim() > 1 or lanes > 1 else 1
         return cls(count, y.numel() // max(count, 1), y.shape)
 
-    def together(self) -> Systems:
+    def joined(self) -> Systems:
         """Return the same numbers as one system."""
         return Systems(1, self.count * self.size, self.shape)
 
@@ -57,14 +57,14 @@ class Systems:
 
 
 def directions(count: int, y: Tensor) -> Tensor:
-    """Return random numbers (count, *y.shape) from a generator of their own, the same each time."""
+    """Return random numbers (count, *y.shape) from a separate generator, the same each time."""
     generator = torch.Generator().manual_seed(_SEED)
-    found = torch.randn((count, *y.shape), generator=generator, dtype=torch.float64)
-    return found.to(y.device, y.dtype)
+    values = torch.randn((count, *y.shape), generator=generator, dtype=torch.float64)
+    return values.to(y.device, y.dtype)
 
 
-def agree(one: Tensor, other: Tensor, tolerance: float) -> bool:
+def agree(first: Tensor, second: Tensor, tolerance: float) -> bool:
     """Whether two products with a derivative, (systems, size), are equal but for rounding."""
-    apart = (one - other).abs().amax(1)
-    scale = torch.maximum(one.abs().amax(1), other.abs().amax(1))
-    return bool((apart <= tolerance * scale).all())
+    difference = (first - second).abs().amax(1)
+    scale = torch.maximum(first.abs().amax(1), second.abs().amax(1))
+    return bool((difference <= tolerance * scale).all())

@@ -192,7 +192,7 @@ def _compiled(
     steps, batch = drive.shape[:2]
     moved = Pools(*[part.contiguous().clone() for part in pools])
     timed = gaps is not None
-    stamps = drive.new_ones(1, 1) if gaps is None else gaps.to(drive.dtype).contiguous()
+    timestamps = drive.new_ones(1, 1) if gaps is None else gaps.to(drive.dtype).contiguous()
     until = (
         torch.full((batch,), steps) if lengths is None else lengths.to(torch.int64).clamp(0, steps)
     )
@@ -205,7 +205,7 @@ def _compiled(
     ]
     arrays = [part.numpy() for part in moved]
     run = kernel(timed)
-    values, times, ends = drive.contiguous().numpy(), stamps.numpy(), until.numpy()
+    values, times, ends = drive.contiguous().numpy(), timestamps.numpy(), until.numpy()
 
     def share(part: slice) -> Callable[[], None]:
         return lambda: run(values, times, ends, *constants, *arrays, part.start, part.stop)

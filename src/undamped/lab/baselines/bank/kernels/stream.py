@@ -74,10 +74,10 @@ class PoolStream:
         drive = np.empty((count, 1, self._drivers[1].shape[1]), self._held.dtype)
         state = self._held, self._known, *self._standard, self._signals
         self._drive(x, seen, *state, *self._drivers, drive)
-        stamps = self._even if gaps is None else gaps.astype(drive.dtype)[:, None]
+        timestamps = self._even if gaps is None else gaps.astype(drive.dtype)[:, None]
         until = np.array([count])
         run = self._advance[gaps is not None]
-        run(drive, stamps, until, *self._constants, *self._pools, 0, 1)
+        run(drive, timestamps, until, *self._constants, *self._pools, 0, 1)
 
     def standard_features(
         self, levels: bool, centre: np.ndarray, scale: np.ndarray, farthest: float, out: np.ndarray

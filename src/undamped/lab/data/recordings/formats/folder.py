@@ -1,4 +1,4 @@
-"""A folder as recordings: one table per series, labelled by sub-folder or by a list."""
+"""A folder as recordings: one table per series, labelled by subfolder or by a list."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from undamped._base.errors import DataError, explain
-from undamped.lab.data.recordings.formats.kept import IN_MEMORY
+from undamped._base.errors import DataError
+from undamped.lab.data.recordings.column_store import IN_MEMORY
 from undamped.lab.data.recordings.formats.table.read import read_table
 from undamped.lab.data.recordings.formats.table.rows import SUFFIXES, open_table
 from undamped.lab.data.recordings.series import SeriesSet
@@ -30,28 +30,29 @@ def read_folder(
     needs_target: bool = True,
     forecast: bool = False,
     in_memory: int = IN_MEMORY,
-    **written: Any,
+    **syntax: Any,
 ) -> SeriesSet:
-    """Read a folder of tables, each one recording.
+    """Read a folder of tables, each of them one recording.
 
-    Labels are the names of the sub-folders, or stand in `labels.csv` with the columns file, label
-    and, if there are groups, group; or every table has a target column with one label per step.
+    Labels are the names of the subfolders, or are listed in `labels.csv` with the columns file,
+    label and, if there are groups, group; or every table has a target column with a label per step.
 
     Args:
         path: The folder.
         target: Column of labels per step in every table, or the column of `labels.csv`.
-        time: Column of time stamps.
-        channels: Columns a model may see.
-        needs_target: Whether labels are looked for.
-        forecast: Whether values to come are asked for.
-        written: How values are written: decimal, na, dayfirst, duplicates; see `read_table`.
-        in_memory: If the files are larger than this together, all of them stay on disk.
+        time: Column of timestamps.
+        channels: Columns that models receive.
+        needs_target: Whether labels are needed.
+        forecast: Whether the task is a forecast.
+        syntax: The options decimal, na, dayfirst, duplicates; see `read_table`.
+        in_memory: If the files have more bytes than this together, all of them stay on disk.
     """
     path = Path(path)
     files = _tables_in(path)
     if sum(file.stat().st_size for file in files) > in_memory:
         in_memory = 0
-    inside = target if target in open_table(files[0]).columns else None
+    with open_table(files[0]) as table:
+        inside = target if target in table.columns else None
     sets = [
         read_table(
             file,
@@ -62,29 +63,29 @@ def read_folder(
             needs_target=False,
             forecast=forecast,
             in_memory=in_memory,
-            **written,
+            **syntax,
         )
         for file in files
     ]
     names = [str(file.relative_to(path)) for file in files]
     _check_alike(path, names, sets)
-    whole = SeriesSet(
-        [one.series[0] for one in sets],
+    series_set = SeriesSet(
+        [table.series[0] for table in sets],
         sets[0].channels,
-        _steps(sets) if inside else None,
+        [cast(list, table.targets)[0] for table in sets] if inside else None,
         names,
-        times=None if sets[0].times is None else [one.times[0] for one in sets if one.times],
+        times=None if sets[0].times is None else [table.times[0] for table in sets if table.times],
         source=str(path),
         notes=tuple(dict.fromkeys(n for n in sets[0].notes if "one recording" not in n)),
         columns=sets[0].columns,
-        blurred=tuple(dict.fromkeys(name for one in sets for name in one.blurred)),
+        blurred=tuple(dict.fromkeys(name for table in sets for name in table.blurred)),
     )
     if inside or not needs_target:
-        return whole
-    listed = path / LIST
-    if listed.is_file():
-        return _with_list(whole, listed, target)
-    return _with_folders(_ask_for_labels(whole, listed))
+        return series_set
+    label_file = path / LIST
+    if label_file.is_file():
+        return _labels_from_list(series_set, label_file, target)
+    return _labels_from_folders(_question_about_names(series_set))
 
 
 def _tables_in(path: Path) -> list[Path]:
@@ -96,123 +97,86 @@ def _tables_in(path: Path) -> list[Path]:
     if files:
         return files
     raise DataError(
-        explain(
-            str(path),
-            expected="a folder of .csv or .parquet files, one per series",
-            got="a folder without any",
-            remedy="Put the recordings there, in one sub-folder per class.",
-        )
+        f"{path} has no .csv or .parquet files. Put one file per series there, in one subfolder "
+        "per class."
     )
 
 
 def _check_alike(path: Path, names: list[str], sets: list[SeriesSet]) -> None:
-    """Refuse files with other columns than the first, with several recordings or other dates."""
-    orders = {one.columns.get("dayfirst"): name for name, one in zip(names, sets, strict=True)}
+    """Raise an error unless all files have the same columns, date order, and one recording each."""
+    orders = {table.columns.get("dayfirst"): name for name, table in zip(names, sets, strict=True)}
     if len(orders.keys() - {None}) > 1:
         raise DataError(
-            explain(
-                str(path),
-                expected="dates in one order",
-                got=f"the day first in {orders[True]}, the month first in {orders[False]}",
-                remedy="Say dayfirst=true or dayfirst=false.",
-            )
+            f"{path}: the order of dates differs: day first in {orders[True]}, month first in "
+            f"{orders[False]}. Set dayfirst=true or dayfirst=false."
         )
-    for name, one in zip(names, sets, strict=True):
-        if one.channels != sets[0].channels or len(one) != 1:
-            got = f"{len(one)} series" if len(one) != 1 else ", ".join(one.channels)
+    channels = sets[0].channels
+    for name, table in zip(names, sets, strict=True):
+        if len(table) != 1:
+            raise DataError(f"{path / name} has {len(table)} series, but should have one.")
+        if table.channels != channels:
             raise DataError(
-                explain(
-                    f"{path / name}",
-                    expected=f"one series with the channels {', '.join(sets[0].channels)}",
-                    got=got,
-                    remedy="All files of a folder have the same columns, and one recording each.",
-                )
+                f"{path / name} has the channels {', '.join(table.channels)}, but {names[0]} has "
+                f"{', '.join(channels)}."
             )
 
 
-def _with_folders(whole: SeriesSet) -> SeriesSet:
-    """Take the names of sub-folders as labels, where every file lies in one."""
-    folders = [Path(name).parent for name in whole.ids]
+def _labels_from_folders(series_set: SeriesSet) -> SeriesSet:
+    """Use the names of subfolders as labels, if every file is in one."""
+    folders = [Path(name).parent for name in series_set.ids]
     if len(set(folders)) < 2 or Path() in folders:
-        return whole
-    labels = np.array([Path(name).parts[0] for name in whole.ids])
-    note = "Labels are the names of the sub-folders."
-    return replace(whole, targets=labels, notes=(*whole.notes, note))
+        return series_set
+    labels = np.array([Path(name).parts[0] for name in series_set.ids])
+    note = "Labels are the names of the subfolders."
+    return replace(series_set, targets=labels, notes=(*series_set.notes, note))
 
 
-def _ask_for_labels(whole: SeriesSet, listed: Path) -> SeriesSet:
-    """Warn where the names of files seem to be labels, as ok_0.csv, ok_1.csv, inner_0.csv are."""
-    stems = [Path(name).stem for name in whole.ids if Path(name).parent == Path()]
+def _question_about_names(series_set: SeriesSet) -> SeriesSet:
+    """Warn where file names look like labels, as ok_0.csv, ok_1.csv, inner_0.csv do."""
+    stems = [Path(name).stem for name in series_set.ids if Path(name).parent == Path()]
     counts = Counter(_NUMBER_AT_END.sub("", stem) for stem in stems)
     names = [name for name, count in counts.items() if name and count > 1]
-    if len(stems) < len(whole) or len(names) < 2 or len(names) < len(counts):
-        return whole
+    if len(stems) < len(series_set) or len(names) < 2 or len(names) < len(counts):
+        return series_set
     few = ", ".join(names[:3])
     question = (
-        f"Are the names of the files labels ({few})? Then put them into one sub-folder per label, "
-        f"or list them in {listed.name} with the columns file and label."
+        f"Are the names of the files labels ({few})? Then put them into one subfolder per label, "
+        f"or list them in {LIST} with the columns file and label."
     )
-    return replace(whole, warnings=(*whole.warnings, question))
+    return replace(series_set, warnings=(*series_set.warnings, question))
 
 
-def _steps(sets: list[SeriesSet]) -> list[np.ndarray]:
-    found = []
-    for one in sets:
-        assert isinstance(one.targets, list)
-        found.append(one.targets[0])
-    return found
-
-
-def _with_list(whole: SeriesSet, listed: Path, target: str | None) -> SeriesSet:
+def _labels_from_list(series_set: SeriesSet, path: Path, target: str | None) -> SeriesSet:
     import pandas as pd
 
-    table = open_table(listed)
-    frame = pd.concat(table.pieces([table.columns[0]], table.columns[1:]))
-    name = table.columns[0]
-    label = target if target in table.columns else next(iter(table.columns[1:]), None)
+    with open_table(path) as table:
+        columns = table.columns
+        frame = pd.concat(table.blocks([columns[0]], columns[1:]))
+    label = target if target in columns else next(iter(columns[1:]), None)
     if label is None:
-        raise DataError(
-            f"{listed}: expected the columns file and label, got {name} alone. Add the labels."
-        )
-    rows = {str(file): row for row, file in enumerate(frame[name])}
-    if len(rows) < len(frame):
-        listing = [str(file) for file in frame[name]]
-        twice = next(file for file, count in Counter(listing).items() if count > 1)
-        raise DataError(
-            explain(
-                str(listed),
-                expected="one row for every file",
-                got=f"two for '{twice}'",
-                remedy="Remove one of them.",
-            )
-        )
-    order = [rows.get(i, rows.get(Path(i).name, rows.get(Path(i).stem))) for i in whole.ids]
-    known = [row for row in order if row is not None]
-    shared = next((row for row, count in Counter(known).items() if count > 1), None)
-    if shared is not None:
-        first, second = [i for i, row in zip(whole.ids, order, strict=True) if row == shared][:2]
-        raise DataError(
-            explain(
-                str(listed),
-                expected="a row for every file",
-                got=f"one for both '{first}' and '{second}'",
-                remedy="Write the folder in front of the name.",
-            )
-        )
+        raise DataError(f"{path} needs the columns file and label, got {columns[0]} only.")
+    files = [str(file) for file in frame[columns[0]]]
+    rows = {file: row for row, file in enumerate(files)}
+    if len(rows) < len(files):
+        repeated = next(file for file, count in Counter(files).items() if count > 1)
+        raise DataError(f"{path} has two rows for '{repeated}'. Remove one of them.")
+    order = [rows.get(i, rows.get(Path(i).name, rows.get(Path(i).stem))) for i in series_set.ids]
     if None in order:
-        missing = whole.ids[order.index(None)]
+        missing = series_set.ids[order.index(None)]
+        raise DataError(f"{path} has no row for '{missing}'. Add it, or remove the file.")
+    shared = next((row for row, count in Counter(order).items() if count > 1), None)
+    if shared is not None:
+        ids = [name for name, row in zip(series_set.ids, order, strict=True) if row == shared]
         raise DataError(
-            explain(
-                str(listed),
-                expected="a row for every file",
-                got=f"none for '{missing}'",
-                remedy="Add it, or take the file away.",
-            )
+            f"{path} has one row for both '{ids[0]}' and '{ids[1]}'. Write the subfolder in front "
+            "of the name."
         )
-    chosen = frame.iloc[order]
-    values = chosen[label]
+    selected = frame.iloc[order]
+    values = selected[label]
     if values.dtype == object:
         values = values.fillna("").astype(str)
-    groups = chosen["group"].astype(str).to_numpy() if "group" in table.columns else None
-    note = f"Labels are from column '{label}' of {listed.name}."
-    return replace(whole, targets=values.to_numpy(), groups=groups, notes=(*whole.notes, note))
+    groups = selected["group"].astype(str).to_numpy() if "group" in columns else None
+    note = f"Labels are from column '{label}' of {path.name}."
+    return replace(
+        series_set, targets=values.to_numpy(), groups=groups, notes=(*series_set.notes, note)
+    )

@@ -1,7 +1,4 @@
-"""Sets of the UCR and UEA archives: a published pair of files, `Name_TRAIN` and `Name_TEST`.
-
-They become one set that knows its split.
-"""
+"""Sets of the UCR and UEA archives: a pair of files, `Name_TRAIN` and `Name_TEST`."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from undamped._base.errors import DataError, explain
+from undamped._base.errors import DataError
 from undamped._base.registry import readers
 from undamped.lab.data.recordings.series import SeriesSet
 
@@ -21,43 +18,25 @@ def read_ucr_file(path: str | Path) -> SeriesSet:
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise DataError(
-            explain(
-                str(path),
-                expected=f"one of {', '.join(SUFFIXES)}",
-                got=suffix or "no ending",
-                remedy="Name a file of the archive.",
-            )
-        )
+        raise DataError(f"{path} must be one of {', '.join(SUFFIXES)}.")
     return readers[suffix].read(path)
 
 
 def read_ucr(path: str | Path) -> SeriesSet:
-    """Read a published data set with its own split.
+    """Read a published data set with its split.
 
     Args:
         path: The file `Name_TRAIN.…` beside `Name_TEST.…`, or a folder that holds such a pair.
     """
     train = find_training_file(Path(path))
     if train is None:
-        raise DataError(
-            explain(
-                str(path),
-                expected="Name_TRAIN and Name_TEST as .ts, .tsv, .txt or .arff",
-                got="none",
-                remedy="Name the folder that holds them.",
-            )
-        )
+        raise DataError(f"{path} has no pair Name_TRAIN, Name_TEST of {', '.join(SUFFIXES)}.")
     test = train.with_name(train.name.replace("_TRAIN", "_TEST"))
     first, second = read_ucr_file(train), read_ucr_file(test)
     if first.channels != second.channels:
         raise DataError(
-            explain(
-                str(test),
-                expected=f"{len(first.channels)} channels as in training",
-                got=len(second.channels),
-                remedy="Is it the test part of the same set?",
-            )
+            f"{test} has {len(second.channels)} channels, but {train.name} has "
+            f"{len(first.channels)}."
         )
     return SeriesSet(
         [*first.series, *second.series],
@@ -75,7 +54,7 @@ def read_ucr(path: str | Path) -> SeriesSet:
 
 
 def find_training_file(path: Path) -> Path | None:
-    """Return the training file of a published pair, or None if this is none."""
+    """Return the training file of a published pair, or None if there is no pair."""
     if path.is_file():
         candidates = [path] if path.stem.endswith("_TRAIN") else []
     else:

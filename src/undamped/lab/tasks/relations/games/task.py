@@ -12,13 +12,20 @@ from torch import Tensor
 from undamped._base.errors import OptionError, explain
 from undamped._base.options import NonNegativeInt
 from undamped._base.registry import tasks
-from undamped.lab.tasks.held_out import cut_from_blocks
 from undamped.lab.tasks.relations.games.draw import Drawer
 from undamped.lab.tasks.relations.games.objects import BLANK, CELL, Family, family
 from undamped.lab.tasks.relations.games.rules import HARD_RULES, RULES, SHAPE_GAMES, Game
 from undamped.lab.tasks.relations.games.rules import Rule as GameRule
 from undamped.lab.tasks.relations.trivial import TRIALS, Rule, best_rule, distinct
-from undamped.lab.tasks.task import Baseline, Batch, Chance, GeneratedTask, Split, Task
+from undamped.lab.tasks.task import (
+    Baseline,
+    Batch,
+    Chance,
+    GeneratedTask,
+    Split,
+    Task,
+    cut_from_blocks,
+)
 
 Negatives = Literal["published", "hard"]
 

@@ -1,4 +1,4 @@
-"""Which column of a table is what, where that was not said."""
+"""The roles of the columns of a table: target, id, time, group, channels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from undamped._base.errors import DataError, OptionError, explain
+from undamped._base.errors import DataError, OptionError
 from undamped._base.options import unknown_name
 
 Layout = Literal["auto", "long", "wide"]
@@ -25,7 +25,7 @@ _MANY_STEPS = 8
 
 @dataclass
 class Columns:
-    """The parts that the columns of a table play."""
+    """The roles of the columns of a table."""
 
     target: str | None = None
     id: str | None = None
@@ -34,16 +34,16 @@ class Columns:
     channels: list[str] = field(default_factory=list)
     layout: Literal["long", "wide"] = "long"
     steps: dict[str, list[str]] = field(default_factory=dict)
-    """For one series per row: the columns of each channel, in the order of time."""
+    """For one series per row: the columns of each channel, in temporal order."""
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    written: dict[str, Any] = field(default_factory=dict)
-    """How values are written, where that was said: decimal, na, dayfirst, duplicates."""
+    syntax: dict[str, Any] = field(default_factory=dict)
+    """The options decimal, na, dayfirst and duplicates that differ from their defaults."""
 
-    def plain(self) -> dict[str, Any]:
-        """Return the parts for a run to remember."""
-        parts = {name: getattr(self, name) for name in ("target", "id", "time", "group", "layout")}
-        return {**{name: part for name, part in parts.items() if part is not None}, **self.written}
+    def record(self) -> dict[str, Any]:
+        """Return the roles and the syntax as plain values for run.json."""
+        roles = {name: getattr(self, name) for name in ("target", "id", "time", "group", "layout")}
+        return {**{name: role for name, role in roles.items() if role is not None}, **self.syntax}
 
 
 def assign(
@@ -56,55 +56,42 @@ def assign(
     channels: Sequence[str] | None = None,
     needs_target: bool = True,
 ) -> Columns:
-    """Return which column is what; what was not said is looked up among usual names.
+    """Return the role of each column; roles that are not given are inferred from usual names.
 
     Args:
         columns: All names.
         target: What is to be learnt.
-        id: To which series a row belongs.
-        time: Time stamps.
-        group: Whom a series belongs to.
-        channels: What a model may see; everything else by default.
-        needs_target: Whether a target is looked for.
+        id: The series of each row.
+        time: Timestamps.
+        group: The group of each series.
+        channels: The inputs of models; all other columns by default.
+        needs_target: Whether a target is inferred.
     """
-    said = {"target": target, "id": id, "time": time, "group": group}
-    parts = {part: name for part, name in said.items() if name is not None}
-    shown = list(channels or ())
-    _check_said(columns, list(parts.values()), shown)
-    found = Columns(target, id, time, group)
-    taken = set(parts.values())
-    for part, usual in _USUAL.items():
-        if part in parts or (part == "target" and not needs_target):
-            continue
-        free = {n.lower(): n for n in columns if n not in taken and n not in shown}
-        name = next((free[word] for word in usual if word in free), None)
-        if name is not None:
-            setattr(found, part, name)
-            taken.add(name)
-            found.notes.append(f"Column '{name}' is taken as {part}.")
-    found.channels = shown or [n for n in columns if n not in taken]
-    if not found.channels:
-        raise DataError(
-            explain(
-                "columns",
-                expected="at least one channel beside target, id, time and group",
-                got="none",
-                remedy="Give the table the values that were measured.",
-            )
-        )
-    return found
-
-
-def _check_said(columns: Sequence[str], parts: list[str], channels: list[str]) -> None:
-    """Refuse columns that are not there or were given two parts to play."""
-    for name in (*parts, *channels):
+    options = {"target": target, "id": id, "time": time, "group": group}
+    roles = {role: name for role, name in options.items() if name is not None}
+    inputs = list(channels or ())
+    for name in (*roles.values(), *inputs):
         if name not in columns:
             raise unknown_name("column", name, list(columns))
-    if len(set(parts)) != len(parts) or set(parts) & set(channels):
+    used = set(roles.values())
+    if len(used) != len(roles) or used & set(inputs):
         raise OptionError(
-            "columns: expected every column to be one thing, got one named twice. Give each of "
-            "target, id, time, group and channels columns of its own."
+            "A column can have one role only: target, id, time, group and channels must differ."
         )
+    assigned = Columns(target, id, time, group)
+    for role, usual in _USUAL.items():
+        if role in roles or (role == "target" and not needs_target):
+            continue
+        free = {n.lower(): n for n in columns if n not in used and n not in inputs}
+        name = next((free[word] for word in usual if word in free), None)
+        if name is not None:
+            setattr(assigned, role, name)
+            used.add(name)
+            assigned.notes.append(f"Column '{name}' is used as {role}.")
+    assigned.channels = inputs or [n for n in columns if n not in used]
+    if not assigned.channels:
+        raise DataError("The table has no channels besides target, id, time and group.")
+    return assigned
 
 
 def numbered(names: Sequence[str]) -> dict[str, list[str]] | None:
@@ -123,25 +110,27 @@ def numbered(names: Sequence[str]) -> dict[str, list[str]] | None:
     return {channel: [name for _, name in sorted(steps)] for channel, steps in channels.items()}
 
 
-def lay_out(found: Columns, layout: Layout, share_of_ids: float | None, forecast: bool) -> None:
+def choose_layout(
+    columns: Columns, layout: Layout, ids_per_row: float | None, forecast: bool
+) -> None:
     """Decide whether a row is a time step or a whole series.
 
     Args:
-        found: The parts of the columns; completed here.
-        layout: What was asked for.
-        share_of_ids: How many different ids there are per row; None without ids.
-        forecast: Whether values to come are asked for, which one long series has.
+        columns: The roles of the columns; completed here.
+        layout: The option `layout`.
+        ids_per_row: Number of different ids per row; None without ids.
+        forecast: Whether the task is a forecast, which needs long series.
     """
-    steps = numbered(found.channels)
+    steps = numbered(columns.channels)
     if layout == "auto":
         many = steps is not None and all(len(s) >= _MANY_STEPS for s in steps.values())
-        repeats = share_of_ids is not None and share_of_ids <= 0.5
-        wide = many and found.time is None and not forecast and not repeats
+        repeats = ids_per_row is not None and ids_per_row <= 0.5
+        wide = many and columns.time is None and not forecast and not repeats
         layout = "wide" if wide else "long"
         if wide:
-            found.notes.append("A row is taken as a whole series; say layout=long if it is a step.")
-        elif found.id is None:
-            found.notes.append("No id column: the table is taken as one recording.")
-    found.layout = layout
+            columns.notes.append("Every row is read as a series; set layout=long if it is a step.")
+        elif columns.id is None:
+            columns.notes.append("No id column: the table is read as one recording.")
+    columns.layout = layout
     if layout == "wide":
-        found.steps = steps or {"value": found.channels}
+        columns.steps = steps or {"value": columns.channels}

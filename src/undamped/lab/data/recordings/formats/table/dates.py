@@ -1,7 +1,7 @@
-"""Time stamps of a table: numbers, ISO dates, and the other ways in which people write dates.
+"""Timestamps of a table: numbers, ISO dates, and other common formats of dates.
 
-The way is found once, in the first rows, and holds for the whole column: what does not fit it is
-refused rather than read in another way.
+The format is detected once, in the first rows, and holds for the whole column: a date in another
+format raises an error.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from undamped._base.errors import DataError, explain
-from undamped.lab.data.recordings.formats.table.places import Place, wrong_value
-from undamped.lab.data.recordings.formats.table.values import numbers_in
+from undamped.lab.data.recordings.formats.table.values import Position, numbers_in
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -40,11 +38,11 @@ _SECONDS_OF_DAY = 86_400.0
 
 
 class Timestamps:
-    """Reads a column of time stamps piece by piece.
+    """Reads a column of timestamps block by block.
 
     Args:
         name: The column.
-        dayfirst: Whether 1/2/2024 is the first of February; found in the dates if not given.
+        dayfirst: Whether 1/2/2024 is the first of February; detected if not given.
     """
 
     def __init__(self, name: str, dayfirst: bool | None = None) -> None:
@@ -54,46 +52,48 @@ class Timestamps:
         self.notes: list[str] = []
         self.dates = False
         self.zoned = False
-        self.day_comes_first: bool | None = None
+        self.day_first: bool | None = None
         """Whether the day was read before the month; None where dates have no such order."""
         self._started = False
 
-    def seconds(self, piece: DataFrame, place: Place) -> np.ndarray:
-        """Return time stamps (rows,): numbers as they are, dates as seconds since 1970."""
+    def seconds(self, block: DataFrame, position: Position) -> np.ndarray:
+        """Return timestamps (rows,): numbers as they are, dates as seconds since 1970."""
         from pandas.api.types import is_numeric_dtype
 
-        column: Any = piece[self.name]
+        column: Any = block[self.name]
         if is_numeric_dtype(column):
-            self._agree(False, column, place)
+            self._check_kind(False, column, position)
             seconds = column.to_numpy(dtype=np.float64, na_value=np.nan)
             if column.dtype.kind in "iu":
-                _refuse_rounded(column.to_numpy(), seconds, self.name, place)
+                _check_exact(column.to_numpy(), seconds, self.name, position)
             expected = "a number"
         else:
-            numbers = numbers_in(column, place.decimal)
+            numbers = numbers_in(column, position.decimal)
             if not self._started:
                 self.format = self._find_format(column)
             dates = _seconds(column, self.format)
-            # A column is one or the other, and the odd one out is to be named.
-            self._agree(np.isfinite(numbers).sum() <= np.isfinite(dates).sum(), column, place)
+            # A column holds numbers or dates; an error names the first of the other kind.
+            self._check_kind(
+                np.isfinite(numbers).sum() <= np.isfinite(dates).sum(), column, position
+            )
             seconds = dates if self.dates else numbers
             self.zoned = self.zoned or (self.dates and _has_offsets(column))
-            expected = "a number or an ISO date"
+            expected = "a date" if np.isfinite(dates).any() else "a number or an ISO date"
             if self.dates and self.format != _ISO:
                 expected = f"a date like those of the other rows, {readable(self.format)}"
         bad = np.flatnonzero(~np.isfinite(seconds))
         if len(bad):
             row = int(bad[0])
-            got = f"'{str(column.iloc[row])[:40]}'"
-            raise wrong_value(place, self.name, row, expected, got)
+            value = str(column.iloc[row])[:40]
+            raise position.error(self.name, row, f"'{value}' is not {expected}.")
         return seconds
 
-    def _agree(self, dates: bool, column: Any, place: Place) -> None:
-        """Refuse a column that is numbers here and dates there."""
+    def _check_kind(self, dates: bool, column: Any, position: Position) -> None:
+        """Raise an error for a column of which some rows are numbers and others dates."""
         if self._started and dates != self.dates:
-            kind = "dates" if self.dates else "numbers"
-            got = f"'{str(column.iloc[0])[:40]}'"
-            raise wrong_value(place, self.name, 0, f"{kind}, as before", got)
+            kind = "date" if self.dates else "number"
+            value = str(column.iloc[0])[:40]
+            raise position.error(self.name, 0, f"'{value}' is not a {kind}, as the rows before.")
         self.dates, self._started = bool(dates), True
 
     def _find_format(self, column: Any) -> str:
@@ -114,29 +114,29 @@ class Timestamps:
         read = {form: _seconds(words, form) for form in formats}
         missing = {form: int(np.isnan(seconds).sum()) for form, seconds in read.items()}
         best = [form for form in formats if missing[form] == min(missing.values())]
-        chosen = min(best, key=lambda form: _unevenness(read[form]))
-        if "%b" not in chosen.lower() and "%d" in chosen:
-            self._say(words.iloc[0], chosen, best, read)
-            self.day_comes_first = chosen.startswith("%d")
-        return chosen
+        likeliest = min(best, key=lambda form: _count_gaps(read[form]))
+        if "%b" not in likeliest.lower() and "%d" in likeliest:
+            self._add_note(words.iloc[0], likeliest, best, read)
+            self.day_first = likeliest.startswith("%d")
+        return likeliest
 
     def _forms(self) -> tuple[str, ...]:
         if self.dayfirst is None:
-            # Where nothing speaks for either: with slashes the month comes first, as in pandas.
+            # Where dates are ambiguous, the month comes first with slashes, as in pandas.
             return (*_MONTH_FIRST[::2], *_DAY_FIRST, *_MONTH_FIRST[1::2], *_NAMED, *_MONTHS)
         return (*(_DAY_FIRST if self.dayfirst else _MONTH_FIRST), *_NAMED, *_MONTHS)
 
-    def _say(self, word: str, chosen: str, best: list[str], read: dict[str, np.ndarray]) -> None:
-        day_first = chosen.startswith("%d")
-        note = f"Dates such as {word} are read as {readable(chosen)}"
-        others = [form for form in best if form.startswith("%d") != day_first]
-        if self.dayfirst is None and any((read[o] != read[chosen]).any() for o in others):
-            note += f", an assumption: say dayfirst={str(not day_first).lower()} if it is wrong"
+    def _add_note(self, word: str, form: str, best: list[str], read: dict[str, np.ndarray]) -> None:
+        day_first = form.startswith("%d")
+        note = f"Dates such as {word} are read as {readable(form)}"
+        rest = [other for other in best if other.startswith("%d") != day_first]
+        if self.dayfirst is None and any((read[other] != read[form]).any() for other in rest):
+            note += f", an assumption: set dayfirst={str(not day_first).lower()} if it is wrong"
         self.notes.append(f"{note}.")
 
 
 def readable(form: str | None) -> str:
-    """Return a format as people write it: day/month/year for %d/%m/%Y."""
+    """Return a format in words: day/month/year for %d/%m/%Y."""
     words = {"%d": "day", "%m": "month", "%b": "month", "%B": "month", "%Y": "year", "%y": "year"}
     words |= {"%H": "hour", "%I": "hour", "%M": "minute", "%S": "second", ".%f": "", " %p": ""}
     text = form or ""
@@ -146,7 +146,7 @@ def readable(form: str | None) -> str:
 
 
 def holds_dates(column: Any) -> bool:
-    """Whether a column of text or of date objects holds dates and nothing else."""
+    """Whether a column of text or of date objects holds dates only."""
     from pandas.api.types import is_numeric_dtype
 
     if column.dtype.kind == "M":
@@ -160,7 +160,7 @@ def holds_dates(column: Any) -> bool:
 
 
 def _has_offsets(column: Any) -> bool:
-    """Whether dates say how far their clock is from that of Greenwich."""
+    """Whether dates have an offset from UTC."""
     if column.dtype.kind == "M":
         return getattr(column.dtype, "tz", None) is not None
     words = column.dropna().astype(str).str.strip()
@@ -186,24 +186,22 @@ def _seconds(column: Any, form: str | None) -> np.ndarray:
     return ((dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(1, "s")).to_numpy(np.float64)
 
 
-def _unevenness(seconds: np.ndarray) -> int:
-    """Return how many different gaps there are; months, quarters and years count as even."""
+def _count_gaps(seconds: np.ndarray) -> int:
+    """Return the number of different gaps; months, quarters and years count as even."""
     days = np.diff(np.unique(seconds[np.isfinite(seconds)])) / _SECONDS_OF_DAY
     for low, high, typical in _DAYS_IN:
         days = np.where((days >= low) & (days <= high), typical, days)
     return len(np.unique(np.round(days, 6)))
 
 
-def _refuse_rounded(exact: np.ndarray, seconds: np.ndarray, name: str, place: Place) -> None:
-    """Refuse stamps beyond 2^53, such as nanoseconds since 1970: their distances would be noise."""
+def _check_exact(exact: np.ndarray, seconds: np.ndarray, name: str, position: Position) -> None:
+    """Raise an error for timestamps beyond 2^53, whose distances rounding would make noise."""
     bad = np.flatnonzero(np.abs(seconds) > 2.0**53)
     if len(bad):
         row = int(bad[0])
-        raise DataError(
-            explain(
-                place.of(name, row),
-                expected="time stamps that double precision holds exactly",
-                got=exact[row],
-                remedy="Count from the beginning of the recording, or write ISO dates.",
-            )
+        raise position.error(
+            name,
+            row,
+            f"double precision cannot represent the timestamp {exact[row]} exactly. Count from the "
+            "beginning of the recording, or write ISO dates.",
         )

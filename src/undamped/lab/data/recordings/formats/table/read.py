@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from undamped.lab.data.recordings.formats.kept import (
+from undamped._base.errors import DataError, shortened
+from undamped.lab.data.recordings.column_store import (
     IN_MEMORY,
-    READ_IN_PIECES,
+    READ_IN_BLOCKS,
     MemoryStore,
     Store,
-    kept,
-    key_of,
+    cached_columns,
+    copy_key,
     new_copy,
 )
-from undamped.lab.data.recordings.formats.table.columns import (
-    Columns,
-    Decimal,
-    Duplicates,
-    Layout,
-    assign,
-    lay_out,
-)
+from undamped.lab.data.recordings.formats.table.columns import Columns, assign, choose_layout
 from undamped.lab.data.recordings.formats.table.dates import Timestamps, holds_dates
-from undamped.lab.data.recordings.formats.table.places import Place
-from undamped.lab.data.recordings.formats.table.plain import read_numbers
 from undamped.lab.data.recordings.formats.table.rows import ROWS_AT_ONCE, Table, open_table
 from undamped.lab.data.recordings.formats.table.series import series_of_rows, steps_to_series
 from undamped.lab.data.recordings.formats.table.values import (
+    Position,
     is_text,
     label_codes,
     numbers_in,
@@ -39,6 +33,7 @@ from undamped.lab.data.recordings.formats.table.values import (
     text_codes,
     without_words,
 )
+from undamped.lab.data.recordings.options import SYNTAX, ReadingOptions, complete_reading
 from undamped.lab.data.recordings.reader import reads
 from undamped.lab.data.recordings.resolution import Resolution
 from undamped.lab.data.recordings.series import SeriesSet
@@ -49,199 +44,213 @@ if TYPE_CHECKING:
 _FEW_REPEATED = 0.1
 
 
+def read_numbers(path: Path) -> np.ndarray:
+    """Read a CSV file of numbers only (time, features), with or without a line of names."""
+    try:
+        with path.open(encoding="utf-8-sig") as file, warnings.catch_warnings():
+            warnings.simplefilter("error")  # NumPy only warns about an empty file
+            header = 0 if _is_row_of_numbers(file.readline()) else 1
+            file.seek(0)
+            return np.loadtxt(file, delimiter=",", ndmin=2, skiprows=header)
+    except (ValueError, OSError, UserWarning) as error:  # text that is not UTF-8 is a ValueError
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise DataError(
+            f"Cannot read {path} as rows of numbers, one per time step: {shortened(reason)}."
+        ) from None
+
+
+def _is_row_of_numbers(line: str) -> bool:
+    try:
+        [float(value) for value in line.split(",")]
+    except ValueError:
+        return False
+    return True
+
+
 @reads(".csv", columns=True, array=read_numbers)
 @reads(".parquet", ".pq", columns=True)
 def read_table(
     path: str | Path,
     *,
-    target: str | None = None,
-    id: str | None = None,
-    time: str | None = None,
-    group: str | None = None,
-    channels: Sequence[str] | None = None,
-    layout: Layout = "auto",
-    decimal: Decimal | None = None,
-    na: Sequence[str] = (),
-    dayfirst: bool | None = None,
-    duplicates: Duplicates = "refuse",
     needs_target: bool = True,
     forecast: bool = False,
     in_memory: int = IN_MEMORY,
     rows: int = ROWS_AT_ONCE,
+    **reading: Unpack[ReadingOptions],
 ) -> SeriesSet:
     """Read a CSV or Parquet file.
 
+    A target that is constant within every series is one target per series, otherwise one per step.
+
     Args:
         path: The file.
-        target: Column of what is to be learnt; constant within a series, it is one target per
-            series, else one per step.
-        id: Column that says to which series a row belongs.
-        time: Column of time stamps, numbers or dates.
-        group: Column of whom a series belongs to.
-        channels: Columns a model may see; all others by default.
-        layout: "long" for a row per time step, "wide" for a row per series.
-        decimal: The decimal mark of a CSV file; found if not given.
-        na: What stands for a missing value, beside the usual words.
-        dayfirst: Whether 1/2/2024 is the first of February; found if not given.
-        duplicates: What becomes of rows of a series with the same time stamp.
-        needs_target: Whether a target is looked for among usual names.
-        forecast: Whether values to come are asked for; then a table is one long series, and dates
-            that are missing in it are steps without values.
-        in_memory: A larger file is copied into the cache piece by piece and stays on disk.
-        rows: Rows of a piece.
+        needs_target: Whether a target column is inferred from usual names.
+        forecast: Whether the task is a forecast; then a table is one long series, and missing dates
+            are steps without values.
+        in_memory: A file of more bytes is copied into the cache block by block and stays on disk.
+        rows: Rows of a block.
+        reading: The roles of columns and the syntax of values; see
+            `undamped.lab.data.recordings.options.ReadingOptions`.
     """
-    path = Path(path)
-    table = open_table(path, decimal=decimal, na=na)
-    found = assign(
+    path, options = Path(path), complete_reading("read_table", reading)
+    with open_table(path, decimal=options["decimal"], na=options["na"]) as table:
+        roles = _assign_roles(table, options, rows, needs_target, forecast)
+        if path.stat().st_size <= in_memory:
+            store = MemoryStore()
+            meta = _fill(store, table, roles, rows)
+            columns = store.finish()
+        else:
+            columns, meta = _copied(table, roles, rows)
+            roles.notes.append(READ_IN_BLOCKS)
+    roles.notes += meta.get("time_notes", [])
+    if meta.get("dayfirst") is not None:  # later files are read in the same order
+        roles.syntax["dayfirst"] = meta["dayfirst"]
+    if roles.layout == "long":
+        series = steps_to_series(columns, meta, roles, str(path), forecast)
+    else:
+        series = series_of_rows(columns, meta, roles, str(path))
+    return replace(series, blurred=tuple(meta.get("blurred", ())), warnings=tuple(roles.warnings))
+
+
+def _assign_roles(
+    table: Table, options: dict[str, Any], rows: int, needs_target: bool, forecast: bool
+) -> Columns:
+    """Return the roles of the columns, inferred from their names and the first rows."""
+    names = ("target", "id", "time", "group", "channels")
+    roles = assign(
         table.columns,
-        target=target,
-        id=id,
-        time=time,
-        group=group,
-        channels=channels,
+        **{name: options[name] for name in names},
         needs_target=needs_target and not forecast,
     )
-    said = {"decimal": decimal, "na": list(na), "dayfirst": dayfirst, "duplicates": duplicates}
+    syntax = {**{name: options[name] for name in SYNTAX}, "na": list(options["na"])}
     usual = {"decimal": None, "na": [], "dayfirst": None, "duplicates": "refuse"}
-    found.written = {name: value for name, value in said.items() if value != usual[name]}
-    if table.decimal == "," and decimal is None:
-        found.notes.append("Numbers have decimal commas.")
-    first = next(table.pieces(_text(found), _labels(found), rows))
-    text = _leave_text_out(first, found, table.decimal) if channels is None else []
-    share = None if found.id is None else first[found.id].nunique() / max(1, len(first))
-    lay_out(found, layout, share, forecast)
-    if found.layout == "long" and found.time is None:
-        text = _find_time(first, found, [name for name in table.columns if name in text])
+    roles.syntax = {name: value for name, value in syntax.items() if value != usual[name]}
+    if table.decimal == "," and options["decimal"] is None:
+        roles.notes.append("Numbers have decimal commas.")
+    with contextlib.closing(table.blocks(_text(roles), _labels(roles), rows)) as blocks:
+        first = next(blocks)
+    text = _drop_text(first, roles, table.decimal) if options["channels"] is None else []
+    ids_per_row = None if roles.id is None else first[roles.id].nunique() / max(1, len(first))
+    choose_layout(roles, options["layout"], ids_per_row, forecast)
+    if roles.layout == "long" and roles.time is None:
+        text = _infer_time(first, roles, [name for name in table.columns if name in text])
     if text:
-        found.notes.append(f"Text, and left out: {', '.join(text)}.")
-        found.warnings += _ask_for_group(first, found, text)
-    if path.stat().st_size <= in_memory:
-        store = MemoryStore()
-        meta = _fill(store, table, found, rows)
-        columns = store.finish()
-    else:
-        columns, meta = _copied(table, found, rows)
-        found.notes.append(READ_IN_PIECES)
-    found.notes += meta.get("time_notes", [])
-    if meta.get("dayfirst") is not None:  # later files are read in the same order
-        found.written["dayfirst"] = meta["dayfirst"]
-    if found.layout == "long":
-        made = steps_to_series(columns, meta, found, str(path), forecast)
-    else:
-        made = series_of_rows(columns, meta, found, str(path))
-    return replace(made, blurred=tuple(meta.get("blurred", ())), warnings=tuple(found.warnings))
+        roles.notes.append(f"Text columns that are left out: {', '.join(text)}.")
+        roles.warnings += _group_questions(first, roles, text)
+    return roles
 
 
-def _leave_text_out(first: DataFrame, found: Columns, decimal: str) -> list[str]:
-    """Drop columns without a single number, and return them: names are no measurements."""
-    text = [name for name in found.channels if is_text(first, name, decimal)]
-    if len(text) == len(found.channels):
+def _drop_text(first: DataFrame, roles: Columns, decimal: str) -> list[str]:
+    """Remove columns without a single number from the channels, and return them."""
+    text = [name for name in roles.channels if is_text(first, name, decimal)]
+    if len(text) == len(roles.channels):
         return []
-    found.channels = [name for name in found.channels if name not in text]
+    roles.channels = [name for name in roles.channels if name not in text]
     return text
 
 
-def _find_time(first: DataFrame, found: Columns, text: list[str]) -> list[str]:
-    """Take a column of dates as time stamps, and return the columns of text that are left."""
-    dates = [name for name in text if holds_dates(first[name]) and _moves_on(first, found.id, name)]
+def _infer_time(first: DataFrame, roles: Columns, text: list[str]) -> list[str]:
+    """Use a column of dates as timestamps, and return the remaining columns of text."""
+    dates = [name for name in text if holds_dates(first[name]) and _differs(first, roles.id, name)]
     if len(dates) > 1:
-        found.notes.append(f"{' and '.join(dates)} hold dates: name one of them with time=.")
+        roles.notes.append(f"{' and '.join(dates)} hold dates: choose one of them with time=.")
     if len(dates) != 1:
         return text
-    found.time = dates[0]
-    found.notes.append(f"Column '{dates[0]}' holds dates and is taken as time.")
+    roles.time = dates[0]
+    roles.notes.append(f"Column '{dates[0]}' holds dates and is used as time.")
     return [name for name in text if name != dates[0]]
 
 
-def _moves_on(first: DataFrame, id: str | None, name: str) -> bool:
-    """Whether dates tell the steps of a series apart, but for a few."""
+def _differs(first: DataFrame, id: str | None, name: str) -> bool:
+    """Whether nearly all steps of a series have different dates."""
     return float(first.duplicated([name] if id is None else [id, name]).mean()) < _FEW_REPEATED
 
 
-def _ask_for_group(first: DataFrame, found: Columns, text: list[str]) -> list[str]:
-    """Ask whether names that several series share are those of a group."""
-    if found.group is not None or (found.layout == "long" and found.id is None):
+def _group_questions(first: DataFrame, roles: Columns, text: list[str]) -> list[str]:
+    """Return warnings about columns whose names several series share, as groups do."""
+    if roles.group is not None or (roles.layout == "long" and roles.id is None):
         return []
-    asked = []
+    questions = []
     for name in text:
         names = first[name]
-        if found.layout == "long":
-            by_series = first.groupby(found.id, sort=False)[name]
+        if roles.layout == "long":
+            by_series = first.groupby(roles.id, sort=False)[name]
             if (by_series.nunique(dropna=False) > 1).any():
                 continue
             names = by_series.first()
         if 1 < names.nunique() <= len(names) / 2:
-            asked.append(
-                f"Several series have the same '{name}': is it a group? Then say group={name}, so "
-                "that its series stay on one side of the split."
+            questions.append(
+                f"Several series have the same '{name}': is it a group? Then set group={name}, so "
+                "that its series stay in one split."
             )
-    return asked
+    return questions
 
 
-def _text(found: Columns) -> list[str]:
-    return [name for name in (found.id, found.group) if name is not None]
+def _text(roles: Columns) -> list[str]:
+    return [name for name in (roles.id, roles.group) if name is not None]
 
 
-def _labels(found: Columns) -> list[str]:
-    return [name for name in (found.target,) if name is not None]
+def _labels(roles: Columns) -> list[str]:
+    return [name for name in (roles.target,) if name is not None]
 
 
 def _copied(
-    table: Table, found: Columns, rows: int
+    table: Table, roles: Columns, rows: int
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    key = key_of(table.path, {**found.plain(), "channels": found.channels})
-    ready = kept(key)
-    if ready is None:
+    """Return the columns of the copy in the cache, which is made if there is none."""
+    key = copy_key(table.path, {**roles.record(), "channels": roles.channels})
+    cached = cached_columns(key)
+    if cached is None:
         with new_copy(key) as store:
-            store.write_meta(_fill(store, table, found, rows))
-        ready = kept(key)
-        assert ready is not None
-    return ready
+            store.write_meta(_fill(store, table, roles, rows))
+        cached = cached_columns(key)
+        assert cached is not None
+    return cached
 
 
-def _fill(store: Store, table: Table, found: Columns, rows: int) -> dict[str, Any]:
-    """Read the table once, piece by piece; return the names behind the numbers."""
+def _fill(store: Store, table: Table, roles: Columns, rows: int) -> dict[str, Any]:
+    """Read the table block by block into a store; return the names that the codes stand for."""
     names: dict[str, dict[str, int]] = {"id": {}, "group": {}}
     labels: dict[str, int] | None = None
-    if found.layout == "wide":  # time first, so that a row is a series as it lies there
-        wanted = [name for step in zip(*found.steps.values(), strict=True) for name in step]
-        names_of_channels = list(found.steps)
+    if roles.layout == "wide":  # time first, so that a row is a series as it is stored
+        columns = [name for step in zip(*roles.steps.values(), strict=True) for name in step]
+        channels = list(roles.steps)
     else:
-        wanted = names_of_channels = found.channels
-    seen = Resolution()
-    stamps = Timestamps(found.time or "", found.written.get("dayfirst"))
+        columns = channels = roles.channels
+    resolution = Resolution()
+    timestamps = Timestamps(roles.time or "", roles.syntax.get("dayfirst"))
     row = 0
-    for piece in table.pieces(_text(found), _labels(found), rows):
-        place = Place(str(table.path), row, table.decimal)
-        store.append("values", numbers_of(piece, wanted, place, len(names_of_channels), seen))
-        for part, column in (("id", found.id), ("group", found.group)):
+    for block in table.blocks(_text(roles), _labels(roles), rows):
+        position = Position(str(table.path), row, table.decimal)
+        store.append("values", numbers_of(block, columns, position, len(channels), resolution))
+        for role, column in (("id", roles.id), ("group", roles.group)):
             if column is not None:
-                store.append(part, text_codes(piece, column, names[part], place))
-        if found.time is not None:
-            store.append("time", stamps.seconds(piece, place))
-        if found.target is not None:
-            if row == 0 and not _is_numeric(piece, found.target, table):
+                store.append(role, text_codes(block, column, names[role], position))
+        if roles.time is not None:
+            store.append("time", timestamps.seconds(block, position))
+        if roles.target is not None:
+            if row == 0 and not _is_numeric(block, roles.target, table):
                 labels = {}
-            store.append("target", label_codes(piece, found.target, labels, place))
-        row += len(piece)
+            store.append("target", label_codes(block, roles.target, labels, position))
+        row += len(block)
     return {
         "ids": list(names["id"]),
         "groups": list(names["group"]),
         "labels": None if labels is None else list(labels),
-        "blurred": list(seen.blurred(names_of_channels)),
-        "dates": stamps.dates,
-        "zoned": stamps.zoned,
-        "time_notes": stamps.notes,
-        "dayfirst": stamps.day_comes_first,
+        "blurred": list(resolution.blurred(channels)),
+        "dates": timestamps.dates,
+        "zoned": timestamps.zoned,
+        "time_notes": timestamps.notes,
+        "dayfirst": timestamps.day_first,
     }
 
 
-def _is_numeric(piece: DataFrame, column: str, table: Table) -> bool:
-    """Whether targets are numbers; a CSV file may have words among them for missing ones."""
+def _is_numeric(block: DataFrame, column: str, table: Table) -> bool:
+    """Whether targets are numbers; a CSV file may contain words for missing ones."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-    values: Any = piece[column]
-    if is_numeric_dtype(values) or table.delimiter is None:
+    values: Any = block[column]
+    if is_numeric_dtype(values) or table.file is None:
         return is_numeric_dtype(values) and not is_bool_dtype(values)
-    known = without_words(piece, column)[column].dropna()
-    return len(known) > 0 and not np.isnan(numbers_in(known, table.decimal)).any()
+    targets = without_words(block, column)[column].dropna()
+    return len(targets) > 0 and not np.isnan(numbers_in(targets, table.decimal)).any()

@@ -1,4 +1,4 @@
-"""From columns of numbers to a set of series: rows gathered by id and ordered in time."""
+"""Series from columns of numbers: rows grouped by id and sorted by time."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from undamped._base.errors import DataError, explain
+from undamped._base.errors import DataError
 from undamped.lab.data.recordings.formats.table.columns import Columns
 from undamped.lab.data.recordings.grid import fill_holes
 from undamped.lab.data.recordings.series import SeriesSet
 
-_PIECE = 1 << 22
+_BLOCK = 1 << 22
 
 
 def steps_to_series(
     columns: dict[str, np.ndarray],
     meta: dict[str, Any],
-    found: Columns,
+    roles: Columns,
     source: str,
     forecast: bool = False,
 ) -> SeriesSet:
-    """Make series of a table with one row per time step."""
-    notes = list(found.notes)
-    columns = _in_order(columns, source, notes)
-    columns = _without_duplicates(columns, meta, found, source, notes)
+    """Return the series of a table with one row per time step."""
+    notes = list(roles.notes)
+    columns = _sort(columns, source, notes)
+    columns = _without_duplicates(columns, meta, roles, source, notes)
     codes, rows = columns.get("id"), len(columns["values"])
     starts = np.concatenate([[0], np.zeros(0, int) if codes is None else _changes(codes)])
     spans = list(zip(starts.tolist(), [*starts[1:].tolist(), rows], strict=True))
@@ -37,83 +37,79 @@ def steps_to_series(
             series, times = fill_holes(series, times, notes)
     return SeriesSet(
         series,
-        found.channels,
+        roles.channels,
         _targets(columns, meta, spans),
         ids,
         _groups(columns, meta, spans, ids, source),
         times,
         source=source,
         notes=tuple(notes),
-        columns={**found.plain(), **_kind_of_dates(meta)},
+        columns={**roles.record(), **_date_record(meta)},
     )
 
 
-def _kind_of_dates(meta: dict[str, Any]) -> dict[str, str]:
-    """Return how time stamps are to be written again: as dates, with or without an offset."""
+def _date_record(meta: dict[str, Any]) -> dict[str, str]:
+    """Return how predictions write timestamps: as dates, with or without an offset."""
     if not meta.get("dates"):
         return {}
     return {"dates": "utc" if meta.get("zoned") else "local"}
 
 
 def series_of_rows(
-    columns: dict[str, np.ndarray], meta: dict[str, Any], found: Columns, source: str
+    columns: dict[str, np.ndarray], meta: dict[str, Any], roles: Columns, source: str
 ) -> SeriesSet:
-    """Make series of a table with one row per series."""
-    values, width = columns["values"], len(found.steps)
+    """Return the series of a table with one row per series."""
+    values, width = columns["values"], len(roles.steps)
     ids = [str(row) for row in range(len(values))]
     if "id" in columns:
         ids = [meta["ids"][code] for code in columns["id"]]
-        twice = np.flatnonzero(np.bincount(columns["id"]) > 1)
-        if len(twice):
+        counts = np.bincount(columns["id"])
+        repeated = np.flatnonzero(counts > 1)
+        if len(repeated):
+            code = int(repeated[0])
             raise DataError(
-                explain(
-                    f"{source}: id '{meta['ids'][int(twice[0])]}'",
-                    expected="one row, since a row is a whole series",
-                    got=f"{np.bincount(columns['id'])[twice[0]]} rows",
-                    remedy="Give every series its own id, or say layout=long if a row is a step.",
-                )
+                f"{source}: id '{meta['ids'][code]}' is in {counts[code]} rows, but every row is a "
+                "series. Give every series an id, or set layout=long if a row is a step."
             )
-    series, cut = [], 0
+    series, shorter = [], 0
     for row in values:
         steps = row.reshape(-1, width)
-        there = np.flatnonzero(~np.isnan(steps).all(1))
-        end = int(there[-1]) + 1 if len(there) else len(steps)
-        cut += end < len(steps)
+        observed = np.flatnonzero(~np.isnan(steps).all(1))
+        end = int(observed[-1]) + 1 if len(observed) else len(steps)
+        shorter += end < len(steps)
         series.append(steps[:end])
-    notes = list(found.notes)
-    if cut:
-        notes.append(f"{cut:,} rows end in missing values and are taken as shorter series.")
+    notes = list(roles.notes)
+    if shorter:
+        notes.append(f"{shorter:,} rows end in missing values and are read as shorter series.")
     targets = None
     if "target" in columns:
-        targets = _named(np.asarray(columns["target"]), meta["labels"])
+        targets = _decode(np.asarray(columns["target"]), meta["labels"])
     groups = None
     if "group" in columns:
         groups = np.array(meta["groups"])[columns["group"]]
     return SeriesSet(
         series,
-        list(found.steps),
+        list(roles.steps),
         targets,
         ids,
         groups,
         source=source,
         notes=tuple(notes),
-        columns=found.plain(),
+        columns=roles.record(),
     )
 
 
 def _changes(codes: np.ndarray) -> np.ndarray:
-    """Return where a column changes, looking at one piece after the other."""
-    found = []
-    for start in range(0, len(codes), _PIECE):
-        piece = np.asarray(codes[max(0, start - 1) : start + _PIECE])
-        found.append(np.flatnonzero(piece[1:] != piece[:-1]) + max(1, start))
-    return np.concatenate(found)
+    """Return the rows at which a column changes, computed block by block."""
+    changes = []
+    for start in range(0, len(codes), _BLOCK):
+        block = np.asarray(codes[max(0, start - 1) : start + _BLOCK])
+        changes.append(np.flatnonzero(block[1:] != block[:-1]) + max(1, start))
+    return np.concatenate(changes)
 
 
-def _in_order(
-    columns: dict[str, np.ndarray], source: str, notes: list[str]
-) -> dict[str, np.ndarray]:
-    """Bring rows of a series together and in the order of time."""
+def _sort(columns: dict[str, np.ndarray], source: str, notes: list[str]) -> dict[str, np.ndarray]:
+    """Return rows sorted by series and time."""
     codes, times = columns.get("id"), columns.get("time")
     scattered = late = False
     if codes is not None:
@@ -126,27 +122,23 @@ def _in_order(
         return columns
     if isinstance(columns["values"], np.memmap):
         raise DataError(
-            explain(
-                source,
-                expected="rows sorted by series and time, since the file is read in pieces",
-                got="others",
-                remedy="Sort the file first.",
-            )
+            f"{source}: the rows of a file larger than memory must be sorted by series and time. "
+            "Sort the file first."
         )
     keys = [key for key in (times, codes) if key is not None]
     order = np.lexsort(keys)
-    notes.append("Rows are sorted by time." if late else "Rows are gathered by their id.")
+    notes.append("Rows are sorted by time." if late else "Rows are grouped by their id.")
     return {name: column[order] for name, column in columns.items()}
 
 
 def _without_duplicates(
     columns: dict[str, np.ndarray],
     meta: dict[str, Any],
-    found: Columns,
+    roles: Columns,
     source: str,
     notes: list[str],
 ) -> dict[str, np.ndarray]:
-    """Return the columns with one row per time stamp of a series, or refuse repeated ones."""
+    """Return the columns with one row per timestamp of a series, as `duplicates` says."""
     times, codes = columns.get("time"), columns.get("id")
     if times is None:
         return columns
@@ -155,44 +147,41 @@ def _without_duplicates(
         repeated[1:] &= codes[1:] == codes[:-1]
     if not repeated.any():
         return columns
-    kind = found.written.get("duplicates", "refuse")
+    kind = roles.syntax.get("duplicates", "refuse")
     on_disk = isinstance(columns["values"], np.memmap)
     if kind == "refuse" or on_disk:
         row = int(np.flatnonzero(repeated)[0])
         name = "0" if codes is None else meta["ids"][codes[row]]
-        way = "say duplicates=first or duplicates=mean" if not on_disk else "sort it out there"
+        option = "" if on_disk else " set duplicates=first or duplicates=mean,"
         raise DataError(
-            explain(
-                f"{source}: series '{name}'",
-                expected="a different time stamp in every row",
-                got=f"{_written(times[row], meta)} twice",
-                remedy=f"Remove the repeated rows, {way}, or name the id column with id=.",
-            )
+            f"{source}: series '{name}' has two rows with the timestamp "
+            f"{_format_timestamp(times[row], meta)}. Remove one of them,{option} or name the id "
+            "column with id=."
         )
     first = np.flatnonzero(~repeated)
     single = {name: column[first] for name, column in columns.items()}
     if kind == "mean":
         values = np.asarray(columns["values"], dtype=np.float64)
-        there = ~np.isnan(values)
-        count = np.add.reduceat(there, first, dtype=np.int64)
-        total = np.add.reduceat(np.where(there, values, 0.0), first)
+        observed = ~np.isnan(values)
+        count = np.add.reduceat(observed, first, dtype=np.int64)
+        total = np.add.reduceat(np.where(observed, values, 0.0), first)
         mean = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
         single["values"] = mean.astype(np.float32)
     how = "left out" if kind == "first" else "averaged"
-    notes.append(f"Rows with a repeated time stamp are {how}: {int(repeated.sum()):,}.")
+    notes.append(f"Rows with a repeated timestamp are {how}: {int(repeated.sum()):,}.")
     return single
 
 
-def _written(stamp: float, meta: dict[str, Any]) -> str:
-    """Return a time stamp as it stands in a file: a date where stamps are dates."""
+def _format_timestamp(timestamp: float, meta: dict[str, Any]) -> str:
+    """Return a timestamp as text: a date where timestamps are dates."""
     if not meta.get("dates"):
-        return f"{stamp:.12g}"
-    date = str(np.datetime64(round(stamp * 1000), "ms")).replace("T", " ")
+        return f"{timestamp:.12g}"
+    date = str(np.datetime64(round(timestamp * 1000), "ms")).replace("T", " ")
     return date.removesuffix(".000").removesuffix(" 00:00:00")
 
 
-def _named(codes: np.ndarray, labels: list[str] | None) -> np.ndarray:
-    """Return numbers as they are, or the labels they stand for, empty where missing."""
+def _decode(codes: np.ndarray, labels: list[str] | None) -> np.ndarray:
+    """Return the labels of codes, empty where missing; numbers if there are no labels."""
     if labels is None:
         return codes
     return np.array([*labels, ""])[np.where(np.isnan(codes), len(labels), codes).astype(np.int64)]
@@ -207,16 +196,16 @@ def _targets(
     single = np.full(len(spans), np.nan)
     constant = len(spans) > 1
     for number, (start, stop) in enumerate(spans):
-        known = np.asarray(column[start:stop])
-        known = known[~np.isnan(known)]
-        if len(known):
-            single[number] = known[0]
-            constant = constant and bool((known == known[0]).all())
+        values = np.asarray(column[start:stop])
+        values = values[~np.isnan(values)]
+        if len(values):
+            single[number] = values[0]
+            constant = constant and bool((values == values[0]).all())
         if not constant:
             break
     if constant:
-        return _named(single, meta["labels"])
-    return [_named(column[start:stop], meta["labels"]) for start, stop in spans]
+        return _decode(single, meta["labels"])
+    return [_decode(column[start:stop], meta["labels"]) for start, stop in spans]
 
 
 def _groups(
@@ -228,18 +217,14 @@ def _groups(
 ) -> np.ndarray | None:
     if "group" not in columns:
         return None
-    found = []
+    groups = []
     for (start, stop), name in zip(spans, ids, strict=True):
-        own = np.unique(columns["group"][start:stop])
-        if len(own) > 1:
-            names = ", ".join(meta["groups"][code] for code in own[:2])
+        codes = np.unique(columns["group"][start:stop])
+        if len(codes) > 1:
+            names = ", ".join(meta["groups"][code] for code in codes[:2])
             raise DataError(
-                explain(
-                    f"{source}: series '{name}'",
-                    expected="one group",
-                    got=f"{len(own)} ({names}…)",
-                    remedy="A series belongs to one group; check the id and group columns.",
-                )
+                f"{source}: series '{name}' belongs to {len(codes)} groups ({names}, …), but "
+                "should belong to one. Check the id and group columns."
             )
-        found.append(meta["groups"][own[0]])
-    return np.array(found)
+        groups.append(meta["groups"][codes[0]])
+    return np.array(groups)

@@ -1,13 +1,13 @@
-"""From the columns of a table to numbers, with the place of whatever is none."""
+"""Columns of a table as numbers; an error names the column and the row of a wrong value."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from undamped.lab.data.recordings.formats.table.places import Place, wrong_value
+from undamped._base.errors import DataError
 from undamped.lab.data.recordings.formats.table.rows import NO_NUMBER
 from undamped.lab.data.recordings.resolution import Resolution
 
@@ -20,14 +20,40 @@ _NUMBER = re.compile(
 )
 
 
-def is_text(piece: DataFrame, name: str, decimal: str = ".") -> bool:
+class Position(NamedTuple):
+    """Where a block of a table begins.
+
+    Args:
+        path: The file.
+        rows_before: How many rows precede the block.
+        decimal: The decimal mark of the file.
+    """
+
+    path: str
+    rows_before: int
+    decimal: str = "."
+
+    def error(self, column: str, row: int, problem: str) -> DataError:
+        """Return the error for a value; `row` counts from the beginning of the block.
+
+        Args:
+            column: The column.
+            row: The row in the block.
+            problem: What is wrong, and what to do.
+        """
+        return DataError(
+            f"{self.path}: column '{column}', row {self.rows_before + row + 1}: {problem}"
+        )
+
+
+def is_text(block: DataFrame, name: str, decimal: str = ".") -> bool:
     """Whether a column has values, and none of them is a number.
 
-    Numbers with commas are no text, even if it is unclear what they mean: they are refused later.
+    Numbers with commas are not text, even if they are ambiguous: they raise an error later.
     """
     from pandas.api.types import is_numeric_dtype
 
-    column: Any = piece[name]
+    column: Any = block[name]
     if is_numeric_dtype(column) or not column.notna().any():
         return False
     if np.isfinite(numbers_in(column, decimal)).any():
@@ -65,77 +91,83 @@ def _number(value: Any, decimal: str) -> float:
 
 
 def numbers_of(
-    piece: DataFrame, columns: list[str], place: Place, width: int, resolution: Resolution
+    block: DataFrame, columns: list[str], position: Position, width: int, resolution: Resolution
 ) -> np.ndarray:
     """Return columns as float32 (rows, columns), NaN where a value is missing.
 
     Args:
-        piece: Some rows of the table.
+        block: Some rows of the table.
         columns: Which columns.
-        place: Where the piece begins.
+        position: Where the block begins.
         width: How many channels there are; with a row per series, each has several columns.
-        resolution: Told what rounding does to the channels.
+        resolution: Records the rounding errors of the channels.
     """
     from pandas.api.types import is_numeric_dtype
 
-    chosen: Any = piece[columns]
-    if all(is_numeric_dtype(dtype) for dtype in chosen.dtypes):
-        values = chosen.to_numpy(dtype=np.float64, na_value=np.nan)
+    frame: Any = block[columns]
+    if all(is_numeric_dtype(dtype) for dtype in frame.dtypes):
+        values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
-        values = np.stack([_numbers_of_one(piece, name, place) for name in columns], axis=1)
+        values = np.stack([_numbers_of_column(block, name, position) for name in columns], axis=1)
     with np.errstate(over="ignore"):
         array = values.astype(np.float32)
     resolution.add(values.reshape(-1, width), array.reshape(-1, width))
     infinite = np.argwhere(np.isinf(array))
     if len(infinite):
         row, column = infinite[0]
-        raise wrong_value(place, columns[column], int(row), "a finite number", "an infinite one")
+        raise position.error(columns[column], int(row), "the number is infinite.")
     return array
 
 
-def _numbers_of_one(piece: DataFrame, name: str, place: Place) -> np.ndarray:
-    column: Any = piece[name]
-    numbers = numbers_in(column, place.decimal)
+def _numbers_of_column(block: DataFrame, name: str, position: Position) -> np.ndarray:
+    column: Any = block[name]
+    numbers = numbers_in(column, position.decimal)
     bad = np.flatnonzero(np.isnan(numbers) & column.notna().to_numpy())
     if len(bad):
         row = int(bad[0])
         text = str(column.iloc[row])[:40]
-        remedy = "Correct it, say na= if it stands for a missing value, or name the channels with "
-        remedy += "channels=."
-        if place.decimal == "." and not np.isnan(_number(text, ",")):
-            remedy = "Say decimal=, if the comma is the decimal mark of this file."
-        raise wrong_value(place, name, row, "a number", f"'{text}'", remedy)
+        remedy = f"Give na={text} if it means a missing value, or select channels with channels=."
+        if position.decimal == "." and not np.isnan(_number(text, ",")):
+            remedy = "Give decimal=, if the comma is the decimal mark of this file."
+        raise position.error(name, row, f"'{text}' is not a number. {remedy}")
     return numbers
 
 
-def without_words(piece: DataFrame, name: str) -> DataFrame:
+def without_words(block: DataFrame, name: str) -> DataFrame:
     """Return a column, as a frame, without the words that stand for a missing number."""
-    column: Any = piece[[name]]
+    column: Any = block[[name]]
     return column.mask(column.isin(list(NO_NUMBER)))
 
 
-def text_codes(piece: DataFrame, name: str, known: dict[str, int], place: Place) -> np.ndarray:
-    """Return a column of names as numbers (rows,); `known` grows with every new name."""
+def text_codes(
+    block: DataFrame, name: str, codes: dict[str, int], position: Position
+) -> np.ndarray:
+    """Return a column of names as numbers (rows,), and add new names to `codes`."""
     import pandas as pd
 
-    numbers, kinds = pd.factorize(piece[name])
+    numbers, kinds = pd.factorize(block[name])
     if (numbers < 0).any():
         row = int(np.flatnonzero(numbers < 0)[0])
-        raise wrong_value(place, name, row, "a name in every row", "an empty field")
-    codes = np.array([known.setdefault(str(kind), len(known)) for kind in kinds], dtype=np.int32)
-    return codes[numbers]
+        raise position.error(name, row, "the name is missing.")
+    values = [codes.setdefault(str(kind), len(codes)) for kind in kinds]
+    return np.array(values, dtype=np.int32)[numbers]
 
 
 def label_codes(
-    piece: DataFrame, name: str, known: dict[str, int] | None, place: Place
+    block: DataFrame, name: str, codes: dict[str, int] | None, position: Position
 ) -> np.ndarray:
-    """Return targets as numbers (rows,), NaN where missing; labels by their number in `known`."""
+    """Return targets as numbers (rows,), NaN where missing, and add new labels to `codes`.
+
+    Args:
+        block: Some rows of the table.
+        name: The column.
+        codes: The number of each label; None where targets are numbers.
+        position: Where the block begins.
+    """
     import pandas as pd
 
-    if known is None:
-        return _numbers_of_one(without_words(piece, name), name, place)
-    numbers, kinds = pd.factorize(piece[name])
-    codes = np.array(
-        [known.setdefault(str(kind).strip(), len(known)) for kind in kinds], dtype=np.float64
-    )
-    return np.append(codes, np.nan)[numbers]  # −1 is the last: missing
+    if codes is None:
+        return _numbers_of_column(without_words(block, name), name, position)
+    numbers, kinds = pd.factorize(block[name])
+    values = [codes.setdefault(str(kind).strip(), len(codes)) for kind in kinds]
+    return np.array([*values, np.nan], dtype=np.float64)[numbers]  # −1 is the last: missing

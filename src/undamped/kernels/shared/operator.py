@@ -1,0 +1,237 @@
+"""`ScanOperator`: a scan declared once, as an operator of `torch.library` and as an eager function.
+
+`torch.compile` and `torch.export` see an operator as a single node with known shapes and a
+gradient. Calling one from eager Python imports torch's compiler, which takes seconds, and costs
+more than a short scan at every call; so eager calls use an ordinary autograd function, made from
+the same forward and backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from inspect import signature
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from undamped._base.errors import OptionError
+
+Shape = str | Callable[[Any], Any] | None
+
+
+class ScanOperator:
+    """A scan, its gradient, and everything torch has to know about the two.
+
+    What the backward pass needs is read from its parameters. The leading ones, whose names begin
+    with `grad_`, are the gradients of as many outputs; later outputs are not differentiable. Each
+    of the others is an input or an output by the same name, saved by the forward pass, or
+    `needs_x`: whether the gradient of the input `x` is required.
+
+    Example:
+        >>> scan = ScanOperator(
+        ...     "linear_scan",
+        ...     forward,  # (inputs, coefficients, state, lengths) -> (outputs, final)
+        ...     backward,  # (grad_outputs, grad_final, outputs, coefficients, state, lengths)
+        ...     outputs={"outputs": "inputs", "final": "state"},
+        ...     gradients=("inputs", "coefficients", "state"),
+        ...     gpu="undamped.kernels.linear.gpu_scan",
+        ... )
+        >>> outputs, final = scan("numba", inputs, coefficients, state, lengths)
+    """
+
+    def __init__(
+        self,
+        name: str,
+        forward: Callable[..., Any],
+        backward: Callable[..., Any],
+        *,
+        outputs: Mapping[str, Shape] | Callable[[Any], list[Tensor]],
+        gradients: Sequence[str],
+        device: str = "cpu",
+        gpu: str | None = None,
+    ) -> None:
+        """Register the operators `undamped::name` and `undamped::name_backward`.
+
+        Args:
+            name: The name of the operator.
+            forward: The forward pass; its annotations are the operator's schema. It returns a
+                tuple of tensors, or a list where their number varies.
+            backward: The backward pass; it returns the gradients named by `gradients`.
+            outputs: For each output by name, the input that has its shape, a function of the named
+                inputs that returns an empty tensor, or None for an output of eager calls only, in
+                whose place the operator's backward pass gets None. Where `forward` returns a list,
+                a function that returns all of them.
+            gradients: The inputs whose gradients the backward pass returns, in order.
+            device: The device of `forward` and `backward`, "cpu" or "cuda".
+            gpu: A module with another `forward` and `backward`, for GPUs.
+        """
+        self.inputs = tuple(signature(forward).parameters)
+        parameters = tuple(signature(backward).parameters)
+        self.saved = tuple(name for name in parameters if not name.startswith("grad_"))
+        self.differentiable = len(parameters) - len(self.saved)
+        self.outputs, self.gradients = outputs, tuple(gradients)
+        schema = torch.library.infer_schema(forward, mutates_args=())
+        count = None
+        if not callable(outputs):
+            count = sum(shape is not None for shape in outputs.values())
+            schema = f"{schema.split(' -> ')[0]} -> ({', '.join(['Tensor'] * count)})"
+        options: dict[str, Any] = {"mutates_args": (), "device_types": device}
+        results = partial(_first, forward, count)
+        self._operator = torch.library.custom_op(
+            f"undamped::{name}", results, schema=schema, **options
+        )
+        self._backward = torch.library.custom_op(f"undamped::{name}_backward", backward, **options)
+        self._operator.register_fake(self._output_shapes)
+        self._backward.register_fake(partial(self._gradient_shapes, parameters))
+        self._operator.register_autograd(
+            partial(self._differentiate, self._backward), setup_context=self._save
+        )
+        eager = eager_function(forward, self._save, partial(self._differentiate, backward))
+        self._paths = {"operator": self._operator, "numba" if device == "cpu" else "triton": eager}
+        if gpu is not None:
+            forward, backward = (partial(_call, gpu, part) for part in ("forward", "backward"))
+            self._operator.register_kernel("cuda")(partial(_first, forward, count))
+            self._backward.register_kernel("cuda")(backward)
+            self._paths["triton"] = eager_function(
+                forward, self._save, partial(self._differentiate, backward)
+            )
+
+    def __call__(self, implementation: str, *inputs: Any) -> Any:
+        """Run the scan by the implementation that `dispatch.implementation` chose."""
+        return self._paths[implementation](*inputs)
+
+    def _output_shapes(self, *inputs: Any) -> Any:
+        arguments = SimpleNamespace(**dict(zip(self.inputs, inputs, strict=True)))
+        if callable(self.outputs):
+            return self.outputs(arguments)
+        shapes = [shape for shape in self.outputs.values() if shape is not None]
+        return tuple(
+            _empty_like(getattr(arguments, shape)) if isinstance(shape, str) else shape(arguments)
+            for shape in shapes
+        )
+
+    def _gradient_shapes(self, parameters: tuple[str, ...], *arguments: Any) -> Any:
+        named = dict(zip(parameters, arguments, strict=True))
+        shapes: list[Tensor] = []
+        for name in self.gradients:
+            # An input that was not saved has the shape of the output that was.
+            like = named[name] if name in named else named[self._output_like(name)]
+            if not named.get(f"needs_{name}", True):
+                shapes.append(like.new_empty(0))
+            else:
+                shapes += map(_empty_like, like if isinstance(like, Sequence) else [like])
+        return shapes if callable(self.outputs) else tuple(shapes)
+
+    def _output_like(self, name: str) -> str:
+        if callable(self.outputs):
+            raise KeyError(name)
+        return next(output for output, shape in self.outputs.items() if shape == name)
+
+    def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Save what the backward pass needs; tensors, also those in lists, in torch's way."""
+        values = dict(zip(self.inputs, inputs, strict=True))
+        if callable(self.outputs):
+            values["results"] = output
+        else:
+            values |= dict.fromkeys(self.outputs) | dict(zip(self.outputs, output, strict=False))
+            if len(output) > self.differentiable:
+                ctx.mark_non_differentiable(*output[self.differentiable :])
+        tensors: list[Tensor | None] = []
+        ctx.values, ctx.counts = {}, {}
+        for name in self.saved:
+            value = values.get(name)
+            if value is None or isinstance(value, Tensor):
+                tensors.append(value)
+            elif _is_tensors(value):
+                ctx.counts[name] = len(value)
+                tensors += value
+            else:
+                ctx.values[name] = value
+        # Of inputs without a gradient, lists of tensors get a list of as many None.
+        ctx.lists = {name: len(values[name]) for name in self.inputs if _is_tensors(values[name])}
+        ctx.save_for_backward(*tensors)
+
+    def _differentiate(self, run: Callable[..., Any], ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        """Call the backward pass; return the gradients in the order of the inputs."""
+        tensors, arguments = iter(ctx.saved_tensors), []
+        for name in self.saved:
+            if name.startswith("needs_"):
+                next(tensors)  # saved as None
+                needed = ctx.needs_input_grad[self.inputs.index(name.removeprefix("needs_"))]
+                arguments.append(bool(needed))
+            elif name in ctx.values:
+                arguments.append(ctx.values[name])
+            elif name in ctx.counts:
+                arguments.append([next(tensors) for _ in range(ctx.counts[name])])
+            else:
+                arguments.append(next(tensors))
+        gradients = iter(run(*grads[: self.differentiable], *arguments))
+        result: dict[str, Any] = {name: [None] * count for name, count in ctx.lists.items()}
+        for name in self.gradients:
+            if name in ctx.lists:
+                result[name] = [next(gradients) for _ in range(ctx.lists[name])]
+            else:
+                result[name] = next(gradients)
+        needed = dict(zip(self.saved, arguments, strict=True))
+        return tuple(
+            result.get(name) if needed.get(f"needs_{name}", True) else None for name in self.inputs
+        )
+
+
+def eager_function(
+    run: Callable[..., Any], save: Callable[..., None], differentiate: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return `run` as a differentiable function of eager torch.
+
+    Args:
+        run: The forward pass.
+        save: Called with the context, the inputs and the outputs of `run`.
+        differentiate: Called with the context and the gradients of the outputs.
+    """
+
+    class Eager(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Any) -> Any:
+            outputs = run(*inputs)
+            save(ctx, inputs, outputs)
+            return outputs
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            refuse_second_derivatives()
+            return differentiate(ctx, *gradients)
+
+    return Eager.apply
+
+
+def _first(run: Callable[..., Any], count: int | None, *arguments: Any) -> Any:
+    """Return the first outputs of a function; all of them where `count` is None."""
+    results = run(*arguments)
+    return results if count is None else results[:count]
+
+
+def _call(module: str, name: str, *arguments: Any) -> Any:
+    """Call a function of a module that is imported when it is first needed."""
+    return getattr(import_module(module), name)(*arguments)
+
+
+def _empty_like(tensor: Tensor) -> Tensor:
+    return tensor.new_empty(tensor.shape)
+
+
+def _is_tensors(value: Any) -> bool:
+    """Whether a value is a list of tensors; torch takes every empty list for one."""
+    return isinstance(value, (list, tuple)) and all(isinstance(item, Tensor) for item in value)
+
+
+def refuse_second_derivatives() -> None:
+    """Raise an error if the gradient is to be differentiated again."""
+    if torch.is_grad_enabled():
+        raise OptionError(
+            "The compiled kernels have first derivatives only. For second derivatives, run the "
+            "forward pass inside `with undamped.plain_loops():`, or leave create_graph=True out."
+        )

@@ -1,0 +1,116 @@
+"""Optional members of tasks, which training, reports and the command line use.
+
+A task class has them where they make sense:
+
+- `recipes`: settings to start from by the name of the model; those of "*" are for all models.
+- `suggest(model)`: settings that depend on the data; recipes override them.
+- `harder()`: options that make the task harder.
+- `starting_embedding()`: vectors (symbols, size) with which an embedding starts.
+- `text`, `encode`, `decode`: a text that models can continue, and its conversion to symbols.
+- `answer_names`: the names of the classes.
+- `rows`: how many images of a sequence a figure shows in each row.
+- `attributes(split, number, size)`: attributes of the inputs of a batch, integers (time, batch),
+  below zero where an input has no such attribute.
+- `seen_part`: the entry of `test_parts` that is like training, where the others are not.
+- `redrawn(number)`: the task with another validation split, or None.
+- `validates_on_training`, `too_short`, `stays_on_disk`, `class_weights`: see `SeriesTask`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from undamped._base.contract import Batch
+from undamped.lab.tasks.task import Settings, Split, Task, batch_axes
+
+
+def recipes(task: Task | type[Task]) -> Mapping[str, Settings]:
+    """Return the recipes of a task by the name of the model."""
+    return getattr(task, "recipes", {})
+
+
+def suggest(task: Task, model: str) -> Settings:
+    """Return the settings that the data of a task suggests for a model."""
+    method = getattr(task, "suggest", None)
+    return {} if method is None else method(model)
+
+
+def harder(task: Task) -> dict[str, Any]:
+    """Return options that make a task harder."""
+    method = getattr(task, "harder", None)
+    return {} if method is None else method()
+
+
+def starting_embedding(task: Task) -> Tensor | None:
+    """Return the vectors (symbols, size) with which an embedding starts, or None."""
+    method = getattr(task, "starting_embedding", None)
+    return None if method is None else method()
+
+
+def continues_text(task: Task) -> bool:
+    """Whether models of a task can continue a text."""
+    return all(hasattr(task, name) for name in ("text", "encode", "decode"))
+
+
+def answer_names(task: Task) -> tuple[str, ...]:
+    """Return the names of the classes; empty if they have none."""
+    return getattr(task, "answer_names", ())
+
+
+def rows(task: Task) -> tuple[int, ...]:
+    """Return how many images of a sequence a figure shows in each row; empty for one row."""
+    return getattr(task, "rows", ())
+
+
+def attributes(task: Task, split: Split, number: int, size: int) -> dict[str, Tensor]:
+    """Return the attributes of the inputs of a batch, if they are known."""
+    method = getattr(task, "attributes", None)
+    return {} if method is None else method(split, number, size)
+
+
+def seen_part(task: Task | type[Task]) -> str:
+    """Return the entry of `test_parts` that is like training; empty if there is none."""
+    return getattr(task, "seen_part", "")
+
+
+def redrawn(task: Task, number: int) -> Task | None:
+    """Return the task with another validation split; None if there is no other."""
+    method = getattr(task, "redrawn", None)
+    return None if method is None else method(number)
+
+
+def validates_on_training(task: Task) -> bool:
+    """Whether there is no validation split, so that training data is used instead."""
+    return getattr(task, "validates_on_training", False)
+
+
+def too_short(task: Task) -> bool:
+    """Whether there is too little data for a validation split."""
+    return getattr(task, "too_short", False)
+
+
+def stays_on_disk(task: Task) -> bool:
+    """Whether a batch is read from disk, so that prefetching pays."""
+    return getattr(task, "stays_on_disk", False)
+
+
+def shard(task: Task, batch: Batch, rank: int, world: int) -> Batch:
+    """Return the sequences of a batch that process `rank` of `world` uses."""
+    inputs, targets = batch_axes(task)
+    return batch.part(slice(rank, None, world), inputs_axis=inputs, targets_axis=targets)
+
+
+def count_sequences(task: Task, batch: Batch) -> int:
+    """Return the number of sequences, or points, of a batch."""
+    return batch.inputs.shape[batch_axes(task)[0]]
+
+
+def count_samples(task: Task, batch: Batch) -> int:
+    """Return the number of steps of all sequences of a batch, without padding."""
+    if batch.lengths is not None:
+        return int(batch.lengths.sum())
+    steps = batch.inputs.shape[0] if task.sequential else 1
+    return count_sequences(task, batch) * steps

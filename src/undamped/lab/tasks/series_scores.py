@@ -1,0 +1,195 @@
+"""Scores on recordings: class counts and weights, naive baselines, sensitivity, pinball loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from undamped._base.errors import DataError, OptionError
+from undamped.lab.data.recordings.preparation import Preparation, middle_of
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.tasks.task import Chance
+
+NO_ANSWER = -100  # what cross entropy leaves out
+
+
+def series_chance(
+    series_set: SeriesSet,
+    preparation: Preparation,
+    train: np.ndarray,
+    test: np.ndarray,
+    weights: Sequence[float] = (),
+) -> Chance:
+    """Return the score of the naive baseline that is fitted on the training split.
+
+    It predicts the most frequent class, the mean target, or the last value before a forecast.
+
+    Args:
+        series_set: All series.
+        preparation: How they are prepared.
+        train: Indices of the training series.
+        test: Indices of the series on which the baseline is scored.
+        weights: The weight of each class; empty where all weigh the same.
+    """
+    if preparation.kind == "forecast":
+        return _last_value(series_set, preparation, test)
+    learnt, truth = (_targets(series_set, preparation, index) for index in (train, test))
+    if preparation.classes is None:
+        error = truth[~np.isnan(truth)] * preparation.target_std[0]  # the mean is 0
+        root = float(np.sqrt(np.mean(error**2)))
+        loss = (root / preparation.target_std[0]) ** 2
+        return Chance(loss=loss, metric=root, rule="always the training mean")
+    learnt, truth = learnt[learnt != NO_ANSWER], truth[truth != NO_ANSWER]
+    counts = np.bincount(learnt, minlength=len(preparation.classes))
+    class_weights = np.asarray(weights) if weights else np.ones(len(counts))
+    # One more of each class, since the test may contain a class that training lacks.
+    weighted_counts = (counts + 1) * class_weights
+    frequencies = weighted_counts / weighted_counts.sum()
+    commonest = int(counts.argmax())
+    truth_weights = class_weights[truth]
+    return Chance(
+        loss=float(-(np.log(frequencies) * class_weights)[truth].mean()),
+        metric=float(truth_weights[truth == commonest].sum() / truth_weights.sum()),
+        rule=f"always '{preparation.classes[commonest]}', the commonest in training",
+    )
+
+
+def _last_value(series_set: SeriesSet, preparation: Preparation, index: np.ndarray) -> Chance:
+    columns = [series_set.channels.index(name) for name in preparation.forecast]
+    scale, total, loss, count = np.array(preparation.target_std), 0.0, 0.0, 0
+    # Predicted for every quantile, the last value has this mean pinball loss where it is too low
+    # and where it is too high.
+    low = float(np.mean(preparation.quantiles)) if preparation.quantiles else 0.5
+    for number in index:
+        raw = np.asarray(series_set.series[int(number)], dtype=np.float64)[:, columns]
+        past, ahead = raw[: -preparation.horizon], raw[-preparation.horizon :]
+        step = np.maximum.accumulate(
+            np.where(np.isnan(past), -1, np.arange(len(past))[:, None]), axis=0
+        )[-1]
+        last = np.where(step >= 0, past[step, range(len(columns))], preparation.target_mean)
+        errors = ahead - last
+        observed = ~np.isnan(errors)
+        standard = (errors / scale)[observed]
+        if preparation.quantiles:
+            total += float(np.abs(errors[observed]).sum())
+            loss += float(np.maximum(low * standard, (low - 1) * standard).sum())
+        else:
+            total += float(np.square(errors[observed]).sum())
+            loss += float(np.square(standard).sum())
+        count += int(observed.sum())
+    count = max(1, count)
+    return Chance(
+        loss=loss / count,
+        metric=total / count if preparation.quantiles else float(np.sqrt(total / count)),
+        rule="always the last value",
+    )
+
+
+def class_counts(series_set: SeriesSet, preparation: Preparation, index: np.ndarray) -> np.ndarray:
+    """Return how many targets of each class some series have.
+
+    Args:
+        series_set: All series.
+        preparation: How they are prepared.
+        index: Which of them.
+    """
+    targets = _targets(series_set, preparation, index)
+    return np.bincount(targets[targets != NO_ANSWER], minlength=len(preparation.classes or ()))
+
+
+def balanced_weights(
+    series_set: SeriesSet, preparation: Preparation, train: np.ndarray
+) -> tuple[float, ...]:
+    """Return class weights inversely proportional to frequency; their mean in training is 1.
+
+    Args:
+        series_set: All series.
+        preparation: How they are prepared.
+        train: Indices of the training series.
+    """
+    if preparation.classes is None:
+        raise OptionError("weights=balanced needs classes, but the targets are numbers.")
+    counts = class_counts(series_set, preparation, train)
+    classes = max(1, int((counts > 0).sum()))
+    return tuple(float(counts.sum() / (classes * count)) if count else 1.0 for count in counts)
+
+
+def _targets(series_set: SeriesSet, preparation: Preparation, index: np.ndarray) -> np.ndarray:
+    targets = series_set.targets
+    if isinstance(targets, list):
+        return np.concatenate([preparation.encode(targets[number]) for number in index])
+    assert targets is not None
+    return preparation.encode(targets[index])
+
+
+def alarm_target(
+    options: Mapping[str, Any],
+    series_set: SeriesSet,
+    preparation: Preparation,
+    parts: Mapping[str, np.ndarray],
+) -> tuple[str, float] | None:
+    """Return the positive class and the sensitivity it should reach; None if not requested.
+
+    Args:
+        options: The options `sensitivity` and `positive`.
+        series_set: The recordings.
+        preparation: How they are prepared.
+        parts: Which series are in which split.
+    """
+    sensitivity, positive = options["sensitivity"], options["positive"]
+    if sensitivity is None:
+        if positive is not None:
+            raise OptionError("positive needs sensitivity. Give both, or neither.")
+        return None
+    classes = preparation.classes
+    if preparation.kind != "classification" or classes is None:
+        raise OptionError(f"sensitivity needs kind=classification, got '{preparation.kind}'.")
+    if not 0 < sensitivity <= 1:
+        raise OptionError(f"sensitivity must be in (0, 1], such as 0.95; got {sensitivity}.")
+    if positive is None:
+        if len(classes) != 2:
+            names = ", ".join(classes[:5])
+            raise OptionError(f"positive must name one of the classes {names}.")
+        counts = class_counts(series_set, preparation, parts["train"])
+        positive = classes[int(np.argmin(counts))]
+    if positive not in classes:
+        names = ", ".join(classes[:5])
+        raise OptionError(f"positive must be one of the classes {names}; got {positive}.")
+    validation = class_counts(series_set, preparation, parts["valid"])
+    if not validation[classes.index(positive)]:
+        raise DataError(
+            f"sensitivity: the validation split has no series of class '{positive}'. Give more of "
+            "them, or a larger validation split (fractions=)."
+        )
+    return positive, float(sensitivity)
+
+
+def pinball(prediction: Tensor, targets: Tensor, levels: Sequence[float]) -> Tensor:
+    """Return the pinball loss of every value, the mean over its quantiles; (batch, values).
+
+    Args:
+        prediction: (batch, values · quantiles); or (batch, values) of a model that predicts one
+            value, which then counts as every quantile.
+        targets: (batch, values), NaN where unknown.
+        levels: The quantiles.
+    """
+    quantiles = _as_quantiles(prediction, targets, levels)
+    errors = targets.unsqueeze(-1).to(quantiles.dtype) - quantiles
+    level = torch.tensor(levels, dtype=quantiles.dtype, device=quantiles.device)
+    return torch.maximum(level * errors, (level - 1) * errors).mean(-1)
+
+
+def median_prediction(prediction: Tensor, targets: Tensor, levels: Sequence[float]) -> Tensor:
+    """Return the quantile next to the median, (batch, values)."""
+    quantiles = _as_quantiles(prediction, targets, levels)
+    return quantiles[..., 0 if quantiles.shape[-1] == 1 else middle_of(levels)]
+
+
+def _as_quantiles(prediction: Tensor, targets: Tensor, levels: Sequence[float]) -> Tensor:
+    """Return predictions as (batch, values, quantiles), or (batch, values, 1) of single values."""
+    count = 1 if prediction.shape[-1] == targets.shape[-1] else len(levels)
+    return prediction.unflatten(-1, (-1, count))

@@ -1,0 +1,314 @@
+"""Windows of recordings: what a model answers about, and which question it answers.
+
+`cut` checks recordings, infers from the data what the options leave open, and cuts recordings into
+windows where a window is requested or a forecast needs one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from undamped._base.errors import DataError, OptionError
+from undamped.lab.data.recordings.grid import are_working_days
+from undamped.lab.data.recordings.labels import (
+    are_numbers,
+    as_labels,
+    look_like_classes,
+    numeric_values,
+    sorted_labels,
+)
+from undamped.lab.data.recordings.preparation import Kind
+from undamped.lab.data.recordings.series import SeriesSet
+from undamped.lab.tasks.series_forecast import LONG_PAST, check_horizon, plan_forecast
+
+_DAY = 86_400.0  # seconds
+_CALENDAR = ((28, 31), (90, 92), (365, 366))  # days of months, quarters and years
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Series or windows of series, and the question that a model answers about each.
+
+    Args:
+        series_set: The series or windows.
+        recordings: The usable recordings, before they were cut into windows.
+        kind: The question: one class or number per series, one per step, or the values to come.
+        horizon: For forecasts, how many values at the end of each window are to be predicted.
+        timestamps: Whether models receive timestamps.
+        window: Steps that a model reads of each window; None where it reads whole series.
+        season: For forecasts, the number of steps of a season; 1 for none.
+        quantiles: For forecasts, the quantiles that are learnt; empty for none.
+        fractions: Fractions of training, validation and test.
+        too_short: Whether a forecast lacks the data for the requested validation split.
+        notes: What was inferred and done, in sentences.
+    """
+
+    series_set: SeriesSet
+    recordings: SeriesSet
+    kind: Kind
+    horizon: int | None
+    timestamps: bool
+    window: int | None
+    season: int
+    quantiles: tuple[float, ...]
+    fractions: tuple[float, ...]
+    too_short: bool
+    notes: tuple[str, ...]
+
+
+def cut(series_set: SeriesSet, options: Mapping[str, Any]) -> Windows:
+    """Return what a model answers about, whole series or windows of them.
+
+    Args:
+        series_set: The recordings.
+        options: Complete options; see `undamped.lab.data.recordings.options.SeriesOptions`.
+    """
+    notes = list(series_set.notes)
+    kind = infer_kind(series_set, options["kind"], options["horizon"], notes)
+    horizon: int | None = options["horizon"] if kind == "forecast" else None
+    recordings = usable_series(series_set, kind, notes)
+    timestamps = _uses_timestamps(recordings, options["timestamps"], notes)
+    window, stride, fractions = options["window"], options["stride"], tuple(options["fractions"])
+    season, too_short = 1, False
+    if horizon is None:
+        for name in ("season", "quantiles"):
+            if options[name] is not None:
+                raise OptionError(f"{name} needs a forecast. Give horizon=, or leave {name} out.")
+    else:
+        check_horizon(recordings, horizon)
+        longest = int(recordings.lengths.max())
+        # With timestamps, short series are read as a whole.
+        if not timestamps or window is not None or longest > LONG_PAST:
+            plan = plan_forecast(recordings, options, horizon, timestamps)
+            window, stride, fractions = plan.window, plan.stride, plan.fractions
+            season, too_short = plan.season, plan.too_short
+            notes += plan.notes
+    quantiles = check_quantiles(options["quantiles"], timestamps)
+    return Windows(
+        _cut_windows(recordings, window, stride, horizon, notes),
+        recordings,
+        kind,
+        horizon,
+        timestamps,
+        window,
+        season,
+        quantiles,
+        fractions,
+        too_short,
+        tuple(notes),
+    )
+
+
+def infer_kind(
+    series_set: SeriesSet, kind: Kind | Literal["auto"], horizon: int | None, notes: list[str]
+) -> Kind:
+    """Return the kind of the question, and add a note where it was inferred.
+
+    Args:
+        series_set: The recordings.
+        kind: The option `kind`.
+        horizon: The option `horizon`.
+        notes: Receives the note.
+    """
+    targets = series_set.targets
+    if kind == "forecast" or (kind == "auto" and horizon is not None):
+        if horizon is None:
+            raise OptionError("kind=forecast needs a horizon, for example horizon=10.")
+        return "forecast"
+    if horizon is not None:
+        raise OptionError(f"kind={kind} has no horizon, got {horizon}. Leave one of the two out.")
+    if targets is None:
+        raise DataError(
+            " ".join(
+                (
+                    f"{series_set.source} has no target to learn. Name its column with target=, "
+                    "or give horizon= to forecast.",
+                    *series_set.warnings,
+                )
+            )
+        )
+    stepwise = isinstance(targets, list)
+    if kind != "auto":
+        if stepwise != (kind in ("steps", "step-regression")):
+            per = "step" if stepwise else "series"
+            raise OptionError(f"kind={kind} does not fit one target per {per}. Leave kind out.")
+        if kind in ("regression", "step-regression") and not are_numbers(targets):
+            raise OptionError(f"kind={kind} needs numbers as targets, got text.")
+        return kind
+    classes = look_like_classes(targets)
+    if stepwise:
+        inferred: Kind = "steps" if classes else "step-regression"
+    else:
+        inferred = "classification" if classes else "regression"
+    notes.append(f"Treated as {inferred}; set kind= for another kind.")
+    return inferred
+
+
+def usable_series(series_set: SeriesSet, kind: Kind, notes: list[str]) -> SeriesSet:
+    """Return the series that have a target, or raise an error if none can be used.
+
+    Args:
+        series_set: The recordings.
+        kind: The kind of the question.
+        notes: Receives a note about series that are left out.
+    """
+    short = np.flatnonzero(series_set.lengths < 2)
+    if len(short) and series_set.times is not None and len(short) < len(series_set):
+        # A patient may have come once; if all did, the id column is another.
+        notes.append(f"{len(short):,} series have a single observation.")
+    elif len(short):
+        name = series_set.ids[int(short[0])]
+        raise DataError(
+            f"{series_set.source}: series '{name}' has 1 time step, at least 2 are needed. "
+            "Check the id column, or remove such series."
+        )
+    _check_channels(series_set)
+    targets = series_set.targets
+    if kind != "forecast" and not isinstance(targets, list):
+        has_target = np.array([label != "" for label in as_labels(targets)])
+        if not has_target.all():
+            if not has_target.any():
+                raise _no_targets(series_set)
+            notes.append(f"{int((~has_target).sum()):,} series without a target are left out.")
+            series_set = series_set.take(np.flatnonzero(has_target))
+    if kind in ("classification", "steps"):
+        classes = sorted_labels(series_set.targets)
+        if not classes:
+            raise _no_targets(series_set)
+        if len(classes) < 2:
+            raise DataError(
+                f"{series_set.source}: all targets are '{classes[0]}', two or more classes are "
+                "needed. Check the target column."
+            )
+    elif kind != "forecast" and series_set.targets is not None:
+        numbers = numeric_values(series_set.targets)
+        if not len(numbers):
+            raise _no_targets(series_set)
+        if numbers.min() == numbers.max():
+            raise DataError(
+                f"{series_set.source}: all targets are {numbers[0]:.6g}, so there is nothing to "
+                "learn. Check the target column."
+            )
+    return series_set
+
+
+def _no_targets(series_set: SeriesSet) -> DataError:
+    return DataError(f"{series_set.source}: every target is missing. Check the target column.")
+
+
+def _check_channels(series_set: SeriesSet) -> None:
+    for name in series_set.blurred:
+        raise DataError(
+            f"{series_set.source}: channel '{name}' has small differences on a large offset, "
+            "which single precision (7 digits) cannot represent. Subtract the offset, or leave "
+            "the channel out with channels=."
+        )
+    silent = set(range(len(series_set.channels)))
+    for block in series_set.each_block():
+        silent -= set(np.flatnonzero(~np.isnan(block).all(0)).tolist())
+        if not silent:
+            return
+    raise DataError(
+        f"{series_set.source}: every value of channel '{series_set.channels[min(silent)]}' is "
+        "missing. Leave it out with channels=."
+    )
+
+
+def _uses_timestamps(series_set: SeriesSet, timestamps: bool | None, notes: list[str]) -> bool:
+    """Return whether models receive timestamps; by default they do where those are irregular."""
+    if timestamps is not None:
+        if timestamps and series_set.times is None:
+            raise DataError(
+                f"timestamps=true, but {series_set.source} has no timestamps. Name their column "
+                "with time=."
+            )
+        return timestamps
+    if not irregular(series_set):
+        return False
+    notes.append("Timestamps are irregular; models receive them as input.")
+    return True
+
+
+def irregular(series_set: SeriesSet) -> bool:
+    """Whether the time between steps varies by more than a hundredth of its median.
+
+    Months and quarters are even steps, however many days they have, and so are working days.
+    """
+    if series_set.times is None:
+        return False
+    gaps = np.concatenate([np.diff(times) for times in series_set.times])
+    if not len(gaps):
+        return False
+    typical = float(np.median(gaps))
+    days = gaps / _DAY  # where timestamps are dates
+    if any(((days >= low) & (days <= high)).all() for low, high in _CALENDAR):
+        return False
+    uneven = bool((np.abs(gaps - typical) > 0.01 * abs(typical)).any())
+    return uneven and not are_working_days(series_set.times)
+
+
+def check_quantiles(quantiles: tuple[float, ...] | None, timestamps: bool) -> tuple[float, ...]:
+    """Return the requested quantiles, sorted and with the median.
+
+    Args:
+        quantiles: The option `quantiles`.
+        timestamps: Whether models receive timestamps.
+    """
+    if quantiles is None:
+        return ()
+    levels = tuple(sorted(float(level) for level in quantiles))
+    if not levels or not all(0 < level < 1 for level in levels) or len(set(levels)) < len(levels):
+        values = ", ".join(f"{level:g}" for level in quantiles) or "none"
+        raise OptionError(
+            f"quantiles must be different numbers between 0 and 1, such as 0.1,0.5,0.9; got "
+            f"{values}."
+        )
+    if timestamps:
+        raise OptionError(
+            "quantiles need regular time steps, but models receive the irregular timestamps. "
+            "Leave quantiles out, or set timestamps=false."
+        )
+    return tuple(sorted({*levels, 0.5}))
+
+
+def _cut_windows(
+    series_set: SeriesSet,
+    window: int | None,
+    stride: int | None,
+    horizon: int | None,
+    notes: list[str],
+) -> SeriesSet:
+    """Return windows, or whole series where no window is given."""
+    if horizon is not None and window is None:
+        notes.append(f"Models read every series up to its last {horizon} steps.")
+        return _long_enough(series_set, horizon + 1, notes)
+    if window is None:
+        return series_set
+    if horizon is None:
+        windows = series_set.windows(window, stride or window)
+        notes.append(f"{len(windows):,} windows of {window} steps.")
+        return windows
+    windows = series_set.windows(window + horizon, stride or 1)
+    notes.append(f"{len(windows):,} windows: {window} steps in, {horizon} to come.")
+    short = int((series_set.lengths < window + horizon).sum())
+    if short:
+        notes.append(f"{short:,} series are shorter than a window and are left out.")
+    return windows
+
+
+def _long_enough(series_set: SeriesSet, steps: int, notes: list[str]) -> SeriesSet:
+    """Return the series with at least `steps` steps, and note how many are left out."""
+    long = series_set.lengths >= steps
+    if not long.any():
+        raise DataError(
+            f"{series_set.source}: a series of at least {steps} steps is needed, the longest has "
+            f"{int(series_set.lengths.max())}. Choose a smaller horizon."
+        )
+    if not long.all():
+        notes.append(f"{int((~long).sum()):,} series of fewer than {steps} steps are left out.")
+        series_set = series_set.take(np.flatnonzero(long))
+    return series_set

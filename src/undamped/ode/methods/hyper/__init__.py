@@ -1,1 +1,0 @@
-"""Hypersolvers: a cheap method with a learned correction."""

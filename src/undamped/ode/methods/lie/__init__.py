@@ -1,1 +1,0 @@
-"""Lie-group methods: steps that are rotations, for fields that only turn."""

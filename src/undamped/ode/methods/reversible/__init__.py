@@ -1,1 +1,0 @@
-"""Reversible methods: a step can be undone to rounding, so gradients need no stored steps."""

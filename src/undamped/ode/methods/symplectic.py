@@ -1,0 +1,245 @@
+"""Symplectic Euler, leapfrog and Yoshida's composition, for separable Hamiltonians."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from undamped._base.errors import OptionError
+from undamped._base.options import PositiveFloat
+from undamped.ode.methods.phase_space import drift, has_halves, kick, split
+from undamped.ode.methods.solver import (
+    Field,
+    Number,
+    Solver,
+    SolverState,
+    Stepper,
+    StepResult,
+    register_solver,
+)
+from undamped.ode.methods.stage_times import stage_times
+
+
+@register_solver("symplectic-euler")
+class SymplecticEuler(Solver):
+    """Symplectic Euler: kick with the old position, drift with the new momentum.
+
+    Equation:
+        p' = p + h ṗ(t, q, p),  q' = q + h q̇(t, q, p')
+    """
+
+    order = 1
+    symplectic = True
+    needs_separable = True
+    phase_space = True
+    reversible = True
+
+    def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
+        """Kick, then drift."""
+        q, p = split(state[0])
+        time = stage_times(t, h, (0.0,), q)[0]
+        p = p + h * kick(field, time, q, p)
+        q = q + h * drift(field, time, q, p)
+        return (torch.cat((q, p), dim=-1),), None
+
+    def reverse(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
+        """Drift back, then kick back."""
+        q, p = split(state[0])
+        time = stage_times(t, h, (0.0,), q)[0]
+        q = q - h * drift(field, time, q, p)
+        p = p - h * kick(field, time, q, p)
+        return (torch.cat((q, p), dim=-1),)
+
+
+class Kicked(Solver):
+    """Methods whose steps begin and end with a kick.
+
+    Where a kick depends on the position alone, the last of a step is the first of the next: it is
+    evaluated once for both.
+    """
+
+    order = 2
+    symmetric = True
+    symplectic = True
+    needs_separable = True
+    phase_space = True
+    reversible = True
+
+    @abstractmethod
+    def advance(
+        self, field: Field, t: Number, h: Number, y: Tensor, force: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Step from y; take and return the force at its ends, where it depends on q alone."""
+
+    def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
+        """Take a step."""
+        return (self.advance(field, t, h, state[0], None)[0],), None
+
+    def reverse(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
+        """Step with the opposite sign: the method is symmetric."""
+        return (self.advance(field, t + h, -h, state[0], None)[0],)
+
+    def stepper(self, field: Field, t: Number, y: Tensor, first: Tensor | None) -> Stepper:
+        """Return the method ready for one solve."""
+        return KickedStepper(self, field, t, y)
+
+
+class KickedStepper(Stepper):
+    """A method of kicks during one solve: the force at the end of a step begins the next."""
+
+    solver: Kicked
+
+    def __init__(self, solver: Kicked, field: Field, t: Number, y: Tensor) -> None:
+        super().__init__(solver, field, t, y)
+        self._force: Tensor | None = None
+        self._next: Tensor | None = None
+
+    def attempt(self, t: Number, h: Number) -> Tensor:
+        """Return the solution at t + h; nothing is kept yet."""
+        reached, self._next = self.solver.advance(self.field, t, h, self.state[0], self._force)
+        self._proposed = (reached,)
+        return reached
+
+    def accept(self) -> None:
+        """Keep the last attempt, and the force at its end."""
+        super().accept()
+        self._force = self._next
+
+    def restart(self) -> None:
+        """Forget the force: the field jumps here."""
+        self._force = None
+
+
+@register_solver("leapfrog")
+class Leapfrog(Kicked):
+    """Leapfrog, or velocity Verlet: half a kick, a drift, half a kick."""
+
+    def advance(
+        self, field: Field, t: Number, h: Number, y: Tensor, force: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Kick, drift, kick."""
+        return _kick_drift_kick(field, t, h, y, force)
+
+
+def _kick_drift_kick(
+    field: Field, t: Number, h: Number, y: Tensor, force: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    q, p = split(y)
+    start, middle, end = stage_times(t, h, (0.0, 0.5, 1.0), q)
+    p = p + (h / 2) * (kick(field, start, q, p) if force is None else force)
+    q = q + h * drift(field, middle, q, p)
+    force = kick(field, end, q, p)
+    p = p + (h / 2) * force
+    return torch.cat((q, p), dim=-1), (force if has_halves(field) else None)
+
+
+@register_solver("yoshida4")
+class Yoshida4(Kicked):
+    """Yoshida's composition of three leapfrogs, order four; the middle one goes backwards.
+
+    Equation:
+        sub-steps w₁h, w₀h, w₁h with w₁ = 1/(2 − 2^{1/3}), w₀ = 1 − 2w₁
+
+    Reference:
+        H. Yoshida. Construction of higher order symplectic integrators. 1990.
+    """
+
+    order = 4
+    _outer = 1 / (2 - 2 ** (1 / 3))
+
+    def advance(
+        self, field: Field, t: Number, h: Number, y: Tensor, force: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Take the three sub-steps."""
+        outer = self._outer
+        for weight in (outer, 1 - 2 * outer, outer):
+            y, force = _kick_drift_kick(field, t, weight * h, y, force)
+            t = t + weight * h
+        return y, force
+
+
+@register_solver("tao")
+class Tao(Solver):
+    """Tao's method on a doubled phase space (q, p, x, y), the copies tied by a rotation.
+
+    Equation:
+        φ_A(h/2) φ_B(h/2) φ_C(h) φ_B(h/2) φ_A(h/2), the flows of H(q, y), H(x, p) and
+        ω/2 (‖q − x‖² + ‖p − y‖²)
+
+    Args:
+        omega: Strength ω of the tie. Too small and the copies part, too large and the step has
+            to resolve the rotation.
+
+    Reference:
+        M. Tao. Explicit symplectic approximation of nonseparable Hamiltonians. 2016.
+    """
+
+    order = 2
+    symmetric = True
+    symplectic = True
+    doubles_state = True
+    phase_space = True
+    reversible = True
+
+    def __init__(self, omega: PositiveFloat = 20.0) -> None:
+        self.omega = omega
+
+    def start(self, field: Field, t: Number, y: Tensor) -> SolverState:
+        """Begin with two equal copies."""
+        split(y)
+        return (y, y.clone())
+
+    def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
+        """Compose the five flows."""
+        if isinstance(h, Tensor):
+            raise OptionError("tao: expected one step size for the batch, got one per sample.")
+        (q, p), (x, y) = split(state[0]), split(state[1])
+        start, end = stage_times(t, h, (0.0, 1.0), q)
+
+        def flow_a(time: Tensor, p: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            dq, dp = split(field(time, torch.cat((q, y), dim=-1)))
+            return p + h / 2 * dp, x + h / 2 * dq
+
+        def flow_b(time: Tensor, q: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            dq, dp = split(field(time, torch.cat((x, p), dim=-1)))
+            return q + h / 2 * dq, y + h / 2 * dp
+
+        p, x = flow_a(start, p, x)
+        q, y = flow_b(start, q, y)
+        cosine, sine = math.cos(2 * self.omega * h), math.sin(2 * self.omega * h)
+        mean_q, mean_p, apart_q, apart_p = q + x, p + y, q - x, p - y
+        turned_q = cosine * apart_q + sine * apart_p
+        turned_p = cosine * apart_p - sine * apart_q
+        q, x = (mean_q + turned_q) / 2, (mean_q - turned_q) / 2
+        p, y = (mean_p + turned_p) / 2, (mean_p - turned_p) / 2
+        q, y = flow_b(end, q, y)
+        p, x = flow_a(end, p, x)
+        return (torch.cat((q, p), dim=-1), torch.cat((x, y), dim=-1)), None
+
+    def reverse(self, field: Field, t: Number, h: Number, state: SolverState) -> SolverState:
+        """Step with the opposite sign: the method is symmetric."""
+        return self.step(field, t + h, -h, state)[0]
+
+
+class TaoOfCopies(Tao):
+    """Tao's method where the state already holds both copies side by side, (q, p, x, y).
+
+    Whoever wants to see both, and not only the first, starts from two and gets two.
+
+    Args:
+        omega: Strength ω of the tie.
+    """
+
+    name = "tao"
+
+    def start(self, field: Field, t: Number, y: Tensor) -> SolverState:
+        """Begin with the copies that were given."""
+        return (y,)
+
+    def step(self, field: Field, t: Number, h: Number, state: SolverState) -> StepResult:
+        """Step both."""
+        copies = state[0].chunk(2, dim=-1)
+        return (torch.cat(super().step(field, t, h, copies)[0], dim=-1),), None

@@ -1,0 +1,168 @@
+"""The experiments run from end to end on next to nothing."""
+
+import json
+
+import pytest
+from canonical_files import everything, record, ucr
+
+from undamped._base.errors import DataError, NonFiniteError, UnknownNameError
+from undamped._base.registry import experiments
+from undamped.lab.papers import lorenz96
+from undamped.lab.papers import ucr as archive
+from undamped.lab.tasks import build
+from undamped.lab.training import fit
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    monkeypatch.setenv("UNDAMPED_DATA", str(tmp_path))
+    everything(tmp_path)
+    ucr(tmp_path / "ucr" / "JapaneseVowels", unequal=True)
+    record(tmp_path / "ucr" / "JapaneseVowels")
+    return tmp_path
+
+
+def test_archive_sets_beside_the_nearest_neighbour(data):
+    done = []
+    result = archive.run(
+        sets=("GunPoint",),
+        networks=("unicornn", "cornn"),
+        steps=2,
+        hidden_size=4,
+        out=str(data / "runs"),
+        progress=done.append,
+    )
+    assert done == ["GunPoint"]
+    (scores,) = result.records
+    assert scores.distance == "Euclidean" and scores.nearest == 1
+    assert 0 <= scores.accuracy["cornn"] <= 1
+    assert "| GunPoint | 11 + 8, 20, 2 |" in result.markdown()
+    assert set(result.figures()) == {"ucr"} and result.to_dict()["records"][0]["test"] == 8
+    with pytest.raises(DataError, match="undamped data fetch Coffee"):
+        archive.run(sets=("GunPoint", "Coffee"))
+
+
+def test_all_sets_by_all_models_without_doing_anything_twice(data, monkeypatch):
+    from undamped.lab.papers import archive as whole
+    from undamped.lab.training.portfolio import at_once_members, networks
+
+    monkeypatch.setattr(at_once_members, "MEMBERS", ("guess",))
+    monkeypatch.setattr(networks, "_MEMBERS", ())
+    fractions = []
+    options = {
+        "sets": ("GunPoint", "JapaneseVowels"),
+        "models": ("guess", "minirocket", "auto", "unicornn"),
+        "seeds": 2,
+        "steps": 1,
+        "out": str(data / "runs"),
+    }
+    result = whole.run(**options, progress=lambda line, fraction: fractions.append(fraction))
+    assert fractions[0] == 0 and fractions == sorted(fractions) and len(fractions) == 8
+    first, second = result.records
+    counts = {name: len(scores.accuracy) for name, scores in first.scores.items()}
+    assert counts == {"guess": 1, "minirocket": 2, "auto": 2, "unicornn": 2}
+    selected = whole.ModelScores([0.5, 0.5, 0.8], models=["bank", "dtw", "bank"])
+    assert selected.cell() == "60.0% ± 17.3 (2 bank, 1 dtw)"
+    assert second.scores["minirocket"].refused and not second.scores["minirocket"].accuracy
+    assert result.to_dict()["common"] == ["GunPoint"]
+    text = result.markdown()
+    assert "| GunPoint | 11 + 8, 20, 2 |" in text and "of 1 sets that all models answer" in text
+    assert "| – |" in text and f"({first.scores['auto'].models[0]})" in text
+    assert set(result.figures()) == {"archive"}
+
+    def fit_again(model, *words, **options):
+        assert model == "minirocket"  # which only refused
+        return fit(model, *words, **options)
+
+    monkeypatch.setattr("undamped.lab.papers.runs.fit", fit_again)
+    assert whole.run(**options).to_dict() == result.to_dict()
+    with pytest.raises(UnknownNameError):
+        whole.run(models=("minirockett",), sets=("GunPoint",))
+
+
+@pytest.mark.parametrize("experiment", ["archive", "each-side"])
+def test_one_training_that_fails_does_not_take_the_others_with_it(data, monkeypatch, experiment):
+    def fit_once(model, *words, **options):
+        if model == "unicornn":
+            raise NonFiniteError("step 7: expected finite gradients, got inf")
+        return fit(model, *words, out=options["out"], task_options=options["task_options"])
+
+    monkeypatch.setattr("undamped.lab.papers.runs.fit_once", fit_once)
+    only = {"seeds": 1} if experiment == "archive" else {"tasks": ()}
+    models = ("unicornn", "guess")
+    run = experiments[experiment]
+    result = run(sets=("GunPoint",), models=models, out=str(data / "runs"), **only)
+    text = json.dumps(result.to_dict())
+    assert "got inf" in text and "| – |" in result.markdown()
+    assert set(result.figures()) == {experiment}
+
+
+def test_unequal_lengths_are_warped(data, monkeypatch):
+    seen = []
+
+    def warped(test, train):
+        import numpy as np
+
+        seen.append((len(test), len(train)))
+        return np.abs(np.array([len(one) for one in test])[:, None] - [len(one) for one in train])
+
+    monkeypatch.setattr(archive, "_warped", warped)
+    accuracy, name = archive.nearest_neighbour(build("ucr", dataset="JapaneseVowels"))
+    assert name == "DTW" and seen == [(8, 11)] and 0 <= accuracy <= 1
+
+
+def test_lorenz_table_and_picture(monkeypatch, tmp_path):
+    original = lorenz96._linear_map
+    monkeypatch.setattr("undamped.lab.tasks.lorenz96.SEQUENCES", 4)
+    from undamped.lab.tasks import Lorenz96
+
+    monkeypatch.setitem(Lorenz96.recipes, "lstm", {"model": {"hidden_size": 3}})
+    monkeypatch.setattr(lorenz96, "WINDOW", 1000)
+    result = lorenz96.run(
+        epochs=1, forces=(0.9,), networks=("lstm",), batch_size=4, out=str(tmp_path)
+    )
+    (forecast,) = result.records
+    assert 0 < forecast.nrmse < 5
+    assert result.numbers["linear_map"][0.9] < result.numbers["mean_state"][0.9]
+    assert "| lstm |" in result.markdown() and "2.0e-02" in result.markdown()
+    assert set(result.figures()) == {"lorenz96"}
+    assert original is lorenz96._linear_map
+    with pytest.raises(UnknownNameError, match="network of this experiment"):
+        lorenz96.run(networks=("gru",))
+
+
+def test_each_side_on_next_to_nothing(data):
+    fractions = []
+    result = experiments["each-side"](
+        tasks=("adding", "first-cue"),
+        sets=("GunPoint",),
+        models=("rnn", "guess"),
+        network_seconds=0.01,
+        batches=1,
+        length=100,
+        out=str(data / "runs"),
+        progress=lambda line, fraction: fractions.append(fraction),
+    )
+    assert len(fractions) == 6 and fractions == sorted(fractions)
+    assert result.settings["recurrent"] == ["rnn"]
+    adding, cue, gun = result.records
+    assert cue.about == "100 steps, 2 classes" and adding.about == "200 steps, a number"
+    assert abs(adding.scores["guess"].skill) < 0.2 and 0 <= gun.scores["guess"].score <= 1
+    table = result.markdown()
+    assert "| adding | 200 steps, a number | mse " in table and "| GunPoint |" in table
+    assert set(result.figures()) == {"each-side"}
+    assert result.to_dict()["records"][1]["winner"] in ("recurrent", "at once", "both")
+    with pytest.raises(DataError, match="undamped data fetch Coffee"):
+        experiments["each-side"](sets=("Coffee",))
+
+
+def test_what_is_counted_says_nothing_about_the_first_cue():
+    task = build("first-cue", length=1000, noise=0.0, bursts=6)
+    batch = task.batch("train", 0, 64)
+    series, up = batch.inputs[:, :, 0], batch.targets == 1
+    assert batch.targets.float().mean() == pytest.approx(0.5, abs=0.25)
+    assert ((series == 1).sum(0) == 30).all() and ((series == -1).sum(0) == 30).all()
+    first = (series != 0).float().argmax(0)
+    assert first.max() < 20
+    assert ((series.gather(0, first.unsqueeze(0))[0] > 0) == up).all()
+    assert (series[30:200] == 0).all()
